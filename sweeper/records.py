@@ -70,6 +70,11 @@ class TrialStatus(enum.Enum):
     INTERRUPTED = "interrupted"  # the sweep was interrupted
 
 
+def name_trial(number: int) -> str:
+    """Return the id of the trial of that number in its sweep, from 1."""
+    return f"t{number:04d}"
+
+
 def trial_number(trial: str) -> int:
     """Return the number of a trial in its sweep, from 1, by its id.
 

@@ -72,7 +72,7 @@ def _of_everything(
     generator: torch.Generator,
 ) -> Finding | None:
     """Attack the price of everything that leaves."""
-    selected = ledger.selection is not None and not ledger.selection.broken
+    selected = ledger.held is not None
     if selected and repetitions is None:
         raise RecordError("Expected the law of the private selection that the ledger has priced, got none in the spec")
     question = "winner" if selected else "everything"

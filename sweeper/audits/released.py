@@ -80,7 +80,7 @@ def unpaid(found: Sequence[Release], ledger: Ledger) -> tuple[Release, ...]:
 
     Where a private selection held, its ledger names no training, and test scores alone are looked for.
     """
-    selected = ledger.selection is not None and not ledger.selection.broken
+    selected = ledger.held is not None
     left: list[Release] = []
     for one in found:
         if one.split == TEST or (selected and one.trial not in {entry.trial for entry in ledger.entries()}):

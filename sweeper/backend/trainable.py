@@ -25,7 +25,7 @@ from clipless.training.trainer import Epoch
 from sweeper.backend.devices import cap_memory, is_lost, placement
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
-from sweeper.privacy.budget import Budget
+from sweeper.privacy.spending import Spending
 from sweeper.trials.build import initial_seed, with_noise_of
 from sweeper.trials.rehearsal import HALVES, rehearsal_config, rehearsal_halves
 from sweeper.trials.settings import TrialSettings
@@ -213,8 +213,8 @@ class CliplessTrial:
         return settings
 
     def _slot(self, trial: str) -> PoissonGaussian | None:
-        budget: Budget | None = self._config["budget"]
-        return None if budget is None else budget.slot_of(trial)
+        spending: Spending = self._config["spending"]
+        return spending.slot_of(trial)
 
     def seed(self, trial: str) -> int:
         """Return the seed of the initial weights: a public one, so that a sweep can be repeated."""
@@ -236,8 +236,9 @@ class Rehearsal(CliplessTrial):
         number = int(str(config["trial"]).removeprefix("r")) - 1
         torch.set_num_threads(settings.threads)
         data, chosen = _at_hand(config["data"]), settings.space.resolve(config["proposal"])
-        budget: Budget = config["budget"]
-        chosen = with_noise_of(budget.stages[-1].slot, chosen, data, repeats=settings.repeats)
+        spending: Spending = config["spending"]
+        if spending.final_slot is not None:
+            chosen = with_noise_of(spending.final_slot, chosen, data, repeats=settings.repeats)
         halves = _halves(data)[number % HALVES]
         chosen = rehearsal_config(chosen, len(halves.train), len(data.train))
         return TrialRun(

@@ -21,11 +21,10 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.workers.fork_server import end_ahead
 from sweeper.backend.workers.local import LocalWorkers, local_workers, run_locally
 from sweeper.errors import SweeperError
-from sweeper.privacy.budget import Budget
-from sweeper.specification.spec import Spec
+from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.spending import Spending
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.rehearsal import HALVES
-from sweeper.trials.settings import TrialSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Backend:
 
 @contextlib.contextmanager
 def backend(
-    spec: Spec,
+    plan: SweepPlan,
     data: Dataset,
     address: str | None,
     *,
@@ -62,14 +61,14 @@ def backend(
         SweeperError: it cannot be started or joined, or has not what one trial needs.
         InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
     """
-    if secret or (address is None and not spec.resources.gpus and not _has_ray()):
-        with local_workers(_processes(spec), data, threads_of(spec)) as workers:
+    if secret or (address is None and not plan.resources.gpus and not _has_ray()):
+        with local_workers(_processes(plan), data, threads_of(plan)) as workers:
             yield Backend(workers, secret, () if secret else about_ray_address())
         return
     from sweeper.backend.on_ray.cluster import cluster
 
     end_ahead()
-    with cluster(address, threads=threads_of(spec), rows_bytes=size_of(data), interrupted=interrupted) as said:
+    with cluster(address, threads=threads_of(plan), rows_bytes=size_of(data), interrupted=interrupted) as said:
         yield Backend(said=said)
 
 
@@ -78,14 +77,13 @@ def trained(
     kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
-    settings: TrialSettings,
-    spec: Spec,
+    plan: SweepPlan,
     data: Dataset,
     folder: SweepFolder,
     interruption: Interruption,
     should_stop: Callable[[], str | None],
     storage: str | None = None,
-    budget: Budget | None = None,
+    spending: Spending | None = None,
 ) -> RunResult:
     """Run trials as the spec says, on data that are put once into the memory of each node.
 
@@ -95,17 +93,17 @@ def trained(
         Candidates of a private selection train one at a time, whatever the spec says: one that crashes in a stack makes
         the others begin again, so that who crashed, and that the data may have made it crash, would not be seen.
     """
-    stack = 1 if backend.secret else spec.resources.stack
+    stack = 1 if backend.secret else plan.resources.stack
     constants: dict[str, Any] = {
-        "settings": settings,
-        "budget": budget,
+        "settings": plan.shared,
+        "spending": spending,
         "folder": str(folder.path.resolve()),
         "storage": storage,
     }
     given: dict[str, Any] = {
         "storage_dir": folder.path,
-        "hours": spec.search.hours,
-        "trial_hours": spec.search.trial_hours,
+        "hours": plan.search.hours,
+        "trial_hours": plan.search.trial_hours,
         "should_stop": should_stop,
         "interruption": interruption,
     }
@@ -124,8 +122,8 @@ def trained(
     from sweeper.backend.on_ray.stacks import run_stacks
     from sweeper.backend.on_ray.tune import places_for, run_trials
 
-    concurrent, resources = spec.resources.concurrent, _resources(spec)
-    if _is_stacked(stack, spec.resources.gpus):
+    concurrent, resources = plan.resources.concurrent, _resources(plan)
+    if _is_stacked(stack, plan.resources.gpus):
         given |= {
             "places": concurrent or places_for(resources),
             "stack": stack,
@@ -147,21 +145,21 @@ def _has_ray() -> bool:
     return ray is not None and bool(ray.is_initialized())
 
 
-def _processes(spec: Spec) -> int:
+def _processes(plan: SweepPlan) -> int:
     """Return how many trials, or stacks of them, run at a time on this machine; those that need a GPU, on its first."""
-    here, wanted, gpus = processors(), spec.resources.cpus, spec.resources.gpus
+    here, wanted, gpus = processors(), plan.resources.cpus, plan.resources.gpus
     if wanted > here:
         raise SweeperError(
             f"Expected at most {here} CPU for a trial, got {wanted:g}; this machine has no more: ask for less or use a "
             "cluster"
         )
-    trainings = max(spec.trials, HALVES * spec.rehearsals)
-    places = min(spec.resources.concurrent or int(here / wanted), trainings)
+    trainings = max(plan.trials, HALVES * plan.rehearsals)
+    places = min(plan.resources.concurrent or int(here / wanted), trainings)
     return min(places, int(1 / gpus)) if gpus else places
 
 
-def _resources(spec: Spec) -> dict[str, float]:
-    resources = spec.resources
+def _resources(plan: SweepPlan) -> dict[str, float]:
+    resources = plan.resources
     return {"CPU": resources.cpus, **({"GPU": resources.gpus} if resources.gpus else {})}
 
 
@@ -170,6 +168,6 @@ def size_of(data: Dataset) -> int:
     return sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test))
 
 
-def threads_of(spec: Spec) -> int:
+def threads_of(plan: SweepPlan) -> int:
     """Return the threads of a trial's process."""
-    return max(1, int(spec.resources.cpus))
+    return max(1, int(plan.resources.cpus))

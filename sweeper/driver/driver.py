@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from pathlib import Path
 
 from clipless.datasets import Dataset
 from sweeper.backend.endings import RunResult
@@ -17,7 +16,7 @@ from sweeper.backend.storage import Storage, fetching, of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.training import Backend, backend, trained
 from sweeper.backend.trial_states import TrialStates
-from sweeper.driver.audits import audited
+from sweeper.driver.audits import audit_trials_of_front
 from sweeper.driver.final import TRIALS, FinalSearch
 from sweeper.driver.finished import FinishedSweep, troubles_of, write_results
 from sweeper.driver.options import Options, manifest_of
@@ -29,21 +28,15 @@ from sweeper.driver.reporting.progress import Progress, RunningTrial
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.warm_start import WarmStart
-from sweeper.errors import RecordError, SweeperError, one_line, public_line
-from sweeper.planning.budget_plan import plan_budget
-from sweeper.planning.price_preview import announcement
-from sweeper.planning.trial_settings import trial_settings
-from sweeper.privacy.budget import Budget
-from sweeper.privacy.claims import Claim
-from sweeper.privacy.selection import Terms
+from sweeper.errors import RecordError, one_line, public_line
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import parse_constraint
-from sweeper.specification.spec import Spec
-from sweeper.specification.yaml_file import parse_mapping
-from sweeper.store.input_format import DATA_NAME, describe, write_input
+from sweeper.specification.settings import AuditEffort
+from sweeper.store.input_format import DATA_NAME, write_input
 from sweeper.store.jsonl import replace_file
 from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
 from sweeper.store.sweep_folder import SweepFolder
@@ -70,10 +63,9 @@ class SweepRun:
 
     def __init__(
         self,
-        spec: Spec,
+        plan: SweepPlan,
         options: Options,
         data: Dataset,
-        claim: Claim,
         folder: SweepFolder,
         interruption: Interruption,
         *,
@@ -83,10 +75,9 @@ class SweepRun:
         selected: RunResult | None = None,
         troubles: Sequence[str] = (),
     ) -> None:
-        self._spec, self._options, self._data, self._folder = spec, options, data, folder
+        self._plan, self._options, self._data, self._folder = plan, options, data, folder
         self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
         self._selected = selected
-        self._claim, self._settings = claim, trial_settings(spec, data)
         self._requests = Requests(folder.path)  # at once: what is asked from now on is asked of this run
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
@@ -98,7 +89,7 @@ class SweepRun:
         """Run to the end, or to the first Ctrl-C; whatever happens, write what there is."""
         self._open()
         if self._selected is None:
-            self._options.tell(announcement(self._spec, self._data, self._recorder.spending.budget))
+            self._options.tell(self._plan.announcement)
         status, outcome = TrialStatus.FAILED, RunResult()
         try:
             outcome = self._run_trials()
@@ -130,44 +121,44 @@ class SweepRun:
         try:
             if not self._resumed:
                 self._describe(TrialStatus.RUNNING)
-                replace_file(self._folder.spec, _as_given(self._spec))
-            if not self._resumed or not (self._folder.path / DATA_NAME).is_file():
-                write_input(self._folder.path, describe(self._spec, self._options.data_dir))
+                replace_file(self._folder.spec, self._plan.spec.text)
+            if self._plan.input and not (self._resumed and (self._folder.path / DATA_NAME).is_file()):
+                write_input(self._folder.path, self._plan.input)
         except RecordError:
             if not self._resumed and self._selected is None and self._options.into is None:
                 shutil.rmtree(self._folder.path, ignore_errors=True)
             raise
-        tags = version_tags() | {"sweeper.exploratory": str(self._claim.exploratory).lower()}
+        tags = version_tags() | {"sweeper.exploratory": str(self._plan.claim.exploratory).lower()}
         self._tracker = Tracker(
             self._folder.path,
-            self._spec.name,
+            self._plan.name,
             uri=self._options.tracking,
-            params=self._spec.to_plain() if not self._resumed else {},
-            tags=tags | {"sweeper.spec_hash": self._spec.digest()},
+            params=self._plan.spec.values if not self._resumed else {},
+            tags=tags | {"sweeper.spec_hash": self._plan.spec.digest},
             waits=True,
         )
-        introduce(self._tracker, self._data, self._spec.name)
+        introduce(self._tracker, self._data, self._plan.name)
         self._watch = Watch(self._tracker)
-        settings = self._spec.search
+        settings, shared = self._plan.search, self._plan.shared
         self._search = Search(
-            self._spec.space.suggest,
-            self._spec.objectives,
+            shared.space.suggest,
+            shared.objectives,
             sampler=settings.sampler,
             seed=settings.seed,
-            first=[*self._spec.first, *self._requests.earlier] if self._selected is None else (),
+            first=[*self._plan.first, *self._requests.earlier] if self._selected is None else (),
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,
-            trials=self._proposed(),
+            trials=self._plan.proposed,
         )
         self._steer(self._requests.region)
-        self._recorder = Recorder(
-            self._spec, self._folder, self._claim, self._tracker, self._search, rebooted=self._rebooted
-        )
-        self._budget = self._enter_budget()
+        self._recorder = Recorder(self._plan, self._folder, self._tracker, self._search, rebooted=self._rebooted)
+        if self._selected is None:
+            self._recorder.spending.enter_budget()
+        slot, count = self._plan.spending.final_slot, self._plan.rehearsals
         self._rehearsals = (
-            Rehearsals(self._spec.space, self._spec.rehearsals, self._folder, self._budget)
-            if self._spec.rehearsals and self._budget is not None and self._selected is None
+            Rehearsals(shared.space, count, self._folder, slot)
+            if count and slot is not None and self._selected is None
             else None
         )
         if self._selected is not None:
@@ -176,39 +167,22 @@ class SweepRun:
         if self._resumed:
             self._describe(TrialStatus.RUNNING)
 
-    def _proposed(self) -> int:
-        """Return how many trials the search proposes by itself."""
-        if self._spec.rehearsals:
-            return 0
-        return self._spec.stages[0].trials if self._spec.stages else self._spec.trials
-
-    def _enter_budget(self) -> Budget | None:
-        """Cut the budget of a sweep that begins; return its slots, ``None`` where there are none."""
-        spending, given = self._recorder.spending, self._spec.privacy.sweep_epsilon
-        if given is not None and self._selected is None and spending.budget is None:
-            if spending.rows:
-                raise RecordError(f"Expected the budget of the sweep in {self._folder.ledger}, got none; restore it")
-            budget = plan_budget(self._spec, self._data)
-            if budget is not None:
-                spending.set_budget(budget)
-        return spending.budget if isinstance(spending.budget, Budget) else None
-
     @property
-    def _selection(self) -> Terms | None:
-        """The private selection of which there is a winner whose final belongs to this sweep."""
+    def _has_final(self) -> bool:
+        """Whether there is a winner of a private selection whose final belongs to this sweep."""
         chosen = self._selected is not None and not self._selected.reason
-        return self._budget.selection if chosen and self._budget is not None else None
+        return chosen and self._plan.spending.final_slot is not None
 
     def _run_trials(self) -> RunResult:
         try:
-            is_over = self._selected is not None and self._selection is None
+            is_over = self._selected is not None and not self._has_final
             outcome = self._selected if self._selected is not None and is_over else self._train_on_workers()
         except InterruptedStartError:
             self._left_early = True
             outcome = RunResult(True, INTERRUPTED)
-        given = self._spec, self._data, self._folder, self._recorder
-        self._troubles += audited(self._spec, self._folder, self._recorder, is_over=self._tests_are_over)
-        self._troubles += score_front(*given, is_over=self._tests_are_over)
+        effort, over = self._plan.privacy.audit or AuditEffort.CHEAP, self._tests_are_over
+        self._troubles += audit_trials_of_front(effort, self._folder, self._recorder, is_over=over)
+        self._troubles += score_front(self._plan.shared, self._data, self._folder, self._recorder, is_over=over)
         return RunResult(True, INTERRUPTED) if self._interruption.requested else outcome
 
     def _train_on_workers(self) -> RunResult:
@@ -232,15 +206,15 @@ class SweepRun:
 
     def _backend(self) -> contextlib.AbstractContextManager[Backend]:
         interruption = self._interruption
-        return backend(self._spec, self._data, self._options.cluster, interrupted=lambda: interruption.requested)
+        return backend(self._plan, self._data, self._options.cluster, interrupted=lambda: interruption.requested)
 
     def _rehearse(self, workers: Backend) -> RunResult:
         """Train configurations on public rows, where the spec says so and no trial has begun."""
         if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
             return RunResult()
-        given = self._settings, self._spec, self._data, self._folder, self._interruption
+        given = self._plan, self._data, self._folder, self._interruption
         queue, states = self._rehearsals.queue(), self._rehearsals.states()
-        return trained(workers, Rehearsal, queue, states, *given, self._between, None, self._budget)
+        return trained(workers, Rehearsal, queue, states, *given, self._between, None, self._plan.spending)
 
     def _train(self, workers: Backend) -> RunResult:
         self._training_since = self._training_since or time.monotonic()
@@ -252,24 +226,21 @@ class SweepRun:
         hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
             hooks = fetching(hooks, Storage(storage), self._folder.path)
-        given = self._settings, self._spec, self._data, self._folder, self._interruption
+        given = self._plan, self._data, self._folder, self._interruption
         states = TrialStates(hooks, unfinished)
-        return trained(workers, CliplessTrial, queue, states, *given, self._between, storage, self._budget)
+        return trained(workers, CliplessTrial, queue, states, *given, self._between, storage, self._plan.spending)
 
     def _queue(self) -> TrialQueue:
-        budget, unfinished = self._budget, self._recorder.unfinished
-        if budget is None:
-            return TrialQueue(self._search, self._spec.trials, unfinished)
-        if self._selection is not None:
-            final = FinalSearch(self._search, self._selection, budget, self._spec.space, self._recorder.records)
-            return TrialQueue(final, TRIALS, unfinished)
+        spending, space, records = self._plan.spending, self._plan.shared.space, self._recorder.records
+        unfinished = self._recorder.unfinished
+        if self._has_final:
+            return TrialQueue(FinalSearch(self._search, spending, space, records), TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
-        constraints = self._spec.search.outcomes
-        staged = StagedSearch(self._search, budget, self._spec.space, self._recorder.records, constraints, rehearsed)
-        return TrialQueue(staged, budget.trials, unfinished, accumulate(stage.trials for stage in budget.stages))
+        staged = StagedSearch(self._search, spending, space, records, self._plan.search.outcomes, rehearsed)
+        return TrialQueue(staged, self._plan.trials, unfinished, accumulate(spending.stage_trials))
 
     def _late(self, now: float) -> str | None:
-        hours = self._spec.search.hours
+        hours = self._plan.search.hours
         if hours is None or self._training_since is None or now < self._training_since + hours * 3600:
             return None
         return f"the {hours:g} hours are used up"
@@ -295,7 +266,7 @@ class SweepRun:
         return STOPPED_BY_REQUEST if news.stop else None
 
     def _steer(self, region: Sequence[str]) -> None:
-        names = [objective.name for objective in self._spec.objectives]
+        names = [objective.name for objective in self._plan.shared.objectives]
         self._search.steer([parse_constraint(text, names) for text in region])
 
     def _tests_are_over(self) -> bool:
@@ -334,21 +305,20 @@ class SweepRun:
 
     def _describe(self, status: TrialStatus, reason: str = "") -> None:
         folder = self._folder
-        folder.write_manifest(manifest_of(self._spec, self._options, self._claim, folder, status, reason))
+        folder.write_manifest(manifest_of(self._plan, self._options, folder, status, reason))
 
     def _progress(self) -> Progress:
         elapsed, rehearsals = time.monotonic() - self._started, self._rehearsals
         if rehearsals is not None and rehearsals.done < rehearsals.total and not self._search.asked:
             note = f"rehearsing on public rows, {rehearsals.done} of {rehearsals.total} done; nothing is spent yet"
-            return Progress(name=self._spec.name, total=self._spec.trials, note=note, elapsed_seconds=elapsed)
-        selected = None if self._selection is not None else self._selected
-        total = TRIALS if self._selection is not None else self._spec.trials
-        made = progress_of(self._spec, self._recorder.records, elapsed, selected, total)
+            return Progress(name=self._plan.name, total=self._plan.trials, note=note, elapsed_seconds=elapsed)
+        selected, total = (None, TRIALS) if self._has_final else (self._selected, self._plan.trials)
+        made = progress_of(self._plan, self._recorder.records, elapsed, selected, total)
         return replace(made, spent=self._recorder.spending.share)
 
 
 def progress_of(
-    spec: Spec, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None, total: int
+    plan: SweepPlan, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None, total: int
 ) -> Progress:
     """Return how a sweep of so many trials in all stands."""
     trials = records.trials.values()
@@ -359,17 +329,17 @@ def progress_of(
     )
     ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
     return Progress(
-        name=spec.name,
+        name=plan.name,
         total=total if selected is None else len(trials),
         note="" if selected is None or selected.reason else SELECTED,
         done=sum(status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) for status in ended),
         failed=sum(status is TrialStatus.FAILED for status in ended),
         running=running,
-        objectives=spec.objectives,
+        objectives=plan.shared.objectives,
         front=records.archive.points,
         hypervolume=records.archive.hypervolume(),
         elapsed_seconds=elapsed_seconds,
-        limit_seconds=None if spec.search.hours is None else spec.search.hours * 3600,
+        limit_seconds=None if plan.search.hours is None else plan.search.hours * 3600,
     )
 
 
@@ -377,12 +347,3 @@ def _status(outcome: RunResult) -> TrialStatus:
     if outcome.interrupted:
         return TrialStatus.INTERRUPTED
     return TrialStatus.STOPPED if outcome.reason else TrialStatus.COMPLETED
-
-
-def _as_given(spec: Spec) -> str:
-    """Return the text of the spec's file, comments and all, if that is what is run; its values otherwise."""
-    with contextlib.suppress(OSError, ValueError, SweeperError):
-        text = Path(spec.source).read_text(encoding="utf-8")
-        if Spec.from_mapping(parse_mapping(text, spec.source), spec.source).digest() == spec.digest():
-            return text
-    return spec.to_yaml()

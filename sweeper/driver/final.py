@@ -1,7 +1,7 @@
 """The final of a private selection: the configuration of its winner, trained in sight once the selection has ended.
 
-The winner trained at a whisper, the final fills the slot of the budget beside the selection. Its configuration is that
-of the winner, moved from one loudness to the other as between the stages of any sweep (`sweeper.search.transfer`).
+The winner trained with much noise, the final fills the slot of the budget beside the selection. Its configuration is that
+of the winner, moved from one signal to the other as between the stages of any sweep (`sweeper.search.transfer`).
 """
 
 from collections.abc import Mapping
@@ -10,10 +10,11 @@ from typing import Any
 from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.warm_start import fit
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import Budget, loudness
-from sweeper.privacy.selection import WINNER_TRIAL, Terms
+from sweeper.privacy.pricing import signal_of
+from sweeper.privacy.selection import WINNER_TRIAL
+from sweeper.privacy.spending import Spending
 from sweeper.search.optuna_search import Search
-from sweeper.search.transfer import transferred
+from sweeper.search.transfer import transfer_proposal
 from sweeper.specification.fields.nested import leaves
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
@@ -24,8 +25,8 @@ TRIALS = 2  # of a sweep that selects privately within a budget: the winner and 
 class FinalSearch:
     """Proposes the final, which depends on nothing but the record of the winner: a kill changes nothing of it."""
 
-    def __init__(self, search: Search, terms: Terms, budget: Budget, space: SearchSpace, records: TrialRecords) -> None:
-        self._search, self._terms, self._budget, self._space, self._records = search, terms, budget, space, records
+    def __init__(self, search: Search, spending: Spending, space: SearchSpace, records: TrialRecords) -> None:
+        self._search, self._spending, self._space, self._records = search, spending, space, records
 
     @property
     def asked(self) -> int:
@@ -50,5 +51,5 @@ class FinalSearch:
                 f"Expected the winner of the private selection, {WINNER_TRIAL}, with a configuration of the spec in "
                 "trials.jsonl, got none; restore it"
             )
-        slot = self._budget.stages[-1].slot
-        return transferred(proposal, self._space, loudness(self._terms.event), loudness(slot))
+        candidate, final = self._spending.named_slots.values()
+        return transfer_proposal(proposal, self._space, signal_of(candidate), signal_of(final))

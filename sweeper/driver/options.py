@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import SweeperError
-from sweeper.privacy.claims import Claim
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import TrialStatus
-from sweeper.specification.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
@@ -82,21 +81,23 @@ def with_recorded(options: Options, manifest: Manifest) -> Options:
 
 
 def manifest_of(
-    spec: Spec, options: Options, claim: Claim, folder: SweepFolder, status: TrialStatus, reason: str = ""
+    plan: SweepPlan, options: Options, folder: SweepFolder, status: TrialStatus, reason: str = ""
 ) -> Manifest:
     """Return what ``sweep.json`` says of a run."""
+    spec = plan.spec
     return Manifest(
-        name=spec.name,
+        name=plan.name,
         status=status,
         reason=reason,
-        spec=spec.to_plain(),
-        overrides=dict(spec.overrides),
-        spec_hash=spec.digest(),
+        spec=spec.values,
+        overrides=spec.overrides,
+        spec_hash=spec.digest,
         source=str(Path(spec.source).resolve()),
         versions=version_tags(),
-        started=folder.path.name.removeprefix(f"{spec.name}-"),
-        population=claim.population,
-        claim=claim.to_json(),
+        started=folder.path.name.removeprefix(f"{plan.name}-"),
+        population=plan.population,
+        claim=plan.claim.to_json(),
+        course=plan.course,
         data_dir=None if options.data_dir is None else str(options.data_dir.resolve()),
         tracking=options.tracking,
         cluster=options.cluster,

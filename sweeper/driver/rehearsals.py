@@ -6,9 +6,10 @@ A rehearsal is no trial: it reads no training row, has no entry in the ledger, n
 from collections.abc import Mapping
 from typing import Any
 
+from clipless.privacy.events import PoissonGaussian
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.privacy.budget import Budget, loudness
+from sweeper.privacy.pricing import signal_of
 from sweeper.records import TrialStatus
 from sweeper.search.finalists import Explored
 from sweeper.search.space import sample
@@ -28,10 +29,11 @@ class Rehearsals:
 
     Args:
         count: of configurations.
+        slot: that gives each of them its noise.
     """
 
-    def __init__(self, space: SearchSpace, count: int, folder: SweepFolder, budget: Budget) -> None:
-        self._folder, self._budget = folder, budget
+    def __init__(self, space: SearchSpace, count: int, folder: SweepFolder, slot: PoissonGaussian) -> None:
+        self._folder, self._slot = folder, slot
         self._file = JsonlFile(folder.rehearsals, patient=True)
         self._rows = {str(row["rehearsal"]): row for row in self._file.read()}
         proposals = sample(space, count)
@@ -68,12 +70,11 @@ class Rehearsals:
 
     def explored(self) -> list[Explored]:
         """Return what each configuration has shown: the means over both halves, of every epoch of both."""
-        loud = loudness(self._budget.stages[-1].slot)
         names = list(self.proposals)
         return [
             Explored(
                 proposal=self.proposals[names[i]],
-                loudness=loud,
+                signal=signal_of(self._slot),
                 stage=BEFORE_ALL,
                 points=self._means(names[i : i + HALVES]),
             )

@@ -1,6 +1,7 @@
-"""What a sweep was started with, its claim and how its rows are encoded: nothing later may change either."""
+"""The plan of a sweep that resumes: its claim, its budget and how its rows are encoded may not have changed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from clipless.datasets import Dataset
 from sweeper.errors import RecordError
-from sweeper.privacy.baselines import Baselines
+from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.claims import Claim, Steering
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
-from sweeper.specification.objectives import reads_training_rows
-from sweeper.specification.search import NO_SCHEDULER
 from sweeper.specification.spec import Spec
-from sweeper.store.input_format import DATA_NAME, describe, read_input
+from sweeper.store.input_format import DATA_NAME, read_input
 from sweeper.store.jsonl import plain, to_text
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder
@@ -24,38 +24,21 @@ FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
 _CLAIM = TypeAdapter(Claim)
 
 
-def claimed(spec: Spec, data: Dataset, steering: Steering | None = None) -> Claim:
-    """Return what a sweep claims."""
-    return Claim.about(
-        data.metadata,
-        len(data.train),
-        delta=spec.privacy.delta,
-        reads_training_rows=reads_training_rows(spec.search.metrics),
-        ends_trials_early=spec.search.scheduler != NO_SCHEDULER,
-        has_budget=spec.privacy.sweep_epsilon is not None,
-        selects_privately=spec.search.repetitions is not None,
-        rehearses=spec.rehearsals > 0,
-        steering=steering,
-        noise=ScoreNoise.of(spec, data),
-        baselines=Baselines.of(data, spec.search.without_privacy),
-    )
-
-
-def claim_at_start(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> Claim:
-    """Return the claim of a sweep that resumes: no mark and no condition of its start is lost.
+def resume_plan(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> SweepPlan:
+    """Return the plan of a sweep that resumes: its budget is the recorded one, and no condition of its start is lost.
 
     Raises:
-        RecordError: other data, the same described otherwise, or a file that cannot be read.
-        clipless.errors.DataError: the data cannot be found.
+        RecordError: other data, the same described otherwise, a lost budget, or a file that cannot be read.
+        SpecError, clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
     """
-    recorded, now = recorded_claim(folder), claimed(spec, data)
-    if recorded is not None:
-        _check_claim(folder, recorded, now)
-    _check_input(folder, spec, data_dir)
-    if recorded is not None:
-        return now.resumed_from(recorded)
+    recorded, ledger = recorded_claim(folder), Ledger(folder.ledger)
     source = spec.search.warm_start
-    return now if source is None else claimed(spec, data, Steering.by_sweep(source))
+    steering = Steering.by_sweep(source) if source is not None and recorded is None else None
+    plan = make_sweep_plan(spec, data, data_dir, steering=steering, spending=ledger.budget)
+    if recorded is not None:
+        _check_claim(folder, recorded, plan.claim)
+    _check_input(folder, plan)
+    return plan if recorded is None else replace(plan, claim=plan.claim.resumed_from(recorded))
 
 
 def recorded_claim(folder: SweepFolder) -> Claim | None:
@@ -81,10 +64,10 @@ def _check_claim(folder: SweepFolder, recorded: Claim, now: Claim) -> None:
             raise _changed(folder, fact, getattr(recorded, fact), getattr(now, fact))
 
 
-def _check_input(folder: SweepFolder, spec: Spec, data_dir: Path | None) -> None:
-    if not (folder.path / DATA_NAME).is_file():
+def _check_input(folder: SweepFolder, plan: SweepPlan) -> None:
+    if plan.input is None or not (folder.path / DATA_NAME).is_file():
         return
-    before, found = (plain(form.to_json()) for form in (read_input(folder.path), describe(spec, data_dir)))
+    before, found = (plain(form.to_json()) for form in (read_input(folder.path), plan.input))
     if to_text(before) != to_text(found):  # the order of columns counts
         raise _changed(folder, DATA_NAME, before, found)
 

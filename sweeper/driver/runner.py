@@ -10,12 +10,14 @@ from sweeper.backend.interruption import Interruption
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
-from sweeper.driver.resume import claim_at_start, claimed
+from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
-from sweeper.planning.preview import check_plans, lack_of_gpus
+from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.preview import find_lack_of_gpus
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.results.sweep import Sweep
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
@@ -50,16 +52,17 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
         Every trial's event is in the ledger, on the disk, before the trial draws its first noise.
     """
     options = with_environment(options or Options())
-    check_cluster(spec, options.cluster)
+    check_cluster(spec.search, options.cluster)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    check_plans(spec, data)
-    _check_devices(spec, options)
     earlier = _earlier(spec, options)
+    steering = None if earlier is None else earlier.steering
+    plan = make_sweep_plan(spec, data, options.data_dir, steering=steering)
+    _check_devices(plan, options)
     with Interruption() as interruption:
         recovered = recover_all(options.out)
-        if spec.search.repetitions is not None:
-            return run_selection(spec, options, data, interruption, recovered)
-        folder = _new_folder(spec, options)
+        if plan.spending.selection is not None:
+            return run_selection(plan, options, data, interruption, recovered)
+        folder = _new_folder(plan.name, options)
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(driver_lock(folder.path))
@@ -68,20 +71,19 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
                     shutil.rmtree(folder.path, ignore_errors=True)
                 raise
             _check_is_new(folder)
-            claim = claimed(spec, data, None if earlier is None else earlier.steering)
-            return SweepRun(spec, options, data, claim, folder, interruption, earlier=earlier, troubles=recovered).run()
+            return SweepRun(plan, options, data, folder, interruption, earlier=earlier, troubles=recovered).run()
 
 
-def _check_devices(spec: Spec, options: Options) -> None:
+def _check_devices(plan: SweepPlan, options: Options) -> None:
     """Refuse what a Ray that is started here could not train, before anything is written or started."""
-    lack = lack_of_gpus(spec)
+    lack = find_lack_of_gpus(plan)
     if lack and options.cluster is None:
         raise SweeperError(lack)
 
 
-def _new_folder(spec: Spec, options: Options) -> SweepFolder:
+def _new_folder(name: str, options: Options) -> SweepFolder:
     if options.into is None:
-        return SweepFolder.create(options.out, spec.name, datetime.datetime.now())
+        return SweepFolder.create(options.out, name, datetime.datetime.now())
     try:
         (options.into / "models").mkdir(exist_ok=True)
     except OSError as error:
@@ -145,11 +147,12 @@ def resume_sweep(
         raise RecordError(f"Expected a private selection that waits, got {directory} (--give-up); leave it out")
     options = with_recorded(options or Options(), manifest)
     if trials is not None:
-        if trials < spec.trials:
-            raise RecordError(f"Expected at least the {spec.trials} trials of {directory}, got trials={trials}")
-        if spec.stages:
+        course = manifest.course
+        if trials < course.trials:
+            raise RecordError(f"Expected at least the {course.trials} trials of {directory}, got trials={trials}")
+        if course.stages:
             raise RecordError(
-                f"Expected no more than the {spec.trials} trials into which the budget of {directory} was cut before "
+                f"Expected no more than the {course.trials} trials into which the budget of {directory} was cut before "
                 f"its first result, got trials={trials}; start another sweep with a larger budget, or one with "
                 "privacy.accounting: filter, which takes trials as long as they fit"
             )
@@ -160,8 +163,7 @@ def resume_sweep(
             f"Expected the {manifest.population} training rows that {directory} was begun with, got "
             f"{len(data.train)}; restore the data or start another sweep"
         )
-    claim = claim_at_start(folder, spec, data, options.data_dir)
-    check_plans(spec, data)
-    _check_devices(spec, options)
+    plan = resume_plan(folder, spec, data, options.data_dir)
+    _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
-        return SweepRun(spec, options, data, claim, folder, interruption, resumed=True, rebooted=rebooted).run()
+        return SweepRun(plan, options, data, folder, interruption, resumed=True, rebooted=rebooted).run()

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeper.driver.recording.trial_records import TrialRecords
-from sweeper.privacy.budget import Budget, loudness
-from sweeper.records import trial_number
-from sweeper.search.finalists import Explored, finalists
+from sweeper.privacy.pricing import signal_of
+from sweeper.privacy.spending import Spending
+from sweeper.records import name_trial
+from sweeper.search.finalists import Explored, choose_finalists
 from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import Constraint
 from sweeper.specification.search_space import SearchSpace
@@ -23,13 +24,13 @@ class StagedSearch:
     def __init__(
         self,
         search: Search,
-        budget: Budget,
+        spending: Spending,
         space: SearchSpace,
         records: TrialRecords,
         constraints: Sequence[Constraint] = (),
         rehearsed: Sequence[Explored] = (),
     ) -> None:
-        self._search, self._budget, self._space, self._records = search, budget, space, records
+        self._search, self._spending, self._space, self._records = search, spending, space, records
         self._constraints, self._rehearsed = tuple(constraints), list(rehearsed)
 
     @property
@@ -44,7 +45,7 @@ class StagedSearch:
 
     def ask(self) -> str:
         """Propose the next trial; see `Search.ask`."""
-        stage = self._budget.stage_of(self.asked + 1)
+        stage = self._stage(name_trial(self.asked + 1))
         if (stage or self._rehearsed) and not self._search.waiting:
             promoted = self._promoted(stage)
             if promoted is not None:
@@ -53,13 +54,13 @@ class StagedSearch:
 
     def _promoted(self, stage: int) -> Mapping[str, Any] | None:
         """Return the best configuration for a stage that it has not had, ``None`` where nothing has scores."""
-        count = self._budget.stages[stage].trials
-        best = finalists(
+        count = self._spending.stage_trials[stage] if self._spending.stage_trials else 1
+        best = choose_finalists(
             self._explored(stage),
             self._space,
             self._records.objectives,
             count=count,
-            loudness=self._loudness(stage),
+            signal=self._signal_of(stage),
             constraints=(*self._constraints, *self._search.region),
         )
         had = [proposal for trial, proposal in self._search.proposals.items() if self._stage(trial) == stage]
@@ -73,7 +74,7 @@ class StagedSearch:
         return self._rehearsed + [
             Explored(
                 proposal=proposal,
-                loudness=self._loudness(self._stage(trial)),
+                signal=self._signal_of(self._stage(trial)),
                 stage=self._stage(trial),
                 points=points.get(trial, []),
             )
@@ -82,7 +83,7 @@ class StagedSearch:
         ]
 
     def _stage(self, trial: str) -> int:
-        return self._budget.stage_of(trial_number(trial))
+        return self._spending.stage_of(trial) or 0
 
-    def _loudness(self, stage: int) -> float:
-        return loudness(self._budget.stages[stage].slot)
+    def _signal_of(self, stage: int) -> float:
+        return signal_of(list(self._spending.named_slots.values())[stage])

@@ -21,12 +21,12 @@ from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
 from clipless.fixed_prefix import split_fixed_prefix
 from sweeper.planning.preview import Preview
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
-from sweeper.specification.spec import Spec
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
 from sweeper.trials.scores import scorer
+from sweeper.trials.settings import TrialSettings
 
 BATCHES = 2  # steps of an epoch that is measured
 EPOCHS = 3  # of which the first warms up
@@ -54,7 +54,7 @@ class Estimate:
         return START_SECONDS + ceil(self.trials / self.places) * self.trial_seconds
 
 
-def estimate(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Estimate:
+def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Estimate:
     """Measure the previewed configurations on rows of zeros.
 
     Guarantees:
@@ -62,9 +62,9 @@ def estimate(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Estimate
     """
     empty = _zeros(data)
     threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, int(spec.resources.cpus)))
+    torch.set_num_threads(plan.shared.threads)
     try:
-        measured = [(_step_seconds(one, empty), *_scoring_seconds(spec, one.config, empty)) for one in previews]
+        measured = [(_step_seconds(one, empty), *_scoring_seconds(plan.shared, one.config, empty)) for one in previews]
     finally:
         torch.set_num_threads(threads)
     trained = [
@@ -74,9 +74,9 @@ def estimate(spec: Spec, data: Dataset, previews: Sequence[Preview]) -> Estimate
     return Estimate(
         step_seconds=fmean(step for step, _, _ in measured),
         score_seconds=fmean(score for _, score, _ in measured),
-        trial_seconds=spec.search.repeats * fmean(trained),
-        trials=spec.trials + spec.rehearsals * len(data.validation) / len(data.train),
-        places=_places(spec),
+        trial_seconds=plan.shared.repeats * fmean(trained),
+        trials=plan.trials + plan.rehearsals * len(data.validation) / len(data.train),
+        places=_places(plan),
         process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
         data_bytes=sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test)),
     )
@@ -134,16 +134,16 @@ def _step_seconds(one: Preview, empty: Dataset) -> float:
     return min(_seconds(lambda: next(epochs)) for _ in range(EPOCHS - 1)) / plan.steps_per_epoch
 
 
-def _scoring_seconds(spec: Spec, config: TrialConfig, empty: Dataset) -> tuple[float, float]:
+def _scoring_seconds(shared: TrialSettings, config: TrialConfig, empty: Dataset) -> tuple[float, float]:
     """Return what scoring an epoch takes, and what the fixed features of a trial take before its first epoch."""
-    loss, noise = build_loss(config), ScoreNoise.of(spec, empty)
+    loss, noise = build_loss(config), shared.noise
     model = build_model(config, empty, loss, 0)
-    names = [*(one.name for one in spec.objectives), *spec.search.metrics]
-    models = 1 + len(free_points(spec.search.free_points, empty.metadata, noise, names))
+    names = [*(one.name for one in shared.objectives), *shared.metrics]
+    models = 1 + len(free_points(shared.free_points, empty.metadata, noise, names))
     part = _empty(empty.validation, min(FEATURE_ROWS, len(empty.validation)))
     prefix, _ = split_fixed_prefix(model)
     in_single, in_double = _seconds(lambda: prefix(part.x)), _seconds(lambda: float64_features(model, part.x))
-    score, feature = scorer(empty.metadata, spec.radii, noise), float64_features(model, part.x[:1])
+    score, feature = scorer(empty.metadata, shared.radii, noise), float64_features(model, part.x[:1])
     features = feature.expand(len(empty.validation), *feature.shape[1:])  # rows are alike
     of_rows = (in_double * len(empty.validation) + in_single * len(empty.train)) / len(part)
     return models * _seconds(lambda: score(model, empty.validation, features)), of_rows
@@ -155,6 +155,6 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
-def _places(spec: Spec) -> int:
-    fits = max(1, int((os.cpu_count() or 1) / spec.resources.cpus))
-    return max(1, min(spec.resources.concurrent or fits, fits, max(spec.trials, spec.rehearsals)))
+def _places(plan: SweepPlan) -> int:
+    fits = max(1, int((os.cpu_count() or 1) / plan.resources.cpus))
+    return max(1, min(plan.resources.concurrent or fits, fits, max(plan.trials, plan.rehearsals)))

@@ -23,7 +23,7 @@ from sweeper.store.jsonl import replace_file, to_text
 
 if TYPE_CHECKING:
     from clipless.audits.finding import Finding
-    from sweeper.privacy.charges import Entry
+    from sweeper.privacy.entries import Entry
 
 CARD_VERSION = 1
 

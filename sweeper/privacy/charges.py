@@ -3,68 +3,19 @@
 See `sweeper.privacy.ledger` for the rules.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import Budget
+from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import BudgetRow, CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
-from sweeper.privacy.room import (
-    refused_by_exploration,
-    refused_by_filter,
-    refused_by_slots,
-    refused_tests_by_slots,
-)
 from sweeper.privacy.selection import Terms
-
-Splits = tuple[list[PoissonGaussian], list[PoissonGaussian], list[PoissonGaussian]]
-"""What is charged on training, validation and test rows."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One training."""
-
-    trial: str
-    attempt: int  # 1 for its first training, 2 when it was started again, ...
-    event: PoissonGaussian
-    steps: int | None = None  # what was run, ``None`` while the entry is open
-    kept: int = 0  # steps of earlier attempts that this one goes on from
-    goes_on: bool = False  # whether a later attempt goes on from this one, and plans the steps that it did not run
-    # what was planned for scores of private validation rows, ``None`` where they are free
-    scores: PaidScores | None = None
-    scored: int | None = None  # releases of scores that were made, ``None`` while that is not known
-    stage: int | None = None  # whose slot it fills, where the budget is cut into slots
-    drawn: bool = True  # whether noise may have been drawn; false until that is marked
-
-    @property
-    def planned(self) -> PoissonGaussian:
-        """What the whole trial plans, the steps that this attempt goes on from included."""
-        return self.event.with_steps(self.kept + self.event.steps)
-
-    @property
-    def charged(self) -> PoissonGaussian:
-        """What is charged: the planned steps, more if more were run; only those run if another attempt goes on."""
-        if not self.drawn:
-            return self.event.with_steps(0)
-        planned = 0 if self.goes_on else self.event.steps
-        return self.event.with_steps(max(planned, self.steps or 0))
-
-    @property
-    def spent(self) -> PoissonGaussian:
-        """What was run, or what is planned while the entry is open: all that a privacy filter counts."""
-        return self.event.with_steps(self.event.steps if self.steps is None else self.steps)
-
-    @property
-    def charged_scores(self) -> tuple[PoissonGaussian, ...]:
-        """What is charged for scores: all that were planned, or those made if another attempt makes the others."""
-        if self.scores is None or not self.drawn:
-            return ()
-        planned = 0 if self.goes_on and self.scored is not None else self.scores.event.steps
-        return (self.scores.event.with_steps(max(planned, self.scored or 0)),)
+from sweeper.privacy.spending import Budget, Spending
+from sweeper.privacy.spending._composition import Composition
+from sweeper.privacy.spending._winner import Winner
 
 
 class Charges:
@@ -78,7 +29,14 @@ class Charges:
         self._entries: dict[tuple[str, int], Entry] = {}
         self._tests: list[ScoresRow] = []
         self.selection: Terms | None = None
-        self.budget: Budget | RenyiFilter | None = None
+        self.budget: Budget | None = None
+
+    @property
+    def spending(self) -> Spending:
+        """How the sweep spends, as far as its rows say: its budget, or what follows without one."""
+        if self.budget is not None:
+            return self.budget
+        return Composition() if self.selection is None else Winner(terms=self.selection)
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -109,19 +67,24 @@ class Charges:
         """Return the last training of a trial, ``None`` if it was never entered."""
         return next(reversed(self.attempts(trial)), None)
 
-    def splits(self) -> tuple[Splits, bool]:
-        """Return what is charged, and whether the splits are apart."""
-        charged = self._drawn()
-        validation = [event for entry in charged for event in entry.charged_scores]
-        paid = [*(entry.scores for entry in charged if entry.scores is not None), *self._paid_tests]
-        splits = ([entry.charged for entry in charged], validation, [one.event for one in self._paid_tests])
-        return splits, all(one.apart for one in paid)
+    @property
+    def charged(self) -> Charged:
+        """Everything that is charged."""
+        drawn, tests = self._drawn(self.entries), self._paid_tests
+        paid = [*(entry.scores for entry in drawn if entry.scores is not None), *tests]
+        return Charged(
+            training=[entry.charged for entry in drawn],
+            validation=[event for entry in drawn for event in entry.charged_scores],
+            test=[one.event for one in tests],
+            apart=all(one.apart for one in paid),
+            selection=self.selection,
+        )
 
     def entries_with(self, opened: OpenRow) -> list[Entry]:
         """Return the trainings as if one more had been entered and drew; so do open ones."""
         before = self._charged_attempts(opened.trial)[-1:] if opened.kept else []
         entries = [replace(e, goes_on=True) if e in before else e for e in self.entries]
-        entries = [_as_drawn(entry) for entry in entries]
+        entries = [entry.as_drawn() for entry in entries]
         entries.append(
             Entry(
                 trial=opened.trial,
@@ -136,34 +99,16 @@ class Charges:
 
     def refusal(self, opened: OpenRow) -> str | None:
         """Return why the budget of the sweep has no room for a training, ``None`` if it has or there is no budget."""
-        match self.budget:
-            case None:
-                return None
-            case Budget(selection=Terms()):
-                return refused_by_exploration(self.budget, self.selection, self._drawn_with(opened))
-            case Budget():
-                return refused_by_slots(self.budget, self._drawn_with(opened))
-            case RenyiFilter():
-                return refused_by_filter(self.budget, self._drawn_with(opened), self._paid_tests)
+        return self.spending.refusal(self._drawn(self.entries_with(opened)), self._paid_tests, self.selection)
 
     def test_refusal(self, paid: PaidScores) -> str | None:
         """Return why the budget of the sweep has no room for scores of test rows, ``None`` if it has."""
-        match self.budget:
-            case None:
-                return None
-            case Budget():
-                return refused_tests_by_slots(self.budget, [*self._paid_tests, paid])
-            case RenyiFilter():
-                return refused_by_filter(self.budget, self._drawn_or_open(), [*self._paid_tests, paid])
+        open_too = self._drawn([entry.as_drawn() for entry in self.entries])
+        return self.spending.test_refusal(open_too, [*self._paid_tests, paid])
 
-    def _drawn(self) -> list[Entry]:
-        return [entry for entry in self.entries if entry.drawn]
-
-    def _drawn_or_open(self) -> list[Entry]:
-        return [entry for entry in map(_as_drawn, self.entries) if entry.drawn]
-
-    def _drawn_with(self, opened: OpenRow) -> list[Entry]:
-        return [entry for entry in self.entries_with(opened) if entry.drawn]
+    @staticmethod
+    def _drawn(entries: Iterable[Entry]) -> list[Entry]:
+        return [entry for entry in entries if entry.drawn]
 
     def check(self, row: LedgerRow) -> None:
         """Raise a `RecordError` for a row that breaks the rules."""
@@ -180,7 +125,7 @@ class Charges:
                 self._check_draw(row)
             case CloseRow():
                 entry = self._entries[row.trial, row.attempt]
-                _check_close(entry, row, is_last=isinstance(self.budget, RenyiFilter))
+                _check_close(entry, row, is_last=self.spending.refunds)
                 _scored(entry, row)
 
     def take(self, row: LedgerRow) -> None:
@@ -249,10 +194,8 @@ class Charges:
 
     def _check_within_budget(self, terms: Terms) -> None:
         """Refuse a private selection that the budget of the sweep, where there is one, has not priced."""
-        if self.budget is not None:
-            planned = self.budget.selection if isinstance(self.budget, Budget) else None
-            if planned is None or replace(terms, broken=()) != planned:
-                raise RecordError(f"Expected the private selection in the budget of {self._path}, got another one")
+        if self.budget is not None and replace(terms, broken=()) != self.budget.selection:
+            raise RecordError(f"Expected the private selection in the budget of {self._path}, got another one")
 
     def _check_final(self, row: OpenRow) -> None:
         """Refuse a candidate after the end of the private selection in the budget, and a final before it."""
@@ -267,7 +210,7 @@ class Charges:
         self._check_relation(row.event)
         if row.scores is not None and row.scores.event.relation is not row.event.relation:
             raise RecordError(f"Expected scores under {row.event.relation.value} as their training, of {row.trial}")
-        if isinstance(self.budget, Budget) and self.budget.selection is not None:
+        if self.budget is not None and self.budget.selection is not None:
             self._check_final(row)
         elif self.selection is not None and not self.selection.broken:
             raise RecordError(f"Expected no training behind the private selection that {self._path} has priced")
@@ -305,11 +248,6 @@ class Charges:
                 f"Expected the relation {expected} of the other events of {self._path}, got "
                 f"{event.relation.value}; start another sweep"
             )
-
-
-def _as_drawn(entry: Entry) -> Entry:
-    """Return a training as if it drew, if it may: it is open."""
-    return replace(entry, drawn=entry.drawn or entry.steps is None)
 
 
 def _check_close(entry: Entry, row: CloseRow, *, is_last: bool) -> None:

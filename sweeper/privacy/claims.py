@@ -1,5 +1,6 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -39,11 +40,6 @@ POINT_WITHIN_BUDGET = (
     "on the same data, ranges tried by hand) are not in it and cost more."
 )
 BUDGET_CONDITIONS = (TRUSTED_MACHINE, FLOATING_NOISE, POINT_WITHIN_BUDGET, CERTIFIED_MODEL)
-SELECTED_WITHIN_BUDGET = (
-    "The price within the budget holds if nobody saw more of the candidates of the private selection than its winner: "
-    "who reads their folder while they train, or learns how long that takes, may learn more than it covers. Where a "
-    "condition of the selection breaks, no final is trained, and the price composes every candidate."
-)
 INJECTED_GENERATOR = "No guarantee: batches and noise came from an injected generator, not from the secure one."
 LARGE_DELTA = (
     "The accepted delta = {delta!r} is not below 1/N for N = {population}: the guarantee permits publishing "
@@ -137,7 +133,7 @@ class Claim:
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
         has_budget: bool = False,
-        selects_privately: bool = False,
+        of_spending: Sequence[str] = (),
         rehearses: bool = False,
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
@@ -146,9 +142,9 @@ class Claim:
         """Return the claim of a sweep on declared data.
 
         ``ends_trials_early``: a scheduler looks at scores while trials run. ``has_budget``: a budget that was fixed
-        before any row was read prices the whole sweep, so that results may be used in any way; those of candidates,
-        where it ``selects_privately``, are used by nobody. ``rehearses``: configurations are trained on the validation
-        rows. ``noise`` is that of scores of private rows.
+        before any row was read prices the whole sweep, so that results may be used in any way. ``of_spending``: what
+        that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``noise`` is that
+        of scores of private rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -156,8 +152,7 @@ class Claim:
         if noise is not None:
             marks.append(NOISY_SCORES.format(**noise.stds))
             marks += [] if noise.apart else [SPLITS_TOGETHER]
-        if selects_privately and has_budget:
-            marks.append(SELECTED_WITHIN_BUDGET)
+        marks += of_spending
         if ends_trials_early and not has_budget:
             marks.append(EARLY_ENDS)
         steering = steering or Steering(())

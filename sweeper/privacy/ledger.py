@@ -15,7 +15,7 @@ too, under the same rules: a score whose row was lost is released again and char
 entered one by one, each before its noise is drawn, and charged once for each row of the file.
 
 Where the sweep has a budget, that is the first row, and a training or a score that it has no room for is refused: see
-`sweeper.privacy.budget` and `sweeper.privacy.room`.
+`sweeper.privacy.spending`.
 
 Of a private selection there is one row more: its terms. Where its conditions held it is the only row, because the
 number of trainings would give the number of candidates away; a file that says otherwise is refused. What test scores
@@ -27,11 +27,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import Budget
-from sweeper.privacy.charges import Charges, Entry
+from sweeper.privacy.charges import Charges
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import (
     BudgetRow,
@@ -44,9 +43,9 @@ from sweeper.privacy.ledger_entries import (
     row_from_json,
     row_to_json,
 )
-from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, Terms
+from sweeper.privacy.spending import Budget, Spending
 from sweeper.store.jsonl import JsonlFile
 
 
@@ -78,6 +77,11 @@ class Ledger:
                 raise RecordError(f"Expected a ledger row, but {reason} (line {number} of {path})") from error
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self._file.path
+
+    @property
     def relation(self) -> Relation | None:
         """The neighbouring relation of every event, ``None`` before the first."""
         return self._charges.relation
@@ -88,11 +92,21 @@ class Ledger:
         return self._charges.selection
 
     @property
-    def budget(self) -> Budget | RenyiFilter | None:
+    def held(self) -> Terms | None:
+        """The terms of a private selection whose conditions held, ``None`` without one or where one broke."""
+        return None if self.selection is None or self.selection.broken else self.selection
+
+    @property
+    def budget(self) -> Budget | None:
         """The budget of the sweep, ``None`` without one."""
         return self._charges.budget
 
-    def set_budget(self, budget: Budget | RenyiFilter) -> None:
+    @property
+    def spending(self) -> Spending:
+        """How the sweep spends, as far as its rows say."""
+        return self._charges.spending
+
+    def set_budget(self, budget: Budget) -> None:
         """Enter the budget of the sweep; from now on, what it has no room for is refused.
 
         Raises:
@@ -233,7 +247,7 @@ class Ledger:
         Raises:
             RecordError: the trial was never entered, nor is the winner of a private selection.
         """
-        selected = self.selection is not None and not self.selection.broken and trial == WINNER_TRIAL
+        selected = self.held is not None and trial == WINNER_TRIAL
         if not (selected or self._charges.attempts(trial)):
             raise RecordError(f"Expected what trial {trial} spent in {self._file.path}, got nothing; restore the file")
 
@@ -252,17 +266,7 @@ class Ledger:
 
         ``tight`` takes seconds for a smaller epsilon, see `price`.
         """
-        (charged, validation, test), apart = self._charges.splits()
-        return answers(
-            charged,
-            delta,
-            tight=tight,
-            selection=self.selection,
-            validation=validation,
-            test=test,
-            apart=apart,
-            budget=self.budget,
-        )
+        return self.spending.prices(self._charges.charged, delta, tight=tight)
 
     def _append(self, row: LedgerRow) -> None:
         """Write a row that keeps the rules, and take it."""

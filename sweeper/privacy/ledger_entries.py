@@ -4,15 +4,14 @@ Rows have no version of their own: ``format`` in ``sweep.json`` is that of the w
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import Budget
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.selection import Terms
+from sweeper.privacy.spending import Budget, read_budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,7 @@ class ScoresRow:
 class BudgetRow:
     """The budget of the sweep: the first row, written before any training."""
 
-    budget: Budget | RenyiFilter
+    budget: Budget
 
 
 LedgerRow = OpenRow | DrawRow | CloseRow | SelectionRow | ScoresRow | BudgetRow
@@ -91,10 +90,8 @@ def row_to_json(row: LedgerRow) -> dict[str, Any]:
             return {"record": "selection", "terms": row.terms.to_json()}
         case ScoresRow():
             return {"record": "test", "trial": row.trial, "epoch": row.epoch, "scores": row.scores.to_json()}
-        case BudgetRow(budget=Budget() as budget):
-            return {"record": "budget", "accounting": "slots", **budget.to_json()}
         case BudgetRow():
-            return {"record": "budget", "accounting": "filter", **asdict(row.budget)}
+            return {"record": "budget", **row.budget.to_json()}
 
 
 def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
@@ -113,7 +110,7 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
         paid = PaidScores.from_json(content["scores"])
         return ScoresRow(trial=str(content.get("trial")), epoch=int(content.get("epoch", 0)), scores=paid)
     if kind == "budget":
-        return BudgetRow(budget=_budget_from_json(content))
+        return BudgetRow(budget=read_budget(content))
     trial, attempt = str(content["trial"]), int(content["attempt"])
     if kind == "open":
         return OpenRow(
@@ -130,11 +127,3 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
     if kind == "close":
         return CloseRow(trial=trial, attempt=attempt, steps=content["steps"], scored=content.get("scored"))
     raise RecordError(f"record is {content['record']!r}")
-
-
-def _budget_from_json(content: Mapping[str, Any]) -> Budget | RenyiFilter:
-    if content["accounting"] == "slots":
-        return Budget.from_json(content)
-    if content["accounting"] == "filter":
-        return RenyiFilter(content["order"], float(content["epsilon"]), float(content["delta"]))
-    raise RecordError(f"accounting is {content['accounting']!r}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import isfinite, sqrt
 from typing import Any
 
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
@@ -29,6 +29,11 @@ class Price:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return asdict(self)
+
+
+def signal_of(event: PoissonGaussian) -> float:
+    """Return ``q sqrt(steps) / sigma`` of a training: its cost grows with it, and squares of it add up."""
+    return event.sampling_rate * sqrt(event.steps) / event.noise_multiplier
 
 
 def drawn_by(plan: TrialPlan, epoch: int) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError
-from sweeper.privacy.charges import Entry
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial
 from sweeper.specification.fields.nested import flatten

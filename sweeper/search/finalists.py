@@ -14,7 +14,7 @@ import numpy as np
 
 from sweeper.pareto.dominance import Box, Floats, volume
 from sweeper.records import Objective
-from sweeper.search.transfer import transferred
+from sweeper.search.transfer import transfer_proposal
 from sweeper.specification.constraints import Constraint
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
@@ -27,31 +27,31 @@ class Explored:
     """A trial of an earlier stage."""
 
     proposal: Mapping[str, Scalar]  # values of open dimensions by name
-    loudness: float  # sampling rate * sqrt(steps) / noise multiplier of its training
+    signal: float  # sampling rate * sqrt(steps) / noise multiplier of its training
     stage: int  # from 0
     points: Sequence[Values]  # values by objective of its epochs, ``epsilon`` among them; none of a trial that failed
 
 
-def finalists(
+def choose_finalists(
     explored: Sequence[Explored],
     space: SearchSpace,
     objectives: Sequence[Objective],
     *,
     count: int,
-    loudness: float,
+    signal: float,
     constraints: Sequence[Constraint] = (),
 ) -> list[dict[str, Scalar]]:
-    """Return the proposals of the next stage, best first, each moved to its loudness.
+    """Return the proposals of the next stage, best first, each moved to its signal.
 
     Those of the latest stage that has scores come first, then those of the stage before it, and so on: scores of
-    different loudness are not compared. The same arguments give the same answer.
+    different signal are not compared. The same arguments give the same answer.
 
     Args:
         explored: trials of every earlier stage.
         space: its ranges.
         objectives: of the sweep.
         count: how many are wanted.
-        loudness: of the next stage.
+        signal: of the next stage.
         constraints: those of the spec, and where the search was steered.
 
     Returns:
@@ -60,7 +60,7 @@ def finalists(
     chosen: dict[Hashable, dict[str, Scalar]] = {}
     for stage in sorted({trial.stage for trial in explored}, reverse=True):
         for trial in _ranked([trial for trial in explored if trial.stage == stage], objectives, constraints):
-            proposal = transferred(trial.proposal, space, trial.loudness, loudness)
+            proposal = transfer_proposal(trial.proposal, space, trial.signal, signal)
             chosen.setdefault(_likeness(proposal), proposal)
     return list(chosen.values())[:count]
 

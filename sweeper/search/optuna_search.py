@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import optuna
 
-from sweeper.records import Objective, Point, trial_number
+from sweeper.records import Objective, Point, name_trial, trial_number
 from sweeper.search.observation import Observation, Observations
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
@@ -181,7 +181,7 @@ class Search:
 
     def _opened(self, trial: optuna.Trial, proposal: dict[str, Any], *, given: bool) -> str:
         self._numbered += 1
-        name = f"t{self._numbered:04d}"
+        name = name_trial(self._numbered)
         self._write({"event": "ask", "trial": name, "params": dict(trial.params), "given": given})
         self._trials[name], self.open[name] = trial, proposal
         self.proposals[name] = proposal

@@ -1,6 +1,6 @@
-"""Hyperparameters from one loudness to another: which values are moved when a configuration is trained with less noise.
+"""Hyperparameters from one signal to another: which values are moved when a configuration is trained with less noise.
 
-The loudness of a training is ``sampling_rate * sqrt(steps) / noise_multiplier``. The powers below were measured
+The signal of a training is ``sampling_rate * sqrt(steps) / noise_multiplier``. The powers below were measured
 (docs/choosing.md); a parameter that is not named keeps its value.
 """
 
@@ -10,19 +10,19 @@ from math import floor
 from sweeper.specification.fields.ranges import Range, Scalar
 from sweeper.specification.search_space import SearchSpace
 
-# By the end of a dimension's name: the power of the ratio of loudness that its value is multiplied by.
+# By the end of a dimension's name: the power of the ratio of signal that its value is multiplied by.
 POWERS: Mapping[str, float] = {"sensitivity_fraction": -0.2}
 
 
-def transferred(
-    proposal: Mapping[str, Scalar], space: SearchSpace, from_loudness: float, to_loudness: float
+def transfer_proposal(
+    proposal: Mapping[str, Scalar], space: SearchSpace, from_signal: float, to_signal: float
 ) -> dict[str, Scalar]:
-    """Return the proposal for a training of another loudness, within the ranges of the space.
+    """Return the proposal for a training of another signal, within the ranges of the space.
 
-    Choices and fixed values stay as they are, and so does everything where a loudness is not positive.
+    Choices and fixed values stay as they are, and so does everything where a signal is not positive.
     """
     spaces = {dimension.name: dimension.space for dimension in space.dimensions}
-    ratio = to_loudness / from_loudness if from_loudness > 0.0 and to_loudness > 0.0 else 1.0
+    ratio = to_signal / from_signal if from_signal > 0.0 and to_signal > 0.0 else 1.0
     return {name: _moved(value, spaces.get(name), ratio ** _power(name)) for name, value in proposal.items()}
 
 

@@ -166,8 +166,16 @@ def sampler(name: str, seed: int, kind: type[T]) -> T:
 
 def built_in_schedulers() -> tuple[str, ...]:
     """Return the names of this package's own schedulers, those of the modules that hold them; imports none."""
-    folder = Path(__file__).parents[1] / "schedulers"
-    names = (module.name for module in pkgutil.iter_modules([str(folder)]))
+    return _named_modules("schedulers")
+
+
+def built_in_accountings() -> tuple[str, ...]:
+    """Return the ways to keep a budget that a spec can name, those of the modules that hold them; imports none."""
+    return _named_modules("privacy", "spending")
+
+
+def _named_modules(*folder: str) -> tuple[str, ...]:
+    names = (module.name for module in pkgutil.iter_modules([str(Path(__file__).parents[1].joinpath(*folder))]))
     return tuple(sorted(name.replace("_", "-") for name in names if not name.startswith("_")))
 
 

@@ -19,7 +19,8 @@ from sweeper.specification.fields.fields import CLASS_WEIGHTS, FieldType, Flag, 
 from sweeper.specification.fields.messages import bad_value, locate
 from sweeper.specification.fields.options import OpenSection, open_section
 from sweeper.specification.fields.ranges import Choices, Open, to_plain
-from sweeper.specification.stages import Accounting, StageSettings
+from sweeper.specification.plugins import built_in_accountings
+from sweeper.specification.stages import COMPOSITION, FILTER, SLOTS, StageSettings
 from sweeper.specification.trial_config import ADAPTIVE, TrialPrivacy, TrialTraining
 
 AUTO = "auto"
@@ -124,7 +125,7 @@ class PrivacySettings(_PrivacyOptions):
     stages: tuple[StageSettings, ...] | None = Field(default=None, strict=False, min_length=1)
     finals: Annotated[int, ONE_COUNT] | None = None
     spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None
-    accounting: Annotated[Accounting, Name(names=Accounting, fixed=True)] | None = None
+    accounting: Annotated[str, Name(names=built_in_accountings(), fixed=True)] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None
     audit: Annotated[AuditEffort, Name(names=AuditEffort, fixed=True)] | None = None
 
@@ -132,8 +133,13 @@ class PrivacySettings(_PrivacyOptions):
 
     @property
     def in_slots(self) -> bool:
-        """Whether the budget of the sweep is divided into slots before any row is read."""
-        return self.sweep_epsilon is not None and self.accounting is not Accounting.FILTER
+        """Whether the budget of the sweep gives every trial its noise, as it is cut before any row is read."""
+        return self.budget not in (COMPOSITION, FILTER)
+
+    @property
+    def budget(self) -> str:
+        """The way in which the budget of the sweep is kept, ``composition`` without one."""
+        return COMPOSITION if self.sweep_epsilon is None else self.accounting or SLOTS
 
 
 class StackSize(FieldType):

@@ -36,7 +36,7 @@ from sweeper.specification.rules.selection import broken_selection_rules
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.search_space import SearchSpace
 from sweeper.specification.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
-from sweeper.specification.stages import StagePlan, default_plans, stage_plans
+from sweeper.specification.stages import COMPOSITION, EXPLORATION, WINNER, StagePlan, default_plans, stage_plans
 from sweeper.specification.yaml_file import read_mapping
 
 DEFAULT_TRIALS = 16
@@ -163,6 +163,13 @@ class Spec(Section):
             return self.search.trials
         size = grid_size(self.dimensions)
         return DEFAULT_TRIALS if size is None else min(DEFAULT_TRIALS, size)
+
+    @property
+    def spending(self) -> str:
+        """The way in which the sweep spends, by the name of its module in `sweeper.privacy.spending`."""
+        if self.search.repetitions is None:
+            return self.privacy.budget
+        return WINNER if self.privacy.budget == COMPOSITION else EXPLORATION
 
     @property
     def stages(self) -> tuple[StagePlan, ...]:

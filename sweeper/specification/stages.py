@@ -4,27 +4,19 @@ Signals add up under composition: a training of sampling rate q, noise multiplie
 ``T (q / sigma)^2``, whatever its configuration. A stage's share is a share of that sum.
 """
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from sweeper.specification.default_stages import default_stages
 from sweeper.specification.fields._section import ONE_COUNT, Section
 from sweeper.specification.fields.fields import Number
 
+SLOTS, FILTER = "slots", "filter"  # the ways to keep a budget of which sections of a spec know
+COMPOSITION, WINNER, EXPLORATION = "composition", "winner", "exploration"
+UNNAMED_SPENDING = (COMPOSITION, WINNER, EXPLORATION)  # ways to spend that follow from what else a spec says
 SPARE_EPOCHS = 1
 _SHARE = Number(above=0, below=1, fixed=True)
-
-
-class Accounting(enum.Enum):
-    """How the budget of a sweep is kept.
-
-    ``SLOTS`` cuts it before any row is read; ``FILTER`` refuses the trial that does not fit any more.
-    """
-
-    SLOTS = "slots"
-    FILTER = "filter"
+_DEFAULT_SHARES = (0.05, 0.15, 0.8)
 
 
 class StageSettings(Section):
@@ -52,3 +44,25 @@ def stage_plans(stages: Sequence[StageSettings]) -> tuple[StagePlan, ...]:
     """Return stages of a spec with the share of the last one filled in."""
     given = [StagePlan(stage.trials, stage.share) for stage in stages[:-1] if stage.share is not None]
     return (*given, StagePlan(stages[-1].trials, 1.0 - sum(stage.share for stage in given)))
+
+
+def default_stages(trials: int) -> tuple[tuple[int, float], ...]:
+    """Return the number of trials and the share of the signal of each stage, whispers first.
+
+    The shares add up to 1. One final; a quarter of the explorers in the middle; with fewer than six trials there is no
+    stage in the middle, and with one trial there is nothing but the final.
+
+    >>> default_stages(16)
+    ((12, 0.05), (3, 0.15), (1, 0.8))
+
+    Raises:
+        ValueError: fewer than one trial.
+    """
+    if trials < 1:
+        raise ValueError(f"Expected at least one trial, got trials={trials!r}")
+    if trials == 1:
+        return ((1, 1.0),)
+    if trials < 6:
+        return ((trials - 1, 0.2), (1, 0.8))
+    middle = (trials - 1) // 5
+    return ((trials - 1 - middle, _DEFAULT_SHARES[0]), (middle, _DEFAULT_SHARES[1]), (1, _DEFAULT_SHARES[2]))

@@ -9,22 +9,12 @@ from pathlib import Path
 from clipless.datasets import InputFormat, input_format
 from clipless.errors import CliplessError, DataError
 from sweeper.errors import RecordError
-from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import read_object, replace_file, to_text
 from sweeper.store.manifest import Manifest
 
 DATA_NAME = "data.json"
 _UNKNOWN = "Cannot find how the rows of {} are encoded"
 _REMEDY = "name the data with --data-dir"
-
-
-def describe(spec: Spec, data_dir: Path | None = None) -> InputFormat:
-    """Return how the rows of a spec's data are encoded.
-
-    Raises:
-        clipless.errors.DataError: the data cannot be found.
-    """
-    return input_format(**spec.data_options(data_dir))
 
 
 def write_input(folder: Path, content: InputFormat) -> Path:
@@ -64,6 +54,7 @@ def input_of_sweep(folder: Path, manifest: Manifest, data_dir: Path | None = Non
         return read_input(folder)
     try:
         spec = manifest.read_spec(None if data_dir is None else str(data_dir / "spec.yaml"))
-        return describe(spec, data_dir or (Path(manifest.data_dir) if manifest.data_dir else None))
+        found = data_dir or (Path(manifest.data_dir) if manifest.data_dir else None)
+        return input_format(**spec.data_options(found))
     except CliplessError as error:  # it may quote data
         raise DataError(f"{_UNKNOWN.format(folder)}: {error}; {_REMEDY}") from None

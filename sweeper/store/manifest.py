@@ -5,7 +5,7 @@ than the first version. A folder of another format is refused in one sentence.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,17 @@ MAX_SHOWN = 60  # characters of a wrong value in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a sweep goes, as far as everybody may know it before any result."""
+
+    trials: int = 0  # that are run, those of all stages; the mean of their number where a private selection draws it
+    stages: tuple[int, ...] = ()  # the trials of each stage of the budget, empty where it has none
+    rehearsals: int = 0  # configurations that are trained on public rows before the first trial
+    can_be_steered: bool = False  # whether proposals look at results, so that a region can be asked for
+    announcement: str = ""  # what everything costs, in one line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What a sweep is and how it stands."""
 
@@ -43,6 +54,7 @@ class Manifest:
     population: int | None = None  # N, number of training rows; public
     # what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it
     claim: Mapping[str, Any] | None = None
+    course: Course = Course()
     data_dir: str | None = None
     tracking: str | None = None  # MLflow tracking URI, ``None`` for the SQLite file beside the folder, or in it
     cluster: str | None = None
@@ -75,7 +87,8 @@ class Manifest:
         """Return JSON values; the mark of a private selection is there only while it runs."""
         content = {one.name: getattr(self, one.name) for one in fields(self)}
         mark = content.pop(SELECTING)
-        return {"format": FORMAT, **content, "status": self.status.value, **({} if mark is None else {SELECTING: mark})}
+        content |= {"status": self.status.value, "course": asdict(self.course)}
+        return {"format": FORMAT, **content, **({} if mark is None else {SELECTING: mark})}
 
 
 def _without_law(spec: Mapping[str, Any], source: str) -> Mapping[str, Any]:

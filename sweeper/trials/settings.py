@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Objective
+from sweeper.specification.objectives import radii
 from sweeper.specification.search_space import SearchSpace
 
 
@@ -30,6 +31,11 @@ class TrialSettings:
     cpus: float = 1.0
     gpus: float = 0.0
     noise: ScoreNoise | None = None
+
+    @property
+    def radii(self) -> tuple[str, ...]:
+        """The radii to certify, of objectives and metrics, as written."""
+        return radii([*self.objectives, *map(Objective.named, self.metrics)])
 
     @property
     def threads(self) -> int:

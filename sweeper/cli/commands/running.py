@@ -109,7 +109,7 @@ def run(
     with noting(into):
         read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
         with_environment(Options(tracking=tracking))  # a job would name a password in it to all
-        check_cluster(read, cluster)
+        check_cluster(read.search, cluster)
     if is_job_server(cluster):
         given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}

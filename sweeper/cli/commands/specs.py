@@ -21,17 +21,20 @@ def check(
 ) -> None:
     """Validate a spec and show what it would do, without training on any row."""
     import clipless
+    from sweeper.cli.check_tables import render_check
     from sweeper.cli.tables import print_view
-    from sweeper.planning import preview
     from sweeper.planning.estimate import estimate, in_words
+    from sweeper.planning.make import make_sweep_plan
+    from sweeper.planning.preview import preview
     from sweeper.specification.spec import Spec
 
     read = Spec.from_yaml(spec)
     data = clipless.datasets.load(**read.data_options(data_dir))
-    previews = preview.preview(read, data, configurations)
-    print_view(preview.render(read, data, previews))
+    plan = make_sweep_plan(read, data, data_dir)
+    previews = preview(plan, data, configurations)
+    print_view(render_check(plan, data, previews))
     if measure:
-        typer.echo(f"\n{in_words(estimate(read, data, previews))}")
+        typer.echo(f"\n{in_words(estimate(plan, data, previews))}")
 
 
 @app.command()

@@ -13,25 +13,24 @@ from clipless.errors import CliplessError
 from clipless.fixed_prefix import split_fixed_prefix
 from clipless.network import Network
 from sweeper.driver.recording.recorder import Recorder
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Point
 from sweeper.specification.objectives import own_objectives
-from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from sweeper.trials.scores import class_counts, scorer
+from sweeper.trials.settings import TrialSettings
 
 
 def score_front(
-    spec: Spec, data: Dataset, folder: SweepFolder, recorder: Recorder, is_over: Callable[[], bool]
+    shared: TrialSettings, data: Dataset, folder: SweepFolder, recorder: Recorder, is_over: Callable[[], bool]
 ) -> Iterator[str]:
     """Score every point of the front that has no test scores yet, and yield why one has none, in one sentence each.
 
     The recorder takes what each score costs before the score. ``is_over`` is asked before each point; true ends it.
     Points that are paid for come in an order that is spread over the front: those for which there is room stand for it.
     """
-    noise = ScoreNoise.of(spec, data)
-    score = scorer(data.metadata, spec.radii, noise, own=own_objectives(spec.objectives), test=True)
+    noise = shared.noise
+    score = scorer(data.metadata, shared.radii, noise, own=own_objectives(shared.objectives), test=True)
     features = _Features(data.test.x)
     front = [recorder.records.points[point.key] for point in recorder.records.archive.points]
     left = [point for point in front if point.test is None]

@@ -15,15 +15,14 @@ from dataclasses import replace
 from typing import Any
 
 from sweeper.backend.trial_states import Hooks
-from sweeper.driver.recording.spending import Spending
+from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_tags
 from sweeper.errors import RecordError, TrialError
-from sweeper.privacy.claims import Claim
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import Point, Trial, TrialStatus, trial_number
 from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
-from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow, PlanRow
@@ -45,20 +44,19 @@ class Recorder:
 
     def __init__(
         self,
-        spec: Spec,
+        plan: SweepPlan,
         folder: SweepFolder,
-        claim: Claim,
         tracker: TrialTracker,
         search: Proposals,
         *,
         keep_every_model: bool = False,
         rebooted: bool = False,
     ) -> None:
-        self._spec, self._folder, self._claim, self._search = spec, folder, claim, search
-        tags = run_tags(spec.privacy, claim)
-        self.records = TrialRecords(folder, spec.objectives, tracker, tags, keep_every_model=keep_every_model)
-        self.spending = Spending(folder, spec.privacy)
-        self._scheduler = make_scheduler(spec.search, spec.objectives)
+        self._plan, self._folder, self._search = plan, folder, search
+        objectives, tags = plan.shared.objectives, run_tags(plan.privacy, plan.claim)
+        self.records = TrialRecords(folder, objectives, tracker, tags, keep_every_model=keep_every_model)
+        self.spending = SpendingRecord(folder, plan)
+        self._scheduler = make_scheduler(plan.search, objectives)
         self._write_at = -math.inf
         self._stopping: dict[str, str] = {}
         self._refused = refusals_before(folder)
@@ -120,7 +118,7 @@ class Recorder:
         if trial in self.records.trials:
             self.records.start_again(trial)
             return
-        chosen = self._spec.space.resolve(config["proposal"]).to_json() if "proposal" in config else {}
+        chosen = self._plan.shared.space.resolve(config["proposal"]).to_json() if "proposal" in config else {}
         self.records.start(trial, chosen)
 
     def on_plan(self, trial: str, row: PlanRow) -> str | None:
@@ -195,12 +193,12 @@ class Recorder:
         prices = self.spending.prices(tight=tight)
         self.records.note_runs()
         return build_front(
-            sweep=self._spec.name,
-            objectives=self._spec.objectives,
+            sweep=self._plan.name,
+            objectives=self._plan.shared.objectives,
             trials=self.records.trials.values(),
             points=self.records.points.values(),
             ledger=prices,
-            claim=self._claim,
+            claim=self._plan.claim,
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,

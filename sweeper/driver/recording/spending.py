@@ -4,39 +4,39 @@ A ledger that holds entries is taken up: trainings that were open when a driver 
 have drawn.
 """
 
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.errors import RecordError, TrialError
-from sweeper.privacy.budget import Budget
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
-from sweeper.records import Point, Trial, trial_number
-from sweeper.specification.settings import PrivacySettings
+from sweeper.records import Point, Trial
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 
 
-class Spending:
+class SpendingRecord:
     """Enters trainings and test scores of one sweep into its ledger."""
 
-    def __init__(self, folder: SweepFolder, privacy: PrivacySettings) -> None:
-        self._ledger, self._delta, self._folder = Ledger(folder.ledger), privacy.delta, folder
-        self._has_budget = privacy.sweep_epsilon is not None
-
-    @property
-    def budget(self) -> Budget | RenyiFilter | None:
-        """The budget of the sweep, ``None`` without one."""
-        return self._ledger.budget
+    def __init__(self, folder: SweepFolder, plan: SweepPlan) -> None:
+        self._ledger, self._delta, self._folder = Ledger(folder.ledger), plan.privacy.delta, folder
+        self._planned = plan.spending
 
     @property
     def stages(self) -> tuple[int, ...]:
         """The number of trials of each stage of the budget, empty where it was not cut into stages."""
-        if not isinstance(self.budget, Budget) or self.budget.selection is not None:
-            return ()
-        return tuple(one.trials for one in self.budget.stages)
+        return self._ledger.spending.stage_trials
 
-    def set_budget(self, budget: Budget | RenyiFilter) -> None:
-        """Enter the budget of a sweep that begins."""
+    def enter_budget(self) -> None:
+        """Enter the budget of a sweep that begins; of one that resumes it is there.
+
+        Raises:
+            RecordError: the ledger has lost it, or cannot be written.
+        """
+        budget = self._planned.budget
+        if budget is None or self._ledger.budget is not None:
+            return
+        if self._ledger.rows:
+            raise RecordError(f"Expected the budget of the sweep in {self._ledger.path}, got none; restore it")
         self._ledger.set_budget(budget)
 
     @property
@@ -46,18 +46,8 @@ class Spending:
 
     @property
     def share(self) -> float | None:
-        """The share of the budget that is spent or promised to trials that run, ``None`` without a budget.
-
-        Of slots those count that trials have begun to fill, each with its stage's share of the signal.
-        """
-        budget, entries = self.budget, self._ledger.entries()
-        if isinstance(budget, Budget):
-            begun = {entry.trial: entry.stage for entry in entries if entry.stage is not None}
-            *selected, _ = budget.shares if budget.selection is not None else (0.0,)
-            slots = budget.shares[len(selected) :]
-            shares = [share / stage.trials for share, stage in zip(slots, budget.stages, strict=True)]
-            return sum(selected) + sum(shares[stage] for stage in begun.values())
-        return None if budget is None else budget.spent(entry.spent for entry in entries) / budget.budget
+        """The share of the budget that is spent or promised to trials that run, ``None`` without a budget."""
+        return self._ledger.spending.share(self._ledger.entries())
 
     def prices(self, *, tight: bool = False) -> dict[str, Price]:
         """Return what releasing the winner, the front, or everything costs; see `Ledger.answers`."""
@@ -89,24 +79,14 @@ class Spending:
         kept, event, scores = row.kept, whole_event(row.plan), planned_scores(row.plan, row.scores_kept)
         if self._ledger.is_open(trial.id):  # it ran out of memory
             self._close_at(trial, _most_epochs(trial, last_epoch))
-        budget = self._ledger.budget
-        if self._has_budget and budget is None:
+        if self._planned.budget is not None and self._ledger.budget is None:
             raise RecordError(f"Expected the budget of the sweep in its ledger before trial {trial.id}, got none")
-        stage = self._stage_of(trial.id)
+        stage = self._ledger.spending.stage_of(trial.id, self._ledger.selection)
         refused = self._ledger.refusal(trial.id, event, kept=kept, scores=scores, stage=stage)
         if refused is not None:
             return f"{refused}; it is not trained"
         self._ledger.open(trial.id, event, kept=kept, scores=scores, stage=stage, marked=True)
         return None
-
-    def _stage_of(self, trial: str) -> int | None:
-        """Return whose slot a trial fills; the candidates of a private selection, which has not ended, fill none."""
-        budget, selection = self.budget, self._ledger.selection
-        if not isinstance(budget, Budget):
-            return None
-        if budget.selection is not None:
-            return None if selection is None or selection.broken else 0
-        return budget.stage_of(trial_number(trial))
 
     def draw(self, trial: str) -> None:
         """Charge a trial from now on: it is about to draw its first noise."""
@@ -127,7 +107,7 @@ class Spending:
         Raises:
             RecordError: points could not be written.
         """
-        if isinstance(self.budget, RenyiFilter):
+        if self._ledger.spending.refunds:
             self._folder.check_points()
 
     def close(self, trial: Trial, started_epochs: int) -> None:
@@ -141,9 +121,8 @@ class Spending:
         try:
             self._close_at(trial, started_epochs)
         except RecordError:
-            if isinstance(self.budget, RenyiFilter) and self._ledger.understates(
-                trial.id, drawn_by(trial.plan, started_epochs)
-            ):
+            refunded = self._ledger.spending.refunds
+            if refunded and self._ledger.understates(trial.id, drawn_by(trial.plan, started_epochs)):
                 raise
 
     def pay_test(self, point: Point, paid: PaidScores) -> str | None:

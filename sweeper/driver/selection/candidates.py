@@ -14,22 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
-from clipless.privacy.events import PoissonGaussian
 from sweeper.backend.endings import RunResult
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import RecordError, SweeperError
-from sweeper.planning.preview import can_be_planned
-from sweeper.privacy.charges import Entry
-from sweeper.privacy.claims import Claim
+from sweeper.planning.configurations import can_be_planned
+from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
-from sweeper.records import Point, TrialStatus
-from sweeper.specification.spec import Spec
+from sweeper.records import Point, TrialStatus, name_trial
+from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
 from sweeper.store.sweep_folder import SweepFolder
@@ -65,18 +64,18 @@ class Candidate(CliplessTrial):
 class IndependentProposals:
     """Configurations drawn independently; stands where a search that learns stands."""
 
-    def __init__(self, spec: Spec, selection: PrivateSelection | None = None) -> None:
-        self._spec, self._selection = spec, selection
+    def __init__(self, space: SearchSpace, selection: PrivateSelection | None = None) -> None:
+        self._space, self._selection = space, selection
         self.asked = 0
         self.open: dict[str, dict[str, Any]] = {}
 
     def ask(self) -> str:
         """Draw a candidate, which is in the selection from now on: ties go by this order."""
         self.asked += 1
-        name = f"t{self.asked:04d}"
+        name = name_trial(self.asked)
         if self._selection is not None:
             self._selection.begin(name)
-            self.open[name] = dict(self._spec.space.suggest(IndependentProposer(self._selection.source)))
+            self.open[name] = dict(self._space.suggest(IndependentProposer(self._selection.source)))
         return name
 
     def skip(self, trials: int) -> None:
@@ -105,23 +104,21 @@ class Candidates:
 
     def __init__(
         self,
-        spec: Spec,
+        plan: SweepPlan,
         data: Dataset,
         hidden: SweepFolder,
-        claim: Claim,
         selection: PrivateSelection,
         requests: Path | None = None,
     ) -> None:
-        self._spec, self._data, self._hidden, self.selection = spec, data, hidden, selection
-        self._proposals = IndependentProposals(spec, selection)
+        self._plan, self._data, self._hidden, self.selection = plan, data, hidden, selection
+        self._proposals = IndependentProposals(plan.shared.space, selection)
         self._requests, self._looked_at = Requests(requests or hidden.path), time.monotonic()
         # who wins, and whose models are kept, is known at the end
-        self.recorder = Recorder(spec, hidden, claim, Untracked(), self._proposals, keep_every_model=True)
+        self.recorder = Recorder(plan, hidden, Untracked(), self._proposals, keep_every_model=True)
         self._endings = JsonlFile(hidden.path / ENDINGS_NAME, durable=True)
         self._started: dict[str, dict[str, Any]] = {}
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
-        self._slot: PoissonGaussian | None = None if spec.privacy.sweep_epsilon is None else selection.terms.event
         self._dead: set[str] = set()
         self._take_up()
 
@@ -259,7 +256,7 @@ class Candidates:
                 return Ending.CRASHED
 
     def _can_be_planned(self, trial: str) -> bool:
-        return can_be_planned(self._spec, self._data, self._started[trial], self._slot)
+        return can_be_planned(self._plan.shared, self._data, self._started[trial], self._plan.spending.first_slot)
 
 
 def drawn_number(hidden: SweepFolder) -> int | None:

@@ -45,16 +45,13 @@ from sweeper.driver.selection.candidates import (
 from sweeper.driver.selection.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
 from sweeper.errors import RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.planning.budget_plan import plan_budget
-from sweeper.planning.preview import first_plan, priced_terms
-from sweeper.privacy.budget import Budget
-from sweeper.privacy.claims import Claim
+from sweeper.planning.make import plan_of_records
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
-from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import replace_file
 from sweeper.store.lock import driver_lock, is_driven, was_driven_here
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
@@ -75,9 +72,8 @@ class SelectionWaitsError(SweeperError):
 
 
 def select(
-    spec: Spec,
+    plan: SweepPlan,
     data: Dataset,
-    claim: Claim,
     hidden: SweepFolder,
     train: Train,
     *,
@@ -103,26 +99,26 @@ def select(
         more candidates draw noise than the one number that was drawn, and none draws twice.
     """
     ledger, number = Ledger(hidden.ledger), drawn_number(hidden)
-    budget, terms = cut_before(spec, data, hidden)
     selection = PrivateSelection(
-        terms=terms,
-        objectives=spec.objectives,
-        constraints=spec.search.outcomes,
+        terms=_planned_terms(plan, ledger),
+        objectives=plan.shared.objectives,
+        constraints=plan.search.outcomes,
         evaluation=data.metadata.evaluation,
         source=source or SecureSource(),
         earlier=number,
     )
     if broken := _broken_before(ledger, number):
         return _surrender(hidden, broken)
+    budget = plan.spending.budget
     if budget is not None and ledger.budget is None:
         ledger.set_budget(budget)
     ledger.select(replace(selection.terms, broken=(UNDECIDED, *selection.unsound())))
     manifest = hidden.read_manifest(secret=True)
-    hidden.write_manifest(replace(manifest, claim=claim.to_json(), selecting=str(hidden.path.resolve())))
+    hidden.write_manifest(replace(manifest, claim=plan.claim.to_json(), selecting=str(hidden.path.resolve())))
     if number is None:
         keep_number(hidden, selection.number)
     public = public_folder(hidden)
-    candidates = Candidates(spec, data, hidden, claim, selection, None if public is None else public.path)
+    candidates = Candidates(plan, data, hidden, selection, None if public is None else public.path)
     try:
         outcome = candidates.train(train, interrupted)
         if not (selection.is_over or selection.broken_so_far()):
@@ -130,7 +126,7 @@ def select(
             return None
         terms = selection.settled()
         if not terms.broken:
-            _write_winner(candidates, hidden, spec, claim, terms)
+            _write_winner(candidates, hidden, plan, terms)
     except NotStartedError:
         raise
     except Exception as error:
@@ -140,23 +136,18 @@ def select(
     return _surrender(hidden, terms.broken, outcome.reason) if terms.broken else _release(hidden)
 
 
-def cut_before(spec: Spec, data: Dataset, hidden: SweepFolder) -> tuple[Budget | None, Terms]:
-    """Return the budget of a private selection, ``None`` without one, and the terms; an earlier driver's if there are.
+def _planned_terms(plan: SweepPlan, ledger: Ledger) -> Terms:
+    """Return the terms of the private selection, which an earlier driver may have written down.
 
     Raises:
-        RecordError: no private selection, or a ledger that cannot be read or has lost its budget.
+        RecordError: no private selection, or a ledger that has lost its budget or holds another one.
     """
-    repetitions, ledger = spec.search.repetitions, Ledger(hidden.ledger)
-    if repetitions is None:
-        raise RecordError(f"Expected search.selection: private in {spec.source}, got none")
-    if spec.privacy.sweep_epsilon is None:
-        return None, priced_terms(spec, data, first_plan(spec, data), repetitions)
-    if ledger.budget is None and ledger.rows:
-        raise RecordError(f"Expected the budget of the sweep in {hidden.ledger}, got none; restore it")
-    budget = ledger.budget or plan_budget(spec, data)
-    if not isinstance(budget, Budget) or budget.selection is None:
-        raise RecordError(f"Expected a budget with a private selection in {hidden.ledger}, got another one; restore it")
-    return budget, budget.selection
+    if plan.spending.budget is not None and ledger.budget is None and ledger.rows:
+        raise RecordError(f"Expected the budget of the sweep in {ledger.path}, got none; restore it")
+    terms = plan.spending.selection
+    if terms is None or ledger.budget not in (None, plan.spending):
+        raise RecordError(f"Expected a budget with a private selection in {ledger.path}, got another one; restore it")
+    return terms
 
 
 def _broken_before(ledger: Ledger, number: int | None) -> tuple[str, ...]:
@@ -254,21 +245,21 @@ def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> RunResult:
 
 
 def _write_front(
-    folder: SweepFolder, spec: Spec, claim: Claim, ledger: Ledger, trial: Trial | None = None, *points: Point
+    folder: SweepFolder, plan: SweepPlan, ledger: Ledger, trial: Trial | None = None, *points: Point
 ) -> None:
     front = build_front(
-        sweep=spec.name,
-        objectives=spec.objectives,
+        sweep=plan.name,
+        objectives=plan.shared.objectives,
         trials=() if trial is None else (trial,),
         points=points,
-        ledger=ledger.answers(spec.privacy.delta),
-        claim=claim,
+        ledger=ledger.answers(plan.privacy.delta),
+        claim=plan.claim,
         ledger_entries=ledger.rows,
     )
     front.write(folder.front)
 
 
-def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim: Claim, terms: Terms) -> None:
+def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, terms: Terms) -> None:
     """Write the sweep of the winner, if there is one, into the hidden folder, and mark that as decided."""
     made, best = SweepFolder(hidden.path / WINNER), candidates.selection.winner()
     shutil.rmtree(made.path, ignore_errors=True)  # what a driver wrote that was killed before it had decided
@@ -284,7 +275,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
         # without the place of its training: the number of a device bounds that of the candidates
         trial = replace(records.trials[best.trial], id=WINNER_TRIAL, run_id=None, placed={})
         mine = [point for point in records.points.values() if point.trial == best.trial]
-        archive = FrontArchive(spec.objectives)
+        archive = FrontArchive(plan.shared.objectives)
         archive.add(mine)
         kept = {point.key for point in archive.points}
         points = [_as_winner(point, hidden, made, keep=point.key in kept) for point in mine]
@@ -293,7 +284,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, spec: Spec, claim
         made.flush()
         if made.trouble is not None:
             raise RecordError(made.trouble)
-    _write_front(made, spec, claim, ledger, trial, *points)
+    _write_front(made, plan, ledger, trial, *points)
     replace_file(hidden.path / DECIDED, "")
 
 
@@ -317,7 +308,6 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         ledger.select(replace(ledger.selection, broken=broken))
     if GIVEN_UP not in broken:
         _check_affordable(hidden, ledger)
-    spec = manifest.read_spec()
     for trial in hidden.trials().values():
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
             hidden.save_trial(replace(trial, status=TrialStatus.FAILED, reason=CUT))
@@ -326,7 +316,8 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         raise RecordError(
             f"Expected the claim of a private selection in {hidden.path}/sweep.json, got none; restore it"
         )
-    recorder = Recorder(spec, hidden, claim, Untracked(), IndependentProposals(spec), rebooted=True)
+    plan = plan_of_records(manifest.read_spec(), claim, ledger.spending)
+    recorder = Recorder(plan, hidden, Untracked(), IndependentProposals(plan.shared.space), rebooted=True)
     try:
         recorder.records.forget_models()
         recorder.front().write(hidden.front)
@@ -338,7 +329,7 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
     for name in BOOKS:
         (hidden.path / name).unlink(missing_ok=True)
     replace_file(hidden.path / SURRENDERED, "")
-    return move_out(hidden.path, hidden.path, spec.name)
+    return move_out(hidden.path, hidden.path, plan.name)
 
 
 def _check_affordable(hidden: SweepFolder, ledger: Ledger) -> None:

@@ -22,12 +22,11 @@ from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
 from sweeper.driver.reporting.progress import Progress
-from sweeper.driver.resume import claim_at_start, claimed
+from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import even_times, hidden_of, hide, public_folder
 from sweeper.driver.selection.private_run import (
     SelectionWaitsError,
-    cut_before,
     outcome_of,
     recover,
     select,
@@ -36,14 +35,11 @@ from sweeper.driver.selection.private_run import (
 )
 from sweeper.driver.selection.unfinished import UNFINISHED, check_recorded_cluster, has_final_left
 from sweeper.errors import RecordError, SweeperError
-from sweeper.planning.price_preview import announcement, selection_announcement
-from sweeper.planning.trial_settings import trial_settings
-from sweeper.privacy.claims import Claim
-from sweeper.privacy.ledger import Ledger
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.front import Front, build_front
-from sweeper.specification.spec import Spec
+from sweeper.specification.search import SearchSettings
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
@@ -54,7 +50,7 @@ NOT_YET = "It selects privately: what may be released, and for which price, is k
 
 
 def run_selection(
-    spec: Spec, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
+    plan: SweepPlan, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
 ) -> FinishedSweep:
     """Run candidates in secret, then write and track what may leave as an ordinary sweep, with the final if it has one.
 
@@ -68,21 +64,20 @@ def run_selection(
     left = None if options.into is None else hidden_of(options.into)
     if left is not None and (left.path / MANIFEST_NAME).exists():  # killed before it was shown to have begun
         return resume_selection(left, left.read_manifest(secret=True), options, None, give_up=False)
-    claim = claimed(spec, data)
     hidden = left or hide(options.out, options.into)
     with driver_lock(hidden.path):
-        hidden.write_manifest(manifest_of(spec, options, claim, hidden, TrialStatus.RUNNING))
-        folder = _trained_in_secret(spec, options, data, claim, hidden, interruption)
-    return _conclude(spec, options, data, claim, folder, interruption, [*troubles, *_left_behind(hidden)])
+        hidden.write_manifest(manifest_of(plan, options, hidden, TrialStatus.RUNNING))
+        folder = _train_in_secret(plan, options, data, hidden, interruption)
+    return _conclude(plan, options, data, folder, interruption, [*troubles, *_left_behind(hidden)])
 
 
-def check_cluster(spec: Spec, cluster: str | None) -> None:
+def check_cluster(search: SearchSettings, cluster: str | None) -> None:
     """Refuse to run a private selection on a cluster.
 
     Raises:
         SweeperError: the spec selects privately, and there is a cluster.
     """
-    if cluster is not None and spec.search.repetitions is not None:
+    if cluster is not None and search.repetitions is not None:
         raise SweeperError(
             "Expected no cluster for a private selection, whose number of trials those who see the cluster could "
             f"count, got {cluster} (--cluster); leave it out"
@@ -122,7 +117,7 @@ def resume_selection(
     if give_up and hidden is None:
         raise RecordError(f"Expected a private selection that waits, got {folder.path} (--give-up); leave it out")
     spec = manifest.read_spec()
-    check_cluster(spec, options.cluster)
+    check_cluster(spec.search, options.cluster)
     if not give_up:
         check_recorded_cluster(manifest, folder.path)
     options = replace(with_recorded(options, manifest), cluster=None)
@@ -131,59 +126,56 @@ def resume_selection(
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    claim = claim_at_start(left, spec, data, options.data_dir)
-    budget = Ledger(left.ledger).budget
-    if hidden is None and budget is not None and has_final_left(left.path):
-        options.tell(announcement(spec, data, budget))
+    plan = resume_plan(left, spec, data, options.data_dir)
+    if hidden is None and has_final_left(left.path):
+        options.tell(plan.announcement)
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):
-                left = _trained_in_secret(spec, options, data, claim, left, interruption)
-        return _conclude(spec, options, data, claim, left, interruption, () if hidden is None else _left_behind(hidden))
+                left = _train_in_secret(plan, options, data, left, interruption)
+        return _conclude(plan, options, data, left, interruption, () if hidden is None else _left_behind(hidden))
 
 
-def _trained_in_secret(
-    spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
+def _train_in_secret(
+    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, interruption: Interruption
 ) -> SweepFolder:
     """Train the candidates of a selection that this process drives, and return what may leave."""
     public = public_folder(hidden)
     if public is None:
-        folder = _select(spec, options, data, claim, hidden, interruption)
+        folder = _select(plan, options, data, hidden, interruption)
     else:
         with driver_lock(public.path):
-            public.write_manifest(manifest_of(spec, options, claim, public, TrialStatus.RUNNING, SELECTING))
-            _unknown_front(spec, claim).write(public.front)
+            public.write_manifest(manifest_of(plan, options, public, TrialStatus.RUNNING, SELECTING))
+            _unknown_front(plan).write(public.front)
             try:
-                folder = _select(spec, options, data, claim, hidden, interruption)
+                folder = _select(plan, options, data, hidden, interruption)
             finally:
                 if hidden.path.exists():
-                    public.write_manifest(manifest_of(spec, options, claim, public, TrialStatus.INTERRUPTED, WAITING))
+                    public.write_manifest(manifest_of(plan, options, public, TrialStatus.INTERRUPTED, WAITING))
     if folder is None:
         raise SelectionWaitsError(waiting(hidden))
     return folder
 
 
-def _unknown_front(spec: Spec, claim: Claim) -> Front:
+def _unknown_front(plan: SweepPlan) -> Front:
     """Return what may be seen of a selection that runs: no point, and no price before its conditions have held."""
-    unknown = Price(epsilon=math.inf, delta=spec.privacy.delta, events=0, statement=NOT_YET)
+    unknown = Price(epsilon=math.inf, delta=plan.privacy.delta, events=0, statement=NOT_YET)
     return build_front(
-        sweep=spec.name,
-        objectives=spec.objectives,
+        sweep=plan.name,
+        objectives=plan.shared.objectives,
         trials=(),
         points=(),
         ledger=dict.fromkeys(("winner", "front", "everything"), unknown),
-        claim=claim,
+        claim=plan.claim,
         ledger_entries=0,
     )
 
 
 def _select(
-    spec: Spec, options: Options, data: Dataset, claim: Claim, hidden: SweepFolder, interruption: Interruption
+    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, interruption: Interruption
 ) -> SweepFolder | None:
-    budget, terms = cut_before(spec, data, hidden)
-    options.tell(selection_announcement(spec, terms) if budget is None else announcement(spec, data, budget))
-    whispers = None if budget is None else budget.candidates
-    options.show(Progress(name=spec.name, total=0, note=SELECTING))
+    options.tell(plan.announcement)
+    options.show(Progress(name=plan.name, total=0, note=SELECTING))
 
     def interrupted() -> bool:
         return interruption.requested
@@ -193,13 +185,13 @@ def _select(
     ) -> RunResult:
         with contextlib.ExitStack() as stack:
             try:
-                workers = stack.enter_context(backend(spec, data, None, interrupted=interrupted, secret=True))
+                workers = stack.enter_context(backend(plan, data, None, interrupted=interrupted, secret=True))
             except SweeperError as error:
                 raise NotStartedError(str(error)) from error
-            given = trial_settings(spec, data), spec, data, hidden, interruption
-            return trained(workers, kind, queue, states, *given, should_stop, None, whispers)
+            given = plan, data, hidden, interruption
+            return trained(workers, kind, queue, states, *given, should_stop, None, plan.spending.candidates)
 
-    return select(spec, data, claim, hidden, train, interrupted=interrupted)
+    return select(plan, data, hidden, train, interrupted=interrupted)
 
 
 def _left_behind(hidden: SweepFolder) -> list[str]:
@@ -208,10 +200,9 @@ def _left_behind(hidden: SweepFolder) -> list[str]:
 
 
 def _conclude(
-    spec: Spec,
+    plan: SweepPlan,
     options: Options,
     data: Dataset,
-    claim: Claim,
     folder: SweepFolder,
     interruption: Interruption,
     troubles: Sequence[str] = (),
@@ -219,7 +210,7 @@ def _conclude(
     outcome = outcome_of(folder, interrupted=interruption.requested)
     with driver_lock(folder.path) as rebooted:
         ended = SweepRun(
-            spec, options, data, claim, folder, interruption, rebooted=rebooted, selected=outcome, troubles=troubles
+            plan, options, data, folder, interruption, rebooted=rebooted, selected=outcome, troubles=troubles
         ).run()
     even_times(folder.path)
     return ended

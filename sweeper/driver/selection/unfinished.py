@@ -17,14 +17,13 @@ def has_final_left(path: Path) -> bool:
     Raises:
         RecordError: its ledger or its trials cannot be read.
     """
-    from sweeper.privacy.budget import Budget  # takes seconds, as the ledger does, and few who ask have one
-    from sweeper.privacy.ledger import Ledger
+    from sweeper.privacy.ledger import Ledger  # takes seconds, and few who ask have one
 
     folder = SweepFolder(path)
     if is_secret(path) or not folder.ledger.is_file():
         return False
     ledger, trials = Ledger(folder.ledger), folder.trials()
-    held = isinstance(ledger.budget, Budget) and ledger.selection is not None and not ledger.selection.broken
+    held = ledger.budget is not None and ledger.held is not None
     finals = [trial.status for name, trial in trials.items() if name != WINNER_TRIAL]
     return held and WINNER_TRIAL in trials and all(status in UNFINISHED for status in finals)
 

@@ -1,7 +1,9 @@
 """Diagnosing one point of a sweep: its configuration rebuilt, its model looked at before and after training."""
 
+from collections.abc import Mapping
 from math import isclose
 from pathlib import Path
+from typing import Any
 
 import clipless
 from clipless.datasets import Dataset
@@ -15,7 +17,6 @@ from sweeper.results.exporters import exporter
 from sweeper.results.models.diagnosis import Diagnosis, Snapshot
 from sweeper.results.pick import pick
 from sweeper.results.sweep import Sweep, load
-from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan, initial_seed
 
@@ -73,7 +74,7 @@ def diagnose_sweep(
         noise_multiplier=plan.noise_multiplier,
         epochs=plan.epochs,
         input_radius=_input_radius(first),
-        inputs=_inputs(spec, data, data_dir),
+        inputs=_measure_inputs(data, spec.data_options(data_dir)),
         snapshots=tuple(looks),
     )
 
@@ -144,9 +145,9 @@ def _input_radius(model: Network) -> float | None:
     return next((layer.radius for layer in model.layers if isinstance(layer, InputBall)), None)
 
 
-def _inputs(spec: Spec, data: Dataset, data_dir: Path | None) -> tuple[InputNorms, ...]:
+def _measure_inputs(data: Dataset, options: Mapping[str, Any]) -> tuple[InputNorms, ...]:
+    """Return the norms of rows as trained, and of colours before their preparation."""
     raw = data
-    if spec.data.preparation() is not None:
-        options = spec.data_options(data_dir)
+    if "preparation" in options:
         raw = clipless.datasets.load(**{name: value for name, value in options.items() if name != "preparation"})
     return (input_norms(data, "as trained"), *colour_norms(raw))

@@ -9,7 +9,7 @@ from sweeper.specification.fields.ranges import Choices
 from sweeper.specification.rules._base import BrokenRule
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
-from sweeper.specification.stages import Accounting
+from sweeper.specification import stages
 
 
 def broken_stage_rules(
@@ -21,12 +21,13 @@ def broken_stage_rules(
     """
     if search.rehearse:
         yield from _of_rehearsals(search, privacy, evaluation)
-    if privacy.sweep_epsilon is None:
-        yield from _without_budget(privacy)
-    elif privacy.accounting is Accounting.FILTER:
-        yield from _of_filter(privacy)
-    else:
-        yield from _of_slots(search, training, privacy)
+    match privacy.budget:
+        case stages.COMPOSITION:
+            yield from _without_budget(privacy)
+        case stages.FILTER:
+            yield from _of_filter(privacy)
+        case _:
+            yield from _of_slots(search, training, privacy)
 
 
 def _of_rehearsals(
@@ -46,7 +47,7 @@ def _of_rehearsals(
 def _without_budget(privacy: PrivacySettings) -> Iterator[BrokenRule]:
     for name in ("stages", "finals", "spare_epochs", "accounting"):
         if (given := getattr(privacy, name)) is not None:
-            shown = given.value if isinstance(given, Accounting) else None if name == "stages" else given
+            shown = None if name == "stages" else given
             expected = "no {name} without sweep_epsilon, the budget that is divided"
             yield BrokenRule(f"privacy.{name}", shown, expected, "add sweep_epsilon, or leave it out")
 

@@ -17,7 +17,7 @@ from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.rules._base import BrokenRule
 from sweeper.specification.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.specification.settings import PrivacySettings
-from sweeper.specification.stages import Accounting
+from sweeper.specification.stages import SLOTS
 
 EVENT_DIMENSIONS = (
     "training.method",
@@ -79,9 +79,9 @@ def _of_budget(search: SearchSettings, privacy: PrivacySettings) -> Iterator[Bro
                 "search.selection_share", search.selection_share, expected, "add sweep_epsilon, or leave it out"
             )
         return
-    if privacy.accounting is Accounting.FILTER:
-        expected = f"accounting slots {_UNDER}, whose price is fixed beforehand"
-        yield BrokenRule("privacy.accounting", privacy.accounting.value, expected, "leave it out")
+    if privacy.accounting not in (None, SLOTS):
+        expected = f"accounting {SLOTS} {_UNDER}, whose price is fixed beforehand"
+        yield BrokenRule("privacy.accounting", privacy.accounting, expected, "leave it out")
     if privacy.stages is not None:
         expected = f"no {{name}} {_UNDER}, whose budget is that of the candidates and of one final"
         yield BrokenRule("privacy.stages", None, expected, "divide it by search.selection_share")

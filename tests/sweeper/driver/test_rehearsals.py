@@ -19,7 +19,7 @@ from sweeper.privacy.budget import cut_budget
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
-from sweeper.search.finalists import finalists
+from sweeper.search.finalists import choose_finalists
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
@@ -62,7 +62,7 @@ def test_a_configuration_is_judged_by_the_mean_of_both_halves(spec, tmp_path, pl
     assert [best["accuracy"] for best, _ in points] == pytest.approx([0.3, 0.8, 0.5])
     assert [free["accuracy"] for _, free in points] == pytest.approx([0.15, 0.4, 0.25])
     assert all("epsilon" not in point for several in points for point in several)
-    (best,) = finalists(made.explored(), spec.space, spec.objectives, count=1, loudness=made.explored()[0].loudness)
+    (best,) = choose_finalists(made.explored(), spec.space, spec.objectives, count=1, signal=made.explored()[0].signal)
     assert best == made.explored()[1].proposal
 
 
@@ -115,7 +115,7 @@ def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):
     assert sorted(row["rehearsal"] for row in rows) == [f"r{number:04d}" for number in range(1, 7)]
     assert all(row["points"] for row in rows)
     (trial,) = folder.trials().values()
-    best = finalists(rehearsals(spec, folder.path).explored(), spec.space, spec.objectives, count=1, loudness=1.0)
+    best = choose_finalists(rehearsals(spec, folder.path).explored(), spec.space, spec.objectives, count=1, signal=1.0)
     assert trial.config["training"]["learning_rate"] == best[0]["training.learning_rate"]
     assert [entry.trial for entry in ledger.entries()] == ["t0001"]
     assert trial.plan.event == ledger.budget.stages[0].slot

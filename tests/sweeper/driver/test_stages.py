@@ -11,7 +11,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume, run
 from sweeper.driver.stages import StagedSearch
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import cut_budget, loudness
+from sweeper.privacy.budget import cut_budget, signal
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search
@@ -117,7 +117,7 @@ def test_a_stage_begins_when_every_trial_before_it_has_ended(sweep):
 
 
 def test_loudness_is_the_signal_of_a_training(sweep):
-    first, *_, last = (loudness(stage.slot) for stage in sweep.budget.stages)
+    first, *_, last = (signal(stage.slot) for stage in sweep.budget.stages)
     assert last / first == pytest.approx((6.0 * 3.0) ** 0.5, rel=1e-9)
 
 

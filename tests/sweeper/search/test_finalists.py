@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from sweeper.search.finalists import Explored, finalists
-from sweeper.search.transfer import nearest, transferred
+from sweeper.search.finalists import Explored, choose_finalists
+from sweeper.search.transfer import nearest, transfer_proposal
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.default_stages import default_stages
 from sweeper.specification.fields.ranges import Range
@@ -19,14 +19,14 @@ def spec(content):
     return Spec.from_mapping(content, "s.yaml")
 
 
-def explored(rate, *points, stage=0, loudness=0.1):
+def explored(rate, *points, stage=0, signal=0.1):
     values = [{"epsilon": 0.1, "accuracy": a, "certified@0.25": c} for a, c in points]
-    return Explored(proposal={RATE: rate}, loudness=loudness, stage=stage, points=values)
+    return Explored(proposal={RATE: rate}, signal=signal, stage=stage, points=values)
 
 
-def chosen(trials, spec, *, count, loudness, region=()):
+def chosen(trials, spec, *, count, signal, region=()):
     constraints = (*spec.search.outcomes, *region)
-    return finalists(trials, spec.space, spec.objectives, count=count, loudness=loudness, constraints=constraints)
+    return choose_finalists(trials, spec.space, spec.objectives, count=count, signal=signal, constraints=constraints)
 
 
 def rates(found):
@@ -39,28 +39,28 @@ def test_the_largest_hypervolume_comes_first_then_what_adds_to_it(spec):
         explored(0.02, (0.88, 0.49)),  # the second best alone, and adds nothing
         explored(0.03, (0.3, 0.6)),
     ]
-    assert rates(chosen(trials, spec, count=2, loudness=0.1)) == [0.01, 0.03]
+    assert rates(chosen(trials, spec, count=2, signal=0.1)) == [0.01, 0.03]
 
 
 def test_every_epoch_counts(spec):
     trials = [explored(0.01, (0.5, 0.5)), explored(0.02, (0.7, 0.6), (0.1, 0.0))]
-    assert rates(chosen(trials, spec, count=1, loudness=0.1)) == [0.02]
+    assert rates(chosen(trials, spec, count=1, signal=0.1)) == [0.02]
 
 
 def test_accuracy_decides_where_nothing_is_certified_yet(spec):
     trials = [explored(0.01, (0.2, 0.0)), explored(0.02, (0.5, 0.0)), explored(0.03, (0.4, 0.0))]
-    assert rates(chosen(trials, spec, count=3, loudness=0.1)) == [0.02, 0.03, 0.01]
+    assert rates(chosen(trials, spec, count=3, signal=0.1)) == [0.02, 0.03, 0.01]
 
 
 def test_the_latest_stage_comes_first(spec):
     trials = [explored(0.01, (0.95, 0.9)), explored(0.02, (0.5, 0.4), stage=1)]
-    assert rates(chosen(trials, spec, count=2, loudness=0.1)) == [0.02, 0.01]
+    assert rates(chosen(trials, spec, count=2, signal=0.1)) == [0.02, 0.01]
 
 
 def test_trials_without_scores_and_repeated_proposals_are_left_out(spec):
     trials = [explored(0.01), explored(0.02, (math.nan, 0.5)), explored(0.03, (0.5, 0.4)), explored(0.03, (0.5, 0.3))]
-    assert rates(chosen(trials, spec, count=4, loudness=0.1)) == [0.03]
-    assert chosen([], spec, count=4, loudness=0.1) == []
+    assert rates(chosen(trials, spec, count=4, signal=0.1)) == [0.03]
+    assert chosen([], spec, count=4, signal=0.1) == []
 
 
 def test_a_trial_that_meets_the_constraints_comes_before_one_that_does_not(content):
@@ -71,9 +71,9 @@ def test_a_trial_that_meets_the_constraints_comes_before_one_that_does_not(conte
     }
     spec = Spec.from_mapping(content, "s.yaml")
     trials = [explored(0.01, (0.99, 0.3)), explored(0.02, (0.6, 0.45)), explored(0.03, (0.1, 0.35))]
-    assert rates(chosen(trials, spec, count=3, loudness=0.1)) == [0.02, 0.03, 0.01]
+    assert rates(chosen(trials, spec, count=3, signal=0.1)) == [0.02, 0.03, 0.01]
     split = explored(0.04, (0.99, 0.1), (0.5, 0.45))  # its better epoch misses the constraint
-    assert rates(chosen([split, *trials], spec, count=2, loudness=0.1)) == [0.02, 0.04]
+    assert rates(chosen([split, *trials], spec, count=2, signal=0.1)) == [0.02, 0.04]
 
 
 def test_a_region_counts_as_a_constraint_does(spec):
@@ -81,8 +81,8 @@ def test_a_region_counts_as_a_constraint_does(spec):
         parse_constraint(text, ["certified@0.25", "epsilon"]) for text in ("certified@0.25 >= 0.4", "epsilon <= 9")
     ]
     trials = [explored(0.01, (0.99, 0.3)), explored(0.02, (0.6, 0.45)), explored(0.03, (0.1, 0.35))]
-    assert rates(chosen(trials, spec, count=3, loudness=0.1)) != [0.02, 0.03, 0.01]
-    assert rates(chosen(trials, spec, count=3, loudness=0.1, region=region)) == [0.02, 0.03, 0.01]
+    assert rates(chosen(trials, spec, count=3, signal=0.1)) != [0.02, 0.03, 0.01]
+    assert rates(chosen(trials, spec, count=3, signal=0.1, region=region)) == [0.02, 0.03, 0.01]
 
 
 FRACTION = "training.sensitivity_fraction"
@@ -96,20 +96,20 @@ def open_fraction(content):
 
 def test_the_fraction_falls_where_there_is_less_noise(open_fraction):
     proposal = {FRACTION: 0.5, RATE: 0.01}
-    moved = transferred(proposal, open_fraction.space, 0.1, 0.8)
+    moved = transfer_proposal(proposal, open_fraction.space, 0.1, 0.8)
     assert moved == {FRACTION: pytest.approx(0.5 * 8**-0.2), RATE: 0.01}
-    assert transferred(proposal, open_fraction.space, 1e-9, 1e9)[FRACTION] == 0.01
-    assert transferred(proposal, open_fraction.space, 0.0, 1.0) == proposal
+    assert transfer_proposal(proposal, open_fraction.space, 1e-9, 1e9)[FRACTION] == 0.01
+    assert transfer_proposal(proposal, open_fraction.space, 0.0, 1.0) == proposal
 
 
 def test_a_configuration_that_moved_in_two_steps_is_no_other_one(open_fraction):
-    def trial(fraction, stage, loudness):
+    def trial(fraction, stage, signal):
         values = {"epsilon": 1.0, "accuracy": 0.5}
-        return Explored(proposal={FRACTION: fraction, RATE: 0.01}, loudness=loudness, stage=stage, points=[values])
+        return Explored(proposal={FRACTION: fraction, RATE: 0.01}, signal=signal, stage=stage, points=[values])
 
     first = trial(0.5, 0, 0.02)
-    second = trial(transferred(first.proposal, open_fraction.space, 0.02, 0.07)[FRACTION], 1, 0.07)
-    assert len(chosen([first, second], open_fraction, count=2, loudness=0.3)) == 1
+    second = trial(transfer_proposal(first.proposal, open_fraction.space, 0.02, 0.07)[FRACTION], 1, 0.07)
+    assert len(chosen([first, second], open_fraction, count=2, signal=0.3)) == 1
 
 
 def test_choices_travel_as_they_are(content):
@@ -119,24 +119,24 @@ def test_choices_travel_as_they_are(content):
     }
     spec = Spec.from_mapping(content, "s.yaml")
     trials = [
-        Explored(proposal=proposal, loudness=0.1, stage=0, points=[{"epsilon": 1.0, "accuracy": accuracy}])
+        Explored(proposal=proposal, signal=0.1, stage=0, points=[{"epsilon": 1.0, "accuracy": accuracy}])
         for proposal, accuracy in (
             ({"training.batch_size": 64, "training.loss": "hinge"}, 0.5),
             ({"training.batch_size": 128, "training.loss": "tau-cce", "training.loss.tau-cce.temperature": 0.3}, 0.6),
         )
     ]
-    assert chosen(trials, spec, count=5, loudness=1.0) == [trials[1].proposal, trials[0].proposal]
+    assert chosen(trials, spec, count=5, signal=1.0) == [trials[1].proposal, trials[0].proposal]
 
 
 def test_ties_go_to_the_earlier_trial(spec):
     trials = [explored(rate, (0.5, 0.5)) for rate in (0.03, 0.01, 0.02)]
-    assert rates(chosen(trials, spec, count=2, loudness=0.1)) == [0.03, 0.01]
+    assert rates(chosen(trials, spec, count=2, signal=0.1)) == [0.03, 0.01]
 
 
 def test_a_transferred_value_is_one_of_the_range(spec):
     proposal = {RATE: 0.05}
-    assert transferred(proposal, spec.space, 0.1, 0.1) == proposal
-    moved = transferred(proposal, spec.space, 0.001, 10.0)[RATE]
+    assert transfer_proposal(proposal, spec.space, 0.1, 0.1) == proposal
+    moved = transfer_proposal(proposal, spec.space, 0.001, 10.0)[RATE]
     assert 0.001 <= moved <= 0.1
 
 

@@ -1,0 +1,151 @@
+"""The tables of ``sweeper check``: what a sweep would do, and what that costs."""
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from clipless.datasets import Dataset
+from clipless.plans.plan import Plan
+from clipless.privacy.accounting.calibration import steps_for
+from sweeper.planning.preview import Preview, find_lack_of_gpus
+from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.pricing import price
+from sweeper.privacy.spending import Spending
+from sweeper.rounding import round_up
+from sweeper.specification.fields.nested import flatten
+
+
+def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
+    """Return what ``sweeper check`` prints."""
+    declared = data.metadata
+    shown: list[RenderableType] = [
+        Text(
+            f"{plan.name}: valid. {declared.name}, N = {plan.population} training rows, evaluation "
+            f"{declared.evaluation.value}, unit {declared.unit}; {_count_trials(plan)}, "
+            f"{plan.shared.space.open} open hyperparameters."
+        )
+    ]
+    lack = find_lack_of_gpus(plan)
+    shown += [Text(lack, style="bold red")] if lack else []
+    for one in previews:
+        shown += [Text(""), *_render_one(one)]
+    if plan.shared.noise is not None:
+        shown.append(Text(f"\n{_render_scores(plan, plan.shared.noise, previews)}"))
+    return Group(*shown, Text(""), *_render_spending(plan, [one.plan for one in previews]))
+
+
+def _count_trials(plan: SweepPlan) -> str:
+    selection, trials = plan.spending.selection, f"{plan.trials} trial{'s' * (plan.trials != 1)}"
+    if plan.rehearsals:
+        return f"{plan.rehearsals} configurations to rehearse on public rows, then {trials}"
+    if selection is None:
+        return trials
+    final = ", then one final" if plan.spending.budget else ""
+    return f"a secret number of trials, {selection.repetitions.mean:g} on average{final}"
+
+
+def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
+    delta, stds = plan.privacy.delta, noise.stds
+    count = plan.shared.repeats * previews[0].plan.epochs
+    one, trial = (round_up(price([noise.paid(releases).event], delta).epsilon) for releases in (1, count))
+    text = (
+        f"Scores of private rows ({', '.join(noise.names)}): noise multiplier {noise.noise_multiplier:g} in each "
+        f"release, a standard deviation of {stds['validation']:.3g} on {noise.validation} validation rows and "
+        f"{stds['test']:.3g} on {noise.test} test rows. One release costs epsilon {one}, the {count} of validation "
+        f"rows that a trial makes {trial}"
+    )
+    if plan.spending.selection is None:
+        _, scores = plan.expected_events([one.plan for one in previews])
+        text += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
+    if noise.curves is None:
+        return f"{text}; each point of the front is one release of test rows more."
+    curves = round_up(price([noise.paid_test(1).event], delta).epsilon)
+    what = "certified accuracy at every radius" + ", ROC and calibration" * noise.curves.two_classes
+    return (
+        f"{text}. Each point of the front releases whole curves of test rows in place of scores ({what}): noise "
+        f"multiplier {noise.curves.noise_multiplier:g}, epsilon {curves}{_count_curves(plan, noise)}."
+    )
+
+
+def _count_curves(plan: SweepPlan, noise: ScoreNoise) -> str:
+    """Return of how many points a budget has room for the curves, empty without one."""
+    given, sigma = plan.privacy.sweep_epsilon, noise.paid_test(1).event.noise_multiplier
+    if given is None:
+        return ""
+    count = steps_for(given, plan.privacy.delta, sigma, 1.0, plan.privacy.relation)
+    return f"; privacy.sweep_epsilon has room for those of {count} points"
+
+
+def _render_one(one: Preview) -> list[RenderableType]:
+    plan = one.plan
+    chosen = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in flatten(one.config.to_json()).items())
+    table = Table(box=None, title_justify="left")
+    for column in ("parameter", "entries", "sensitivity", "noise std", "noise / gradient"):
+        table.add_column(column, justify="left" if column == "parameter" else "right")
+    for p in one.parameters:
+        table.add_row(p.name, str(p.size), f"{p.sensitivity:.4g}", f"{p.noise_std:.4g}", f"{p.noise_to_gradient:.3g}")
+    count, last = len(one.claims), one.claims[-1]
+    shown = sorted({0, count // 4, count // 2, count - 1})
+    curve = ", ".join(f"epoch {i + 1}: {round_up(one.claims[i].epsilon)}" for i in shown)
+    rdp = "absent" if last.rdp is None else round_up(last.rdp)
+    return [
+        *([Text(_passed_over_in_words(one.passed_over))] if one.passed_over else []),
+        Text(chosen),
+        Text(
+            f"q = {plan.sampling_rate:.5f}, {plan.steps_per_epoch} steps per epoch, {plan.epochs} epochs, "
+            f"noise multiplier {plan.noise_multiplier:.4f}, {plan.relation.value}"
+        ),
+        Text(f"epsilon {round_up(last.epsilon)} at delta {plan.delta!r} (PLD {round_up(last.pld)}, RDP {rdp})"),
+        Text(f"on the way: {curve}"),
+        *([] if one.slots is None else [Text(_slots_in_words(plan, one.slots))]),
+        table,
+    ]
+
+
+def _passed_over_in_words(refusals: Sequence[str]) -> str:
+    count = len(refusals)
+    return (
+        f"{count} configuration{'s' * (count != 1)} before this one cannot be planned; a trial of "
+        f"{'one of them' if count > 1 else 'it'} fails and costs nothing: {refusals[0]}"
+    )
+
+
+def _slots_in_words(plan: Plan, slots: int) -> str:
+    more = slots / plan.batch_size - 1.0
+    return (
+        f"batches are spread over {slots} slots, {100 * more:.0f} % more than the {plan.batch_size:g} rows that are "
+        "drawn on average: kernels may look at the place of a row"
+    )
+
+
+def _render_spending(plan: SweepPlan, plans: Sequence[Plan]) -> list[RenderableType]:
+    """Return how the budget is cut, what a trial of each part may spend, what that costs, and other cuts."""
+    spending, delta = plan.spending, plan.privacy.delta
+    text = Text(spending.in_words(delta, lambda: plan.expected_price(plans)))
+    if not spending.parts():
+        return [text]
+    table = Table(title="The budget, cut before any row is read", box=None, title_justify="left")
+    for column in ("stage", "trials", "share", "noise multiplier", "epsilon of one trial", "of the stage"):
+        table.add_column(column, justify="right")
+    for part in spending.parts():
+        alone = round_up(price([part.slot], delta).epsilon)
+        noise = f"{part.slot.noise_multiplier:.4g}"
+        table.add_row(part.name, part.trials, f"{100 * part.share:.0f} %", noise, alone, round_up(part.epsilon))
+    return [table, text, Text(""), _render_other_cuts(spending, delta)]
+
+
+def _render_other_cuts(spending: Spending, delta: float) -> Table:
+    """Return a table of the noise multiplier, and the epsilon, of one trial of each part under other cuts."""
+    title = "One trial of each stage under other cuts: noise multiplier (epsilon)"
+    table = Table(title=title, box=None, title_justify="left")
+    for column in ("", *spending.named_slots):
+        table.add_column(column, justify="right" if column else "left")
+    for name, cut in {"as it is": spending, **spending.other_cuts()}.items():
+        slots = cut.named_slots.values()
+        table.add_row(
+            name, *(f"{slot.noise_multiplier:.4g} ({round_up(price([slot], delta).epsilon, 3)})" for slot in slots)
+        )
+    return table

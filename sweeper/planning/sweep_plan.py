@@ -1,0 +1,117 @@
+"""The plan of a sweep: every fact that its rooms must agree on, as one frozen value that is made once.
+
+`make.py` makes it of a spec and what is declared of the data; nobody who runs, records or resumes a sweep asks the spec
+again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clipless.datasets import InputFormat
+from clipless.plans.plan import Plan
+from clipless.privacy.events import PoissonGaussian
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.pricing import Price
+from sweeper.privacy.spending import Spending
+from sweeper.privacy.spending._composition import compose
+from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.search import SearchSettings
+from sweeper.specification.settings import PrivacySettings, ResourceSettings
+from sweeper.store.manifest import Course
+from sweeper.trials.settings import TrialSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSpec:
+    """What the folder of a sweep says of its spec.
+
+    Attributes:
+        name: of the sweep.
+        values: all of them, defaults filled in, as JSON values.
+        overrides: those that the file does not have, by dotted name.
+        digest: of everything that it says.
+        source: the file, for messages.
+        text: of ``spec.yaml``: that of the file, comments and all, if that is what is run; its values otherwise.
+    """
+
+    name: str
+    values: Mapping[str, Any]
+    overrides: Mapping[str, Any]
+    digest: str
+    source: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPlan:
+    """What a sweep does, and what that may cost; nothing of it depends on a row.
+
+    Attributes:
+        spec: as it is recorded.
+        privacy: what is promised: delta and relation of every event, the effort of audits.
+        search: how configurations are chosen, and how long.
+        resources: what one trial may use, and how many run at once.
+        shared: what all trials share.
+        population: N, the number of training rows.
+        trials: how many are run; the mean of their number, rounded up, where a private selection draws it.
+        rehearsals: configurations that are trained on public rows before the first trial.
+        first: configurations to try first, as values of open dimensions by name.
+        spending: how the sweep spends, cut before any row is read.
+        claim: what holds for every point, and on which conditions.
+        announcement: what everything costs, in one line.
+        input: how rows are encoded; ``None`` where its data are not at hand.
+    """
+
+    spec: RecordedSpec
+    privacy: PrivacySettings
+    search: SearchSettings
+    resources: ResourceSettings
+    shared: TrialSettings
+    population: int
+    trials: int
+    rehearsals: int
+    first: tuple[dict[str, Scalar], ...] = ()
+    spending: Spending
+    claim: Claim
+    announcement: str = ""
+    input: InputFormat | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the sweep."""
+        return self.spec.name
+
+    @property
+    def proposed(self) -> int:
+        """How many trials the search proposes by itself; stages and rehearsals promote the others."""
+        return 0 if self.rehearsals else next(iter(self.spending.stage_trials), self.trials)
+
+    @property
+    def course(self) -> Course:
+        """What everybody may know of how the sweep goes."""
+        stages = self.spending.stage_trials
+        return Course(
+            trials=self.trials,
+            stages=stages,
+            rehearsals=self.rehearsals,
+            can_be_steered=bool(self.search.learns or stages or self.rehearsals),
+            announcement=self.announcement,
+        )
+
+    def expected_events(self, plans: Sequence[Plan]) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
+        """Return what trials would spend on training rows, and on scores, if each spent what one of the plans does."""
+        noise, repeats = self.shared.noise, self.shared.repeats
+        every = [plans[i % len(plans)] for i in range(self.trials)]
+        events = [plan.event().with_steps(repeats * plan.event().steps) for plan in every]
+        return events, [] if noise is None else [noise.paid(repeats * plan.epochs).event for plan in every]
+
+    def expected_price(self, plans: Sequence[Plan]) -> Price | None:
+        """Price all trials as if each spent what one of these plans does, in turn; ``None`` without plans.
+
+        Scores of test rows, whose number is not known before, are not in it.
+        """
+        if not plans:
+            return None
+        noise = self.shared.noise
+        return compose(self.expected_events(plans), self.privacy.delta, apart=noise is None or noise.apart)

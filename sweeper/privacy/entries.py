@@ -1,0 +1,74 @@
+"""A training as a ledger charges it, and all that a ledger charges together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from clipless.privacy.events import PoissonGaussian
+from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.selection import Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One training."""
+
+    trial: str
+    attempt: int  # 1 for its first training, 2 when it was started again, ...
+    event: PoissonGaussian
+    steps: int | None = None  # what was run, ``None`` while the entry is open
+    kept: int = 0  # steps of earlier attempts that this one goes on from
+    goes_on: bool = False  # whether a later attempt goes on from this one, and plans the steps that it did not run
+    # what was planned for scores of private validation rows, ``None`` where they are free
+    scores: PaidScores | None = None
+    scored: int | None = None  # releases of scores that were made, ``None`` while that is not known
+    stage: int | None = None  # whose slot it fills, where the budget is cut into slots
+    drawn: bool = True  # whether noise may have been drawn; false until that is marked
+
+    @property
+    def planned(self) -> PoissonGaussian:
+        """What the whole trial plans, the steps that this attempt goes on from included."""
+        return self.event.with_steps(self.kept + self.event.steps)
+
+    @property
+    def charged(self) -> PoissonGaussian:
+        """What is charged: the planned steps, more if more were run; only those run if another attempt goes on."""
+        if not self.drawn:
+            return self.event.with_steps(0)
+        planned = 0 if self.goes_on else self.event.steps
+        return self.event.with_steps(max(planned, self.steps or 0))
+
+    @property
+    def spent(self) -> PoissonGaussian:
+        """What was run, or what is planned while the entry is open: all that a privacy filter counts."""
+        return self.event.with_steps(self.event.steps if self.steps is None else self.steps)
+
+    @property
+    def charged_scores(self) -> tuple[PoissonGaussian, ...]:
+        """What is charged for scores: all that were planned, or those made if another attempt makes the others."""
+        if self.scores is None or not self.drawn:
+            return ()
+        planned = 0 if self.goes_on and self.scored is not None else self.scores.event.steps
+        return (self.scores.event.with_steps(max(planned, self.scored or 0)),)
+
+    def as_drawn(self) -> "Entry":
+        """Return the training as if it drew, if it may: it is open."""
+        return replace(self, drawn=self.drawn or self.steps is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """Everything that a ledger charges, by the split whose rows it was computed from.
+
+    Attributes:
+        training: one event for each training.
+        validation: what trainings are charged for scores of private validation rows.
+        test: what scores or curves of private test rows are charged; behind a private selection those of the winner.
+        apart: whether the split of a row depends on that row alone, where there are private scores.
+        selection: the private selection, with the conditions that broke; ``None`` before its end or without one.
+    """
+
+    training: Sequence[PoissonGaussian] = ()
+    validation: Sequence[PoissonGaussian] = ()
+    test: Sequence[PoissonGaussian] = ()
+    apart: bool = True
+    selection: Terms | None = None

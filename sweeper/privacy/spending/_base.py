@@ -1,0 +1,229 @@
+"""The protocol of a way of spending, and what one is cut from."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.errors import SpecError
+from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.pricing import Price
+from sweeper.privacy.selection import Terms
+from sweeper.specification.rules._base import BrokenRule
+from sweeper.specification.stages import StagePlan
+
+QUESTIONS = ("winner", "front", "everything")
+
+
+class UnmetRequestError(SpecError):
+    """A way of spending cannot be cut as a spec asks; who knows the source of the spec says where.
+
+    Attributes:
+        rule: the field, its value, what should stand there and what to do.
+    """
+
+    def __init__(self, rule: BrokenRule) -> None:
+        super().__init__(f"Expected {rule.expected} ({rule.field}); {rule.remedy}")
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a spec asks of a way of spending, and what its trainings would spend; all of it is public.
+
+    Attributes:
+        epsilon: of everything, at delta; infinite without a budget.
+        delta: the probability the guarantee may fail with.
+        training: what one training of the first configuration spends; its noise multiplier is 0 where a slot gives it.
+        epochs: of that training.
+        trials: their number, the mean one under private selection.
+        stages: how the spec divides the signal, the sum over steps of ``(q / sigma)^2``, among trials.
+        repeats: trainings of each configuration.
+        spare_epochs: beside the trainings of each stage, for epochs that a killed attempt draws again.
+        repetitions: the law of the number of candidates of a private selection, ``None`` without one.
+        share: of the signal, for these candidates where a final follows.
+        noise: of scores of private rows, ``None`` where they are free.
+        relation: which data sets are neighbours.
+    """
+
+    epsilon: float
+    delta: float
+    training: PoissonGaussian
+    epochs: int
+    trials: int
+    stages: tuple[StagePlan, ...] = ()
+    repeats: int = 1
+    spare_epochs: int = 0
+    repetitions: Repetitions | None = None
+    share: float = 0.0
+    noise: ScoreNoise | None = None
+    relation: Relation = Relation.ADD_OR_REMOVE_ONE
+
+    @property
+    def trial(self) -> PoissonGaussian:
+        """What all repeats of one configuration spend together."""
+        return self.training.with_steps(self.repeats * self.training.steps)
+
+    @property
+    def spare(self) -> int:
+        """The steps of the spare epochs of a stage."""
+        return self.spare_epochs * (self.trial.steps // self.epochs)
+
+
+class Spending(ABC):
+    """How a sweep spends. Its fields are fixed before any row is read.
+
+    Guarantees:
+        If a training draws noise only where `refusal` gave no reason, and scores of test rows only where `test_refusal`
+        gave none, everything that `prices` releases costs no more than it says.
+    """
+
+    name: ClassVar[str]  # that of its module
+    refunds: ClassVar[bool] = False  # whether steps that a closed training did not run are given to others
+    conditions: ClassVar[tuple[str, ...]] = ()  # what its price rests on beside the conditions of every claim
+
+    @classmethod
+    @abstractmethod
+    def cut(cls, request: Request) -> "Spending":
+        """Return what a spec asks for.
+
+        Raises:
+            clipless.errors.AccountingError: no noise that can be priced is right for it.
+            UnmetRequestError: a field of the spec does not fit the others.
+        """
+
+    @abstractmethod
+    def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:
+        """Return what everything costs at delta, in a sentence.
+
+        ``expected`` estimates it where nothing fixes it beforehand; its answer is ``None`` where nothing can be planned.
+        """
+
+    @abstractmethod
+    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+        """Say what releasing the winner, the front, or everything costs.
+
+        ``tight`` takes seconds for a smaller epsilon where events are composed; see `pricing.price`.
+        """
+
+    @property
+    def budget(self) -> "Budget | None":
+        """What prices the whole sweep before any row is read, ``None`` where trainings pay for themselves."""
+        return None
+
+    @property
+    def selection(self) -> Terms | None:
+        """The private selection that comes first, ``None`` without one."""
+        return None
+
+    @property
+    def candidates(self) -> "Spending":
+        """What gives the candidates of that selection their noise."""
+        return self
+
+    @property
+    def stage_trials(self) -> tuple[int, ...]:
+        """The number of trials of each stage, from the first to the last; empty where there are no stages."""
+        return ()
+
+    @property
+    def named_slots(self) -> Mapping[str, PoissonGaussian]:
+        """What one trial of each part of the sweep may spend, by the name of the part; empty without slots."""
+        return {}
+
+    def slot_of(self, trial: str) -> PoissonGaussian | None:  # noqa: ARG002
+        """Return the slot that gives a trial its noise, by its id; ``None`` where its configuration says it."""
+        return None
+
+    @property
+    def first_slot(self) -> PoissonGaussian | None:
+        """The slot of the first trial."""
+        return next(iter(self.named_slots.values()), None)
+
+    @property
+    def final_slot(self) -> PoissonGaussian | None:
+        """The slot of the last trial."""
+        return next(iter([*self.named_slots.values()][::-1]), None)
+
+    def stage_of(self, trial: str, selection: Terms | None = None) -> int | None:  # noqa: ARG002
+        """Return whose slot a trial fills, from 0; ``selection`` is what the ledger knows of a private selection."""
+        return None
+
+    def refusal(
+        self,
+        entries: Sequence[Entry],  # noqa: ARG002
+        tests: Sequence[PaidScores] = (),  # noqa: ARG002
+        selection: Terms | None = None,  # noqa: ARG002
+    ) -> str | None:
+        """Return why there is no room for the last of these trainings, ``None`` if there is.
+
+        All of ``entries`` count as drawn; ``tests`` are releases of scores of private test rows.
+        """
+        return None
+
+    def test_refusal(self, entries: Sequence[Entry], tests: Sequence[PaidScores]) -> str | None:  # noqa: ARG002
+        """Return why there is no room for the last of these releases of scores of test rows."""
+        return None
+
+    def share(self, entries: Sequence[Entry]) -> float | None:  # noqa: ARG002
+        """Return the share of the budget that is spent or promised to trials that run, ``None`` without a budget."""
+        return None
+
+    def parts(self) -> Sequence["Part"]:
+        """Return how the budget is cut, from the first part to the last; empty where it is not."""
+        return ()
+
+    def other_cuts(self) -> Mapping[str, "Spending"]:
+        """Return cuts that a user may prefer, each under what would have to be asked for."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget(Spending):
+    """A way of spending whose price is one number before the first result, however results are used."""
+
+    epsilon: float  # of everything, at delta
+    delta: float  # the probability the guarantee may fail with
+
+    @property
+    def budget(self) -> Self:
+        """The budget itself."""
+        return self
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the row of a ledger that says how the sweep spends, as JSON values."""
+
+    @classmethod
+    @abstractmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Read back what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, clipless.errors.AccountingError: something else.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a budget that is cut: some trials of one slot."""
+
+    name: str
+    trials: str
+    share: float  # of the signal
+    slot: PoissonGaussian
+    epsilon: float  # of the whole part, by itself
+
+
+def answer_alike(price: Price, cost: str, everything: str = "Releasing every model of every epoch") -> dict[str, Price]:
+    """Return one price for all three questions; ``cost`` says what it is and why."""
+    texts = (
+        f"Releasing one model: {cost} That is the price of all of them.",
+        f"Releasing the front and its models: {cost}",
+        f"{everything}: {cost}",
+    )
+    return {question: replace(price, statement=text) for question, text in zip(QUESTIONS, texts, strict=True)}

@@ -1,0 +1,114 @@
+"""No budget: every training pays for itself, and everything that leaves costs the composition of all of them.
+
+A row of data is in one split only: where a neighbouring data set changes one split, training and scores of private rows
+together cost the largest price of a split (``clipless.privacy.noisy_counts``), otherwise their composition. That it
+does takes add-or-remove-one, and data whose rows are assigned to splits one by one.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from clipless.privacy.accounting.private_selection import LAW, Repetitions
+from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
+from sweeper.privacy.entries import Charged
+from sweeper.privacy.pricing import Price, price
+from sweeper.privacy.spending._base import QUESTIONS, Request, Spending
+from sweeper.rounding import round_up
+
+_EVERY_TRIAL = "The choice looked at every trial and is charged for each"
+_WHY_COMPOSED = (
+    "the finer price of a winner needs search.selection: private, where the number of trials is drawn at random and "
+    "kept secret, configurations come independently from one fixed prior, all trials spend the same and train to their "
+    "end, and nobody but the winner is seen; this sweep did not promise that."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composition(Spending):
+    """Every training is admitted, and charged."""
+
+    name: ClassVar[str] = "composition"
+
+    @classmethod
+    def cut(cls, request: Request) -> Self:  # noqa: ARG003
+        """Return it; there is nothing to cut."""
+        return cls()
+
+    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+        """Price the composition of everything that was charged."""
+        return _composed_answers(charged, delta, f"{_EVERY_TRIAL}: {_WHY_COMPOSED}", tight=tight)
+
+    def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
+        """Return about what it will cost, if all trials spend what the first configurations would."""
+        cost = expected()
+        if cost is None:
+            return "what it will cost is not known: none of its first configurations can be planned."
+        return (
+            f"Everything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, if all "
+            f"{cost.events} trials spend what the first configurations would. Set privacy.sweep_epsilon to bound it."
+        )
+
+
+def price_broken_selection(charged: Charged, delta: float, *, tight: bool) -> dict[str, Price]:
+    """Price every training behind a private selection of which a condition broke.
+
+    Raises:
+        ValueError: there was no private selection.
+    """
+    terms = charged.selection
+    if terms is None:
+        raise ValueError("Expected a private selection of which a condition broke, got none")
+    why = (
+        f"Private selection ({law_in_words(terms.repetitions)}) was asked for, but its price does not hold: "
+        f"{' '.join(terms.broken)} So every training is charged."
+    )
+    return _composed_answers(charged, delta, why, tight=tight)
+
+
+def _composed_answers(charged: Charged, delta: float, why: str, *, tight: bool) -> dict[str, Price]:
+    splits = [charged.training, charged.validation, charged.test]
+    everything = compose(splits, delta, tight=tight, apart=charged.apart)
+    cost = (
+        f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, the composition of every training of the sweep "
+        f"({everything.events}){_with_scores([*charged.validation, *charged.test], charged.apart)}"
+    )
+    statements = (
+        f"Releasing one model: {cost}. {why}",
+        f"Releasing the front and its models: {cost}. {_EVERY_TRIAL}.",
+        f"Releasing every model of every epoch: {cost}.",
+    )
+    return {
+        question: replace(everything, statement=text) for question, text in zip(QUESTIONS, statements, strict=True)
+    }
+
+
+def compose(
+    splits: Sequence[Sequence[PoissonGaussian]], delta: float, *, tight: bool = False, apart: bool = True
+) -> Price:
+    """Price what was spent on training, validation and test rows together.
+
+    Args:
+        splits: events; those of the training rows come first.
+        delta: at which epsilon is stated.
+        tight: take seconds for a smaller epsilon, see `pricing.price`.
+        apart: whether the split of a row depends on that row alone.
+    """
+    epsilon = epsilon_of_splits(splits, lambda events: price(events, delta, tight=tight).epsilon, apart=apart)
+    return Price(epsilon=epsilon, delta=delta, events=len(splits[0]))
+
+
+def _with_scores(scores: Sequence[PoissonGaussian], apart: bool) -> str:
+    if not scores:
+        return ""
+    if not apart:
+        return " and of every score of private rows, for the data do not say that the split of a row is its own matter"
+    if in_one_split(scores):
+        return " or of every score of the private rows of a split, whichever is more, for a row is in one split only"
+    return " and of every score of private rows, for replacing a row can reach two splits"
+
+
+def law_in_words(repetitions: Repetitions) -> str:
+    """Return the distribution of the number of candidates of a private selection."""
+    return f"{LAW}, mean {repetitions.mean:g}"

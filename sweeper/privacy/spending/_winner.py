@@ -1,0 +1,83 @@
+"""A private selection without a budget: of a secret random number of candidates the best one leaves, nothing else.
+
+The price is that of repeat-and-select (Papernot and Steinke 2022, arXiv 2110.03620), if every condition held. Behind
+one whose conditions held no price depends on the number of trainings, which is secret.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
+
+from clipless.privacy.accounting.selection_price import selection_epsilon
+from sweeper.privacy.entries import Charged
+from sweeper.privacy.pricing import Price, price
+from sweeper.privacy.selection import Terms
+from sweeper.privacy.spending._base import Request, Spending
+from sweeper.privacy.spending._composition import law_in_words, price_broken_selection
+from sweeper.rounding import round_up
+
+_UNPRICED = (
+    "was not released. Its price would be the composition of every training; no number is stated, because it would "
+    "give away how many there were, which the winner's price keeps secret."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Winner(Spending):
+    """The terms of the private selection, which every candidate pays for."""
+
+    terms: Terms
+
+    name: ClassVar[str] = "winner"
+
+    @classmethod
+    def cut(cls, request: Request) -> Self:
+        """Return the terms among candidates that spend what the first configuration does.
+
+        Raises:
+            ValueError: the request has no law of the number of candidates.
+        """
+        if request.repetitions is None:
+            raise ValueError("Expected the law of the number of candidates, got none")
+        scores = None if request.noise is None else request.noise.paid(request.epochs).event
+        return cls(terms=Terms(event=request.training, repetitions=request.repetitions, scores=scores))
+
+    @property
+    def selection(self) -> Terms:
+        """The private selection."""
+        return self.terms
+
+    def price_at(self, delta: float) -> float:
+        """Return what the winner costs at a delta if the conditions hold."""
+        terms = self.terms
+        of_scores = 0.0 if terms.scores is None else selection_epsilon(terms.scores, terms.repetitions, delta)
+        return max(selection_epsilon(terms.priced, terms.repetitions, delta), of_scores)
+
+    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+        """Price the winner, or every candidate where a condition broke."""
+        if charged.selection is not None and charged.selection.broken:
+            return price_broken_selection(charged, delta, tight=tight)
+        terms = self.terms
+        epsilon = max(self.price_at(delta), price(charged.test, delta).epsilon)
+        single = max(price([event], delta).epsilon for event in (terms.event, terms.scores) if event)
+        winner = (
+            f"Releasing the winner and nothing else: epsilon {round_up(epsilon)} at delta {delta!r}, the price of the "
+            f"best of a secret random number of independent trials ({law_in_words(terms.repetitions)}), of which each "
+            f"spends epsilon {round_up(single)}; its conditions held, as far as they are checked: commands and service "
+            "refuse to show a selection that runs, and its owner sees to it that nobody opens its files otherwise "
+            "(Papernot and Steinke 2022, arXiv 2110.03620; its privacy profile, where that says less)."
+        )
+        unpriced = Price(epsilon=math.inf, delta=delta, events=0)
+        return {
+            "winner": Price(epsilon=epsilon, delta=delta, events=1, statement=winner, fixed=True),
+            "front": replace(unpriced, statement=f"The front {_UNPRICED}"),
+            "everything": replace(unpriced, statement=f"Everything else {_UNPRICED}"),
+        }
+
+    def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
+        """Return the price of the winner."""
+        return (
+            f"The winner of the sweep, and nothing else, can leave at epsilon {round_up(self.price_at(delta))} at delta "
+            f"{delta!r}, if the conditions of private selection hold."
+        )

@@ -1,0 +1,165 @@
+"""A budget in slots: stages of trials with a fixed noise each, quiet explorers first and finals with little noise.
+
+A trial fills a slot of its stage if the slot's event dominates its own (`clipless.privacy.accounting.domination`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, ClassVar, Self
+
+from clipless.privacy.events import PoissonGaussian
+from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.pricing import Price, price
+from sweeper.privacy.selection import Terms
+from sweeper.privacy.spending._base import Part, Request, answer_alike
+from sweeper.privacy.spending._cut import CutBudget, read_pools
+from sweeper.privacy.spending._stages import Stage, least_noise, shares, slots_epsilon
+from sweeper.records import trial_number
+from sweeper.rounding import round_up
+from sweeper.specification.stages import StagePlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slots(CutBudget):
+    """What the trials of a sweep may spend, stage by stage."""
+
+    stages: tuple[Stage, ...]
+
+    name: ClassVar[str] = "slots"
+
+    @classmethod
+    def cut(cls, request: Request) -> Self:
+        """Cut a budget into stages as the spec divides it."""
+        budget = cls.of_plans(request.epsilon, request.delta, request.stages, request.trial, spare=request.spare)
+        releases = request.repeats * (
+            sum(budget.stage_trials) * request.epochs + len(budget.stages) * request.spare_epochs
+        )
+        return budget.with_scores(request, releases, releases)
+
+    @classmethod
+    def of_plans(
+        cls, epsilon: float, delta: float, plans: Sequence[StagePlan], trial: PoissonGaussian, *, spare: int = 0
+    ) -> Self:
+        """Cut a budget into slots for trials that run as many steps at the same sampling rate as ``trial``.
+
+        The signal of a stage, the sum over its steps of ``(q / sigma)^2``, is its share of all; the noise is the least
+        for which the composition of all slots costs no more than epsilon.
+
+        Args:
+            epsilon: of everything, at delta.
+            delta: the probability the guarantee may fail with.
+            plans: the stages.
+            trial: a trial of the sweep; its noise multiplier does not count.
+            spare: further steps of each stage.
+
+        Raises:
+            AccountingError: no noise that can be priced is enough, or the least is more than is needed.
+        """
+
+        def stages(noise: float) -> tuple[Stage, ...]:
+            return tuple(Stage.of(plan, trial, spare, noise) for plan in plans)
+
+        noise = least_noise(lambda noise: slots_epsilon(stages(noise), delta, delta), epsilon)
+        return cls(epsilon=epsilon, delta=delta, stages=stages(noise))
+
+    @property
+    def stage_trials(self) -> tuple[int, ...]:
+        """The number of slots of each stage."""
+        return tuple(stage.trials for stage in self.stages)
+
+    @property
+    def named_slots(self) -> Mapping[str, PoissonGaussian]:
+        """The slot of each stage."""
+        return {f"stage {number}": stage.slot for number, stage in enumerate(self.stages, start=1)}
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """What each stage has of the squared signal of all."""
+        return shares([stage.pool for stage in self.stages])
+
+    def stage_of(self, trial: str, selection: Terms | None = None) -> int:  # noqa: ARG002
+        """Return the stage of a trial by its number in the sweep; the last one's beyond all slots."""
+        ends = list(accumulate(self.stage_trials))
+        number = trial_number(trial)
+        return next((stage for stage, end in enumerate(ends) if number <= end), len(ends) - 1)
+
+    def slot_of(self, trial: str) -> PoissonGaussian:
+        """Return the slot of the stage of a trial."""
+        return self.stages[self.stage_of(trial)].slot
+
+    def refusal(
+        self,
+        entries: Sequence[Entry],
+        tests: Sequence[PaidScores] = (),  # noqa: ARG002
+        selection: Terms | None = None,  # noqa: ARG002
+    ) -> str | None:
+        """Return why no slot is left for the last of these trainings, or none that covers it; see `Stage.refusal`."""
+        stage = entries[-1].stage
+        if stage is None or not 0 <= stage < len(self.stages):
+            return f"it belongs to no stage of the budget, privacy.sweep_epsilon = {self.epsilon:g}"
+        own = [entry for entry in entries if entry.stage == stage]
+        refused = self.stages[stage].refusal(own, self.delta, f"stage {stage + 1} of the budget")
+        return refused or self.validation_refusal(entries)
+
+    def share(self, entries: Sequence[Entry]) -> float:
+        """Return the share of the slots that trials have begun to fill, each with its stage's part of the signal."""
+        begun = {entry.trial: entry.stage for entry in entries if entry.stage is not None}
+        each = [share / stage.trials for share, stage in zip(self.shares, self.stages, strict=True)]
+        return sum(each[stage] for stage in begun.values())
+
+    def price_at(self, delta: float) -> float:
+        """Return what all slots, spare steps and releases of scores cost at a delta, the larger of both."""
+        return self.slots_price(slots_epsilon(self.stages, delta, self.delta), delta)
+
+    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
+        """Price all slots, of which nothing depends on what the sweep found."""
+        epsilon = self.price_at(delta)
+        cost = (
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, the composition of all slots ({sum(self.stage_trials)}) "
+            "into which the budget of the sweep was cut before any row was read, used or not. It holds however results "
+            "were used to propose, end and choose trials (Zhu, Dong and Wang 2022, arXiv 2106.08567)."
+        )
+        return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
+
+    def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
+        """Return the price and the cut."""
+        trials = self.stage_trials
+        slots = " + ".join(map(str, trials)) + " slot" + "s" * (sum(trials) > 1)
+        return (
+            f"Everything the sweep releases: epsilon {round_up(self.price)} at delta {self.delta!r}, whatever results "
+            f"are used for. The budget was cut into {slots} before any row is read."
+        )
+
+    def parts(self) -> Sequence[Part]:
+        """Return the stages."""
+        return [
+            Part(
+                name=f"{number}",
+                trials=f"{stage.trials}",
+                share=share,
+                slot=stage.slot,
+                epsilon=price([stage.pool], self.delta).epsilon,
+            )
+            for number, (stage, share) in enumerate(zip(self.stages, self.shares, strict=True), start=1)
+        ]
+
+    def with_shares(self, epsilon: float, shares: Sequence[float]) -> Self:
+        """Return the same stages in another budget, or with other shares."""
+        first = self.stages[0]
+        plans = [StagePlan(stage.trials, share) for stage, share in zip(self.stages, shares, strict=True)]
+        return self.of_plans(epsilon, self.delta, plans, first.slot, spare=first.spare)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return super().to_json() | {"stages": [stage.to_json() for stage in self.stages]}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """Read back what ``to_json`` wrote.
+
+        Raises:
+            KeyError, TypeError, AccountingError: something else.
+        """
+        return cls(stages=tuple(map(Stage.from_json, content["stages"])), **read_pools(content))
