@@ -3,6 +3,7 @@ import copy
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,9 +12,13 @@ from types import SimpleNamespace
 
 import pytest
 
+import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.cli.main import main
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
+from sweeper.results.front import build_front
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import Undelivered
 
 from ..conftest import WITH_RAY
@@ -111,6 +116,12 @@ def plan_json(event):
     }
 
 
+@pytest.fixture(scope="session")
+def digits():
+    """The embedded data set."""
+    return clipless.datasets.load("digits")
+
+
 @pytest.fixture
 def plan(plan_json):
     """The plan of ``plan_json``."""
@@ -158,6 +169,43 @@ def make_point():
         return Point(trial=trial, epoch=epoch, values=values, **more)
 
     return make
+
+
+@pytest.fixture
+def make_front(objectives, claim, trial):
+    """Make the front of points of ``trial``; keywords are those of `build_front`."""
+
+    def make(points=(), **changes):
+        given = {"sweep": "digits", "objectives": objectives, "trials": [trial], "ledger": {}, "claim": claim}
+        return build_front(points=points, **given | changes)
+
+    return make
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a sweep that holds nothing yet."""
+    (tmp_path / "models").mkdir()
+    return SweepFolder(tmp_path)
+
+
+@pytest.fixture
+def sweep_copy(ran, tmp_path):
+    """The folder of a copy of ``ran``, to be changed."""
+    return shutil.copytree(ran.folder, tmp_path / "sweep", ignore=shutil.ignore_patterns("*.db", "ray*"))
+
+
+@pytest.fixture
+def call(capsys):
+    """Run a command in this process; return its exit code, standard output and standard error."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return ended.value.code or 0, captured.out, captured.err
+
+    return run
 
 
 TINY = """\

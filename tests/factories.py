@@ -1,0 +1,158 @@
+"""Builders that the tests of several folders share, each named by what it makes."""
+
+import copy
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, EntryPoints
+from typing import Any
+
+import pytest
+
+from clipless.audits.finding import Finding, Kind
+from clipless.datasets import Dataset, Evaluation, Metadata
+from clipless.testing import SeededSource
+from sweeper.driver.recording.recorder import Recorder
+from sweeper.errors import SpecError
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.records import TrialStatus
+from sweeper.search.optuna_search import Search
+from sweeper.specification import plugins
+from sweeper.specification.search import Sampler
+from sweeper.specification.spec import Spec
+from sweeper.store.evidence import Evidence
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.trials.stream import PlanRow
+from sweeper.trials.trial import TrialRun
+
+
+class Clock:
+    """Stands still unless a test moves it: a busy machine makes nothing older."""
+
+    def __init__(self, now: float = 100.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Untouchable:
+    """Stands for a split that nobody may look at."""
+
+    def __getattribute__(self, name: str) -> Any:
+        pytest.fail(f"the split's {name} was looked at")
+
+
+class FakeTracker:
+    """Remembers what it is told; knows runs once ``runs`` says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.runs: dict[str, str] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *args: self.calls.append((name, *args))
+
+    def run_id(self, trial: str) -> str | None:
+        return self.runs.get(trial)
+
+    def of(self, name: str) -> list[tuple[Any, ...]]:
+        """The arguments of every call of this name."""
+        return [call[1:] for call in self.calls if call[0] == name]
+
+
+def set_key(content: dict[str, Any], path: str, value: Any) -> None:
+    """Set a key of a spec by its dotted name; ``...`` removes it."""
+    *sections, key = path.split(".")
+    for section in sections:
+        content = content.setdefault(section, {})
+    if value is ...:
+        del content[key]
+    else:
+        content[key] = value
+
+
+def spec_error(content: Mapping[str, Any], source: str = "mnist.yaml", **changes: Any) -> str:
+    """Return the sentence with which a spec is refused; ``changes`` are keys as in ``set_key``, with ``__`` for dots."""
+    changed = copy.deepcopy(dict(content))
+    for path, value in changes.items():
+        set_key(changed, path.replace("__", "."), value)
+    with pytest.raises(SpecError) as caught:
+        Spec.from_mapping(changed, source)
+    return str(caught.value)
+
+
+def make_spec(content: Mapping[str, Any], **changes: Mapping[str, Any]) -> Spec:
+    """Make a spec whose sections have other keys."""
+    return Spec.from_mapping({**content, **{name: {**content.get(name, {}), **keys} for name, keys in changes.items()}})
+
+
+def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more: Any) -> TrialRun:
+    """Make the trial t0001 of a spec without open hyperparameters."""
+    given = {
+        "trial": "t0001",
+        "config": spec.space.resolve({}),
+        "data": data,
+        "objectives": spec.objectives,
+        "metrics": spec.search.metrics,
+        "seed": 0,
+        "folder": None if sweep is None else sweep.path,
+        "source": SeededSource(0),
+        "repeats": spec.search.repeats,
+        "noise": ScoreNoise.of(spec, data),
+    }
+    return TrialRun(**given | more)
+
+
+def make_search(spec: Spec, folder: SweepFolder | None = None) -> Search:
+    """Make a search that proposes nothing."""
+    journal = None if folder is None else folder.proposals
+    return Search(lambda _trial: {}, spec.objectives, sampler=Sampler.RANDOM, seed=0, journal=journal)
+
+
+def make_recorder(spec: Spec, data: Dataset, folder: SweepFolder, tracker: FakeTracker | None = None) -> Recorder:
+    """Make the recorder of a sweep on this data."""
+    noise, delta = ScoreNoise.of(spec, data), spec.privacy.delta
+    claim = Claim.about(data.metadata, len(data.train), delta=delta, noise=noise)
+    return Recorder(spec, folder, claim, tracker or FakeTracker(), make_search(spec, folder))
+
+
+def begin(recorder: Recorder, plan_row: PlanRow, trial: str = "t0001", config: Mapping[str, Any] | None = None) -> None:
+    """Let a trial begin, plan and draw its first noise."""
+    recorder.on_start(trial, {**(config or {}), "trial": trial, "proposal": {}})
+    assert recorder.on_plan(trial, plan_row) is None
+    recorder.on_draw(trial)
+
+
+def complete(recorder: Recorder, run: TrialRun, config: Mapping[str, Any] | None = None) -> None:
+    """Let a recorder take a whole trial."""
+    begin(recorder, run.plan_row(), config=config)
+    epoch = 0
+    for row in run.epoch_rows():
+        epoch = row.epoch
+        recorder.on_epoch("t0001", row)
+    recorder.on_end("t0001", TrialStatus.COMPLETED, "", epoch)
+
+
+def make_finding(kind: Kind = Kind.STEP, **changes: Any) -> Finding:
+    """Make what an audit found of trial t0001: a contradiction, unless ``changes`` say otherwise."""
+    numbers = {"epsilon": 1.0, "delta": 1e-4, "attained": 4.0, "confidence": 1.0, "p_value": 0.0}
+    return Finding(kind=kind, **{"subject": "trial t0001", "contradicted": True} | numbers | changes)
+
+
+def make_evidence(trial: str = "t0001", **changes: Any) -> Evidence:
+    """Make the evidence of a finding on a trial."""
+    finding = make_finding(**{"subject": f"trial {trial}"} | changes)
+    return Evidence(trial=trial, finding=finding, found="now", program="1")
+
+
+def make_metadata(**changes: Any) -> Metadata:
+    """Make the public facts of a data set of images."""
+    facts = {"name": "digits", "input_shape": (1, 8, 8), "classes": ("0", "1"), "evaluation": Evaluation.PUBLIC}
+    facts |= {"unit": "row", "input_norm": 8.0, "input_gain": 1.0, "radius_unit": "pixels in [0, 1]"}
+    return Metadata(**{"public_facts": (), "conditions": ()} | facts | changes)
+
+
+def install_plugins(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str, str]) -> None:
+    """Let these entry points, name, value and group, be all that is installed."""
+    known = EntryPoints(EntryPoint(*entry) for entry in entries)
+    monkeypatch.setattr(plugins.importlib_metadata, "entry_points", lambda **wanted: known.select(**wanted))
