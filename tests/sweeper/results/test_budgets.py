@@ -1,33 +1,26 @@
 """What budgets buy, as metrics and in words."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
 from sweeper.privacy.pricing import Price
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
-from sweeper.results.front import build_front
 
 
 @pytest.fixture
-def make_front(objectives, claim, trial, make_point):
-    def make(claim=claim, **prices):
-        points = [
-            make_point("t0001", e, x, a, c) for e, x, a, c in ((1, 0.9, 0.5, 0.4), (2, 2.9, 0.8, 0.3), (3, 9, 0.9, 0))
-        ]
-        return build_front(
-            sweep="my_*sweep*", objectives=objectives, trials=[trial], points=points, ledger=prices, claim=claim
-        )
-
-    return make
+def priced(make_front, make_point):
+    points = [make_point("t0001", *row) for row in ((1, 0.9, 0.5, 0.4), (2, 2.9, 0.8, 0.3), (3, 9, 0.9, 0))]
+    return lambda ledger=None, **more: make_front(points, sweep="my_*sweep*", ledger=ledger or {}, **more)
 
 
 def price(epsilon, events=3):
     return Price(epsilon=epsilon, delta=1e-4, events=events, statement=f"It costs {epsilon}.")
 
 
-def test_the_best_value_within_each_epsilon_is_a_metric(make_front):
-    front = make_front()
+def test_the_best_value_within_each_epsilon_is_a_metric(priced):
+    front = priced()
     found = best_values(front.front_points, front.objectives)
     assert found["best/accuracy"] == 0.9
     assert found["best/accuracy/eps1"] == 0.5
@@ -37,9 +30,9 @@ def test_the_best_value_within_each_epsilon_is_a_metric(make_front):
     assert best_values((), front.objectives) == {}
 
 
-def test_the_description_has_costs_a_table_and_where_to_look(make_front):
+def test_the_description_has_costs_a_table_and_where_to_look(priced):
     said = description(
-        make_front(winner=price(9.5), everything=price(9.5)), status="completed", page="http://h/sweeps/x"
+        priced({"winner": price(9.5), "everything": price(9.5)}), status="completed", page="http://h/sweeps/x"
     )
     assert said.startswith("**my\\_\\*sweep\\***: completed; 1 trials, 3 of 3 points on the front.")
     assert said.count("It costs 9.5.") == 1
@@ -49,17 +42,15 @@ def test_the_description_has_costs_a_table_and_where_to_look(make_front):
     assert "- [Live page](http://h/sweeps/x)\n- [Report](artifact-of-this-run:front.html)" in said
 
 
-def test_of_a_private_selection_no_epsilon_of_a_single_training_is_told(make_front):
+def test_of_a_private_selection_no_epsilon_of_a_single_training_is_told(priced):
     hidden = Price(epsilon=math.inf, delta=1e-4, events=0, statement="The front may not leave.")
-    front = make_front(winner=price(5.0), front=hidden, everything=hidden)
+    front = priced({"winner": price(5.0), "front": hidden, "everything": hidden})
     assert not tells_own_epsilons(front)
     assert "| epsilon at most" not in description(front, status="completed")
     assert "It costs 5.0." in description(front, status="completed")
-    assert not tells_own_epsilons(make_front())
+    assert not tells_own_epsilons(priced())
 
 
-def test_an_exploratory_sweep_says_so_first(make_front, claim):
-    from dataclasses import replace
-
-    said = description(make_front(replace(claim, exploratory=True), winner=price(5.0)), status="completed")
+def test_an_exploratory_sweep_says_so_first(priced, claim):
+    said = description(priced({"winner": price(5.0)}, claim=replace(claim, exploratory=True)), status="completed")
     assert said.index("Exploratory: no guarantee") < said.index("## What it costs")

@@ -6,29 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
 from sweeper.errors import PickError, RecordError
 from sweeper.pareto.dominance import hypervolume
 from sweeper.results.front import build_front, gated, read_front, refusals_before
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.pick import meeting, pick
 from sweeper.service.responses.views import front_content, front_csv, summary
-from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, Evidence, append_evidence
+from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, append_evidence
 from sweeper.store.sweep_folder import SweepFolder
-
-
-def evidence(trial, *, contradicted=True):
-    finding = Finding(
-        kind=Kind.STEP,
-        subject=f"trial {trial}",
-        epsilon=1.0,
-        delta=1e-4,
-        attained=4.0,
-        confidence=1.0,
-        p_value=0.0,
-        contradicted=contradicted,
-    )
-    return Evidence(trial=trial, finding=finding, found="now", program="1")
+from tests.factories import make_evidence
 
 
 @pytest.fixture
@@ -76,7 +62,7 @@ def test_without_evidence_the_front_is_as_it_was(parts):
 
 
 def test_evidence_that_came_after_the_front_was_written_counts(folder):
-    append_evidence(folder.path, [evidence("t0002", contradicted=False), evidence("t0001")])
+    append_evidence(folder.path, [make_evidence("t0002", contradicted=False), make_evidence("t0001")])
     front = read_front(folder.front)
     assert trials_on(front) == ["t0003", "t0002"]
     assert front.refused["t0001"].endswith(f"(evidence: line 2 of {EVIDENCE_NAME})")
@@ -84,7 +70,7 @@ def test_evidence_that_came_after_the_front_was_written_counts(folder):
 
 
 def test_a_contradicted_price_refuses_every_point(folder):
-    append_evidence(folder.path, [evidence(WHOLE_SWEEP)])
+    append_evidence(folder.path, [make_evidence(WHOLE_SWEEP)])
     front = read_front(folder.front)
     assert (trials_on(front), front.hypervolume) == ([], 0.0)
     with pytest.raises(PickError, match=r"has no point; every point is refused by an audit: the step audit"):
@@ -92,7 +78,7 @@ def test_a_contradicted_price_refuses_every_point(folder):
 
 
 def test_a_front_refuses_although_its_evidence_was_lost(folder):
-    append_evidence(folder.path, [evidence("t0001")])
+    append_evidence(folder.path, [make_evidence("t0001")])
     read_front(folder.front).write(folder.front)
     (folder.path / EVIDENCE_NAME).unlink()
     assert trials_on(read_front(folder.front)) == ["t0003", "t0002"]
@@ -100,7 +86,7 @@ def test_a_front_refuses_although_its_evidence_was_lost(folder):
 
 
 def test_a_front_whose_marks_were_not_taken_back_is_gated_all_the_same(folder):
-    append_evidence(folder.path, [evidence("t0001")])
+    append_evidence(folder.path, [make_evidence("t0001")])
     read_front(folder.front).write(folder.front)
     content = json.loads(folder.front.read_text())
     for point in content["points"]:
@@ -110,7 +96,7 @@ def test_a_front_whose_marks_were_not_taken_back_is_gated_all_the_same(folder):
 
 
 def test_broken_evidence_shows_no_front(folder):
-    append_evidence(folder.path, [evidence("t0001")])
+    append_evidence(folder.path, [make_evidence("t0001")])
     path = folder.path / EVIDENCE_NAME
     path.write_text(path.read_text().replace('"version": 1', '"version": 9'))
     with pytest.raises(RecordError, match="Expected version 1 of evidence, got 9"):
@@ -118,7 +104,7 @@ def test_broken_evidence_shows_no_front(folder):
 
 
 def test_refusals_are_found_where_the_front_is_gone_or_broken(folder):
-    append_evidence(folder.path, [evidence("t0001")])
+    append_evidence(folder.path, [make_evidence("t0001")])
     folder.front.write_text("{")
     assert set(refusals_before(folder)) == {"t0001"}
     folder.front.unlink()
@@ -135,7 +121,7 @@ def test_a_refused_point_is_never_picked_and_the_refusal_is_named(parts):
 
 def test_the_service_answers_with_the_gated_front(folder):
     assert summary(folder)["front_points"] == 2
-    append_evidence(folder.path, [evidence("t0001")])
+    append_evidence(folder.path, [make_evidence("t0001")])
     content = front_content(folder)
     assert {point["trial"] for point in content["points"]} == {"t0002", "t0003"}
     assert set(content["refused"]) == {"t0001"}
@@ -145,6 +131,6 @@ def test_the_service_answers_with_the_gated_front(folder):
 
 def test_evidence_outlives_the_sweep_as_its_ledger_does(ran, tmp_path):
     copy = shutil.copytree(ran.folder, tmp_path / "sweep", ignore=shutil.ignore_patterns("*.db"))
-    append_evidence(copy, [evidence("t0001")])
+    append_evidence(copy, [make_evidence("t0001")])
     kept = delete_sweep(copy).kept
     assert "contradicted" in (kept / EVIDENCE_NAME).read_text()

@@ -2,19 +2,8 @@
 
 import math
 
-import pytest
-
 from sweeper.records import Objective
-from sweeper.results.front import build_front
 from sweeper.results.highlights import best, highlights
-
-
-@pytest.fixture
-def make_front(objectives, claim, trial):
-    def make(points):
-        return build_front(sweep="d", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim)
-
-    return make
 
 
 def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, make_point):

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweeper.cli.main import main
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.ledger import Ledger
@@ -340,31 +339,23 @@ def test_exactly_the_models_that_no_point_names_go(tmp_path_factory, kept, files
 # The commands
 
 
-def call(*arguments):
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return ended.value.code or 0
-
-
-def test_the_commands_ask_list_and_say_what_they_keep(folder, littered, capsys, monkeypatch):
+def test_the_commands_ask_list_and_say_what_they_keep(folder, littered, call, monkeypatch):
     removable, _ = littered
-    assert call("gc", folder.parent) == 0
-    said = capsys.readouterr().out
+    code, said, _ = call("gc", folder.parent)
+    assert code == 0
     assert "could be freed: add --yes" in said
     assert all(str(path) in said for path in removable)
-    assert call("gc", folder.parent, "--yes") == 0
-    assert "MiB freed" in capsys.readouterr().out
-    assert call("gc", folder / "nowhere") == 2
-    assert "Expected a folder of sweeps" in capsys.readouterr().err
-    monkeypatch.setattr("typer.confirm", lambda _: False)
-    assert call("delete", folder) == 0
-    assert capsys.readouterr().out == "Nothing was deleted\n"
-    monkeypatch.undo()
+    assert "MiB freed" in call("gc", folder.parent, "--yes")[1]
+    code, _, said = call("gc", folder / "nowhere")
+    assert (code, "Expected a folder of sweeps" in said) == (2, True)
+    with monkeypatch.context() as patch:
+        patch.setattr("typer.confirm", lambda _: False)
+        assert call("delete", folder)[:2] == (0, "Nothing was deleted\n")
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert call("delete", folder) == 2  # nobody is there to answer
-    assert "add --yes" in capsys.readouterr().err
+    code, _, said = call("delete", folder)  # nobody is there to answer
+    assert (code, "add --yes" in said) == (2, True)
     assert folder.is_dir()
-    assert call("delete", folder, "--yes") == 0
-    said = capsys.readouterr().out
+    code, said, _ = call("delete", folder, "--yes")
+    assert code == 0
     assert f"The privacy that it spent stays spent: ledger, spec and claim are in {folder.parent / SPENT_NAME}" in said
     assert not Path(folder).exists()

@@ -75,11 +75,6 @@ def test_few_trials_or_nothing_that_varies_say_nothing(front_of):
     assert importances(front_of([], [])) == ()
 
 
-def test_a_seed_gives_the_same_numbers(front_of):
-    front = front_of([{"rate": float(i % 9)} for i in range(30)], [i % 9 / 10 for i in range(30)])
-    assert importances(front, seed=3) == importances(front, seed=3)
-
-
 def test_a_configuration_becomes_numbers_and_what_it_lacks_is_nan():
     names, rows = encode(
         [

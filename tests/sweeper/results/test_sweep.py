@@ -56,13 +56,6 @@ def test_the_picked_point_is_the_best_within_the_conditions(sweep):
         sweep.pick(minimum={"accuracy": 2.0})
 
 
-def test_a_picked_model_has_the_scores_of_its_point(sweep):
-    picked = sweep.pick()
-    data = clipless.datasets.load("digits")
-    scores = clipless.evaluate(picked.model(), data.validation, ["0.25"])
-    assert scores == {name: picked.point.values[name] for name in scores}
-
-
 def test_every_model_that_is_kept_has_the_scores_of_its_point_whatever_it_was_made_from(sweep):
     data = clipless.datasets.load("digits")
     kept = [point for point in sweep.front().points if point.model]

@@ -12,7 +12,6 @@ import torch
 import clipless
 from clipless.datasets import NewRows, input_format
 from clipless.errors import CliplessError, DataError
-from sweeper.cli.main import main
 from sweeper.errors import PickError, RecordError
 from sweeper.results.models import predict
 from sweeper.results.models.predict import Predictor, load_predictor, temperature_of, write_predictions
@@ -27,11 +26,6 @@ def picked(ran, tmp_path_factory):
     folder = tmp_path_factory.mktemp("picked")
     assert load(ran.folder).pick().write(folder) is None
     return folder
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
 
 
 def table_format(folder, content):
@@ -185,24 +179,15 @@ def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, co
 
 
 def test_a_spec_of_a_table_is_described_from_its_schema(content, tmp_path):
-    (tmp_path / "mine.csv").write_text("age,left\n1,no\n2,yes\n")
-    (tmp_path / "r.yaml").write_text(
-        'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
-    )
-    content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory", "centre": 0.5}
-    form = describe(Spec.from_mapping(content, source=str(tmp_path / "spec.yaml")))
-    assert list(form.raw.columns) == ["age"]
-    assert form.preparation.centre == (0.5,)
+    assert list(table_format(tmp_path, content).raw.columns) == ["age"]
+    content["data"]["centre"] = 0.5
+    assert describe(Spec.from_mapping(content, source=str(tmp_path / "spec.yaml"))).preparation.centre == (0.5,)
     with pytest.raises(CliplessError, match="No such file"):
         describe(Spec.from_mapping(content, source="elsewhere/spec.yaml"))
 
 
 def test_a_table_is_found_again_in_the_folder_that_is_named(ran, content, tmp_path):
-    (tmp_path / "mine.csv").write_text("age,left\n1,no\n2,yes\n")
-    (tmp_path / "r.yaml").write_text(
-        'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
-    )
-    content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory"}
+    table_format(tmp_path, content)
     manifest = replace(load(ran.folder).manifest(), spec=content, source="gone/spec.yaml")
     with pytest.raises(DataError, match="--data-dir"):
         input_of_sweep(tmp_path, manifest)
@@ -212,19 +197,13 @@ def test_a_table_is_found_again_in_the_folder_that_is_named(ran, content, tmp_pa
 # The command
 
 
-def test_the_command_prints_or_writes(picked, digits, tmp_path, capsys):
+def test_the_command_prints_or_writes(picked, digits, tmp_path, call):
     np.savez(tmp_path / "new.npz", levels(digits.test)[:3])
-    arguments = ["predict", str(picked), str(tmp_path / "new.npz")]
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert not ended.value.code
-    printed = capsys.readouterr().out
+    code, printed, _ = call("predict", picked, tmp_path / "new.npz")
+    assert code == 0
     assert printed.splitlines()[0].startswith("class,score 0,")
     assert len(printed.splitlines()) == 4
-    with pytest.raises(SystemExit):
-        main([*arguments, "--output", str(tmp_path / "p.csv")])
+    call("predict", picked, tmp_path / "new.npz", "--output", tmp_path / "p.csv")
     assert (tmp_path / "p.csv").read_text() == printed
-    with pytest.raises(SystemExit) as ended:
-        main(["predict", str(picked), str(tmp_path / "gone.npz")])
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    code, _, err = call("predict", picked, tmp_path / "gone.npz")
+    assert (code, err.count("\n")) == (2, 1)
