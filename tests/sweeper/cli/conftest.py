@@ -30,3 +30,30 @@ def imported():
         return said, {name for name in modules if "." not in name}
 
     return run
+
+
+@pytest.fixture
+def answer(call):
+    """Run a command that must end well; return what it says."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert (code, err) == (0, "")
+        return out
+
+    return run
+
+
+@pytest.fixture
+def refusal(call):
+    """Run a command that must be refused; return the one sentence it says."""
+
+    def run(*arguments):
+        code, out, err = call(*arguments)
+        assert (code, out) == (2, "")
+        assert "Traceback" not in err
+        (sentence,) = err.splitlines()
+        assert sentence.startswith("sweeper: ")
+        return sentence.removeprefix("sweeper: ")
+
+    return run

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.results import exporters
 from sweeper.results.exporters import exporter
@@ -26,47 +25,9 @@ def other(ran, tmp_path):
     return folder
 
 
-@pytest.fixture
-def end(capsys):
-    """Run a command; return its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def call(end):
-    """Run a command that must end well; return what it says."""
-
-    def run(*arguments):
-        code, out, err = end(*arguments)
-        assert (code, err) == (0, "")
-        return out
-
-    return run
-
-
-@pytest.fixture
-def refusal(end):
-    """Run a command that must be refused; return the one sentence it says."""
-
-    def run(*arguments):
-        code, out, err = end(*arguments)
-        assert (code, out) == (2, "")
-        (sentence,) = err.splitlines()
-        return sentence
-
-    return run
-
-
-def test_one_figure_of_a_sweep_is_a_file_of_its_own(ran, call, tmp_path):
+def test_one_figure_of_a_sweep_is_a_file_of_its_own(ran, answer, tmp_path):
     path = tmp_path / "steps.csv"
-    assert call("front", ran.folder, "--figure", "hypervolume", "-o", path) == f"{path}\n"
+    assert answer("front", ran.folder, "--figure", "hypervolume", "-o", path) == f"{path}\n"
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
     assert [row["trials"] for row in rows] == ["1", "2", "3"]
 
@@ -78,18 +39,20 @@ def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
     assert not (tmp_path / "pie.html").exists()
 
 
-def test_sweeps_are_compared_and_written(ran, other, call, tmp_path):
+def test_sweeps_are_compared_and_written(ran, other, answer, refusal, tmp_path):
     page = tmp_path / "both.html"
-    shown = call("compare", ran.folder, other, "-o", page)
+    shown = answer("compare", ran.folder, other, "-o", page)
     assert "hypervolume of tiny minus worse: +" in shown
     assert "no confidence can be given" in shown
     assert shown.splitlines()[-1] == str(page)
     assert "Comparison of sweeps" in page.read_text(encoding="utf-8")
     wide, narrow = (
-        float(call("compare", ran.folder, other, *more).split("minus worse: +")[1].split()[0])
+        float(answer("compare", ran.folder, other, *more).split("minus worse: +")[1].split()[0])
         for more in ((), ("--reference", "epsilon=4", "--linear-epsilon"))
     )
     assert wide != narrow
+    sentence = "Expected OBJECTIVE=NUMBER such as epsilon=10, got 'epsilon=many' (--reference)"
+    assert sentence in refusal("compare", ran.folder, other, "--reference", "epsilon=many")
 
 
 @pytest.mark.parametrize(
@@ -103,23 +66,12 @@ def test_what_cannot_be_compared_is_one_sentence(ran, refusal, arguments, senten
     assert sentence in refusal("compare", ran.folder, *arguments)
 
 
-@pytest.mark.parametrize(
-    ("reference", "sentence"),
-    [
-        ("auroc=1", "Expected a reference for one of epsilon, accuracy, certified@0.25, got 'auroc'"),
-        ("epsilon=many", "Expected OBJECTIVE=NUMBER such as epsilon=10, got 'epsilon=many' (--reference)"),
-    ],
-)
-def test_a_reference_that_is_none_is_one_sentence(ran, other, refusal, reference, sentence):
-    assert sentence in refusal("compare", ran.folder, other, "--reference", reference)
-
-
-def test_other_data_is_refused_unless_asked_for(ran, other, call, refusal):
+def test_other_data_is_refused_unless_asked_for(ran, other, answer, refusal):
     content = json.loads((other / "front.json").read_text(encoding="utf-8"))
     content["claim"]["data"] = "mnist"
     (other / "front.json").write_text(json.dumps(content), encoding="utf-8")
     assert "Expected sweeps of the same data, got digits with" in refusal("compare", ran.folder, other)
-    assert "not comparable: Expected sweeps of the same data" in call("compare", ran.folder, other, "--anyway")
+    assert "not comparable: Expected sweeps of the same data" in answer("compare", ran.folder, other, "--anyway")
 
 
 def test_without_an_exporter_there_is_a_sentence(monkeypatch):

@@ -3,7 +3,6 @@
 import csv
 import json
 import resource
-import sqlite3
 from importlib import metadata
 
 import pytest
@@ -25,36 +24,6 @@ SPEC = {
     "privacy": {"epsilon": 3.0, "delta": 1e-4},
     "search": {"trials": 2},
 }
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command in this process; return its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def refusal(call):
-    """Run a command that must be refused; return the one sentence it says."""
-
-    def run(*arguments):
-        code, out, err = call(*arguments)
-        assert code == 2
-        assert out == ""
-        assert err.startswith("sweeper: ")
-        assert err.endswith("\n")
-        assert err.count("\n") == 1
-        assert "Traceback" not in err
-        return err.removeprefix("sweeper: ").strip()
-
-    return run
 
 
 @pytest.fixture
@@ -142,20 +111,6 @@ def test_front_writes_a_file_of_each_format(ran, call, tmp_path, suffix):
         assert "tiny" in text
 
 
-def test_the_suffix_of_the_output_is_format_enough(ran, call, tmp_path):
-    code, *_ = call("front", ran.folder, "-o", tmp_path / "x.csv")
-    assert code == 0
-    assert (tmp_path / "x.csv").read_text(encoding="utf-8").startswith("trial,epoch,")
-
-
-@pytest.mark.chromium
-@pytest.mark.long
-def test_front_draws_a_picture(ran, call, tmp_path):
-    code, *_ = call("front", ran.folder, "--format", "png", "--output", tmp_path / "front.png")
-    assert code == 0
-    assert (tmp_path / "front.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_pick_takes_conditions_on_every_objective(ran, call, tmp_path):
     code, out, _ = call(
         "pick", ran.folder, "--max-epsilon", 3, "--min", "certified@1/4=0.01", "--min", "accuracy=0.05", "-o", tmp_path
@@ -221,25 +176,16 @@ def test_a_ranges_file_is_printed_or_written(call, table, tmp_path):
     ("changes", "sentence"),
     [
         ({"training": {"learnign_rate": 0.1}}, "Unknown key 'learnign_rate'"),
-        ({"training": {"epochs": "many"}}, "got epochs='many'"),
-        ({"training": {"learning_rate": {"log": [0.1, 0.01]}}}, "Expected low < high"),
-        ({"privacy": {"noise_multiplier": 1.0}}, "Expected exactly two of privacy.epsilon, privacy.noise_multiplier"),
         ({"privacy": {"delta": 0.01}}, "Expected delta < 1/N = 0.000784 for N=1276"),
-        ({"training": {"learning_rate": 0.1}}, "Expected trials <= 1"),
         ({"training": {"batch_size": 5000}}, "Expected batch_size <= N = 1276"),
-        ({"data": {"name": "digist"}}, "did you mean digits?"),
-        ({"search": {"objectives": ["epsilon", "auroc"]}}, "Expected two classes for the objective auroc"),
-        ({"model": {"constraint": "spectral"}}, "did you mean 'spectral_ball'?"),
         ({"model": {"architecture": "convnet", "depth": 6}}, "Expected (C, H, W) maps of at least 64"),
         ({"data": {"name": "mnist"}}, "--data-dir"),
     ],
 )
-@pytest.mark.parametrize("command", ["check", "run"])
-def test_a_mistake_in_a_spec_is_one_sentence(refusal, spec_file, tmp_path, command, changes, sentence):
+def test_a_mistake_in_a_spec_is_one_sentence(refusal, spec_file, tmp_path, changes, sentence):
     path = spec_file(**changes)
-    more = ["--out", tmp_path / "out"] if command == "run" else []
-    said = refusal(command, path, *more, "--data-dir", tmp_path)
-    assert sentence in said
+    for command in (("check", path), ("run", path, "--out", tmp_path / "out")):
+        assert sentence in refusal(*command, "--data-dir", tmp_path)
     assert not (tmp_path / "out").exists()
 
 
@@ -265,16 +211,11 @@ AGES = "".join(f"{n},{'yes' if n % 2 else 'no'}\n" for n in range(60))
 @pytest.mark.parametrize(
     ("rows", "changes", "sentence"),
     [
-        ("age,left\n" + AGES, {"target": "rihgt"}, "rihgt"),
         ("age,left\n1,\n2,no\n" + AGES, {}, "The label in row 1 is missing"),
-        ("age,left\n1,1\n2,no\n" + AGES, {"classes": [1, 2]}, "mixed types"),
         ("age,left\n1,maybe\n" + AGES, {}, "Unknown label: 'maybe'"),
-        ("age,left\n" + AGES.replace("yes", "no"), {}, "The target is constant"),
         ("age,left\n" + AGES, {"path": "nowhere.csv"}, "No such file"),
         ("age,left\n" + AGES, {"path": "broken.parquet"}, "broken.parquet"),
         ("age,left\nold,no\n" + AGES, {}, "Expected a number, got 'old' in row 1"),
-        ("age,left\n" + AGES, {"evaluation": "private"}, "Expected score_noise, the noise multiplier of the scores"),
-        ("age,left\n" + AGES, {"evaluation": ...}, "add it"),
     ],
 )
 def test_a_mistake_in_a_table_of_ones_own_is_one_sentence(refusal, spec_file, table, rows, changes, sentence):
@@ -291,11 +232,7 @@ def test_a_mistake_in_a_table_of_ones_own_is_one_sentence(refusal, spec_file, ta
     ("arguments", "sentence"),
     [
         (["run", "nowhere.yaml"], "Cannot read nowhere.yaml: No such file or directory"),
-        (["check", "."], "Cannot read .: Is a directory"),
         (["show", "."], "is it the folder of a sweep?"),
-        (["front", "."], "is it the folder of a sweep?"),
-        (["pick", "nowhere"], "Cannot read nowhere/sweep.json"),
-        (["data", "fetch", "digist"], "did you mean digits?"),
         (["data", "verify", "mnist", "--data-dir", "nowhere"], "Expected a folder, got nowhere"),
         (["data", "ranges", "nowhere.csv"], "nowhere.csv"),
     ],
@@ -310,13 +247,9 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refusal, tmp_path, monkey
     ("arguments", "sentence"),
     [
         (["front", "--format", "bmp"], "Expected a format out of html, png, svg, pdf, csv, json, got 'bmp'"),
-        (["front", "--format", "csv", "-o", "x.html"], "Expected a file name that ends in .csv, got x.html"),
         (["front", "-o", "/proc/nowhere/front.csv"], "/proc/nowhere/front.csv"),
         (["pick", "--max-epsilon", "0.001"], "No point of the front has epsilon <= 0.001; the nearest is trial t"),
-        (["pick", "--min", "accuracy=1.1"], "No point of the front has accuracy >= 1.1"),
-        (["pick", "--min", "auroc=0.1"], "choose among accuracy, certified@0.25"),
         (["pick", "--min", "accuracy"], "Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got 'accuracy'"),
-        (["pick", "--max-epsilon", "nan"], "Expected a finite number for max_epsilon, got nan"),
         (["pick", "-o", "/proc/nowhere"], "choose another with --output"),
         (["replay"], "tracking-spool.jsonl"),
     ],
@@ -324,14 +257,6 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refusal, tmp_path, monkey
 def test_what_a_sweep_cannot_answer_is_one_sentence(ran, refusal, arguments, sentence):
     command, *more = arguments
     assert sentence in refusal(command, ran.folder, *more)
-
-
-def test_a_front_of_another_version_is_one_sentence(ran, refusal, tmp_path):
-    for name in ("sweep.json", "front.json"):
-        (tmp_path / name).write_bytes((ran.folder / name).read_bytes())
-    content = json.loads((tmp_path / "front.json").read_text(encoding="utf-8"))
-    (tmp_path / "front.json").write_text(json.dumps(content | {"schema_version": 2}), encoding="utf-8")
-    assert "Expected schema_version 1" in refusal("show", tmp_path)
 
 
 @pytest.mark.parametrize("arguments", [["run"], ["run", "x.yaml", "--nope"], ["nope"], ["check", "x", "--trials", "1"]])
@@ -391,13 +316,7 @@ def test_what_is_set_on_the_command_line_is_checked_like_the_spec(refusal, spec_
     assert "did you mean 'epochs'?" in refusal("run", path, "--set", "training.epoch=3")
     for odd in ("training.epochs", " =5", '"training.epochs"=5', "training.epochs=5\ntraining.copies: 2"):
         assert "Expected NAME=VALUE" in refusal("run", path, "--set", odd)
-    assert "Expected batch_size <= N = 1276" in refusal("run", path, "--set", "training.batch_size = 5000")
     assert "Expected batch_size <= N = 1276" in refusal("run", path, "--set", "training.batch_size=5000")
-
-
-@pytest.mark.parametrize("trials", ["0", "-3"])
-def test_options_are_checked_like_the_keys_they_replace(refusal, spec_file, trials):
-    assert f"Expected an integer trials >= 1, got trials={trials}" in refusal("run", spec_file(), "--trials", trials)
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -430,16 +349,3 @@ def test_a_disk_that_takes_nothing_ends_a_run_before_it_begins(capsys, spec_file
     assert sentence.startswith(f"sweeper: Cannot write {tmp_path / 'out'}")
     assert sentence.endswith("driver.json: File too large; free space or check permissions")
     assert list((tmp_path / "out").iterdir()) == []
-
-
-def test_help_describes_every_command(call):
-    code, out, _ = call("--help")
-    assert code == 0
-    for command in ("run", "check", "list", "show", "front", "pick", "replay", "schema", "data"):
-        assert f" {command} " in out
-
-
-def test_the_store_can_be_read_without_mlflow(ran):
-    """The tracking store is an SQLite file beside the artifacts; every run in it has ended."""
-    with sqlite3.connect(ran.folder.parent / "mlflow.db") as store:
-        assert store.execute("select distinct status from runs").fetchall() == [("FINISHED",)]

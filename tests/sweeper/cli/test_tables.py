@@ -11,7 +11,6 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import compare
-from sweeper.results.front import build_front
 from sweeper.results.sweep import Sweep
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -20,30 +19,20 @@ from .conftest import TRAINS
 
 
 @pytest.fixture
-def make(tmp_path, objectives, claim, trial, make_point):
+def make(tmp_path, make_front, claim, trial, make_point):
     """Write a sweep folder of ``count`` points; every second one is on no front."""
 
-    def write(name="digits-1", *, count=4, status="completed", reason="", **claimed):
+    def write(name="digits-1", *, count=4, status="completed", reason="", front=None, **claimed):
         folder = SweepFolder(tmp_path / name)
         folder.path.mkdir()
         manifest = Manifest(name="digits", status=TrialStatus(status), reason=reason, spec={}, source="spec.yaml")
         folder.write_manifest(manifest)
         failed = replace(trial, id="t0002", status=TrialStatus.FAILED, reason="ValueError: it broke")
-        points = [
-            make_point(
-                "t0001", n + 1, 1.0 + n / 10, 0.5 + (n % 2 == 0) * n / 1000, test={"accuracy": 0.25} if n == 0 else None
-            )
-            for n in range(count)
-        ]
+        rows = [(n + 1, 1.0 + n / 10, 0.5 + (n % 2 == 0) * n / 1000) for n in range(count)]
+        points = [make_point("t0001", *row, test=None if row[0] > 1 else {"accuracy": 0.25}) for row in rows]
         answers = {"winner": Price(epsilon=3.0, delta=1e-4, events=2, statement="Releasing one model: epsilon 3.")}
-        build_front(
-            sweep="digits",
-            objectives=objectives,
-            trials=[trial, failed],
-            points=points,
-            ledger=answers,
-            claim=replace(claim, **claimed),
-        ).write(folder.front)
+        usual = {"points": points, "trials": [trial, failed], "ledger": answers, "claim": replace(claim, **claimed)}
+        make_front(**usual | (front or {})).write(folder.front)
         return folder
 
     return write
@@ -132,12 +121,10 @@ def test_a_long_front_is_shown_in_part(make):
     assert sum(line.strip().startswith("t0001 ") for line in shown.splitlines()) == SHOWN_POINTS
 
 
-def test_the_most_accurate_point_is_shown_wherever_it_lies_on_the_front(make, objectives, claim, trial, make_point):
-    folder = make()
+def test_the_most_accurate_point_is_shown_wherever_it_lies_on_the_front(make, trial, make_point):
     points = [make_point("t0001", n + 1, 1.0 + n, 0.2 + n / 1000, 0.5 - n / 1000) for n in range(100)]
     points[50] = make_point("t0001", 51, 51.0, 0.99, 0.3)
-    front = build_front(sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim)
-    front.write(folder.front)
+    folder = make(front={"trials": [trial], "points": points})
     lines = text(sweep_view(Sweep(folder.path)), width=200).splitlines()
     assert any(line.split()[:2] == ["t0001", "51"] for line in lines)
     assert any(line.startswith("best accuracy, ") and "t0001, epoch 51:" in line for line in lines)
@@ -149,29 +136,21 @@ def test_an_exploratory_sweep_is_marked(make):
     assert "exploratory: no guarantee" in text(sweep_view(Sweep(make(exploratory=True).path)))
 
 
-def test_a_sweep_without_trials_says_so(make, objectives, claim):
-    folder = make()
-    build_front(sweep="digits", objectives=objectives, trials=[], points=[], ledger={}, claim=claim).write(folder.front)
+def test_a_sweep_without_trials_says_so(make):
+    folder = make(front={"trials": [], "points": []})
     assert "trials: none yet" in text(sweep_view(Sweep(folder.path)))
 
 
-def test_the_knee_is_named(make, objectives, claim, trial, make_point):
-    folder = make()
+def test_the_knee_is_named(make, make_point):
     points = [make_point("t0001", e, x, a) for e, x, a in ((1, 1.0, 0.5), (2, 2.0, 0.8), (3, 8.0, 0.9))]
-    build_front(sweep="digits", objectives=objectives, trials=[trial], points=points, ledger={}, claim=claim).write(
-        folder.front
-    )
-    shown = text(sweep_view(Sweep(folder.path)))
+    shown = text(sweep_view(Sweep(make(front={"points": points}).path)))
     assert "\nknee: t0001, epoch 2: epsilon 2.000, accuracy 0.800, certified@1/4 0.000\n" in shown
 
 
-def test_of_many_reasons_the_failures_come_first_and_the_rest_is_counted(make, objectives, claim, trial):
-    folder = make()
+def test_of_many_reasons_the_failures_come_first_and_the_rest_is_counted(make, trial):
     early = [replace(trial, id=f"t{i:04d}", status=TrialStatus.STOPPED, reason="rank 9 of 9") for i in range(50)]
     broken = replace(trial, id="t0099", status=TrialStatus.FAILED, reason="it broke")
-    build_front(
-        sweep="digits", objectives=objectives, trials=[*early, broken], points=[], ledger={}, claim=claim
-    ).write(folder.front)
+    folder = make(front={"trials": [*early, broken], "points": []})
     lines = text(sweep_view(Sweep(folder.path))).splitlines()
     assert "t0099: failed: it broke" in lines
     assert sum(": rank 9 of 9" in line for line in lines) == SHOWN_REASONS - 1
