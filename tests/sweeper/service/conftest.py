@@ -7,12 +7,12 @@ from starlette.testclient import TestClient
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
 from sweeper.records import Trial, TrialStatus
-from sweeper.results.front import build_front
 from sweeper.service import app as app_module
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
+from tests.factories import Clock
 
 SPEC = """\
 name: tiny
@@ -59,6 +59,11 @@ def launcher():
 
 
 @pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
 def out(tmp_path):
     """Where the sweeps of a test live."""
     path = tmp_path / "out"
@@ -67,7 +72,7 @@ def out(tmp_path):
 
 
 @pytest.fixture
-def make_sweep(out, plan, claim, objectives, make_point, content):
+def make_sweep(out, plan, make_front, make_point, content):
     """Write an imagined sweep of two trials with two epochs each, whose front has three points."""
 
     def make(name=DONE, status="completed", **info):
@@ -93,13 +98,9 @@ def make_sweep(out, plan, claim, objectives, make_point, content):
             folder.save_points([point])
         for trial in trials:
             folder.save_trial(trial)
-        price = {
-            question: Price(epsilon=9.0, delta=1e-4, events=2, statement=question)
-            for question in ("winner", "front", "everything")
-        }
-        front = build_front(
-            sweep="digits", objectives=objectives, trials=trials, points=points, ledger=price, claim=claim
-        )
+        questions = ("winner", "front", "everything")
+        price = {question: Price(epsilon=9.0, delta=1e-4, events=2, statement=question) for question in questions}
+        front = make_front(points, trials=trials, ledger=price)
         front.write(folder.front)
         for point in front.front_points:
             (folder.path / point.model).write_bytes(f"model of {point.trial}-{point.epoch}".encode())

@@ -30,21 +30,6 @@ class Makes:
         return made
 
 
-class Clock:
-    """Stands still unless a test moves it: a busy machine makes nothing older."""
-
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def cache(clock):
     return SharedCache(clock=clock)

@@ -35,14 +35,6 @@ def sweeper(tmp_path):
     return run
 
 
-def test_the_service_says_in_one_sentence_what_to_install(sweeper, out):
-    ran = sweeper(["serve", "--out", out])
-    assert ran.returncode != 0
-    assert "pip install 'sweeper[service]'" in " ".join(ran.stderr.split())
-    assert "Traceback" not in ran.stderr
-    assert all(name in ran.stderr for name in EXTRA)
-
-
 def test_reports_exports_and_lists_need_none_of_them(sweeper, make_sweep, tmp_path):
     folder, other = make_sweep().path, make_sweep("other-20250102-000000").path
     ran = sweeper(

@@ -28,12 +28,6 @@ def test_a_client_has_a_burst_and_then_a_rate_and_others_are_not_held_up():
         rates.check("a")
 
 
-def test_no_rate_is_no_limit():
-    rates = RateLimiter(Limits(requests_per_second=0, burst=1))
-    for _ in range(100):
-        rates.check("a")
-
-
 def test_clients_that_are_kept_are_bounded(monkeypatch):
     monkeypatch.setattr(rates_module, "KEPT_CLIENTS", 5)
     rates = RateLimiter(Limits(), clock=lambda: 0.0)

@@ -1,5 +1,6 @@
 """Submissions from request to end, with drivers that are only said to run; crashes of the service at every moment."""
 
+import datetime
 import json
 import shutil
 import threading
@@ -20,22 +21,14 @@ from sweeper.service.telemetry import Metrics
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests, ask_to_stop
+from tests.factories import Clock
 
 from ..conftest import DONE
 
 
-class Clock:
-    """A time that a test sets."""
-
-    now = 1_750_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_750_000_000.0)
 
 
 @pytest.fixture
@@ -66,6 +59,26 @@ def begin(folder, status="running"):
     """What a driver writes first."""
     content = {"format": 1, "name": "digits", "status": status, "spec": RUNNABLE, "source": "spec.yaml"}
     (folder / "sweep.json").write_text(json.dumps(content))
+
+
+def submitted(supervise, spec):
+    """A supervisor and the name of the one sweep that was submitted to it."""
+    supervisor = supervise()
+    return supervisor, supervisor.submit(spec, None, "").name
+
+
+def started(supervise, spec):
+    """The same, with a driver."""
+    supervisor, name = submitted(supervise, spec)
+    supervisor.tick()
+    return supervisor, name
+
+
+def running(supervise, spec, out):
+    """The same, whose driver has begun its sweep."""
+    supervisor, name = started(supervise, spec)
+    begin(out / name)
+    return supervisor, name
 
 
 def state(supervisor, name):
@@ -205,10 +218,7 @@ def test_a_service_that_was_killed_finds_its_sweeps_again(supervise, spec, launc
 
 
 def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out, launcher, clock):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
-    begin(out / name)
+    supervisor, name = running(supervise, spec, out)
     launcher.alive.clear()
     supervisor.tick()
     assert len(launcher.started) == 1, "not at once"
@@ -327,9 +337,7 @@ def test_a_driver_whose_start_could_not_be_written_down_is_known_and_written_dow
 
 def test_a_place_without_room_for_what_drivers_need_delays_them(supervise, spec, out, launcher, clock):
     (out / NO_DATA).touch()  # no folder can be made there
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
+    supervisor, name = started(supervise, spec)
     assert (launcher.started, state(supervisor, name)) == ([], State.QUEUED)
     (out / NO_DATA).unlink()
     clock.now += LONGEST_DELAY_SECONDS
@@ -338,10 +346,7 @@ def test_a_place_without_room_for_what_drivers_need_delays_them(supervise, spec,
 
 
 def test_a_driver_that_cannot_be_asked_to_stop_is_one_all_the_same(supervise, spec, out, launcher):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
-    begin(out / name)
+    supervisor, name = running(supervise, spec, out)
     (out / name / "requests.jsonl").mkdir()
     supervisor.stop(name)
     supervisor.submit(spec, None, "")
@@ -351,9 +356,7 @@ def test_a_driver_that_cannot_be_asked_to_stop_is_one_all_the_same(supervise, sp
 
 @pytest.mark.parametrize("status", ["completed", "stopped", "failed"])
 def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise, spec, out, launcher, monkeypatch):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
+    supervisor, name = started(supervise, spec)
     begin(out / name, status)
     launcher.alive.clear()
     supervisor.tick()
@@ -365,9 +368,7 @@ def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise
 
 
 def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(supervise, spec, out, launcher):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
+    supervisor, name = started(supervise, spec)
     launcher.alive.clear()
     (out / name / "failure.json").write_text('{"said": "Expected batch_size <= N"}')
     supervisor.tick()
@@ -381,8 +382,7 @@ def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(s
 
 
 def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launcher):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
+    supervisor, name = submitted(supervise, spec)
     supervisor.stop(name)
     supervisor.tick()
     assert launcher.started == []
@@ -394,9 +394,7 @@ def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launche
 
 
 def test_a_driver_that_has_not_begun_is_ended(supervise, spec, launcher):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
+    supervisor, name = started(supervise, spec)
     supervisor.stop(name)
     assert state(supervisor, name) is State.STOPPING
     supervisor.tick()
@@ -406,10 +404,7 @@ def test_a_driver_that_has_not_begun_is_ended(supervise, spec, launcher):
 
 
 def test_a_stop_is_asked_again_until_the_driver_hears_it(supervise, spec, out, launcher, clock):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
-    begin(out / name)
+    supervisor, name = running(supervise, spec, out)
     supervisor.stop(name)
     driver = Requests(out / name)  # which begins to listen only now
     assert not driver.look().stop
@@ -430,10 +425,7 @@ def test_a_stop_is_asked_again_until_the_driver_hears_it(supervise, spec, out, l
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("how", ["service", "command"])
 def test_a_stop_is_not_undone_by_a_death_or_a_restart(how, restart, supervise, spec, out, launcher, clock):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
-    supervisor.tick()
-    begin(out / name)
+    supervisor, name = running(supervise, spec, out)
     if how == "service":
         supervisor.stop(name)
     else:
@@ -513,8 +505,7 @@ def test_a_sweep_whose_spec_is_gone_cannot_go_on(spec, supervise, make_sweep):
 
 
 def test_a_sweep_that_is_deleted_is_forgotten(supervise, spec, out, launcher):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
+    supervisor, name = submitted(supervise, spec)
     assert supervisor.names() == (name,)
     shutil.rmtree(out / name)
     assert supervisor.names() == ()
@@ -577,8 +568,7 @@ def test_requests_that_cannot_be_read_start_no_driver_and_keep_nobody_waiting(su
 
 
 def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise, spec, launcher, monkeypatch):
-    supervisor = supervise()
-    name = supervisor.submit(spec, None, "").name
+    supervisor, name = submitted(supervise, spec)
     entered, leave, start = threading.Event(), threading.Event(), launcher.start
 
     def slow(*given):
@@ -608,8 +598,6 @@ def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise
 @pytest.mark.usefixtures("spec")
 def test_a_thousand_sweeps_of_one_second_are_too_many(out, monkeypatch):
     monkeypatch.setattr(submissions, "MOST_IN_A_SECOND", 3)
-    import datetime
-
     now, names = datetime.datetime(2025, 3, 1), []
     for _ in range(2):
         names.append(submissions.reserve(out, "x", "", submissions.Submission(submitted=0.0), now).name)
