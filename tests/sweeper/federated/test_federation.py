@@ -47,21 +47,17 @@ def test_epsilon_is_divided_among_the_curves(curves):
     [
         ({"protocol": "shuffle"}, "protocol"),
         ({"epsilon": 0}, "epsilon"),
-        ({"epsilon": -1}, "epsilon"),
         ({"epsilon": float("inf")}, "epsilon"),
         ({"epsilon": "1"}, "epsilon"),
         ({"parties": []}, "parties"),
         ({"parties": [{"name": "ann", "rows": 0}]}, "rows"),
         ({"parties": [{"name": "ann", "rows": 1}] * 2}, "different names"),
         ({"parties": [{"name": "analyst", "rows": 1}]}, "different names"),
-        ({"parties": [{"name": "a/b", "rows": 1}]}, "different names"),
         ({"servers": CONTENT["servers"][:1]}, "2 servers for the protocol function-sharing"),
-        ({"protocol": "curator"}, "1 servers for the protocol curator"),
         ({"curves": ["roc", "roc"]}, "each curve once"),
         ({"curves": []}, "curves"),
         ({"thresholds": 300, "levels": 8}, "fewer thresholds"),
         ({"analyst": "ab"}, "the public key of analyst"),
-        ({"analyst": "G" * 64}, "the public key of analyst"),
         ({"tresholds": 3}, "tresholds"),
         ({"colluding": -1}, "colluding"),
     ],
@@ -106,12 +102,6 @@ def test_a_federation_without_keys_or_addresses_is_not_complete(changes):
     parse().check_complete()
     with pytest.raises(SweeperError, match="Expected keys and addresses of all who take part"):
         parse(**changes).check_complete()
-
-
-def test_an_address_that_is_none_is_refused():
-    servers = [{**server, "url": "ftp://x"} for server in CONTENT["servers"]]
-    with pytest.raises(SweeperError, match="an address of north"):
-        parse(servers=servers).check_complete()
 
 
 def test_whoever_is_not_there_is_named():

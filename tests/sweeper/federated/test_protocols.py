@@ -81,12 +81,14 @@ def test_parties_that_never_come_are_left_out_by_name(start, model, parties, pro
     assert found.certified().accuracy == pytest.approx(right.mean())
 
 
-def test_a_party_that_drops_out_after_its_words_is_still_counted(start, model, parties, monkeypatch):
-    everybody = start("aggregation", wait_seconds=1.0)
-    honest = connection.Connection.ask
+@pytest.mark.parametrize(("lost", "counted"), [("reveals", True), ("words", False)])
+def test_a_party_that_drops_out_after_its_words_is_still_counted_and_before_them_is_not(
+    start, model, parties, monkeypatch, lost, counted
+):
+    everybody, honest = start("aggregation", wait_seconds=1.0), connection.Connection.ask
 
     def ask(self, kind, message=b""):
-        if self._channel.own == "bob" and kind == "reveals":
+        if self._channel.own == "bob" and kind == lost:
             raise SweeperError("the line is cut")
         return honest(self, kind, message)
 
@@ -94,24 +96,8 @@ def test_a_party_that_drops_out_after_its_words_is_still_counted(start, model, p
     with pytest.raises(SweeperError, match="the line is cut"):
         joined(everybody, model, parties)
     found = everybody.result()
-    assert found.included == tuple(parties)
-
-
-def test_a_party_that_drops_out_before_its_words_is_taken_out_of_the_masks(start, model, parties, monkeypatch):
-    everybody = start("aggregation", wait_seconds=1.0)
-    honest = connection.Connection.ask
-
-    def ask(self, kind, message=b""):
-        if self._channel.own == "bob" and kind == "words":
-            raise SweeperError("the line is cut")
-        return honest(self, kind, message)
-
-    monkeypatch.setattr(connection.Connection, "ask", ask)
-    with pytest.raises(SweeperError, match="the line is cut"):
-        joined(everybody, model, parties)
-    found = everybody.result()
-    assert found.left_out == ("bob",)
-    _, label, _, _ = truth(model, {name: path for name, path in parties.items() if name != "bob"})
+    assert found.left_out == (() if counted else ("bob",))
+    _, label, _, _ = truth(model, {name: path for name, path in parties.items() if counted or name != "bob"})
     assert found.classes().positives[-1] == label.sum()
 
 

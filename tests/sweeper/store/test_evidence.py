@@ -6,7 +6,6 @@ from math import inf
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
 from sweeper.errors import RecordError
 from sweeper.store.evidence import (
     EVIDENCE_NAME,
@@ -18,18 +17,9 @@ from sweeper.store.evidence import (
     read_refusals,
     refusal,
 )
+from tests.factories import make_finding
 
-FINDING = Finding(
-    kind=Kind.STEP,
-    subject="trial t0001, epoch 2",
-    epsilon=3.0,
-    delta=1e-5,
-    attained=7.5,
-    confidence=1.0,
-    p_value=0.0,
-    contradicted=True,
-    evidence={"pairs": 18},
-)
+FINDING = make_finding(subject="trial t0001, epoch 2", epsilon=3.0, delta=1e-5, attained=7.5, evidence={"pairs": 18})
 ROW = Evidence(trial="t0001", finding=FINDING, found="2026-11-23T01:00:00+00:00", program="1")
 
 
@@ -57,16 +47,8 @@ def test_a_contradiction_stays_whatever_later_audits_find(tmp_path):
 
 
 def test_a_claim_is_never_said_to_be_less_and_what_was_attained_never_more():
-    finding = Finding(
-        kind=Kind.STEP,
-        subject="trial t0001",
-        epsilon=3.27449,
-        delta=1 / 70001,
-        attained=3.27279,
-        confidence=0.95,
-        p_value=1.0,
-        contradicted=False,
-    )
+    numbers = {"epsilon": 3.27449, "delta": 1 / 70001, "attained": 3.27279, "confidence": 0.95}
+    finding = make_finding(**numbers, p_value=1.0, contradicted=False)
     said = in_words(finding)
     assert "attained epsilon 3.272 at 95 % confidence where 3.275 is claimed at delta 1.4285510" in said
 

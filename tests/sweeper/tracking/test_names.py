@@ -10,7 +10,6 @@ from sweeper.tracking.names import (
     metric_names,
     mlflow_params,
     price_metrics,
-    version_tags,
 )
 
 
@@ -53,17 +52,6 @@ def test_parameters_are_flattened_and_kept_short():
 def test_every_status_has_a_run_status_and_none_is_running():
     assert RUN_STATUS.keys() == set(TrialStatus)
     assert set(RUN_STATUS.values()) == {"FINISHED", "FAILED", "KILLED"}
-
-
-def test_versions_of_code_and_packages_are_tags():
-    tags = version_tags()
-    assert tags["sweeper.version"]
-    assert tags["version.torch"]
-
-
-def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
-    monkeypatch.setattr("sweeper.tracking.names.PACKAGES", ("no-such-package",))
-    assert version_tags().keys() == {"sweeper.version"}
 
 
 def test_the_prices_of_winner_and_everything_are_metrics_and_what_may_not_leave_is_none():

@@ -375,11 +375,6 @@ def test_a_trial_is_told_of_in_as_few_calls_as_it_takes(folder, monkeypatch):
     assert (run.data.params, run.data.metrics) == ({"a": "1"}, {"epsilon": 2.0})
 
 
-def test_how_to_look_depends_on_the_store():
-    assert how_to_look("sqlite:///x/mlflow.db") == "mlflow ui --backend-store-uri sqlite:///x/mlflow.db"
-    assert how_to_look("http://mlflow:5000") == "open http://mlflow:5000"
-
-
 def test_people_are_sent_to_the_address_for_people(monkeypatch):
     monkeypatch.setenv("SWEEPER_TRACKING_PAGE", "https://runs.example.org")
     assert how_to_look("http://mlflow:5000") == "open https://runs.example.org"

@@ -44,12 +44,6 @@ def test_it_keeps_nothing_writes_nothing_and_connects_to_nobody(tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_a_tracker_gains_does_not_reach_it(monkeypatch):
-    monkeypatch.setattr(Tracker, "shout", lambda *_: pytest.fail("told"), raising=False)
-    with pytest.raises(AttributeError):
-        Untracked().shout("t0001")
-
-
 def test_candidates_are_recorded_with_it():
     assert "Untracked()" in inspect.getsource(Candidates.__init__)
     assert "Tracker(" not in inspect.getsource(inspect.getmodule(Candidates))
