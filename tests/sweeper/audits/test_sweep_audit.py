@@ -2,7 +2,6 @@
 
 import csv
 import json
-import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ from clipless.guards import guard
 from sweeper.audits import sweep_audit, trials
 from sweeper.audits.sweep_audit import audit_sweep, contradictions, one_of_each_trial
 from sweeper.audits.trials import audit_trial, audited_training
-from sweeper.cli.main import main
 from sweeper.driver.audits import audited
 from sweeper.errors import PickError, RecordError
 from sweeper.results.front import gated, read_front
@@ -23,25 +21,6 @@ from sweeper.results.sweep import load
 from sweeper.specification.spec import Spec
 from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, read_evidence
 from sweeper.store.sweep_folder import SweepFolder
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command in this process; return its exit code, standard output and standard error."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return ended.value.code or 0, captured.out, captured.err
-
-    return run
-
-
-@pytest.fixture
-def folder(ran, tmp_path):
-    """A copy of the sweep, to be changed."""
-    return shutil.copytree(ran.folder, tmp_path / "sweep", ignore=shutil.ignore_patterns("*.db", "ray*"))
 
 
 @pytest.fixture
@@ -78,9 +57,9 @@ def test_a_sweep_ends_with_audits_of_every_trial_on_its_front(ran):
     assert "Refused" not in ran.said
 
 
-def test_a_training_is_rebuilt_as_it_was_planned_without_any_row(folder, monkeypatch):
+def test_a_training_is_rebuilt_as_it_was_planned_without_any_row(sweep_copy, monkeypatch):
     monkeypatch.setattr("clipless.datasets.load", lambda **_: pytest.fail("looked for rows"))
-    sweep = load(folder)
+    sweep = load(sweep_copy)
     for point in one_of_each_trial(sweep.front().front_points):
         recorded = sweep.folder.trials()[point.trial].plan
         training = audited_training(sweep.folder, sweep.folder.trials()[point.trial], point)
@@ -90,8 +69,8 @@ def test_a_training_is_rebuilt_as_it_was_planned_without_any_row(folder, monkeyp
         assert training.subject == f"trial {point.label}"
 
 
-def test_what_trials_of_one_form_have_in_common_is_audited_once_unless_it_is_contradicted(folder, monkeypatch):
-    sweep, efforts = load(folder), []
+def test_what_trials_of_one_form_have_in_common_is_audited_once_unless_it_is_contradicted(sweep_copy, monkeypatch):
+    sweep, efforts = load(sweep_copy), []
     point = one_of_each_trial(sweep.front().front_points)[0]
     found = audit_trial(sweep.folder, sweep.folder.trials()[point.trial], point, Effort.CHEAP)
     wrong = [True, False, False]
@@ -107,8 +86,8 @@ def test_what_trials_of_one_form_have_in_common_is_audited_once_unless_it_is_con
     assert efforts == [Effort.CHEAP, Effort.CHEAP, Effort.BRIEF]
 
 
-def test_another_program_or_a_lost_model_is_not_audited(folder):
-    sweep = load(folder)
+def test_another_program_or_a_lost_model_is_not_audited(sweep_copy):
+    sweep = load(sweep_copy)
     point = one_of_each_trial(sweep.front().front_points)[0]
     trial = sweep.folder.trials()[point.trial]
     other = {name: 2.0 * delta for name, delta in trial.plan.sensitivities.items()}
@@ -120,51 +99,51 @@ def test_another_program_or_a_lost_model_is_not_audited(folder):
     assert audit_trial(sweep.folder, free, point, Effort.CHEAP) == ()
 
 
-def test_the_command_prints_one_table_and_keeps_what_it_found(folder, call, monkeypatch):
+def test_the_command_prints_one_table_and_keeps_what_it_found(sweep_copy, call, monkeypatch):
     monkeypatch.setattr("sweeper.audits.prices.runs_for", lambda _: 20_000)
     monkeypatch.setattr(sweep_audit.judged_together, "__defaults__", (1e-9,))
-    before = len(read_evidence(folder))
-    code, out, err = call("audit", folder)
+    before = len(read_evidence(sweep_copy))
+    code, out, err = call("audit", sweep_copy)
     assert (code, err) == (0, "")
-    rows = read_evidence(folder)[before:]
-    assert {row.trial for row in rows} == front_trials(folder) | {WHOLE_SWEEP}
+    rows = read_evidence(sweep_copy)[before:]
+    assert {row.trial for row in rows} == front_trials(sweep_copy) | {WHOLE_SWEEP}
     assert {row.finding.kind for row in rows} == {Kind.STEP, Kind.NOISE, Kind.SWEEP}
     heads, *lines, last = out.splitlines()
     assert heads.split() == ["what", "audit", "claim", "attained", "ratio", "delta", "confidence", "verdict"]
     assert len(lines) == len(rows)
     assert all(line.rstrip().endswith("holds") for line in lines)
-    assert last == f"Evidence: {folder / EVIDENCE_NAME}"
+    assert last == f"Evidence: {sweep_copy / EVIDENCE_NAME}"
 
 
-def test_one_point_of_one_trial_is_audited_alone(folder, cheated):
+def test_one_point_of_one_trial_is_audited_alone(sweep_copy, cheated):
     cheated()
-    name = one_of_each_trial(read_front(folder / "front.json").front_points)[0]
+    name = one_of_each_trial(read_front(sweep_copy / "front.json").front_points)[0]
     for chosen in (name.trial, name.name):
-        rows = audit_sweep(folder, chosen, price=False)
+        rows = audit_sweep(sweep_copy, chosen, price=False)
         assert {row.trial for row in rows} == {name.trial}
     with pytest.raises(PickError, match=r"got 't0099' \(POINT\)"):
-        audit_sweep(folder, "t0099")
+        audit_sweep(sweep_copy, "t0099")
 
 
-def test_a_contradiction_is_one_sentence_an_exit_code_and_a_refusal_everywhere(folder, call, cheated):
-    guilty = max(front_trials(folder))
+def test_a_contradiction_is_one_sentence_an_exit_code_and_a_refusal_everywhere(sweep_copy, call, cheated):
+    guilty = max(front_trials(sweep_copy))
     cheated(guilty)
-    code, out, err = call("audit", folder, "--no-price")
+    code, out, err = call("audit", sweep_copy, "--no-price")
     assert code == 1
     assert out.count("contradicted") == 1
     assert err.splitlines()[-1].startswith("An audit contradicts a claim, whose points are refused: the step audit of")
-    assert guilty not in front_trials(folder)
-    assert json.loads((folder / "front.json").read_text())["refused"].keys() == {guilty}
-    assert "refused by an audit" in call("show", folder)[1]
-    assert "refused by an audit" in (folder / "front.html").read_text()
-    rows = csv.DictReader((folder / "front.csv").read_text().splitlines())
+    assert guilty not in front_trials(sweep_copy)
+    assert json.loads((sweep_copy / "front.json").read_text())["refused"].keys() == {guilty}
+    assert "refused by an audit" in call("show", sweep_copy)[1]
+    assert "refused by an audit" in (sweep_copy / "front.html").read_text()
+    rows = csv.DictReader((sweep_copy / "front.csv").read_text().splitlines())
     assert {row["on_front"] for row in rows if row["trial"] == guilty} == {"False"}
-    assert call("pick", folder, "--min", "accuracy=2")[2].count("refused by an audit") == 1
-    if front_trials(folder):  # of points that came up the model may not have been kept
-        assert pick(read_front(folder / "front.json")).trial != guilty
+    assert call("pick", sweep_copy, "--min", "accuracy=2")[2].count("refused by an audit") == 1
+    if front_trials(sweep_copy):  # of points that came up the model may not have been kept
+        assert pick(read_front(sweep_copy / "front.json")).trial != guilty
 
 
-def test_a_guard_that_lets_twice_too_much_through_is_contradicted(folder, monkeypatch):
+def test_a_guard_that_lets_twice_too_much_through_is_contradicted(sweep_copy, monkeypatch):
     """The attack itself, on the sums that the program computes."""
     real = guard.guarded
 
@@ -172,11 +151,11 @@ def test_a_guard_that_lets_twice_too_much_through_is_contradicted(folder, monkey
         return real(model, {name: 2.0 * delta for name, delta in sensitivities.items()}, **more)
 
     monkeypatch.setattr("clipless.training.batch_sums.guarded", wide)
-    rows = audit_sweep(folder, price=False)
+    rows = audit_sweep(sweep_copy, price=False)
     assert {row.trial for row in rows if row.finding.contradicted and row.finding.kind is Kind.STEP} == {
         row.trial for row in rows
     }
-    assert front_trials(folder).isdisjoint(row.trial for row in rows)
+    assert front_trials(sweep_copy).isdisjoint(row.trial for row in rows)
 
 
 class FakeRecorder:
@@ -195,61 +174,61 @@ class FakeRecorder:
 
 
 @pytest.fixture
-def spec(folder):
-    return load(folder).manifest().read_spec()
+def spec(sweep_copy):
+    return load(sweep_copy).manifest().read_spec()
 
 
-def test_at_the_end_of_a_run_what_is_contradicted_leaves_and_what_comes_up_is_audited(folder, spec, cheated):
-    (folder / EVIDENCE_NAME).unlink()
-    guilty = max(front_trials(folder))
+def test_at_the_end_of_a_run_what_is_contradicted_leaves_and_what_comes_up_is_audited(sweep_copy, spec, cheated):
+    (sweep_copy / EVIDENCE_NAME).unlink()
+    guilty = max(front_trials(sweep_copy))
     cheated(guilty)
-    recorder = FakeRecorder(folder)
-    said = audited(spec, SweepFolder(folder), recorder, is_over=lambda: False)
+    recorder = FakeRecorder(sweep_copy)
+    said = audited(spec, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
     assert any(line.startswith("Refused from the front: the step audit of trial") for line in said)
     assert guilty not in {point.trial for point in recorder.records.archive.points}
-    audited_trials = {row.trial for row in read_evidence(folder)}
+    audited_trials = {row.trial for row in read_evidence(sweep_copy)}
     with_model = {point.trial for point in recorder.records.archive.points if point.model is not None}
     assert with_model | {guilty} <= audited_trials
-    rows = len(read_evidence(folder))
-    audited(spec, SweepFolder(folder), recorder, is_over=lambda: False)
-    assert len(read_evidence(folder)) == rows
+    rows = len(read_evidence(sweep_copy))
+    audited(spec, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
+    assert len(read_evidence(sweep_copy)) == rows
 
 
-def test_audits_end_when_asked_and_can_be_turned_off(folder, spec, cheated):
+def test_audits_end_when_asked_and_can_be_turned_off(sweep_copy, spec, cheated):
     cheated()
-    (folder / EVIDENCE_NAME).unlink()
-    assert audited(spec, SweepFolder(folder), FakeRecorder(folder), is_over=lambda: True) == []
+    (sweep_copy / EVIDENCE_NAME).unlink()
+    assert audited(spec, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: True) == []
     content = spec.to_plain()
     content["privacy"]["audit"] = "none"
     none = Spec.from_mapping(content)
-    assert audited(none, SweepFolder(folder), FakeRecorder(folder), is_over=lambda: False) == []
-    assert read_evidence(folder) == ()
+    assert audited(none, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: False) == []
+    assert read_evidence(sweep_copy) == ()
 
 
-def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(folder, spec, cheated, monkeypatch):
-    (folder / EVIDENCE_NAME).unlink()
-    guilty = max(front_trials(folder))
+def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(sweep_copy, spec, cheated, monkeypatch):
+    (sweep_copy / EVIDENCE_NAME).unlink()
+    guilty = max(front_trials(sweep_copy))
     cheated(guilty)
 
     def full(*_args, **_more):
         raise RecordError("Cannot write: no space")
 
     monkeypatch.setattr("sweeper.driver.audits.append_evidence", full)
-    recorder = FakeRecorder(folder)
-    said = audited(spec, SweepFolder(folder), recorder, is_over=lambda: False)
+    recorder = FakeRecorder(sweep_copy)
+    said = audited(spec, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
     assert "Cannot write: no space" in said
     assert guilty not in {point.trial for point in recorder.records.archive.points}
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ValueError, TypeError])
-def test_an_audit_that_fails_fails_no_sweep(folder, spec, monkeypatch, kind):
-    (folder / EVIDENCE_NAME).unlink()
+def test_an_audit_that_fails_fails_no_sweep(sweep_copy, spec, monkeypatch, kind):
+    (sweep_copy / EVIDENCE_NAME).unlink()
 
     def fail(*_args, **_more):
         raise kind("quotes a row")
 
     monkeypatch.setattr(trials, "audit_training", fail)
-    said = audited(spec, SweepFolder(folder), FakeRecorder(folder), is_over=lambda: False)
+    said = audited(spec, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: False)
     assert said
     assert all(f"was not audited: {kind.__name__}" in line for line in said)
     assert "quotes a row" not in " ".join(said)
