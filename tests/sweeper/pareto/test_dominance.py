@@ -19,7 +19,6 @@ from sweeper.pareto.dominance import (
     front_mask,
     hypervolume,
     hypervolume_curve,
-    nondominated,
 )
 from sweeper.records import Objective, Point
 
@@ -102,11 +101,6 @@ def test_the_hypervolume_so_far_is_that_of_the_points_so_far(seq, ends):
     points, ends = points_of(seq), sorted(ends)
     found = hypervolume_curve(points, ALL, ends, UNIT)
     assert found == pytest.approx([hypervolume(points[:end], ALL, UNIT) for end in ends])
-
-
-def test_there_may_be_no_points():
-    assert front_mask([], ALL).tolist() == []
-    assert hypervolume([], ALL) == 0.0
 
 
 @settings(deadline=None)
@@ -214,10 +208,6 @@ def test_a_hundred_thousand_points_take_seconds_at_most():
         measure(points, ALL)
         seconds[name] = min(time.process_time() - started, seconds.get(name, 99.0))
     assert max(seconds.values()) < 5  # about 0.1; an algorithm that is not meant takes minutes
-
-
-def test_rows_with_nan_alone_have_no_front():
-    assert nondominated(np.full((3, 2), math.nan)).tolist() == [False] * 3
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,6 @@ from sweeper.trials.trial import TrialRun
 STAGES = [{"trials": 4, "share": 0.1}, {"trials": 1}]
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
-
-
 def spec_of(content, *, privacy=None, **sections):
     content = {name: dict(fields) if isinstance(fields, dict) else fields for name, fields in content.items()}
     content["model"] |= {"width": 16}

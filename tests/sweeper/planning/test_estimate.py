@@ -23,11 +23,6 @@ SPEC = {
 SCATTERING = {"architecture": "scattering", "orientations": 2, "order": 1}
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
-
-
 class Unreadable(torch.Tensor):
     """Rows that nothing may be computed from."""
 

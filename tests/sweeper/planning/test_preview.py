@@ -24,11 +24,6 @@ from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
-
-
 @pytest.fixture(autouse=True)
 def no_training(monkeypatch):
     monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("trained"))
@@ -70,12 +65,6 @@ def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):
 def test_epsilon_is_given_per_epoch_and_as_a_claim(spec, digits):
     (one,) = preview(spec, digits)
     assert one.claims == tuple(claim(one.plan.event(epochs), 1e-4) for epochs in range(1, 11))
-
-
-def test_configurations_are_those_that_the_sweep_could_try(spec, digits):
-    previews = preview(spec, digits, 6)
-    assert {one.config.training.batch_size for one in previews} == {128, 256}
-    assert {one.plan.batch_size for one in previews} == {128, 256}
 
 
 def test_the_configurations_to_try_first_come_first(content, digits):
@@ -185,12 +174,6 @@ def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_a
     assert "candidates with half the share" in words
     assert "sweep_epsilon: 6" in words
     assert can_be_planned(selecting, digits, {"training.learning_rate": 0.05}, budget.selection.event)
-
-
-def test_whether_a_configuration_can_be_planned_is_said_without_training(content, digits):
-    content["model"] = {"architecture": "convnet", "depth": [1, 6]}
-    spec = Spec.from_mapping(content, "digits.yaml")
-    assert [can_be_planned(spec, digits, {"model.depth": depth}) for depth in (1, 6)] == [True, False]
 
 
 # --- scores of private rows

@@ -1,24 +1,15 @@
 """The price of a sweep in one line before it trains, and what other cuts of its budget would buy."""
 
-import io
-
 import pytest
-from rich.console import Console
 
-import clipless
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.planning import price_preview
 from sweeper.planning.budget_plan import plan_budget
-from sweeper.planning.preview import first_plan, preview, priced_terms, render
+from sweeper.planning.preview import first_plan, priced_terms
 from sweeper.planning.price_preview import announcement, other_cuts, selection_announcement
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
 
 
 @pytest.fixture
@@ -92,11 +83,3 @@ def test_other_cuts_cost_what_they_say(within, digits):
 def test_one_stage_has_no_explorers_to_give_more(within, digits):
     alone = within.with_search(trials=1)
     assert list(other_cuts(plan_budget(alone, digits))) == ["sweep_epsilon: 8"]
-
-
-def test_check_shows_the_cut_and_the_others(within, digits):
-    screen = io.StringIO()
-    Console(file=screen, width=120).print(render(within, digits, preview(within, digits)))
-    shown = screen.getvalue()
-    for words in ("The budget, cut before any row is read", "explorers with half the share", "sweep_epsilon: 8"):
-        assert words in shown

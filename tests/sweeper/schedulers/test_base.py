@@ -1,7 +1,6 @@
 """Schedulers as an extension point: one module, or one entry point, is one scheduler."""
 
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +13,7 @@ from sweeper.specification import plugins
 from sweeper.specification.plugins import SCHEDULERS, built_in_schedulers
 from sweeper.specification.search import SchedulerName, SearchSettings
 from sweeper.specification.spec import Spec
+from tests.factories import install_plugins
 
 OWN = " or ".join(["none", *built_in_schedulers()])
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy"))
@@ -103,12 +103,7 @@ def test_a_module_without_exactly_one_scheduler_is_refused_by_name(tmp_path, mon
 def install(monkeypatch):
     """Install schedulers: (name, value); value ``things:attribute`` is one of those here."""
     monkeypatch.setitem(sys.modules, "things", SimpleNamespace(Patient=Patient, Vague=Vague, function=judged))
-
-    def install(*entries):
-        known = EntryPoints(EntryPoint(*entry, SCHEDULERS) for entry in entries)
-        monkeypatch.setattr(plugins.importlib_metadata, "entry_points", lambda **wanted: known.select(**wanted))
-
-    return install
+    return lambda *entries: install_plugins(monkeypatch, *((*entry, SCHEDULERS) for entry in entries))
 
 
 def test_a_spec_names_a_scheduler_of_a_plug_in(install, content):

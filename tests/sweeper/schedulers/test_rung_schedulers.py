@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from sweeper.pareto.dominance import costs, dominates
 from sweeper.records import Objective, Point
-from sweeper.schedulers import make_scheduler
 from sweeper.schedulers.asha import Asha
 from sweeper.schedulers.hyperband import Hyperband
-from sweeper.specification.search import SearchSettings
 
 AXES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25", "auroc"))
 TWO, THREE = AXES[:2], AXES[:3]
@@ -318,23 +316,8 @@ def test_settings_out_of_range_are_refused(options):
         scheduler(**options)
 
 
-def test_the_spec_chooses():
-    assert make_scheduler(SearchSettings(), TWO) is None
-    assert isinstance(make_scheduler(SearchSettings(scheduler="hyperband"), TWO), Hyperband)
-    made = make_scheduler(SearchSettings(scheduler="asha", eta=4, grace=2, brackets=3), TWO)
-    assert (type(made), made.objectives, made.eta, made.grace, made.brackets) == (Asha, TWO, 4, 2, 3)
-
-
 def test_a_decision_is_plain_values():
     (decision,) = at_first_rung([point("t1", 1.0, 0.5)])
-    assert decision.to_json() == {
-        "trial": "t1",
-        "epoch": 1,
-        "goes_on": True,
-        "reason": "rank 1 of 1 at the rung of epoch 1 (0 of them dominate it), where the best 1 go on: goes on",
-        "rung": 1,
-        "rank": 1,
-        "of": 1,
-        "kept": 1,
-        "failed": False,
-    }
+    said = "rank 1 of 1 at the rung of epoch 1 (0 of them dominate it), where the best 1 go on: goes on"
+    told = {"trial": "t1", "epoch": 1, "goes_on": True, "reason": said, "rung": 1, "rank": 1, "of": 1, "kept": 1}
+    assert decision.to_json() == told | {"failed": False}

@@ -5,7 +5,7 @@ import pytest
 from sweeper.search.finalists import Explored, choose_finalists
 from sweeper.search.transfer import nearest, transfer_proposal
 from sweeper.specification.constraints import parse_constraint
-from sweeper.specification.default_stages import default_stages
+from sweeper.specification.stages import default_stages
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.spec import Spec
 
@@ -128,11 +128,6 @@ def test_choices_travel_as_they_are(content):
     assert chosen(trials, spec, count=5, signal=1.0) == [trials[1].proposal, trials[0].proposal]
 
 
-def test_ties_go_to_the_earlier_trial(spec):
-    trials = [explored(rate, (0.5, 0.5)) for rate in (0.03, 0.01, 0.02)]
-    assert rates(chosen(trials, spec, count=2, signal=0.1)) == [0.03, 0.01]
-
-
 def test_a_transferred_value_is_one_of_the_range(spec):
     proposal = {RATE: 0.05}
     assert transfer_proposal(proposal, spec.space, 0.1, 0.1) == proposal
@@ -162,8 +157,3 @@ def test_default_stages_share_out_everything(trials):
     assert stages[-1][0] == 1
     loud = [share / count for count, share in stages]
     assert loud == sorted(loud)
-
-
-def test_default_stages_of_no_trial():
-    with pytest.raises(ValueError, match="at least one trial, got trials=0"):
-        default_stages(0)

@@ -1,9 +1,7 @@
 # ruff: noqa: ARG001, ARG005
 """Architectures of plug-ins: their options are fields of a spec, and their layers are those of the package."""
 
-import subprocess
 import sys
-from importlib.metadata import EntryPoint, EntryPoints
 from types import SimpleNamespace
 from typing import Annotated
 
@@ -13,18 +11,17 @@ from torch import nn
 
 import clipless
 from clipless import layers
-from clipless.datasets import load
 from clipless.errors import UnsupportedError
 from clipless.option_types import Count, Even, Ge, Le
 from clipless.testing import neighbour_ratios
 from clipless.zoo import ARCHITECTURES, architecture
 from sweeper.errors import SpecError
 from sweeper.search.space import sample
-from sweeper.specification import plugins
 from sweeper.specification.architectures import architecture_options, find_architecture
 from sweeper.specification.plugins import ARCHITECTURE_PLUGINS
 from sweeper.specification.spec import Spec, schema
 from sweeper.trials.build import build_loss, build_model, build_plan
+from tests.factories import install_plugins
 
 
 @architecture
@@ -83,22 +80,12 @@ THINGS = SimpleNamespace(
 def install(monkeypatch):
     """Install architectures: (name, value)."""
     monkeypatch.setitem(sys.modules, "towers", THINGS)
-
-    def install(*entries):
-        known = EntryPoints(EntryPoint(*entry, ARCHITECTURE_PLUGINS) for entry in entries)
-        monkeypatch.setattr(plugins.importlib_metadata, "entry_points", lambda **wanted: known.select(**wanted))
-
-    return install
+    return lambda *entries: install_plugins(monkeypatch, *((*entry, ARCHITECTURE_PLUGINS) for entry in entries))
 
 
 @pytest.fixture
 def some(install):
     install(*((name, f"towers:{name}") for name in vars(THINGS)))
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
 
 
 def spec_of(**model):
@@ -242,9 +229,3 @@ def test_what_is_no_list_of_layers_is_refused():
 
     with pytest.raises(UnsupportedError, match="Expected a list of layers from the architecture nothing, got None"):
         architecture(nothing)((4,), 2, input_norm=1.0)
-
-
-def test_options_are_read_without_torch():
-    code = "import sys, sweeper.specification.architectures; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False"]

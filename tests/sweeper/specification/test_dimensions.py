@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweeper.specification.dimensions import grid_size
-from sweeper.specification.fields.ranges import Choices, Range, largest
+from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.specification.spec import Spec
 
 
@@ -124,7 +124,3 @@ def test_membership_is_by_type_and_grid():
     assert 1 in Choices((1.0, 2.0))
     assert True not in Choices((1, 2))
     assert 1 not in Choices((True,))
-
-
-def test_the_largest_value_that_could_be_chosen():
-    assert [largest(v) for v in (3, Choices((5, 2)), Range(low=1, high=9))] == [3, 5, 9]

@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from importlib.metadata import EntryPoint, EntryPoints
 from types import SimpleNamespace
 
 import optuna
@@ -12,21 +11,18 @@ import torch
 import clipless
 from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
-from clipless.testing import SeededSource
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import Direction, Objective, Point
-from sweeper.search.space import sample
 from sweeper.specification import plugins
 from sweeper.specification.objectives import metric_list, parse, parse_metric, reads_training_rows
 from sweeper.specification.plugins import METRICS, SAMPLERS, Metric, find_metric, metric, sampler
 from sweeper.specification.search import Sampler, SamplerName
 from sweeper.specification.spec import Spec
-from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.metrics import TrialMetrics, check_metrics
 from sweeper.trials.scores import scorer
-from sweeper.trials.trial import TrialRun
+from tests.factories import install_plugins, make_run
 
 
 @metric("maximize")
@@ -64,12 +60,7 @@ THINGS = SimpleNamespace(
 def install(monkeypatch):
     """Install plug-ins: (name, value, group); value ``things:attribute`` is one of ``THINGS``."""
     monkeypatch.setitem(sys.modules, "things", THINGS)
-
-    def install(*entries):
-        known = EntryPoints(EntryPoint(*entry) for entry in entries)
-        monkeypatch.setattr(plugins.importlib_metadata, "entry_points", lambda **wanted: known.select(**wanted))
-
-    return install
+    return lambda *entries: install_plugins(monkeypatch, *entries)
 
 
 @pytest.fixture
@@ -79,11 +70,6 @@ def some(install):
         *((name, f"things:{name}", METRICS) for name in names),
         *((name, f"things:{name}", SAMPLERS) for name in ("mine", "wrong")),
     )
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
 
 
 def test_nothing_is_imported_to_know_a_name(install):
@@ -117,37 +103,24 @@ def test_a_share_to_be_maximised_on_validation_rows_is_an_objective():
         parse("ligth")
 
 
-def content(**changed):
-    return {
-        "name": "own",
-        "data": {"name": "digits"},
-        "model": {"architecture": "mlp", "width": 8},
-        "training": {"epochs": 3, "batch_size": 256, "learning_rate": 0.05},
-        "privacy": {"epsilon": 3.0, "delta": 1e-4},
-        "search": {"objectives": ["epsilon", "accuracy", "light"]},
-    } | changed
+@pytest.fixture
+def own(content):
+    """A spec with an objective of a plug-in."""
+    content["model"]["width"] = 8
+    content["training"] = {"epochs": 3, "batch_size": 256, "learning_rate": 0.05}
+    return content | {"search": {"objectives": ["epsilon", "accuracy", "light"]}}
 
 
 @pytest.mark.usefixtures("some")
-def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(digits, tmp_path):
-    spec = Spec.from_mapping(content())
+def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(own, digits, folder):
+    spec = Spec.from_mapping(own)
     assert [o.name for o in spec.objectives] == ["epsilon", "accuracy", "light"]
-    config = spec.space.resolve(next(iter(sample(spec.space, 1))))
-    (tmp_path / "models").mkdir()
-    run = TrialRun(
-        trial="t0001",
-        config=config,
-        data=digits,
-        objectives=spec.objectives,
-        seed=0,
-        source=SeededSource(0),
-        folder=tmp_path,
-    )
+    run = make_run(digits, spec, folder)
     rows = list(run.epoch_rows())
     assert [set(row.values) for row in rows] == [{"epsilon", "accuracy", "light"}] * 3
     assert rows[-1].values["light"] == light.function(run.model, digits.validation, None)
     assert all(row.model is not None for row in rows)  # later epochs are better in accuracy or in the plug-in's
-    folder, points = SweepFolder(tmp_path), {}
+    points = {}
     for row in rows:
         point = Point(trial="t0001", epoch=row.epoch, values=row.values, model=row.model)
         points[point.key] = point
@@ -169,12 +142,12 @@ def test_a_share_beyond_one_is_refused():
 
 
 @pytest.mark.usefixtures("some")
-def test_an_objective_of_a_plug_in_is_refused_on_private_rows(digits):
+def test_an_objective_of_a_plug_in_is_refused_on_private_rows(own, digits):
     declared = replace(digits.metadata, evaluation=Evaluation.PRIVATE, split_by_row=True)
     private, paid = replace(digits, metadata=declared), {"epsilon": 3.0, "delta": 1e-4, "score_noise": 60}
     with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only with evaluation: private.*light"):
-        ScoreNoise.of(Spec.from_mapping(content(privacy=paid)), private)
-    noise = ScoreNoise.of(Spec.from_mapping(content(privacy=paid, search={"objectives": ["accuracy"]})), private)
+        ScoreNoise.of(Spec.from_mapping(own | {"privacy": paid}), private)
+    noise = ScoreNoise.of(Spec.from_mapping(own | {"privacy": paid, "search": {"objectives": ["accuracy"]}}), private)
     with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only.*got the objective light"):
         scorer(declared, (), noise, own=["light"])
 
@@ -309,14 +282,6 @@ def test_a_spec_names_a_sampler_of_a_plug_in(content):
         "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, or a plug-in, got "
         "sampler='mien' (search.sampler in f.yaml); did you mean 'mine'? installed are mine, wrong"
     )
-
-
-def test_a_clash_is_told_with_the_place_in_the_spec(content, install):
-    install(("mine", "things:mine", SAMPLERS), ("mine", "other:mine", SAMPLERS))
-    with pytest.raises(
-        SpecError, match=r"Expected one sampler 'mine', got sampler='mine' \(search\.sampler in f\.yaml\); un"
-    ):
-        Spec.from_mapping(content | {"search": {"sampler": "mine"}}, "f.yaml")
 
 
 @pytest.mark.usefixtures("some")

@@ -52,14 +52,8 @@ def test_the_data_are_prepared():
     [
         ({"colour": "cmyk"}, "Expected colour rgb or gray or yiq or yuv or hsv, got colour='cmyk'"),
         ({"centre": "mean"}, "or a list with one for each channel, within 1e+06 of 0, got centre='mean'"),
-        ({"centre": []}, "Expected a number to subtract"),
-        ({"centre": [True]}, "Expected a number to subtract"),
-        ({"centre": float("nan")}, "Expected a number to subtract"),
         ({"centre": [0.5, -1e7]}, "each channel, within 1e+06 of 0, got centre="),
         ({"normalise": 0}, "Expected 1e-06 <= normalise <= 1000000.0, got normalise=0"),
-        ({"normalise": 1e-45}, "Expected 1e-06 <= normalise"),
-        ({"normalise": 1.5e19}, "Expected 1e-06 <= normalise"),
-        ({"normalise": [1, 2]}, "Expected a number, 1e-06 <= normalise <= 1000000.0, got normalise="),
     ],
 )
 def test_mistakes_are_one_sentence(data, expected):

@@ -6,7 +6,6 @@ from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
 from sweeper.search.space import sample
-from sweeper.specification.dimensions import grid_size
 from sweeper.specification.fields.nested import flatten, unflatten
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import Optimizer, TrialConfig
@@ -123,15 +122,6 @@ def test_a_wrong_suggestion_is_named(spec, study, change, said):
             suggested[name] = value
     with pytest.raises(SpecError, match=said):
         spec.space.resolve(suggested)
-
-
-def test_the_space_is_counted(spec, content):
-    assert spec.space.open == 11
-    assert grid_size(spec.dimensions) is None
-    content["training"] = {"epochs": [5, 10]}
-    content["privacy"]["epsilon"] = 1.0
-    content["model"] = {"architecture": "mlp"}
-    assert grid_size(Spec.from_mapping(content).dimensions) == 2
 
 
 def test_first_configurations_can_be_enqueued(content, study):

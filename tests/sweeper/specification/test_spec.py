@@ -22,27 +22,15 @@ from sweeper.specification.plugins import built_in_schedulers
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import DEFAULT_TRIALS, Spec, schema
 from sweeper.specification.yaml_file import parse_mapping
+from tests.factories import set_key, spec_error
 
 FILE = "mnist.yaml"
 
 OWN_SCHEDULERS = " or ".join(built_in_schedulers())
 
 
-def set_key(content, path, value):
-    *sections, key = path.split(".")
-    for section in sections:
-        content = content.setdefault(section, {})
-    if value is ...:
-        del content[key]
-    else:
-        content[key] = value
-
-
 def bad_value(content, path, value):
-    set_key(content, path, value)
-    with pytest.raises(SpecError) as caught:
-        Spec.from_mapping(content, FILE)
-    sentence = str(caught.value)
+    sentence = spec_error(content, FILE, **{path: value})
     assert "\n" not in sentence
     assert FILE in sentence
     return sentence
@@ -62,96 +50,60 @@ def test_a_small_spec_has_sensible_defaults(content):
     ("path", "value", "sentence"),
     [
         ("privacy.delta", 1.5, "Expected 0 < delta < 1, got delta=1.5 (privacy.delta in mnist.yaml)"),
-        ("privacy.delta", 0, "Expected 0 < delta < 1, got delta=0 (privacy.delta in mnist.yaml)"),
-        ("privacy.delta", float("nan"), "Expected 0 < delta < 1, got delta=nan (privacy.delta in mnist.yaml)"),
         ("privacy.delta", [1e-5, 1e-6], "Expected a number, 0 < delta < 1, got delta=[1e-05, 1e-06] (privacy.delta in mnist.yaml)"),
         ("privacy.delta", ..., "Expected a value for delta, got none (privacy.delta in mnist.yaml); add it"),
         ("privacy.epsilon", -1, "Expected epsilon > 0, got epsilon=-1 (privacy.epsilon in mnist.yaml)"),
-        ("privacy.epsilon", float("inf"), "Expected epsilon > 0, got epsilon=inf (privacy.epsilon in mnist.yaml)"),
         ("privacy.epsilon", True, "Expected a number, epsilon > 0, a list of them or a range such as {log: [a, b]}, got epsilon=True (privacy.epsilon in mnist.yaml)"),
-        ("privacy.epsilon", [1, -2], "Expected epsilon > 0, got epsilon=-2 (privacy.epsilon.1 in mnist.yaml)"),
         ("training.epochs", 2.5, "Expected an integer epochs >= 1, got epochs=2.5 (training.epochs in mnist.yaml)"),
         ("training.batch_size", {"log": [512, 128]}, "Expected low < high, got batch_size=[512, 128] (training.batch_size.log in mnist.yaml); give one value if nothing is to be searched"),
         ("training.batch_size", [], "Expected at least one value in a list, got batch_size=[] (training.batch_size in mnist.yaml)"),
-        ("training.learning_rate", "fast", "Expected a number, learning_rate > 0, a list of them or a range such as {log: [a, b]}, got learning_rate='fast' (training.learning_rate in mnist.yaml)"),
         ("training.learnign_rate", 1, "Unknown key 'learnign_rate' (training.learnign_rate in mnist.yaml); did you mean 'learning_rate'?"),
-        ("training.delta", 1, "Unknown key 'delta' (training.delta in mnist.yaml); did you mean 'privacy.delta'?"),
-        ("traning", {}, "Unknown key 'traning' (traning in mnist.yaml); did you mean 'training'?"),
-        ("data.splits", {"tost": 0.1}, "Unknown key 'tost' (data.splits.tost in mnist.yaml); did you mean 'test'?"),
         ("resources.stack", "many", "Expected auto, or an integer stack >= 1, got stack='many' (resources.stack in mnist.yaml)"),
-        ("resources.stack", 0, "Expected an integer stack >= 1, got stack=0 (resources.stack in mnist.yaml)"),
         ("resources.zebra", 1, "Unknown key 'zebra' (resources.zebra in mnist.yaml); known: concurrent, cpus, gpus, stack"),
-        ("resources.gpus", 1.5, "Expected gpus <= 1, for a trial trains on one device, got gpus=1.5 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
         ("resources.gpus", 2, "Expected gpus <= 1, for a trial trains on one device, got gpus=2.0 (resources.gpus in mnist.yaml); set it to 1, or to a part of one: further GPUs train more trials at a time"),
         ("search.scheduler", "hyperbend", f"Expected scheduler none or {OWN_SCHEDULERS}, got scheduler='hyperbend' (search.scheduler in mnist.yaml); did you mean 'hyperband'?"),
-        ("search.eta", 1, "Expected an integer eta >= 2, got eta=1 (search.eta in mnist.yaml)"),
         ("search.sampler", "tpa", "Expected sampler tpe or gp or nsga2 or nsga3 or quasi-random or random or grid, got sampler='tpa' (search.sampler in mnist.yaml); did you mean 'tpe'?"),
-        ("search.objectives", ["accurracy"], "Expected an objective: epsilon, accuracy, auroc, certified@R or certified-auroc@R, got objectives='accurracy' (search.objectives.0 in mnist.yaml)"),
-        ("search.objectives", ["accuracy", "certified@0"], "Expected a radius > 0 such as 0.25 or 36/255, got objectives='certified@0' (search.objectives.1 in mnist.yaml)"),
         ("search.objectives", ["certified@0.25", "certified@1/4"], "Expected each objective once, got objectives='certified@1/4' (search.objectives.1 in mnist.yaml)"),
         ("search.objectives", ["accuracy"] * 65, "Expected at most 64 objectives (search.objectives in mnist.yaml)"),
-        ("search.metrics", ["certified@1"] * 65, "Expected at most 64 metrics (search.metrics in mnist.yaml)"),
-        ("search.constraints", ["accuracy >= 0.1"] * 65, "Expected at most 64 constraints (search.constraints in mnist.yaml)"),
         ("search.objectives", ["epsilon"], "Expected an objective beside epsilon, got objectives=['epsilon'] (search.objectives in mnist.yaml); add accuracy"),
         ("search.objectives", "accuracy", "Expected a list of objectives such as [epsilon, accuracy, certified@36/255], got objectives='accuracy' (search.objectives in mnist.yaml)"),
-        ("search.seed", -1, "Expected an integer 0 <= seed < 4294967296, got seed=-1 (search.seed in mnist.yaml)"),
-        ("search.trials", 0, "Expected an integer trials >= 1, got trials=0 (search.trials in mnist.yaml)"),
-        ("search.hours", 0, "Expected hours > 0, got hours=0 (search.hours in mnist.yaml)"),
         ("data.evaluation", "private", "Expected score_noise, the noise multiplier of the scores, with evaluation: private (privacy.score_noise in mnist.yaml); add it; sweeper check shows what scores then cost and tell"),
-        ("data.evaluation", "publik", "Expected evaluation public or private or exploratory, got evaluation='publik' (data.evaluation in mnist.yaml); did you mean 'public'?"),
         ("privacy.score_noise", 0, "Expected score_noise > 0, got score_noise=0 (privacy.score_noise in mnist.yaml)"),
-        ("privacy.score_noise", [1, 2], "Expected a number, score_noise > 0, got score_noise=[1, 2] (privacy.score_noise in mnist.yaml)"),
         ("data.path", "x.csv", "Expected exactly one of name and path, got data=['digits', 'x.csv'] (data in mnist.yaml)"),
         ("data.target", "y", "Expected no target for the bundled data set digits, which declares its own, got target='y' (data.target in mnist.yaml); leave it out"),
         ("data", {"path": "x.csv"}, "Expected evaluation to say what the rows held back are (data.evaluation in mnist.yaml); add it"),
         ("data", {"path": "x.csv", "evaluation": "public", "classes": ["a", "a"]}, "Expected two or more distinct labels, texts or whole numbers, got classes=['a', 'a'] (data.classes in mnist.yaml)"),
         ("data.splits", {"validation": 0.5, "test": 0.5}, "Expected validation + test < 1, got splits=[0.5, 0.5] (data.splits in mnist.yaml)"),
-        ("data.splits", {"validation": ["v"]}, "Expected splits.column for declared values, got validation=('v',) (data.splits.validation in mnist.yaml); name the column, or give fractions for validation and test"),
         ("data.splits", {"column": "s", "test": 0.1}, "Expected the values of column 's' that mark train rows (data.splits.train in mnist.yaml)"),
         ("data.splits", {"column": "s", "train": ["a"], "validation": ["b"], "test": ["a"]}, "Expected each value in one split only, got splits=['a', 'b', 'a'] (data.splits in mnist.yaml)"),
         ("data.splits", {"column": "s", "train": ["a"], "validation": ["b"], "test": ["c"], "salt": "x"}, "Expected no salt for a declared split, got salt='x' (data.splits.salt in mnist.yaml); leave it out"),
         ("data.splits", {"train": 0.7}, "Expected splits.column for declared values, got train=0.7 (data.splits.train in mnist.yaml); name the column, or give fractions for validation and test"),
         ("data.splits", {"validation": []}, "Expected one or more texts that mark a split, got validation=[] (data.splits.validation in mnist.yaml)"),
-        ("model.architecture", "mpl", "Expected architecture convnet or lenet or mixer or mlp or patch-net or resnet or scattering or vgg or wide-resnet, got architecture='mpl' (model.architecture in mnist.yaml); did you mean 'mlp'?"),
-        ("model.architecture", "transformer", "Expected architecture convnet or lenet or mixer or mlp or patch-net or resnet or scattering or vgg or wide-resnet, got architecture='transformer' (model.architecture in mnist.yaml)"),
         ("model.architecture", {"name": "mlp", "hidden": 4}, "Expected parameters of mlp, got hidden=4 (model.architecture.hidden in mnist.yaml); known: activation, bias, bias_norm, constraint, depth, width"),
         ("model.width", 3, "Expected a multiple of 2, width >= 2, got width=3 (model.width in mnist.yaml)"),
         ("model.width", {"log_int": [2, 64]}, "Expected multiples of 2, got width=[2, 64] (model.width.log_int in mnist.yaml); list the values instead"),
         ("model.patch", 2, "Expected no patch without an architecture that takes it (mixer, patch-net), got patch=2 (model.patch in mnist.yaml)"),
-        ("training.method", "dpsgd", "Expected method clipless or lip-dp-sgd or dp-sgd or non-private, got method='dpsgd' (training.method in mnist.yaml); did you mean 'dp-sgd'?"),
         ("training.gradient_clip_schedule", "adaptive", "Expected no gradient_clip_schedule without gradient_clip, the norm that it starts from, got gradient_clip_schedule='adaptive' (training.gradient_clip_schedule in mnist.yaml)"),
         ("training.freeze_layers", 2, "Expected no freeze_layers without freeze_after, the share of the steps before it, got freeze_layers=2 (training.freeze_layers in mnist.yaml)"),
         ("training.copies", 2, "Expected no copies without flip or shift: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
         ("training.clip_quantile", 0.5, "Expected no clip_quantile without gradient_clip_schedule: adaptive, got clip_quantile=0.5 (training.clip_quantile in mnist.yaml)"),
         ("model.weight_norm", 2.0, "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
-        ("model.weight_norm", [1.0, 2.0], "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=[1.0, 2.0] (model.weight_norm in mnist.yaml)"),
-        ("training.loss", "hrk", "Expected loss mae or multilabel-bce or k-cosine or tau-cce or tau-bce or hinge or kr or hkr or weston-watkins or crammer-singer, got loss='hrk' (training.loss in mnist.yaml); did you mean 'hkr'?"),
         ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),
         ("training.loss", {"name": "hinge", "reduction": "max"}, "Expected reduction sum or mean, got reduction='max' (training.loss.reduction in mnist.yaml); did you mean 'mean'?"),
-        ("training.loss", {"name": "kr", "margin": 1}, "Expected parameters of kr, got margin=1 (training.loss.margin in mnist.yaml); known: priors, reduction"),
-        ("training.loss", [{"name": "tau-cce", "temperature": -1}], "Expected temperature > 0, got temperature=-1 (training.loss.0.temperature in mnist.yaml)"),
         ("training.loss", {"temperature": 1}, "Expected a mapping with the key 'name', got loss={'temperature': 1} (training.loss in mnist.yaml)"),
         ("training.loss", ["tau-cce", "tau-cce"], "Expected each name once in a list, got loss=['tau-cce', 'tau-cce'] (training.loss in mnist.yaml); give one entry and open its parameters"),
-        ("training.loss", [], "Expected at least one name, got loss=[] (training.loss in mnist.yaml)"),
-        ("training.batch_size", [64, 64], "Expected each value once in a list, got batch_size=[64, 64] (training.batch_size in mnist.yaml)"),
         ("training.batch_size", {"log": [1]}, "Expected two ends [low, high], got batch_size=[1] (training.batch_size.log in mnist.yaml)"),
         ("training.batch_size", {"lag": [1, 2]}, "Expected a range {log: [a, b]}, {uniform: [a, b]}, {int: [a, b]} or {log_int: [a, b]}, got batch_size={'lag': [1, 2]} (training.batch_size in mnist.yaml)"),
         ("training.momentum", {"log": [0, 0.5]}, "Expected low > 0 on a logarithmic scale, got momentum=[0, 0.5] (training.momentum.log in mnist.yaml)"),
         ("training.learning_rate", {"int": [0.5, 2]}, "Expected whole ends, got learning_rate=[0.5, 2] (training.learning_rate.int in mnist.yaml)"),
         ("training.learning_rate", {"log": [0.1, 1], "step": 0.1}, "Expected no step on a logarithmic scale, got step=0.1 (training.learning_rate.step in mnist.yaml); list the values instead"),
         ("training.learning_rate", {"uniform": [0.5, 1.5], "step": 2}, "Expected step <= 1, the width of the range, got step=2.0 (training.learning_rate.step in mnist.yaml)"),
-        ("training.epochs", 2**60, "Expected epochs <= 9007199254740992, got epochs=1152921504606846976 (training.epochs in mnist.yaml)"),
         ("name", "a/b", "Expected a name of up to 100 letters, digits, '.', '_' and '-', a letter or digit first, got name='a/b' (name in mnist.yaml)"),
-        ("data.name", 3, "Expected a valid string, got name=3 (data.name in mnist.yaml)"),
         ("privacy.accept_large_delta", "yes", "Expected a valid boolean, got accept_large_delta='yes' (privacy.accept_large_delta in mnist.yaml)"),
     ],
 )  # fmt: skip
 def test_every_mistake_is_one_sentence_with_field_value_and_remedy(content, path, value, sentence):
     assert bad_value(content, path, value) == sentence
-
-
-def test_a_section_that_is_no_mapping_is_refused(content):
-    assert "privacy=3 (privacy in mnist.yaml)" in bad_value(content, "privacy", 3)
 
 
 @pytest.mark.parametrize(
@@ -338,15 +290,6 @@ def test_a_bundled_data_set_needs_its_name_only(content):
     }
 
 
-def test_a_yaml_file_is_read(tmp_path):
-    path = tmp_path / "s.yaml"
-    path.write_text(
-        "name: s\ndata: {name: digits}\nmodel: {architecture: [mlp, convnet]}\n"
-        "training: {epochs: 5}\nprivacy: {noise_multiplier: 1e0, delta: 1e-5}\n"
-    )
-    assert Spec.from_yaml(path).privacy.delta == 1e-5
-
-
 def test_the_options_of_a_spec_are_those_that_architectures_and_losses_declare():
     assert set(ARCHITECTURE_OPTIONS) == set(zoo.ARCHITECTURES)
     shared = {"activation", "bias", "bias_norm", "constraint"}
@@ -479,14 +422,6 @@ def test_sections_that_disagree_in_several_ways_are_told_so_at_once(content):
     ]
     with pytest.raises(SpecError, match=r"^3 mistakes:\n\(1\) Expected no epsilon .*\n\(2\) "):
         Spec.from_mapping(content, FILE)
-
-
-def test_mistakes_that_the_data_show_are_told_at_once(content):
-    content["training"] |= {"batch_size": 5000}
-    content["privacy"] |= {"delta": 0.5}
-    with pytest.raises(SpecError) as caught:
-        Spec.from_mapping(content, FILE).validate_against(1000)
-    assert [one.partition(" <")[0] for one in caught.value.mistakes] == ["Expected delta", "Expected batch_size"]
 
 
 def test_of_very_many_mistakes_the_rest_is_counted(content):
