@@ -23,9 +23,9 @@ LEDGER = {
 }
 
 
-def make_card(**facts):
+def make_card(trial, point, claim, *, sweep="digits", ledger=LEDGER, attempts=(), **facts):
     """A card of a trial that was trained once, unless its attempts are given."""
-    return _make_card(**{"attempts": ()} | facts)
+    return _make_card(sweep=sweep, trial=trial, point=point, claim=claim, ledger=ledger, attempts=attempts, **facts)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def point(make_point):
 
 @pytest.fixture
 def card(trial, point, claim):
-    return make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER)
+    return make_card(trial, point, claim)
 
 
 def test_the_card_prices_the_epoch_in_advance_and_afterwards(card, event):
@@ -58,7 +58,7 @@ def found(kind, attained, epsilon=1.2, **more):
 def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, claim):
     assert "Audits: none; nothing has attacked these claims." in card.to_markdown()
     audits = [found(Kind.STEP, 1.1), found(Kind.STEP, 1.1799), found(Kind.SWEEP, 1.95, 2.45, delta=0.01)]
-    audited = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, audits=audits)
+    audited = make_card(trial, point, claim, audits=audits)
     line = next(line for line in audited.to_markdown().splitlines() if line.startswith("Audits:"))
     assert "the step audit attained epsilon 1.17 of the 1.2 claimed at delta 0.0001" in line
     assert "the sweep-price audit attained epsilon 1.95 of the 2.451 claimed at delta 0.01." in line
@@ -68,7 +68,7 @@ def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, cl
 
 def test_the_card_does_not_hide_a_contradiction_behind_a_larger_share(trial, point, claim):
     audits = [found(Kind.STEP, 1.1), found(Kind.SWEEP, float("inf"), 0.0, contradicted=True), found(Kind.SWEEP, 0.9)]
-    card = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, audits=audits)
+    card = make_card(trial, point, claim, audits=audits)
     text = card.to_markdown()
     assert "the sweep-price audit attained epsilon inf of the 0 claimed at delta 0.0001, which **contradicts" in text
     json.dumps(card.to_json(), allow_nan=False)
@@ -76,7 +76,7 @@ def test_the_card_does_not_hide_a_contradiction_behind_a_larger_share(trial, poi
 
 def test_the_card_says_what_the_model_was_made_from_and_that_it_costs_the_last_iterate(card, trial, point, claim):
     made = replace(point, made_from="slow-midpoint")
-    free = make_card(sweep="digits", trial=trial, point=made, claim=claim, ledger=LEDGER)
+    free = make_card(trial, made, claim)
     assert free.to_json() == card.to_json() | {"made_from": "slow-midpoint"}
     text = free.to_markdown()
     assert "trial t0001, epoch 4, slow-midpoint" in text.splitlines()[0]
@@ -125,23 +125,21 @@ def test_the_price_after_the_sweep_stands_beside_the_models_own(trial, point, cl
         "9.5."
     )
     fixed = {question: replace(answer, fixed=True) for question, answer in LEDGER.items()}
-    within = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=fixed)
+    within = make_card(trial, point, claim, ledger=fixed)
     assert "after this sweep, a price that was fixed before any row was read and includes every look" in (
         within.to_markdown()
     )
 
 
 def test_a_card_without_prices_says_so_and_no_number(trial, point, claim):
-    bare = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger={})
+    bare = make_card(trial, point, claim, ledger={})
     assert "neither number is the price: *What the sweep cost* is." in bare.to_markdown()
     assert bare.prices().endswith("if it had been fixed in advance.")
 
 
 def test_an_exploratory_card_says_so_first(trial, point, claim):
     marked = replace(claim, exploratory=True, secure_generator=False, evaluation="exploratory", unit="patient")
-    text = make_card(
-        sweep="digits", trial=trial, point=replace(point, test=None, model=None), claim=marked, ledger=LEDGER
-    ).to_markdown()
+    text = make_card(trial, replace(point, test=None, model=None), marked).to_markdown()
     assert text.split("\n\n")[1].startswith("> **EXPLORATORY: NO GUARANTEE.**")
     assert "an injected generator" in text
     assert "this card claims no guarantee" in text
@@ -151,18 +149,14 @@ def test_an_exploratory_card_says_so_first(trial, point, claim):
 
 def test_an_unclipped_card_says_that_the_bounds_decide(trial, point, claim):
     plan = replace(trial.plan, sensitivity_fraction=1.0)
-    text = make_card(
-        sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER
-    ).to_markdown()
+    text = make_card(replace(trial, plan=plan), point, claim).to_markdown()
     assert "no gradient of a correct Lipschitz network is clipped" in text
 
 
 def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
     replaced = replace(event, relation=Relation.REPLACE_ONE)
     plan = replace(trial.plan, relation=Relation.REPLACE_ONE, event=replaced)
-    text = make_card(
-        sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER
-    ).to_markdown()
+    text = make_card(replace(trial, plan=plan), point, claim).to_markdown()
     assert "one row of the training data is replaced by another" in text
     assert "the cross-check is absent" in text
     assert "| none |" in text
@@ -187,7 +181,7 @@ def test_replace_one_has_no_crosscheck_and_says_so(trial, point, claim, event):
 )
 def test_the_card_says_what_bounds_the_contribution_of_a_row(trial, point, claim, changes, said, unsaid):
     other = replace(trial, plan=replace(trial.plan, **changes))
-    text = make_card(sweep="digits", trial=other, point=point, claim=claim, ledger=LEDGER).to_markdown()
+    text = make_card(other, point, claim).to_markdown()
     mechanism = text.partition("## The mechanism")[2].partition("## The data")[0]
     assert all(sentence in mechanism for sentence in said)
     assert unsaid not in mechanism
@@ -195,17 +189,17 @@ def test_the_card_says_what_bounds_the_contribution_of_a_row(trial, point, claim
 
 def test_an_enormous_epsilon_is_not_dressed_up(trial, point, claim, event):
     plan = replace(trial.plan, event=replace(event, noise_multiplier=0.01))
-    card = make_card(sweep="digits", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)
+    card = make_card(replace(trial, plan=plan), point, claim)
     assert "astronomically large" in card.to_markdown()
     assert "(inf, 0.0001)" in card.to_markdown()
 
 
 def test_a_card_needs_a_plan_and_one_of_its_epochs(trial, point, claim):
     with pytest.raises(RecordError, match="Expected a plan of trial t0001"):
-        make_card(sweep="s", trial=replace(trial, plan=None), point=point, claim=claim, ledger=LEDGER)
+        make_card(replace(trial, plan=None), point, claim)
     for wrong in (replace(point, epoch=11), replace(point, epoch=0), replace(point, trial="t0002")):
         with pytest.raises(RecordError, match=r"Expected an epoch of trial t0001 from 1 to 10, got trial t000"):
-            make_card(sweep="s", trial=trial, point=wrong, claim=claim, ledger=LEDGER)
+            make_card(trial, wrong, claim)
 
 
 def test_a_card_is_written_as_text_and_data(card, tmp_path):
@@ -219,7 +213,7 @@ def test_the_last_epoch_of_a_trial_that_was_ended_early_costs_all_planned_ones(t
     said = "The second number is the one that holds here"
 
     def card(trial, **last):
-        return make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER, **last)
+        return make_card(trial, point, claim, **last)
 
     for last in ({"last_epoch": 4}, {}):  # an unknown last epoch counts as this one
         text = card(stopped, **last).to_markdown()
@@ -233,7 +227,7 @@ def test_the_last_epoch_of_a_trial_that_was_ended_early_costs_all_planned_ones(t
 
 def test_a_point_of_several_repeats_says_whose_numbers_it_has(trial, point, claim):
     plan = replace(trial.plan, repeats=3)
-    options = {"sweep": "digits", "point": point, "claim": claim, "ledger": {}}
+    options = {"point": point, "claim": claim, "ledger": {}}
     card = make_card(trial=replace(trial, plan=plan), **options)
     one = make_card(trial=trial, **options)
     guarantee, alone = card.content["guarantee"], one.content["guarantee"]
@@ -254,7 +248,7 @@ def afterwards(card):
 
 
 def test_one_attempt_and_attempts_that_go_on_from_each_other_cost_the_plan(card, trial, point, claim, event, tmp_path):
-    options = {"sweep": "digits", "trial": trial, "point": point, "claim": claim, "ledger": LEDGER}
+    options = {"trial": trial, "point": point, "claim": claim}
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.open("t0001", event)
     once = make_card(**options, attempts=charged_to("t0001", tmp_path / "ledger.jsonl"))
@@ -272,7 +266,7 @@ def test_a_trial_that_had_to_begin_anew_costs_every_training_of_it(trial, point,
         ledger.open("t0001", event)
     ledger.close("t0001", 20)
     stopped = replace(trial, status=TrialStatus.STOPPED, reason="rank 9 of 9")
-    options = {"sweep": "digits", "trial": stopped, "point": point, "claim": claim, "ledger": LEDGER}
+    options = {"trial": stopped, "point": point, "claim": claim}
     card = make_card(**options, attempts=charged_to("t0001", tmp_path / "ledger.jsonl"))
     both = price_claim(event.with_steps(100), 1e-4)
     assert afterwards(card) == {"epsilon": both.epsilon, "rdp": both.rdp, "pld": both.pld, "steps": 100}
@@ -285,7 +279,7 @@ def test_a_trial_that_had_to_begin_anew_costs_every_training_of_it(trial, point,
 def test_trainings_of_different_mechanisms_are_composed(trial, point, claim, event):
     other = replace(event, noise_multiplier=3.0)
     attempts = [Entry(trial="t0001", attempt=n, event=e) for n, e in enumerate((event, other), start=1)]
-    options = {"sweep": "digits", "trial": trial, "point": point, "claim": claim, "ledger": LEDGER}
+    options = {"trial": trial, "point": point, "claim": claim}
     card = make_card(**options, attempts=attempts)
     both = price_claim(Composed((event, other)), 1e-4)
     assert (afterwards(card)["epsilon"], afterwards(card)["steps"]) == (both.epsilon, 100)
@@ -304,7 +298,7 @@ def noisy(trial, claim):
 
 def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noisy, point):
     trial, claim = noisy
-    card = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER)
+    card = make_card(trial, point, claim)
     paid = price_claim(scores_event(30.0, 20, Relation.ADD_OR_REMOVE_ONE), 1e-4)
     content, text = card.to_json(), card.to_markdown()
     assert content["score_noise"]["of_the_trial"]["epsilon"] == paid.epsilon
@@ -327,7 +321,7 @@ def test_the_scores_of_every_training_of_a_trial_are_charged(noisy, point):
     scores = planned_scores(trial.plan)
     event = whole_event(trial.plan)
     attempts = [Entry(trial="t0001", attempt=n, event=event, scores=scores) for n in (1, 2)]
-    card = make_card(sweep="d", trial=trial, point=point, claim=claim, ledger=LEDGER, attempts=attempts)
+    card = make_card(trial, point, claim, attempts=attempts)
     paid = price_claim(scores_event(30.0, 40, Relation.ADD_OR_REMOVE_ONE), 1e-4)
     assert card.to_json()["score_noise"]["of_the_trial"]["epsilon"] == paid.epsilon
     said = "The 40 releases of validation scores that this trial planned in its 2 trainings together cost the"
@@ -342,7 +336,7 @@ def test_the_card_says_when_training_and_scores_are_charged_together(noisy, poin
         plan = replace(plan, **changes, event=replace(plan.event, **changes))
     else:
         plan = replace(plan, scores=replace(plan.scores, **changes))
-    made = make_card(sweep="d", trial=replace(trial, plan=plan), point=point, claim=claim, ledger=LEDGER)
+    made = make_card(replace(trial, plan=plan), point, claim)
     assert "so that training and scores together cost their composition" in made.to_markdown()
 
 
@@ -356,7 +350,7 @@ OPEN = Baselines(classes=("no", "yes"), majority={"test": 0.76})
 
 
 def test_the_card_says_how_each_class_fares_and_warns_of_one_answer_for_all(trial, point, claim):
-    facts = {"sweep": "digits", "trial": trial, "point": replace(point, classes=COUNTS), "ledger": LEDGER}
+    facts = {"trial": trial, "point": replace(point, classes=COUNTS)}
     card = make_card(**facts, claim=replace(claim, baselines=OPEN))
     assert card.to_json()["classes"]["balanced_accuracy"] == pytest.approx(0.5488, abs=1e-4)
     text = card.to_markdown()
@@ -366,7 +360,7 @@ def test_the_card_says_how_each_class_fares_and_warns_of_one_answer_for_all(tria
 
 
 def test_a_card_on_private_rows_has_no_counts_whatever_a_record_says(trial, point, claim):
-    facts = {"sweep": "digits", "trial": trial, "point": replace(point, classes=COUNTS), "ledger": LEDGER}
+    facts = {"trial": trial, "point": replace(point, classes=COUNTS)}
     card = make_card(**facts, claim=replace(claim, evaluation="private", baselines=OPEN))
     assert card.to_json()["classes"] is None
     assert "balanced" not in card.to_markdown().lower()
@@ -395,7 +389,7 @@ def test_the_card_of_released_curves_has_their_bounds(noisy, point):
     )
     released = replace(point, curves=curves)
     trial = replace(trial, plan=replace(trial.plan, scores=scores))
-    card = make_card(sweep="digits", trial=trial, point=released, claim=claim, ledger=LEDGER)
+    card = make_card(trial, released, claim)
     text = card.to_markdown()
     for fact in (
         "0.0456 for a test score, which is read off a curve (noise multiplier 4). The 20 releases",
@@ -408,6 +402,6 @@ def test_the_card_of_released_curves_has_their_bounds(noisy, point):
     ):
         assert fact in text, fact
     assert card.to_json()["curves"]["scores"]["auroc"] == (0.7, 0.82, 0.91)
-    plain = make_card(sweep="digits", trial=trial, point=point, claim=claim, ledger=LEDGER)
+    plain = make_card(trial, point, claim)
     assert plain.to_json()["curves"] is None
     assert "read off curves" not in plain.to_markdown()

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from clipless.datasets import Evaluation, Metadata
+from clipless.datasets import Evaluation
 from clipless.privacy.events import Relation
 from sweeper.privacy.claims import (
     BUDGET_CONDITIONS,
@@ -16,22 +16,12 @@ from sweeper.privacy.claims import (
     Claim,
 )
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from tests.factories import make_metadata
 
 
 @pytest.fixture
 def metadata():
-    return Metadata(
-        name="digits",
-        input_shape=(1, 8, 8),
-        classes=("0", "1"),
-        evaluation=Evaluation.PUBLIC,
-        unit="row",
-        input_norm=8.0,
-        input_gain=1.0,
-        radius_unit="pixels in [0, 1]",
-        public_facts=("Pixels lie in [0, 16].",),
-        conditions=("The split is by hash.",),
-    )
+    return make_metadata(public_facts=("Pixels lie in [0, 16].",), conditions=("The split is by hash.",))
 
 
 def test_a_claim_repeats_what_the_data_declare(metadata):
