@@ -26,22 +26,17 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.testing import SeededSource
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front, spread
-from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
 from sweeper.planning.budget_plan import plan_budget
-from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point
 from sweeper.results.front import read_front
-from sweeper.search.optuna_search import Search
-from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
-from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.curves import release_curves, scores_of, temperature
-from sweeper.trials.trial import TrialRun
 from tests.clipless.steps import RecordingSource
+from tests.factories import complete, make_recorder, make_run, make_spec
 
 READY = Path(__file__).parents[3] / "sweeps" / "private-curves.yaml"
 EPOCHS, SIGMA, DELTA = 3, 2.0, 1e-3
@@ -72,69 +67,24 @@ def few_draws(monkeypatch):
     monkeypatch.setattr("sweeper.trials.curves.null_of_hosmer_lemeshow", partial(null_of_hosmer_lemeshow, draws=20))
 
 
-class Tracker:
-    """Listens to nothing."""
-
-    def __getattr__(self, name):
-        return lambda *_: None
-
-    def run_id(self, _trial):
-        return None
-
-
 @pytest.fixture(scope="module")
 def data():
     return load("breast_cancer", evaluation="private", splits=Spec.from_mapping(CONTENT).data_options(None)["splits"])
 
 
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "models").mkdir()
-    return SweepFolder(tmp_path)
-
-
-def spec_of(**changes):
-    return Spec.from_mapping({**CONTENT, **{name: CONTENT[name] | keys for name, keys in changes.items()}})
-
-
-def trial(data, spec, folder=None):
-    return TrialRun(
-        trial="t0001",
-        config=spec.space.resolve({}),
-        data=data,
-        objectives=spec.objectives,
-        metrics=spec.search.metrics,
-        seed=0,
-        folder=None if folder is None else folder.path,
-        source=RecordingSource(0),
-        noise=ScoreNoise.of(spec, data),
-    )
-
-
 @pytest.fixture(scope="module")
 def model(data):
-    run = trial(data, spec_of())
+    run = make_run(data, make_spec(CONTENT))
     list(run.epoch_rows())
     return run.model
-
-
-def recorder(spec, data, folder):
-    claim = Claim.about(data.metadata, len(data.train), delta=DELTA, noise=ScoreNoise.of(spec, data))
-    search = Search(lambda _: {}, spec.objectives, sampler=Sampler.RANDOM, seed=0, journal=folder.proposals)
-    return Recorder(spec, folder, claim, Tracker(), search)
 
 
 @pytest.fixture
 def finished(data, folder):
     """A recorder that has taken a whole trial."""
-    spec = spec_of()
-    kept, run = recorder(spec, data, folder), trial(data, spec, folder)
-    kept.on_start("t0001", spec.space.resolve({}).to_json() | {"proposal": {}})
-    kept.on_plan("t0001", run.plan_row())
-    kept.on_draw("t0001")
-    for row in run.epoch_rows():
-        kept.on_epoch("t0001", row)
-    kept.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)
+    spec = make_spec(CONTENT)
+    kept, run = make_recorder(spec, data, folder), make_run(data, spec, folder)
+    complete(kept, run, spec.space.resolve({}).to_json())
     yield spec, kept
     kept.records.close()
 
@@ -177,7 +127,7 @@ def test_a_row_more_or_another_moves_all_curves_together_by_no_more_than_the_eve
     monkeypatch, model, data, relation
 ):
     """In deviations of the noise, correlations and all: the distance of neighbours is at most that of the event."""
-    noise = ScoreNoise.of(spec_of(privacy={"relation": relation.value}), data)
+    noise = ScoreNoise.of(make_spec(CONTENT, privacy={"relation": relation.value}), data)
     rows, mechanism = data.test, noise.curves.mechanism
     before = exact_counts(monkeypatch, model, rows, noise, data)
     moved = 1.0 if relation is Relation.ADD_OR_REMOVE_ONE else 2.0
@@ -201,7 +151,7 @@ def test_a_row_more_or_another_moves_all_curves_together_by_no_more_than_the_eve
 
 
 def test_every_curve_is_its_counts_with_noise_of_its_own(monkeypatch, model, data):
-    noise = ScoreNoise.of(spec_of(), data)
+    noise = ScoreNoise.of(make_spec(CONTENT), data)
     certified, positives, negatives = exact_counts(monkeypatch, model, data.test, noise, data)
     found = release_curves(model, data.test, None, noise, data.metadata, temperature=0.5, source=SeededSource(3))
     source, mechanism = SeededSource(3), noise.curves.mechanism
@@ -216,7 +166,7 @@ def test_without_noise_the_curves_are_the_scores_of_the_rows(monkeypatch, model,
     monkeypatch.setattr(
         "clipless.curves.release.Gaussian.noise", lambda _self, leaves, _change, _source: np.zeros(leaves)
     )
-    noise = ScoreNoise.of(spec_of(), data)
+    noise = ScoreNoise.of(make_spec(CONTENT), data)
     found = release_curves(model, data.test, None, noise, data.metadata, temperature=0.5)
     truth = clipless.evaluate(model, data.test, ["0.5"], data.metadata.input_gain)
     scores = scores_of(found, noise)
@@ -239,7 +189,7 @@ def test_a_row_at_a_radius_is_not_certified_there(monkeypatch, model, data):
     monkeypatch.setattr(
         "clipless.curves.release.Gaussian.noise", lambda _self, leaves, _change, _source: np.zeros(leaves)
     )
-    noise = ScoreNoise.of(spec_of(), data)
+    noise = ScoreNoise.of(make_spec(CONTENT), data)
     at = noise.curves.radii[5]
     monkeypatch.setattr(
         "sweeper.trials.curves.certified_radii",
@@ -257,7 +207,7 @@ def test_curves_without_declared_noise_are_refused(model, data):
 
 
 def test_private_curves_are_of_rows_alone(model, data, monkeypatch):
-    noise = ScoreNoise.of(spec_of(), data)
+    noise = ScoreNoise.of(make_spec(CONTENT), data)
     expected = release_curves(model, data.test, None, noise, data.metadata, source=SeededSource(0))
     whole = certify._through
     monkeypatch.setattr(
@@ -269,19 +219,19 @@ def test_private_curves_are_of_rows_alone(model, data, monkeypatch):
 
 
 def test_grids_do_not_depend_on_rows(data):
-    spec = spec_of()
+    spec = make_spec(CONTENT)
     poison = replace(data, test=Split(-data.test.x, 1 - data.test.y))
     first, second = (ScoreNoise.of(spec, one).curves for one in (data, poison))
     assert first == second
     assert {0.0, 0.5, 1.0} <= set(first.radii)
     np.testing.assert_array_equal(first.probabilities.thresholds, second.probabilities.thresholds)
-    plain = ScoreNoise.of(spec_of(search={"metrics": []}), data).curves
+    plain = ScoreNoise.of(make_spec(CONTENT, search={"metrics": []}), data).curves
     assert plain.radii[-1] == data.metadata.input_norm / data.metadata.input_gain
 
 
 def test_more_classes_have_certified_accuracy_alone():
     digits = load("digits", evaluation="private")
-    noise = ScoreNoise.of(spec_of(data={"name": "digits"}), digits)
+    noise = ScoreNoise.of(make_spec(CONTENT, data={"name": "digits"}), digits)
     assert not noise.curves.two_classes
     assert noise.curves.mechanism.noise_multiplier == SIGMA  # all of it
 
@@ -325,7 +275,7 @@ def test_curves_that_are_written_down_are_not_drawn_again(data, folder, finished
     monkeypatch.setattr(
         "sweeper.driver.recording.held_out_scores.release_curves", lambda *_, **__: pytest.fail("drawn again")
     )
-    again = recorder(spec, data, folder)
+    again = make_recorder(spec, data, folder)
     assert list(score_front(spec, data, folder, again, lambda: False)) == []
     assert {key: point.curves for key, point in again.records.points.items()} == {
         key: point.curves for key, point in written.items()
@@ -348,7 +298,7 @@ def test_killed_between_its_row_in_the_ledger_and_its_noise_a_release_is_paid_fo
             list(score_front(spec, data, folder, kept, lambda: False))
     assert len(entered(folder)) == 1
     kept.records.close()
-    again = recorder(spec, data, folder)
+    again = make_recorder(spec, data, folder)
     assert list(score_front(spec, data, folder, again, lambda: False)) == []
     assert len(entered(folder)) == count + 1
     charged = Ledger(folder.ledger)._charges.splits()[0][2]

@@ -12,11 +12,10 @@ from sweeper.errors import SpecError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import MADE_FROM, described
-from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
-from sweeper.trials.trial import TrialRun
 from tests.clipless.steps import RecordingSource
+from tests.factories import make_run, make_spec
 
 EPOCHS = 6
 CONTENT = {
@@ -30,29 +29,8 @@ CONTENT = {
 SCORES = ("accuracy", "certified@1/4")
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
-
-
-def spec_of(**changes):
-    return Spec.from_mapping({**CONTENT, **{name: CONTENT[name] | keys for name, keys in changes.items()}})
-
-
-def trial(data, spec, *, free=None, folder=None, source=None, **more):
-    return TrialRun(
-        trial="t0001",
-        config=spec.space.resolve({}),
-        data=data,
-        objectives=spec.objectives,
-        metrics=spec.search.metrics,
-        seed=0,
-        folder=folder,
-        source=source or RecordingSource(3),
-        noise=ScoreNoise.of(spec, data),
-        free=free,
-        **more,
-    )
+def trial(data, spec, **more):
+    return make_run(data, spec, **{"source": RecordingSource(3), "free": None} | more)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +38,7 @@ def ran(digits, tmp_path_factory):
     """A trial: its folder, and its rows."""
     folder = tmp_path_factory.mktemp("free")
     (folder / "models").mkdir()
-    return folder, list(trial(digits, spec_of(), folder=folder).epoch_rows())
+    return folder, list(trial(digits, make_spec(CONTENT), folder=folder).epoch_rows())
 
 
 def points(rows):
@@ -82,7 +60,7 @@ def test_every_member_of_the_family_is_told_in_words():
 
 
 def test_training_and_its_epochs_are_the_same_with_free_points_and_without(digits, ran):
-    plain = list(trial(digits, spec_of(), free=False).epoch_rows())
+    plain = list(trial(digits, make_spec(CONTENT), free=False).epoch_rows())
     assert [row.values for row in plain] == [row.values for row in ran[1]]
     assert not any(row.free for row in plain)
 
@@ -103,7 +81,7 @@ def test_a_model_is_saved_unless_a_point_of_the_front_is_better(digits, ran, tmp
     saved = {(row.epoch, made): model for row in ran[1] for made, model in models_of(row).items()}
     front = [ran[1][2].values, ran[1][4].values | {"epsilon": ran[1][3].values["epsilon"]}]
     (tmp_path / "models").mkdir()
-    rows = list(trial(digits, spec_of(), folder=tmp_path, front=front).epoch_rows())
+    rows = list(trial(digits, make_spec(CONTENT), folder=tmp_path, front=front).epoch_rows())
     assert [row.values for row in rows] == [row.values for row in ran[1]]
     assert [[one.values for one in row.free] for row in rows] == [[one.values for one in row.free] for row in ran[1]]
     outdone = set()
@@ -133,7 +111,7 @@ def test_each_saved_model_is_what_its_name_says(digits, ran):
         assert one.model == SweepFolder.model_name("t0001", epoch, one.made_from)
         scores = evaluate(clipless.load(folder / one.model), digits.validation, ["1/4"])
         assert scores == pytest.approx(dict(one.values))
-    run = trial(digits, spec_of())
+    run = trial(digits, make_spec(CONTENT))
     for row, epoch in zip(rows, run._training(run._repeats[0]), strict=True):
         for one in row.free:
             with epoch.averages[one.made_from]():
@@ -143,7 +121,7 @@ def test_each_saved_model_is_what_its_name_says(digits, ran):
 
 
 def test_free_points_of_repeats_are_means_of_what_is_made_from_each(digits):
-    rows = list(trial(digits, spec_of(), repeats=2).epoch_rows())
+    rows = list(trial(digits, make_spec(CONTENT), repeats=2).epoch_rows())
     found = [one for row in rows for one in row.free]
     assert found
     for one in found:
@@ -166,7 +144,7 @@ def test_they_are_scored_where_that_is_cheap_or_asked_for(digits, wanted, names,
 
 
 def test_attacks_that_are_asked_for_are_run_on_every_point_that_is_kept(digits):
-    spec = spec_of(search={"metrics": ["attacked@1/4"]}, training={"epochs": 2})
+    spec = make_spec(CONTENT, search={"metrics": ["attacked@1/4"]}, training={"epochs": 2})
     rows = list(trial(digits, spec, free=True).epoch_rows())
     assert all("attacked@1/4" in one.values for row in rows for one in row.free)
 
@@ -180,7 +158,7 @@ def hidden():
 
 
 def private_spec(**search):
-    return spec_of(data={"evaluation": "private"}, privacy={"score_noise": 20.0}, search=search)
+    return make_spec(CONTENT, data={"evaluation": "private"}, privacy={"score_noise": 20.0}, search=search)
 
 
 def test_where_scores_are_paid_for_there_is_no_family(hidden, digits):
@@ -208,10 +186,10 @@ def test_a_spec_cannot_ask_for_them_on_private_rows():
     with pytest.raises(SpecError, match=r"no free_points with evaluation: private, .*got free_points=True"):
         private_spec(free_points=True)
     assert private_spec(free_points=False).search.free_points is False
-    assert spec_of().search.free_points is None
+    assert make_spec(CONTENT).search.free_points is None
 
 
 @pytest.mark.parametrize("wrong", [1, "yes", [True]])
 def test_a_spec_says_true_or_false(wrong):
     with pytest.raises(SpecError, match="free_points"):
-        spec_of(search={"free_points": wrong})
+        make_spec(CONTENT, search={"free_points": wrong})

@@ -20,10 +20,10 @@ from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.specification import objectives
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
-from sweeper.tracking.names import metric_names
 from sweeper.trials import metrics
 from sweeper.trials.metrics import MEMBERSHIP_ROWS, TrialMetrics, check_metrics, some_rows
 from sweeper.trials.trial import TrialRun
+from tests.factories import Untouchable
 
 NAMES = ("attacked@0.25", "attacked@1", "membership-auroc", "membership-advantage")
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
@@ -83,13 +83,6 @@ def rows(digits):
     return rows_of(digits)[1]
 
 
-class Untouchable:
-    """Stands for a split that nobody may look at."""
-
-    def __getattribute__(self, name):
-        pytest.fail(f"the split's {name} was looked at")
-
-
 # Names
 
 
@@ -104,16 +97,12 @@ def test_metrics_are_listed_beside_the_objectives_and_there_are_none_by_default(
     ("names", "said"),
     [
         (["attcked@1"], r"Expected a metric: certified@R, .* or membership-advantage, got metrics='attcked@1'"),
-        (["accuracy"], r"Expected a metric: .*got metrics='accuracy'"),
-        (["epsilon"], r"Expected a metric: "),
         (["attacked@0"], r"Expected a radius > 0 such as .*got metrics='attacked@0'"),
-        (["attacked"], r"Expected a metric: "),
         (
             ["attacked@1/4", "attacked@0.25"],
             r"Expected each metric once, got metrics='attacked@0.25'.*search.metrics.1",
         ),
         ("attacked@1", r"Expected a list of metrics such as \[attacked@36/255, membership-auroc\]"),
-        ([1], r"Expected a list of metrics"),
         (["certified@0.25"], r"Expected no metric that is an objective, got .*certified@0.25.*; leave it out"),
     ],
 )
@@ -146,13 +135,6 @@ def test_every_attacked_radius_is_certified_once(content):
     search = {"objectives": ["accuracy", "certified@1/4"]}
     names = ("attacked@0.25", "autoattacked@1/2", "attacked@0.5", "membership-auroc")
     assert Spec.from_mapping(with_metrics(content, *names, search=search)).radii == ("1/4", "1/2")
-
-
-def test_mlflow_names_follow_those_of_certificates():
-    assert metric_names({"attacked@36/255": 0.5, "membership-auroc": 0.5}) == {
-        "val/attacked/36_255": 0.5,
-        "val/membership-auroc": 0.5,
-    }
 
 
 # Accuracy under attack
@@ -291,13 +273,6 @@ def test_a_model_that_learned_its_rows_by_heart_is_found_out(digits):
     assert after["membership-advantage"] > before["membership-advantage"]
 
 
-def test_training_rows_are_read_for_membership_only(digits, monkeypatch):
-    monkeypatch.setattr(metrics, "attacked_accuracy", lambda *_, **__: 0.5)
-    found = TrialMetrics(["attacked@1"], digits.metadata, TauCCE(), seed=0)
-    scores = {"accuracy": 1.0, "certified@1": 0.0}
-    assert found.compute(None, scores, train=Untouchable(), validation=digits.validation) == {"attacked@1": 0.5}
-
-
 def test_large_splits_are_thinned_by_the_seed_alone():
     many = MEMBERSHIP_ROWS + 7
     split = Split(torch.arange(float(many))[:, None], torch.arange(many))
@@ -383,8 +358,3 @@ def test_membership_on_a_table_of_ones_own_is_exploratory_or_nothing(content, ow
     data = load(**spec.data_options())
     check_plans(spec, data)
     assert Claim.about(data.metadata, len(data.train), delta=1e-3, reads_training_rows=True).exploratory
-
-
-def test_attacks_on_public_validation_rows_of_ones_own_table_are_allowed(content, own_table):
-    spec = own_spec(content, own_table, "public", "attacked@0.1")
-    check_plans(spec, load(**spec.data_options()))

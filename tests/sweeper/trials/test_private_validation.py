@@ -22,20 +22,16 @@ from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front
-from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
-from sweeper.search.optuna_search import Search
-from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
-from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun
 from tests.clipless.steps import RecordingSource
+from tests.factories import FakeTracker, begin, complete, make_recorder, make_run, make_spec
 
 pytestmark = pytest.mark.slow
 
@@ -51,54 +47,9 @@ CONTENT = {
 }
 
 
-class Tracker:
-    """Remembers what it is told."""
-
-    def __init__(self):
-        self.calls = []
-
-    def __getattr__(self, name):
-        return lambda *args: self.calls.append((name, *args))
-
-    def run_id(self, _trial):
-        return None
-
-
 @pytest.fixture(scope="module")
 def digits():
     return load("digits", evaluation="private")
-
-
-@pytest.fixture
-def folder(tmp_path):
-    (tmp_path / "models").mkdir()
-    return SweepFolder(tmp_path)
-
-
-def spec_of(**changes):
-    return Spec.from_mapping({**CONTENT, **{name: CONTENT[name] | keys for name, keys in changes.items()}})
-
-
-def trial(data, spec, source, folder=None, *, recorded=0):
-    return TrialRun(
-        trial="t0001",
-        config=spec.space.resolve({}),
-        data=data,
-        objectives=spec.objectives,
-        metrics=spec.search.metrics,
-        seed=0,
-        folder=None if folder is None else folder.path,
-        source=source,
-        repeats=spec.search.repeats,
-        recorded=recorded,
-        noise=ScoreNoise.of(spec, data),
-    )
-
-
-def recorder(spec, data, folder, tracker=None):
-    claim = Claim.about(data.metadata, len(data.train), delta=DELTA, noise=ScoreNoise.of(spec, data))
-    search = Search(lambda _: {}, spec.objectives, sampler=Sampler.RANDOM, seed=0, journal=folder.proposals)
-    return Recorder(spec, folder, claim, tracker or Tracker(), search)
 
 
 def released(source):
@@ -125,8 +76,8 @@ def all_bytes(path):
 
 
 def test_every_score_of_an_epoch_is_its_count_with_the_declared_noise(digits):
-    spec, source = spec_of(), RecordingSource(3)
-    run = trial(digits, spec, source)
+    spec, source = make_spec(CONTENT), RecordingSource(3)
+    run = make_run(digits, spec, source=source)
     gain, std = digits.metadata.input_gain, ScoreNoise.of(spec, digits).stds["validation"]
     assert std == pytest.approx(SIGMA * sqrt(3) / 2 / len(digits.validation))
     for row in run.epoch_rows():
@@ -141,8 +92,8 @@ def test_every_score_of_an_epoch_is_its_count_with_the_declared_noise(digits):
 
 def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
     """Many releases of one untrained model, whose exact scores are far from 0 and 1."""
-    spec = spec_of(privacy={"score_noise": 5.0})
-    run = trial(digits, spec, RecordingSource(1))
+    spec = make_spec(CONTENT, privacy={"score_noise": 5.0})
+    run = make_run(digits, spec, source=RecordingSource(1))
     rows, features = digits.validation, float64_features(run.model, digits.validation.x)
     y = run.model(rows.x).argmax(dim=1)
     y[::2] = (y[::2] + 1) % 10  # half of the rows are decided correctly
@@ -155,7 +106,7 @@ def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
 
 def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_more_than_the_sensitivity(digits):
     """Same source, one row less: the released vectors differ by sqrt(m)/2 counts at most, and in no other way."""
-    spec = spec_of(privacy={"score_noise": 1.0})
+    spec = make_spec(CONTENT, privacy={"score_noise": 1.0})
     noise = ScoreNoise.of(spec, digits)
     rows, worst = digits.validation, 0.0
     for left_out in (0, 17, len(rows) - 1):
@@ -163,16 +114,7 @@ def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_mo
         less = replace(digits, validation=Split(rows.x[others], rows.y[others]))
         vectors = []
         for data in (digits, less):
-            run = TrialRun(
-                trial="t0001",
-                config=spec.space.resolve({}),
-                data=data,
-                objectives=spec.objectives,
-                metrics=spec.search.metrics,
-                seed=0,
-                source=RecordingSource(5),
-                noise=noise,
-            )
+            run = make_run(data, spec, source=RecordingSource(5), noise=noise)
             vectors.append([[row.values[name] for name in NAMES] for row in run.epoch_rows()])
         moved = (torch.tensor(vectors[0]) - torch.tensor(vectors[1])) * len(rows)
         worst = max(worst, float(moved.double().norm(dim=1).max()))
@@ -182,12 +124,12 @@ def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_mo
 
 def test_validation_rows_move_nothing_of_a_trial_but_through_released_scores(digits):
     """Whatever the rows are, the noise drawn and the weights are the same: scores are all that they decide."""
-    spec, count = spec_of(), len(digits.validation)
+    spec, count = make_spec(CONTENT), len(digits.validation)
     poison = Split(torch.full((count, 1, 8, 8), 0.5), torch.zeros(count, dtype=torch.int64))
     runs = []
     for data in (digits, replace(digits, validation=poison)):
         source = RecordingSource(2)
-        run = trial(data, spec, source)
+        run = make_run(data, spec, source=source)
         rows = list(run.epoch_rows())
         runs.append((source.normals, [p.detach().clone() for p in run.model.parameters()], rows, run.plan_row()))
     for first, second in zip(runs[0][0] + runs[0][1], runs[1][0] + runs[1][1], strict=True):
@@ -198,28 +140,30 @@ def test_validation_rows_move_nothing_of_a_trial_but_through_released_scores(dig
 
 def test_a_certified_accuracy_above_the_accuracy_stops_nothing(digits):
     """At such noise the order of scores is that of the noise, cut to [0, 1]."""
-    rows = list(trial(digits, spec_of(privacy={"score_noise": 1e5}), RecordingSource(8)).epoch_rows())
+    rows = list(
+        make_run(digits, make_spec(CONTENT, privacy={"score_noise": 1e5}), source=RecordingSource(8)).epoch_rows()
+    )
     assert [row.epoch for row in rows] == list(range(1, EPOCHS + 1))
     assert any(row.values["certified@1/4"] > row.values["accuracy"] for row in rows)
 
 
 def test_a_trial_on_private_rows_without_noise_is_refused(digits):
-    spec = spec_of()
+    spec = make_spec(CONTENT)
     given = {"config": spec.space.resolve({}), "data": digits, "objectives": spec.objectives, "seed": 0}
     with pytest.raises(SpecError, match="Expected noise for scores of the private rows of digits"):
         TrialRun(trial="t0001", **given)
 
 
 def test_the_plan_says_what_scores_are_released_and_how_noisy_they_are(digits):
-    spec, source = spec_of(), RecordingSource(0)
-    row = trial(digits, spec, source).plan_row()
+    spec, source = make_spec(CONTENT), RecordingSource(0)
+    row = make_run(digits, spec, source=source).plan_row()
     assert row.plan.to_json()["scores"] == ScoreNoise.of(spec, digits).to_json()
     assert (row.scores_kept, source.normals) == (0, [])
     public = load("digits")
     free = Spec.from_mapping(
         CONTENT | {"data": {"name": "digits"}, "privacy": {"noise_multiplier": 1.0, "delta": 1e-4}}
     )
-    row = trial(public, free, source).plan_row()
+    row = make_run(public, free, source=source).plan_row()
     assert (row.plan.scores, row.scores_kept) == (None, 0)
     assert "scores" not in row.plan.to_json()
 
@@ -240,24 +184,20 @@ def charged(folder):
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits, folder, repeats):
     """The worker has released scores of the second epoch, the driver dies before it takes them."""
-    spec, first, second = spec_of(search={"repeats": repeats}), RecordingSource(1), RecordingSource(2)
-    kept, run = recorder(spec, digits, folder), trial(digits, spec, first, folder)
-    kept.on_start("t0001", {"proposal": {}})
-    assert kept.on_plan("t0001", run.plan_row()) is None
-    kept.on_draw("t0001")
+    spec, first, second = make_spec(CONTENT, search={"repeats": repeats}), RecordingSource(1), RecordingSource(2)
+    kept, run = make_recorder(spec, digits, folder), make_run(digits, spec, folder, source=first)
+    begin(kept, run.plan_row())
     rows = run.epoch_rows()
     take(kept, rows, 1)
     lost = next(rows)
     assert charged(folder) == [repeats * EPOCHS]  # while nobody goes on, everything that was planned
     kept.records.close()
 
-    again = recorder(spec, digits, folder)
-    run = trial(digits, spec, second, folder, recorded=1)
+    again = make_recorder(spec, digits, folder)
+    run = make_run(digits, spec, folder, source=second, recorded=1)
     plan_row = run.plan_row()
     assert plan_row.scores_kept == repeats
-    again.on_start("t0001", {"proposal": {}})
-    assert again.on_plan("t0001", plan_row) is None
-    again.on_draw("t0001")
+    begin(again, plan_row)
     rows = run.epoch_rows()
     row = next(rows)
     assert row.epoch == lost.epoch == 2
@@ -273,18 +213,14 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
 
 
 def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits, folder):
-    spec, first, second = spec_of(), RecordingSource(1), RecordingSource(2)
-    kept, run = recorder(spec, digits, folder), trial(digits, spec, first, folder)
-    kept.on_start("t0001", {"proposal": {}})
-    kept.on_plan("t0001", run.plan_row())
-    kept.on_draw("t0001")
+    spec, first, second = make_spec(CONTENT), RecordingSource(1), RecordingSource(2)
+    kept, run = make_recorder(spec, digits, folder), make_run(digits, spec, folder, source=first)
+    begin(kept, run.plan_row())
     take(kept, run.epoch_rows(), 2)
     kept.on_restart("t0001", 3)
     folder.forget_checkpoints("t0001")
-    run = trial(digits, spec, second, folder, recorded=2)
-    kept.on_start("t0001", {"proposal": {}})
-    kept.on_plan("t0001", run.plan_row())
-    kept.on_draw("t0001")
+    run = make_run(digits, spec, folder, source=second, recorded=2)
+    begin(kept, run.plan_row())
     take(kept, run.epoch_rows(), EPOCHS - 2)
     kept.records.close()
     assert (released(first), released(second)) == (2, EPOCHS - 2)
@@ -293,15 +229,13 @@ def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits
 
 def test_out_of_memory_while_scoring_is_charged_too(digits, folder):
     """The plan comes again in the same process: what may have been scored of the epoch that was cut off is charged."""
-    spec, first, second = spec_of(), RecordingSource(1), RecordingSource(2)
-    kept, run = recorder(spec, digits, folder), trial(digits, spec, first, folder)
-    kept.on_start("t0001", {"proposal": {}})
-    kept.on_plan("t0001", run.plan_row())
-    kept.on_draw("t0001")
+    spec, first, second = make_spec(CONTENT), RecordingSource(1), RecordingSource(2)
+    kept, run = make_recorder(spec, digits, folder), make_run(digits, spec, folder, source=first)
+    begin(kept, run.plan_row())
     rows = run.epoch_rows()
     take(kept, rows, 1)
     next(rows)
-    run = trial(digits, spec, second, folder, recorded=1)
+    run = make_run(digits, spec, folder, source=second, recorded=1)
     kept.on_plan("t0001", run.plan_row())
     kept.on_draw("t0001")
     take(kept, run.epoch_rows(), EPOCHS - 1)
@@ -314,13 +248,11 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
     one, two = (price_of(count * EPOCHS, 3.0) for count in (1, 2))
     budget = (one + two) / 2
     privacy = {"score_noise": 3.0, "noise_multiplier": 50.0, "sweep_epsilon": budget, "accounting": "filter"}
-    spec = spec_of(privacy=privacy)
-    kept, source = recorder(spec, digits, folder), RecordingSource(1)
+    spec = make_spec(CONTENT, privacy=privacy)
+    kept, source = make_recorder(spec, digits, folder), RecordingSource(1)
     kept.spending.set_budget(RenyiFilter(8, budget, DELTA))
-    row = trial(digits, spec, source).plan_row()
-    kept.on_start("t0001", {"proposal": {}})
-    assert kept.on_plan("t0001", row) is None
-    kept.on_draw("t0001")
+    row = make_run(digits, spec, source=source).plan_row()
+    begin(kept, row)
     kept.on_start("t0002", {"proposal": {}})
     assert "privacy.sweep_epsilon" in kept.on_plan("t0002", row)
     assert charged(folder) == [EPOCHS]
@@ -339,14 +271,10 @@ def price_of(releases, noise=SIGMA):
 @pytest.fixture
 def finished(digits, folder):
     """A recorder that has taken a whole trial, with the run and what it told the tracker."""
-    spec = spec_of()
-    tracker, source = Tracker(), RecordingSource(4)
-    kept, run = recorder(spec, digits, folder, tracker), trial(digits, spec, source, folder)
-    kept.on_start("t0001", {"proposal": {}})
-    kept.on_plan("t0001", run.plan_row())
-    kept.on_draw("t0001")
-    take(kept, run.epoch_rows(), EPOCHS)
-    kept.on_end("t0001", TrialStatus.COMPLETED, "", EPOCHS)
+    spec = make_spec(CONTENT)
+    tracker, source = FakeTracker(), RecordingSource(4)
+    kept, run = make_recorder(spec, digits, folder, tracker), make_run(digits, spec, folder, source=source)
+    complete(kept, run)
     yield spec, kept, tracker
     kept.records.close()
 

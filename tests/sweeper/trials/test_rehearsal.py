@@ -3,16 +3,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clipless.datasets import Evaluation, load
+from clipless.datasets import Evaluation
 from sweeper.errors import SpecError
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.rehearsal import rehearsal_config, rehearsal_halves
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
 
 
 @pytest.fixture

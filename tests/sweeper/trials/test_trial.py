@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import clipless
-from clipless.datasets import Split, load
+from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.losses import HKR, Reduction
 from clipless.network import Network
@@ -21,16 +21,12 @@ from sweeper.privacy.pricing import price
 from sweeper.records import Objective, Point, Trial
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.trials.build import build_loss, build_model, build_optimizer, on_device
+from sweeper.trials.build import build_loss, build_model, build_optimizer
 from sweeper.trials.trial import TrialRun
+from tests.factories import Untouchable
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 EPOCHS = 5
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return load("digits")
 
 
 def config(**changes):
@@ -80,13 +76,6 @@ def trained(data, **options):
     run = trial(data, **options)
     rows = list(run.epoch_rows())
     return run, rows
-
-
-class Untouchable:
-    """Stands for a split that nobody may look at."""
-
-    def __getattribute__(self, name):
-        pytest.fail(f"the split's {name} was looked at")
 
 
 class CountingSource(SeededSource):  # type: ignore[misc]
@@ -209,14 +198,6 @@ def test_models_are_saved_for_the_points_that_no_earlier_one_dominates(digits, t
     assert files == sorted(row.model for row in rows if row.model)
 
 
-def test_a_saved_model_has_the_scores_of_its_row(digits, tmp_path):
-    (tmp_path / "models").mkdir()
-    _, rows = trained(digits, folder=tmp_path)
-    row = rows[0]
-    scores = clipless.evaluate(clipless.load(tmp_path / row.model), digits.validation, ["1/4"])
-    assert scores == {name: row.values[name] for name in scores}
-
-
 def test_the_seed_fixes_the_initial_weights_and_nothing_else(digits):
     first, second, third = trial(digits, seed=1), trial(digits, seed=1), trial(digits, seed=2)
     assert torch.equal(weights(first.model), weights(second.model))
@@ -235,12 +216,6 @@ def test_batches_do_not_follow_from_the_seed(digits, monkeypatch):
     for run in runs:
         next(run.epoch_rows())
     assert (weights(runs[0].model) - weights(runs[1].model)).norm() > 1e-2
-
-
-def test_an_injected_source_repeats_a_trial(digits):
-    first, _ = trained(digits, source=SeededSource(5))
-    second, _ = trained(digits, source=SeededSource(5))
-    assert torch.equal(weights(first.model), weights(second.model))
 
 
 def test_micro_batches_change_nothing_but_memory(digits):
@@ -304,12 +279,6 @@ def test_inputs_are_clipped_no_wider_than_the_data_are_declared(digits, clip, ra
 def test_a_model_that_does_not_fit_is_refused_naming_the_architecture(digits, changes):
     with pytest.raises(SpecError, match=r"Expected .*\(model\.architecture=.* on digits\)"):
         trial(digits, **changes)
-
-
-def test_rows_move_to_the_device_of_the_model(digits):
-    moved = on_device(digits.validation, "cpu")
-    assert moved.x.device.type == moved.y.device.type == "cpu"
-    assert torch.equal(moved.x, digits.validation.x)
 
 
 @pytest.mark.parametrize(
@@ -389,12 +358,6 @@ def test_clipped_gradients_of_the_logits_lower_every_sensitivity(digits):
     assert set(plain.plan.sensitivities) == set(clipped.plan.sensitivities)
     for name, delta in clipped.plan.sensitivities.items():
         assert delta < 0.15 * plain.plan.sensitivities[name]
-
-
-def test_test_scores_and_validation_scores_share_what_the_front_computes(digits):
-    run, rows = trained(digits, source=SeededSource(0))
-    again = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
-    assert again == {name: value for name, value in rows[-1].values.items() if name != "epsilon"}
 
 
 def test_a_trial_goes_on_from_its_last_epoch_and_reports_what_was_not_recorded(digits, tmp_path):
