@@ -38,15 +38,8 @@ class Sweep:
     def __init__(self, spec, journal):
         self.budget = cut_budget(3.0, 1e-4, spec.stages, TRIAL)
         self.records = SimpleNamespace(points={}, objectives=spec.objectives)
-        first = spec.stages[0].trials
-        self.search = Search(
-            spec.space.suggest,
-            spec.objectives,
-            sampler=Sampler.RANDOM,
-            seed=0,
-            journal=journal,
-            trials=first,
-        )
+        options = {"sampler": Sampler.RANDOM, "seed": 0, "journal": journal, "trials": spec.stages[0].trials}
+        self.search = Search(spec.space.suggest, spec.objectives, **options)
         self.staged = StagedSearch(self.search, self.budget, spec.space, self.records)
 
     def train(self, accuracy=None):

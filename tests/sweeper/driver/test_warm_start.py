@@ -107,11 +107,6 @@ def test_trials_of_the_same_space_are_told_as_they_were_proposed(spec, earlier):
     assert (found.unfit, found.unscored) == (0, 0)
 
 
-def test_what_is_told_can_be_tried_again(spec, earlier):
-    for one in told(earlier(*((config(spec, p), [VALUES]) for p in PROPOSALS)), spec).observations:
-        assert spec.space.resolve(one.params)
-
-
 @settings(max_examples=30, deadline=None)
 @given(
     width=st.integers(8, 64),

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
@@ -18,12 +17,12 @@ from sweeper.privacy.pricing import drawn_by, price
 from sweeper.records import Point, ScorePlan, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
-from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
-from sweeper.store.evidence import Evidence, append_evidence, read_refusals
+from sweeper.store.evidence import append_evidence, read_refusals
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
+from tests.factories import FakeTracker, begin, make_evidence, make_search
 
 RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
@@ -32,21 +31,8 @@ PLD = [0.9, 1.8, 2.7]
 BEST_ORDER = 4  # for trainings like those of ``plan_row``
 
 
-class FakeTracker:
-    """Remembers what it is told; knows runs once ``runs`` says so."""
-
-    def __init__(self):
-        self.calls = []
-        self.runs = {}
-
-    def __getattr__(self, name):
-        return lambda *args: self.calls.append((name, *args))
-
-    def run_id(self, trial):
-        return self.runs.get(trial)
-
-    def of(self, name):
-        return [call[1:] for call in self.calls if call[0] == name]
+class BestTracker(FakeTracker):
+    """Tells what it heard of the best epoch."""
 
     def best(self):
         return [(step, metrics) for _, step, metrics in self.of("log") if "best/epoch" in metrics]
@@ -55,17 +41,12 @@ class FakeTracker:
 BEST = {"best/epoch": 1.0, "best/epsilon": 0.9}
 
 
-def make_search(spec, folder=None):
-    journal = None if folder is None else folder.proposals
-    return Search(lambda _trial: {}, spec.objectives, sampler=Sampler.RANDOM, seed=0, journal=journal)
-
-
 @pytest.fixture
 def kept(content, claim, tmp_path, request):
     """A recorder with what it writes to: ``kept.recorder``, ``kept.folder``, ``kept.tracker``."""
     content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 1, **getattr(request, "param", {})}
     spec = Spec.from_mapping(content)
-    folder, tracker = SweepFolder(tmp_path), FakeTracker()
+    folder, tracker = SweepFolder(tmp_path), BestTracker()
     (tmp_path / "models").mkdir()
     search = make_search(spec)
     made = Recorder(spec, folder, claim, tracker, search)
@@ -89,10 +70,8 @@ def epoch_row(kept, trial, epoch, accuracy, *, model=True):
     return EpochRow(epoch=epoch, values=values, model=name if model else None, done=epoch == 3)
 
 
-def begin(kept, plan_row, trial="t0001"):
-    kept.recorder.on_start(trial, {"trial": trial, "proposal": {}})
-    assert kept.recorder.on_plan(trial, plan_row) is None
-    kept.recorder.on_draw(trial)
+def report(kept, epoch, accuracy, trial="t0001"):
+    return kept.recorder.on_epoch(trial, epoch_row(kept, trial, epoch, accuracy))
 
 
 def models(kept):
@@ -117,7 +96,7 @@ def test_a_plan_is_in_the_ledger_before_anything_else_is_told(kept, plan_row, mo
 
 
 def test_where_a_trial_is_trained_is_recorded_and_tagged(kept, plan_row):
-    begin(kept, replace(plan_row, placed={"node": "10.0.0.7", "device": "cpu"}))
+    begin(kept.recorder, replace(plan_row, placed={"node": "10.0.0.7", "device": "cpu"}))
     assert kept.folder.trials()["t0001"].placed == {"node": "10.0.0.7", "device": "cpu"}
     tags = [call for call in kept.tracker.calls if call[0] == "tag"]
     assert (
@@ -144,12 +123,12 @@ def test_a_trial_whose_plan_cannot_be_written_down_never_trains(kept, plan_row, 
 
 
 def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     ((trial, params, tags),) = kept.tracker.of("start_trial")
     assert (trial, params["model"], tags["sweeper.delta"]) == ("t0001", {"architecture": "mlp"}, "0.0001")
     assert (tags["sweeper.relation"], tags["sweeper.exploratory"]) == ("add-or-remove-one", "false")
     assert kept.tracker.of("log") == [("t0001", 0, {"sensitivity/1.weight": 2.5, "sensitivity/3.weight": 1.25})]
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    report(kept, 1, 0.5)
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "no hope", 2)
     assert kept.tracker.of("end_trial") == [("t0001", TrialStatus.STOPPED, "no hope")]
     stored = kept.folder.trials()["t0001"]
@@ -183,7 +162,7 @@ def test_an_entry_that_cannot_be_closed_stays_open_and_is_charged_in_full(kept, 
     def full(*_, **__):
         raise RecordError("disk full")
 
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     monkeypatch.setattr(Ledger, "close", full)
     kept.recorder.on_end("t0001", TrialStatus.COMPLETED, "", 3)
     (entry,) = Ledger(kept.folder.ledger).entries()
@@ -194,7 +173,7 @@ def test_an_entry_that_cannot_be_closed_stays_open_and_is_charged_in_full(kept, 
 @pytest.mark.parametrize("kept", [{"scheduler": "hyperband"}], indirect=True)
 def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_row):
     for trial, accuracy in (("t0001", 0.5), ("t0002", 0.9), ("t0003", 0.4)):
-        begin(kept, plan_row, trial)
+        begin(kept.recorder, plan_row, trial)
         reason = kept.recorder.on_epoch(trial, epoch_row(kept, trial, 1, accuracy))
         assert (reason is None) == (accuracy >= 0.5)
     assert reason.startswith("rank 3 of 3 at the rung of epoch 1")
@@ -214,14 +193,19 @@ def limited(kept, **privacy):
     spec = Spec.from_mapping(content | {"privacy": content["privacy"] | privacy})
     folder = SweepFolder(kept.path / "limited")
     (folder.path / "models").mkdir(parents=True)
-    return Recorder(spec, folder, kept.claim, FakeTracker(), make_search(spec))
+    return Recorder(spec, folder, kept.claim, BestTracker(), make_search(spec))
+
+
+def filtered(kept, plan_row):
+    """A recorder whose filter has room for three trials composed, and its epsilon."""
+    epsilon = price([plan_row.plan.event] * 3, plan_row.plan.delta).epsilon
+    made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
+    made.spending.set_budget(RenyiFilter(BEST_ORDER, epsilon, plan_row.plan.delta))
+    return made, epsilon
 
 
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
-    event, delta = plan_row.plan.event, plan_row.plan.delta
-    epsilon = price([event] * 3, delta).epsilon
-    made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
-    made.spending.set_budget(RenyiFilter(BEST_ORDER, epsilon, delta))
+    made, epsilon = filtered(kept, plan_row)
     reasons = []
     for number in range(1, 6):
         made.on_start(f"t000{number}", {"trial": f"t000{number}", "proposal": {}})
@@ -230,18 +214,13 @@ def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise
     assert [reason is None for reason in reasons] == [True] * len(entries) + [False] * (5 - len(entries))
     assert 1 <= len(entries) <= 3
     assert "no room for it; it is not trained" in reasons[-1]
-    assert price([entry.charged for entry in entries], delta).epsilon <= epsilon
+    assert price([entry.charged for entry in entries], plan_row.plan.delta).epsilon <= epsilon
     made.records.close()
 
 
 def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, plan_row):
-    event, delta = plan_row.plan.event, plan_row.plan.delta
-    epsilon = price([event] * 3, delta).epsilon
-    made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
-    made.spending.set_budget(RenyiFilter(BEST_ORDER, epsilon, delta))
-    made.on_start("t0001", {"trial": "t0001", "proposal": {}})
-    assert made.on_plan("t0001", plan_row) is None
-    made.on_draw("t0001")
+    made, _ = filtered(kept, plan_row)
+    begin(made, plan_row)
     trial = made.records.trials["t0001"]
     made.spending.close(trial, 3)
     for known in (2, 3):  # what it had counted already
@@ -255,9 +234,7 @@ def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept
     """A driver that is killed then closes the training one epoch behind its last point; that is all that was drawn."""
     made = limited(kept, sweep_epsilon=8.0, accounting="filter")
     made.spending.set_budget(RenyiFilter(BEST_ORDER, 8.0, plan_row.plan.delta))
-    made.on_start("t0001", {"trial": "t0001", "proposal": {}})
-    made.on_plan("t0001", plan_row)
-    made.on_draw("t0001")
+    begin(made, plan_row)
     assert made.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5, model=False)) is None
     with monkeypatch.context() as patched:
         patched.setattr(jsonl, "_write_at", _full_disk)
@@ -272,10 +249,10 @@ def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept
 
 
 def test_without_a_filter_a_full_disk_fails_no_trial(kept, plan_row, monkeypatch):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     with monkeypatch.context() as patched:
         patched.setattr(jsonl, "_write_at", _full_disk)
-        assert kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5)) is None
+        assert report(kept, 1, 0.5) is None
     assert kept.folder.points() == {}
 
 
@@ -292,28 +269,15 @@ def test_no_trial_begins_before_the_budget_of_the_sweep_is_in_the_ledger(kept, p
     made.records.close()
 
 
-def test_without_a_scheduler_nothing_is_decided(kept, plan_row):
-    begin(kept, plan_row)
-    assert kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.0)) is None
-    assert kept.folder.decisions() == []
-
-
 def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_found(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     point = kept.folder.points()["t0001", 1, ""]
     assert point.values["epsilon"] == 0.9
     assert point.accountants == {"rdp": 1.0, "pld": 0.9}
     assert kept.recorder.records.archive.points == (point,)
-    assert kept.tracker.of("log")[1:] == [
-        (
-            "t0001",
-            1,
-            {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9}
-            | BEST
-            | {"best/val/accuracy": 0.5},
-        )
-    ]
+    numbers = {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9, "best/val/accuracy": 0.5}
+    assert kept.tracker.of("log")[1:] == [("t0001", 1, numbers | BEST)]
 
 
 def with_free(kept, row, trial="t0001", **accuracies):
@@ -327,7 +291,7 @@ def with_free(kept, row, trial="t0001", **accuracies):
 
 
 def test_points_made_from_iterates_cost_what_the_last_iterate_costs_whatever_their_row_says(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     for epoch in (1, 2, 3):
         row = with_free(kept, epoch_row(kept, "t0001", epoch, 0.5), quick=0.4, slow=0.5 + epoch / 10)
         kept.recorder.on_epoch("t0001", row)
@@ -344,7 +308,7 @@ def test_points_made_from_iterates_cost_what_the_last_iterate_costs_whatever_the
 
 def test_scores_that_nobody_paid_for_end_the_trial_and_are_not_recorded(kept, plan_row):
     scores = ScorePlan(names=("accuracy",), noise_multiplier=3.0, apart=True, std={"validation": 0.1, "test": 0.2})
-    begin(kept, replace(plan_row, plan=replace(plan_row.plan, scores=scores)))
+    begin(kept.recorder, replace(plan_row, plan=replace(plan_row.plan, scores=scores)))
     with pytest.raises(TrialError, match="which nobody has paid for"):
         kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
     assert kept.folder.points() == {}
@@ -355,7 +319,7 @@ def test_a_trial_is_judged_and_told_once_for_each_epoch_by_its_iterate(kept, pla
     told = []
     monkeypatch.setattr(Search, "report", lambda _, point: told.append(point.key))
     for trial, accuracy in (("t0001", 0.5), ("t0002", 0.9), ("t0003", 0.4)):
-        begin(kept, plan_row, trial)
+        begin(kept.recorder, plan_row, trial)
         row = with_free(kept, epoch_row(kept, trial, 1, accuracy), trial, slow=0.99)
         reason = kept.recorder.on_epoch(trial, row)
         assert (reason is None) == (accuracy >= 0.5)
@@ -370,32 +334,25 @@ def test_a_trial_is_judged_and_told_once_for_each_epoch_by_its_iterate(kept, pla
 
 
 def test_points_made_from_iterates_are_tracked_under_names_of_their_own(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
-    assert kept.tracker.of("log")[1:] == [
-        (
-            "t0001",
-            1,
-            {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9, "slow/val/accuracy": 0.6}
-            | BEST
-            | {"best/val/accuracy": 0.6},
-        )
-    ]
+    ((_, _, numbers),) = kept.tracker.of("log")[1:]
+    assert (numbers["val/accuracy"], numbers["slow/val/accuracy"], numbers["best/val/accuracy"]) == (0.5, 0.6, 0.6)
 
 
 def test_the_best_epoch_of_a_trial_is_tracked_beside_its_last_one(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     for epoch, accuracy in enumerate((0.5, 0.7, 0.6), start=1):
-        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", epoch, accuracy))
+        report(kept, epoch, accuracy)
     told = [(step, metrics["best/val/accuracy"], metrics["best/epoch"]) for step, metrics in kept.tracker.best()]
     assert told == [(1, 0.5, 1.0), (2, 0.7, 2.0)]
 
 
 def test_a_trial_that_begins_is_told_what_its_models_have_to_reach(kept, plan_row):
     states = TrialStates(kept.recorder.hooks, {"t0009": 4})
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     for epoch, accuracy in enumerate((0.5, 0.4, 0.7), start=1):
-        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", epoch, accuracy))
+        report(kept, epoch, accuracy)
     front = [{"epsilon": PLD[0], "accuracy": 0.5}, {"epsilon": PLD[2], "accuracy": 0.7}]
     assert states.config("t0009", {"a": 1}) == {"trial": "t0009", "proposal": {"a": 1}, "recorded": 4, "front": front}
     kept.recorder.refuse({"t0001": "contradicted"})
@@ -405,35 +362,29 @@ def test_a_trial_that_begins_is_told_what_its_models_have_to_reach(kept, plan_ro
 def test_a_trial_whose_every_model_is_kept_has_none_to_reach(kept, plan_row):
     recorder = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, kept.search, keep_every_model=True)
     again = SimpleNamespace(recorder=recorder, path=kept.path)
-    begin(again, plan_row)
+    begin(recorder, plan_row)
     recorder.on_epoch("t0001", epoch_row(again, "t0001", 1, 0.5))
     assert TrialStates(recorder.hooks).config("t0002", {})["front"] == []
 
 
 def test_only_models_of_the_front_are_kept(kept, plan_row):
     for trial, accuracies in (("t0001", (0.5, 0.6, 0.7)), ("t0002", (0.55, 0.6, 0.65))):
-        begin(kept, plan_row, trial)
+        begin(kept.recorder, plan_row, trial)
         for epoch, accuracy in enumerate(accuracies, start=1):
             kept.recorder.on_epoch(trial, epoch_row(kept, trial, epoch, accuracy))
-    assert models(kept) == [
-        "t0001-2.safetensors",
-        "t0001-3.safetensors",
-        "t0002-1.safetensors",
-        "t0002-2.safetensors",
-    ], "equal points stay side by side"
+    names = ("t0001-2", "t0001-3", "t0002-1", "t0002-2")
+    assert models(kept) == [f"{name}.safetensors" for name in names], "equal points stay side by side"
     stored = kept.folder.points()
-    assert {point.model is None for key, point in stored.items() if key in {("t0001", 1, ""), ("t0002", 3, "")}} == {
-        True
-    }
+    assert stored["t0001", 1, ""].model is stored["t0002", 3, ""].model is None
 
 
 @pytest.mark.parametrize("whole", range(6))
 def test_a_torn_write_leaves_no_point_of_the_front_without_its_model(kept, plan_row, whole):
     """The rows of an epoch are one write, of which a crash keeps the first ones; models are removed after it."""
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     before = (kept.path / "points.jsonl").read_bytes().splitlines(keepends=True)
-    begin(kept, plan_row, "t0002")
+    begin(kept.recorder, plan_row, "t0002")
     row = with_free(kept, epoch_row(kept, "t0002", 1, 0.6), trial="t0002", quick=0.4, slow=0.7, late=0.7)
     kept.recorder.on_epoch("t0002", row)
     written = (kept.path / "points.jsonl").read_bytes().splitlines(keepends=True)
@@ -446,9 +397,9 @@ def test_a_torn_write_leaves_no_point_of_the_front_without_its_model(kept, plan_
 
 
 def test_while_points_wait_for_room_on_the_disk_no_model_is_removed(kept, plan_row, monkeypatch):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    begin(kept, plan_row, "t0002")
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
+    begin(kept.recorder, plan_row, "t0002")
     with monkeypatch.context() as patched:
         patched.setattr(jsonl, "_write_at", _full_disk)
         kept.recorder.on_epoch("t0002", epoch_row(kept, "t0002", 1, 0.6))
@@ -460,8 +411,8 @@ def test_while_points_wait_for_room_on_the_disk_no_model_is_removed(kept, plan_r
 
 def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):
     """A trial that is killed may have saved the model of an epoch that it never reported."""
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     epoch_row(kept, "t0001", 2, 0.6)
     kept.recorder.records.close()
     assert models(kept) == ["t0001-1.safetensors"]
@@ -470,7 +421,7 @@ def test_models_without_a_point_are_thrown_away_in_the_end(kept, plan_row):
 def test_the_front_is_written_now_and_then(kept, plan_row):
     kept.recorder.write_front_now_and_then()
     assert read_front(kept.folder.front).trials == {}
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     kept.recorder.write_front_now_and_then()
     assert read_front(kept.folder.front).trials == {}, "it is too early"
     kept.recorder._write_at = 0.0
@@ -492,8 +443,8 @@ def test_a_front_that_a_full_disk_refuses_is_tried_again_later(kept, monkeypatch
 
 
 def test_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row, claim):
-    begin(kept, plan_row)
-    begin(kept, plan_row, "t0002")
+    begin(kept.recorder, plan_row)
+    begin(kept.recorder, plan_row, "t0002")
     front = kept.recorder.front()
     ledger = Ledger(kept.folder.ledger)
     assert front.ledger == ledger.answers(1e-4)
@@ -503,9 +454,9 @@ def test_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row, claim):
 
 
 def test_after_a_kill_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     kept.recorder.write_front_now_and_then()
-    begin(kept, plan_row, "t0002")
+    begin(kept.recorder, plan_row, "t0002")
     kept.recorder.on_end("t0002", TrialStatus.COMPLETED, "", 2)
     front = read_front(kept.folder.front)
     assert set(front.trials) == {"t0001"}
@@ -516,7 +467,7 @@ def test_after_a_kill_the_front_is_priced_by_what_the_ledger_holds(kept, plan_ro
 
 
 def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     assert kept.recorder.front().trials["t0001"].run_id is None
     assert kept.recorder.records.note_runs() is False
     kept.tracker.runs["t0001"] = "abc"
@@ -526,18 +477,34 @@ def test_runs_are_noted_when_the_store_has_made_them(kept, plan_row):
 
 
 def test_test_numbers_are_added_to_a_point(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     (point,) = kept.recorder.records.archive.points
     kept.recorder.records.add_test(point, {"accuracy": 0.4})
     assert kept.folder.points() == {point.key: replace(point, test={"accuracy": 0.4})}
+
+
+def first_driver(kept, trials=1):
+    """A recorder of the same folder whose search has proposed so many trials, and the search."""
+    search = make_search(kept.spec, kept.folder)
+    for _ in range(trials):
+        search.ask()
+    return Recorder(kept.spec, kept.folder, kept.claim, BestTracker(), search), search
+
+
+def charged(kept):
+    return [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()]
+
+
+def drawn(kept):
+    return [entry.steps for entry in Ledger(kept.folder.ledger).entries()]
 
 
 def take_up(kept, **more):
     """Another driver's recorder of the same folder, as after kill -9 of the first."""
     search = make_search(kept.spec, kept.folder)
     folder = SweepFolder(kept.path)
-    return Recorder(kept.spec, folder, kept.claim, FakeTracker(), search, **more), search
+    return Recorder(kept.spec, folder, kept.claim, BestTracker(), search, **more), search
 
 
 EVENTS = [
@@ -593,10 +560,7 @@ HYPERBAND = {"scheduler": "hyperband"}
 @pytest.mark.parametrize("killed_after", range(len(EVENTS) + 1))
 def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row, killed_after):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
-    search = make_search(kept.spec, kept.folder)
-    for _ in range(3):
-        search.ask()
-    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    first, search = first_driver(kept, 3)
     play(kept, first, plan_row, EVENTS[:killed_after])
     told = {trial for trial in ("t0001", "t0002", "t0003") if trial not in search.open}
     second, taken = take_up(kept)
@@ -620,10 +584,7 @@ def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row
 @pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
 def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
-    search = make_search(kept.spec, kept.folder)
-    for _ in range(3):
-        search.ask()
-    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    first, _ = first_driver(kept, 3)
     play(kept, first, plan_row, [event for event in EVENTS if event[0] != "on_end"])
     second, taken = take_up(kept)
     statuses = {trial.id: trial.status.value for trial in second.records.trials.values()}
@@ -636,8 +597,8 @@ def test_a_trial_that_was_to_end_when_the_driver_died_is_ended(kept, plan_row):
 
 
 def test_an_epoch_that_a_killed_driver_had_not_tracked_is_tracked_by_the_next(kept, plan_row, monkeypatch):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     row = with_free(kept, epoch_row(kept, "t0001", 2, 0.6), slow=0.7)
     with monkeypatch.context() as patched:
         patched.setattr(kept.recorder.records, "_track", _killed)
@@ -662,10 +623,7 @@ def _killed(*_):
 @pytest.mark.parametrize("kept", [HYPERBAND | {"brackets": 2}], indirect=True)
 def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, epochs=3))
-    search = make_search(kept.spec, kept.folder)
-    for _ in range(3):
-        search.ask()
-    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    first, _ = first_driver(kept, 3)
     starts = [("on_start", f"t000{i}") for i in (1, 2, 3)]
     plans = [("on_plan", f"t000{i}") for i in (2, 1, 3)]
     play(kept, first, plan_row, [*starts, *plans, ("on_epoch", "t0002", 1, 0.9), ("on_epoch", "t0003", 1, 0.85)])
@@ -678,19 +636,15 @@ def test_after_a_kill_trials_are_in_the_brackets_they_were_in(kept, plan_row):
 
 @pytest.mark.parametrize(("rebooted", "steps"), [(False, 10), (True, 50)])
 def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn(rebooted, steps, kept, plan_row):
-    search = make_search(kept.spec, kept.folder)
-    search.ask()
-    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    first, _ = first_driver(kept)
     play(kept, first, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5)])
     second, _ = take_up(kept, rebooted=rebooted)
     (entry,) = Ledger(kept.folder.ledger).entries()
     assert entry.steps == steps  # one epoch is recorded, the next may have begun; after a reboot rows may be lost
-    second.on_start("t0001", {})
-    second.on_plan("t0001", replace(plan_row, attempt="b", kept=5))
-    second.on_draw("t0001")
-    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
+    begin(second, replace(plan_row, attempt="b", kept=5))
+    assert charged(kept) == [steps, 45]
     second.on_end("t0001", TrialStatus.COMPLETED, "", 10)
-    assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [steps, 45]
+    assert drawn(kept) == [steps, 45]
     for each in (first, second):
         each.records.close()
 
@@ -698,28 +652,20 @@ def test_a_trial_that_ran_when_the_driver_died_is_charged_what_it_can_have_drawn
 @pytest.mark.parametrize("died", ["process", "driver"])
 def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_epoch(kept, plan_row, died):
     """The power went: points are gone, a checkpoint of epoch 2 is not. Then its process dies, or the driver does."""
-    search = make_search(kept.spec, kept.folder)
-    search.ask()
-    first = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    first, _ = first_driver(kept)
     play(kept, first, plan_row, [*EVENTS[:2], ("on_epoch", "t0001", 1, 0.5), ("on_epoch", "t0001", 2, 0.6)])
     (kept.path / "points.jsonl").write_text("")
     last, _ = take_up(kept, rebooted=True)
-    last.on_start("t0001", {})
-    last.on_plan("t0001", replace(plan_row, attempt="b", kept=10))
-    last.on_draw("t0001")
+    begin(last, replace(plan_row, attempt="b", kept=10))
     if died == "process":
         last.on_restart("t0001", 1)
     else:
         last, _ = take_up(kept)
-    assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0], (
-        "it may not draw before it reports"
-    )
-    last.on_start("t0001", {})
-    assert last.on_plan("t0001", replace(plan_row, attempt="c", kept=10)) is None
-    last.on_draw("t0001")
+    assert drawn(kept) == [50, 0], "it may not draw before it reports"
+    begin(last, replace(plan_row, attempt="c", kept=10))
     last.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6))
     last.on_restart("t0001", 3)
-    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 0, 40]
+    assert charged(kept) == [50, 0, 40]
     assert Ledger(kept.folder.ledger).entries()[-1].steps == 5
     for each in (first, last):
         each.records.close()
@@ -727,45 +673,39 @@ def test_a_trial_that_went_on_from_an_epoch_whose_row_was_lost_is_charged_that_e
 
 def test_repeats_that_went_on_from_different_epochs_are_charged_the_later_one(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, repeats=2))
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     kept.recorder.on_restart("t0001", 3)
-    kept.recorder.on_start("t0001", {})
-    kept.recorder.on_plan("t0001", replace(plan_row, attempt="b", kept=15))
-    kept.recorder.on_draw("t0001")
+    begin(kept.recorder, replace(plan_row, attempt="b", kept=15))
     kept.recorder.on_restart("t0001", 1)
-    assert [entry.steps for entry in Ledger(kept.folder.ledger).entries()] == [30, 5]
+    assert drawn(kept) == [30, 5]
 
 
 def test_a_sweep_whose_ledger_is_gone_does_not_go_on(kept, plan_row):
     """Nobody knows what it spent; without its rows it would seem to have spent nothing."""
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     kept.folder.ledger.unlink()
     with pytest.raises(RecordError, match=r"Expected what trial t0001 spent in .*ledger.jsonl, got nothing; restore"):
-        Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), make_search(kept.spec))
+        Recorder(kept.spec, kept.folder, kept.claim, BestTracker(), make_search(kept.spec))
 
 
 def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     kept.recorder.on_restart("t0001", 2)
-    kept.recorder.on_start("t0001", {})
-    kept.recorder.on_plan("t0001", replace(plan_row, attempt="b"))
-    kept.recorder.on_draw("t0001")
-    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50, 50]
+    begin(kept.recorder, replace(plan_row, attempt="b"))
+    assert charged(kept) == [50, 50]
 
 
 def test_a_trial_that_ran_out_of_memory_is_charged_the_epoch_it_was_in(kept, plan_row):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.5)
     kept.recorder.on_plan("t0001", replace(plan_row, attempt="b", kept=5))
     kept.recorder.on_draw("t0001")
-    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [10, 45]
+    assert charged(kept) == [10, 45]
 
 
 def test_an_interrupted_trial_is_neither_told_nor_forgotten(kept, plan_row):
-    search = make_search(kept.spec, kept.folder)
-    search.ask()
-    recorder = Recorder(kept.spec, kept.folder, kept.claim, FakeTracker(), search)
+    recorder, _ = first_driver(kept)
     state = kept.path / SweepFolder.checkpoint_name("t0001", 1)
     state.parent.mkdir()
     state.touch()
@@ -785,7 +725,7 @@ def test_an_interrupted_trial_is_neither_told_nor_forgotten(kept, plan_row):
 
 
 def test_a_trial_whose_proposal_was_lost_has_failed_and_its_id_is_not_given_again(kept, plan_row):
-    begin(kept, plan_row, "t0007")
+    begin(kept.recorder, plan_row, "t0007")
     second, taken = take_up(kept)
     assert second.records.trials["t0007"].status is TrialStatus.FAILED
     assert second.records.trials["t0007"].reason == "its proposal was lost with the machine"
@@ -794,14 +734,14 @@ def test_a_trial_whose_proposal_was_lost_has_failed_and_its_id_is_not_given_agai
 
 
 def test_a_trial_can_be_asked_to_stop_after_its_epoch(kept, plan_row):
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     kept.recorder.stop("t0001", "asked to stop")
-    assert kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5)) == "asked to stop"
+    assert report(kept, 1, 0.5) == "asked to stop"
 
 
 def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, repeats=3))
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     outcomes = {"accuracy": [0.4, 0.5, 0.6]}
     kept.recorder.on_epoch("t0001", replace(epoch_row(kept, "t0001", 1, 0.5), repeats=outcomes))
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "", 1)
@@ -842,7 +782,7 @@ def test_a_trial_that_never_drew_costs_nothing_and_one_that_may_have_is_charged_
 
 def test_plans_that_come_again_before_anything_is_drawn_cost_nothing_more(kept, plan_row):
     """Memory that runs out while a trial is made ready, as often as it may."""
-    begin(kept, plan_row)
+    begin(kept.recorder, plan_row)
     once = Ledger(kept.folder.ledger).answers(1e-4)["everything"].epsilon
     kept.recorder.on_start("t0002", {"trial": "t0002", "proposal": {}})
     for attempt in "abcde":
@@ -854,31 +794,21 @@ def test_an_epoch_of_a_trial_that_did_not_say_that_it_draws_is_charged_and_fails
     kept.recorder.on_start("t0001", {"trial": "t0001", "proposal": {}})
     kept.recorder.on_plan("t0001", plan_row)
     with pytest.raises(TrialError, match="before it said that it draws noise"):
-        kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5))
-    assert [entry.charged.steps for entry in Ledger(kept.folder.ledger).entries()] == [50]
+        report(kept, 1, 0.5)
+    assert charged(kept) == [50]
 
 
 def refuse(kept, trial):
-    finding = Finding(
-        kind=Kind.STEP,
-        subject=f"trial {trial}",
-        epsilon=1.0,
-        delta=1e-4,
-        attained=4.0,
-        confidence=1.0,
-        p_value=0.0,
-        contradicted=True,
-    )
-    append_evidence(kept.path, [Evidence(trial=trial, finding=finding, found="now", program="1")])
+    append_evidence(kept.path, [make_evidence(trial)])
 
 
 def test_what_an_audit_refuses_leaves_the_front_of_a_run_and_its_model_stays(kept, plan_row):
     for trial, accuracy in (("t0001", 0.9), ("t0002", 0.5)):
-        begin(kept, plan_row, trial)
+        begin(kept.recorder, plan_row, trial)
         kept.recorder.on_epoch(trial, epoch_row(kept, trial, 1, accuracy))
     refuse(kept, "t0001")
     kept.recorder.refuse(read_refusals(kept.path))
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.95))
+    report(kept, 2, 0.95)
     assert {point.trial for point in kept.recorder.records.archive.points} == {"t0002"}
     front = kept.recorder.front()
     assert {trial for trial, *_ in front.on_front} == {"t0002"}
@@ -889,8 +819,8 @@ def test_what_an_audit_refuses_leaves_the_front_of_a_run_and_its_model_stays(kep
 
 @pytest.mark.parametrize("lost", ["audits.jsonl", "front.json"])
 def test_a_run_that_resumes_refuses_what_was_refused_before(kept, plan_row, lost):
-    begin(kept, plan_row)
-    kept.recorder.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.9))
+    begin(kept.recorder, plan_row)
+    report(kept, 1, 0.9)
     refuse(kept, "t0001")
     kept.recorder.refuse(read_refusals(kept.path))
     kept.recorder.front().write(kept.folder.front)

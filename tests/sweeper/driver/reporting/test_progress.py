@@ -10,7 +10,6 @@ from sweeper.driver.reporting.progress import (
     Display,
     Progress,
     RunningTrial,
-    clock,
     closing_summary,
     line,
     render,
@@ -80,11 +79,6 @@ def test_a_sweep_that_waits_for_room_says_so():
     assert not any(NOTHING_TRAINS in line(one) for one in begun)
 
 
-def test_a_value_that_was_not_computed_is_a_dash():
-    bare = Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})
-    assert "-" in screen(state(front=(bare,))).splitlines()[-1]
-
-
 def test_a_long_front_is_thinned_out_and_keeps_its_ends():
     front = [point(f"t{i:04d}", 100.0 - i, 0.5) for i in range(100)]
     shown = spread(front)
@@ -134,10 +128,6 @@ def test_a_plain_line_says_the_same():
         "best epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
         "hypervolume 0.500; 1:30 elapsed, about 3:50 left"
     )
-
-
-def test_durations_read_as_clocks():
-    assert [clock(seconds) for seconds in (0, 9.6, 60, 3600)] == ["0:00", "0:10", "1:00", "1:00:00"]
 
 
 def test_without_a_terminal_a_line_is_printed_now_and_then():

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-import clipless
 from clipless.datasets import Evaluation
 from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.reporting import sweep_tracking
@@ -16,28 +15,18 @@ from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, 
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, TrialStatus
-from sweeper.results.front import build_front
 from sweeper.store.manifest import Manifest
 from sweeper.tracking.names import trial_name
+from tests.factories import FakeTracker
 
 
-class Told:
-    """Stands for the tracker, and remembers what it is told."""
+class Told(FakeTracker):
+    """The tracker of a whole sweep, which knows the runs that it is given."""
 
     def __init__(self, runs=()):
-        self.calls, self._runs = [], dict(runs)
+        super().__init__()
+        self.runs |= dict(runs)
         self.destination = SimpleNamespace(uri="nowhere", sweep="x")
-
-    def __getattr__(self, name):
-        return lambda *args: self.calls.append((name, *args))
-
-    def run_id(self, trial=None):
-        return self._runs.get(trial)
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return clipless.datasets.load("digits")
 
 
 def test_of_the_data_only_declarations_are_told_and_no_row_enters_the_digest(digits):
@@ -84,16 +73,10 @@ def price(epsilon, events=3):
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidden, objectives, claim, trial):
+def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidden, make_front):
     other = Price(epsilon=math.inf, delta=1e-4, events=0) if hidden else price(9.0)
-    front = build_front(
-        sweep="x",
-        objectives=objectives,
-        trials=[trial],
-        points=[POINT],
-        ledger={"winner": price(5.0), "front": other, "everything": other},
-        claim=claim,
-    )
+    ledger = {"winner": price(5.0), "front": other, "everything": other}
+    front = make_front([POINT], sweep="x", ledger=ledger)
     told = Told()
     conclude(told, front, status="completed")
     metrics, tags = told.calls[0][3], told.calls[1][2]
