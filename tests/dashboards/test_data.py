@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.data import chosen_trials, read
 from sweeper.errors import RecordError
-from sweeper.records import Direction, Point, TrialStatus
+from sweeper.records import Point, TrialStatus
 from sweeper.store.manifest import Manifest, write_manifest
 
 
@@ -19,12 +19,6 @@ def test_a_folder_reads_as_records(sweep):
     assert (sweep.utility, sweep.certificate) == ("accuracy", "certified@0.25")
     assert sweep.certificates == ("certified@0.1", "certified@0.25", "certified@0.5")
     assert sweep.manifest.versions["torch"] == "2.13.0"
-
-
-def test_front_points_are_ordered_by_epsilon(sweep):
-    epsilons = [p.values["epsilon"] for p in sweep.front_points]
-    assert epsilons == sorted(epsilons)
-    assert {p.key for p in sweep.front_points} == sweep.result.on_front
 
 
 def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
@@ -92,11 +86,6 @@ def test_certificates_are_ordered_as_fractions(small):
 def test_a_certificate_can_be_the_utility_and_then_is_no_colour(small):
     data = small([], objectives=("epsilon", "certified@0.5", "certified@1"))
     assert (data.utility, data.certificate) == ("certified@0.5", "certified@1")
-
-
-def test_only_epsilon_improves_downwards(sweep):
-    assert sweep.direction("epsilon") is Direction.MINIMIZE
-    assert sweep.direction("certified@0.5") is Direction.MAXIMIZE
 
 
 def test_varying_names_keep_the_order_of_the_spec(sweep):

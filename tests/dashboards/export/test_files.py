@@ -7,24 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import dashboards
 from dashboards import commands
 from dashboards.export import pictures
-from dashboards.export.files import Format, export_front
+from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
 from dashboards.figures import DARK
 from sweeper.errors import ExportError
 from sweeper.results.front import read_front
-
-
-def test_the_public_names():
-    assert sorted(dashboards.__all__) == [
-        "Format",
-        "SweepData",
-        "build_report",
-        "export_front",
-        "read",
-    ]
 
 
 def test_csv_has_one_line_per_point_and_says_which_are_on_the_front(sweep, tmp_path):
@@ -39,14 +28,6 @@ def test_csv_has_one_line_per_point_and_says_which_are_on_the_front(sweep, tmp_p
 def test_json_reads_back_as_the_same_result(sweep, tmp_path):
     path = export_front(sweep, tmp_path / "front.json")
     assert read_front(path) == sweep.result
-
-
-def test_html_is_the_report(sweep, tmp_path):
-    assert export_front(sweep, tmp_path / "front.html").read_text().startswith("<!DOCTYPE html>")
-
-
-def test_the_format_can_be_given_apart_from_the_name(sweep, tmp_path):
-    assert export_front(sweep, tmp_path / "front.txt", Format.CSV).read_text().startswith("trial,epoch,")
 
 
 def test_the_command_line_finds_the_exporter_and_the_exporter_its_format(make_front, load):
@@ -131,8 +112,3 @@ def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start)
         assert struct.unpack(">II", content[16:24]) == (2000, 1120)
     if suffix == "svg":
         assert b"epsilon (fixed in advance), delta = 1e-4" in content
-
-
-def test_the_browser_that_is_found_is_a_file():
-    found = find_browser()
-    assert found is None or (isinstance(found, Path) and found.is_file())

@@ -182,11 +182,6 @@ def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):
     assert table.count('<button type="button">') == table.count("<th ")
 
 
-def test_the_knee_is_named(sweep, page):
-    knee = sweep.result.knee
-    assert f"Knee of the front: {knee.trial}, epoch {knee.epoch}, with epsilon" in page.words
-
-
 @pytest.mark.usefixtures("without_figures")
 def test_why_trials_ended_early_is_a_table(sweep, page):
     assert "ended early" not in page.words

@@ -41,47 +41,21 @@ def norms(largest):
 
 
 def parameter(name, largest, **changes):
-    values = {
-        "name": name,
-        "size": 100,
-        "worst_case": 4.0,
-        "sensitivity": 1.0,
-        "own": norms(largest),
-        "guard_bound": norms(1.5 * largest),
-        "acted": 0.25,
-        "signal": 5.0,
-        "noise_std": 2.0,
-    }
-    return ParameterDiagnosis(**values | changes)
+    values = {"size": 100, "worst_case": 4.0, "sensitivity": 1.0, "acted": 0.25, "signal": 5.0, "noise_std": 2.0}
+    values |= {"own": norms(largest), "guard_bound": norms(1.5 * largest)}
+    return ParameterDiagnosis(name=name, **values | changes)
 
 
 def layer(name, bound, largest, cotangent=0.5):
-    return LayerDiagnosis(
-        name=name,
-        kind="Dense",
-        activation_bound=bound,
-        activation_largest=largest,
-        cotangent_bound=2.0,
-        cotangent_largest=cotangent,
-    )
+    values = {"activation_bound": bound, "activation_largest": largest, "cotangent_largest": cotangent}
+    return LayerDiagnosis(name=name, kind="Dense", cotangent_bound=2.0, **values)
 
 
 def bias(method, level, noise_norm, angle, *, in_use=False):
     cosine = cos(radians(angle))
-    parameters = (
-        ClippedParameter(name="a", cosine=cosine, acted=0.5),
-        ClippedParameter(name="b", cosine=nan, acted=0.0),
-    )
-    return ClippingBias(
-        method=method,
-        level=level,
-        in_use=in_use,
-        noise_norm=noise_norm,
-        acted=0.5,
-        cosine=cosine,
-        kept=0.9,
-        parameters=parameters,
-    )
+    parameters = tuple(ClippedParameter(name=n, cosine=c, acted=a) for n, c, a in (("a", cosine, 0.5), ("b", nan, 0.0)))
+    values = {"acted": 0.5, "cosine": cosine, "kept": 0.9, "parameters": parameters}
+    return ClippingBias(method=method, level=level, in_use=in_use, noise_norm=noise_norm, **values)
 
 
 def look(scale=1.0, **changes):
@@ -102,26 +76,13 @@ def look(scale=1.0, **changes):
 
 
 def diagnosis(**changes):
-    values = {
-        "sweep": "digits",
-        "trial": "t0007",
-        "epoch": 30,
-        "values": {"epsilon": 2.981, "accuracy": 0.91},
-        "delta": 1e-4,
-        "exploratory": False,
-        "data": "digits",
-        "method": Method.CLIPLESS,
-        "loss": "tau-cce",
-        "batch_size": 256.0,
-        "noise_multiplier": 2.0,
-        "epochs": 30,
-        "input_radius": 4.0,
-        "inputs": (
-            InputNorms(space="as trained", bound=8.0, norms=norms(6.0)),
-            InputNorms(space="gray", bound=5.0, norms=norms(3.0)),
-        ),
-        "snapshots": (Snapshot(epoch=0, diagnostics=look()), Snapshot(epoch=30, diagnostics=look(0.5))),
-    }
+    values = {"sweep": "digits", "trial": "t0007", "epoch": 30, "values": {"epsilon": 2.981, "accuracy": 0.91}}
+    values |= {"delta": 1e-4, "exploratory": False, "data": "digits", "method": Method.CLIPLESS, "loss": "tau-cce"}
+    values |= {"batch_size": 256.0, "noise_multiplier": 2.0, "epochs": 30, "input_radius": 4.0}
+    inputs_ = (("as trained", 8.0, 6.0), ("gray", 5.0, 3.0))
+    values["inputs"] = tuple(InputNorms(space=name, bound=bound, norms=norms(top)) for name, bound, top in inputs_)
+    looks = ((0, look()), (30, look(0.5)))
+    values["snapshots"] = tuple(Snapshot(epoch=epoch, diagnostics=seen) for epoch, seen in looks)
     return Diagnosis(**values | changes)
 
 

@@ -3,8 +3,8 @@ from math import inf, nan
 
 import pytest
 
-from dashboards.figures._common import WATERMARK, staircase
-from dashboards.figures._theme import DARK, LIGHT
+from dashboards.figures._common import staircase
+from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, hypervolume, trajectories
 from sweeper.privacy.baselines import Baselines
 from sweeper.records import Direction, Point
@@ -208,33 +208,3 @@ def test_the_knee_is_ringed(sweep):
     assert (ring.x, ring.y) == ((knee.values["epsilon"],), (knee.values["accuracy"],))
     assert ring.customdata[0] == text
     assert [(row["trial"], row["epoch"], row["made_from"]) for row in front.rows(info) if row["knee"]] == [knee.key]
-
-
-def test_a_front_without_a_knee_has_no_ring(small):
-    info = front.info(small([point("a", 1, 1.0, 0.5)]))
-    assert info.knee is None
-    assert "knee of the front" not in [trace.name for trace in front.plot(info).data]
-
-
-def test_many_points_are_drawn_smaller(small):
-    def sizes(count):
-        points = [point("a", i, 1.0 + i, 0.5 + i / 1000, 0.1 + i / 1000) for i in range(count)]
-        (trace,) = (t for t in front.plot(front.info(small(points))).data if t.name == "points of the front")
-        return trace.marker.size
-
-    assert max(sizes(300)) == max(sizes(30)) / 2
-
-
-def test_a_sweep_without_points_says_so(small):
-    figure = front.plot(front.info(small([])))
-    assert [a.text for a in figure.layout.annotations] == ["no points yet"]
-    assert len(figure.data) == 0
-    assert (figure.layout.xaxis.visible, figure.layout.yaxis.visible) == (False, False)
-    (note,) = front.FIGURE.draw(small([])).layout.annotations
-    assert "as soon as a trial has finished its first epoch" in note.text
-
-
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_an_exploratory_sweep_is_watermarked(exploratory_sweep, sweep, theme):
-    assert [a.text for a in front.plot(front.info(exploratory_sweep), theme).layout.annotations] == [WATERMARK]
-    assert len(front.plot(front.info(sweep), theme).layout.annotations) == 0
