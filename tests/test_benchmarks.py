@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import statistics
 import subprocess
 import sys
 import time
@@ -40,12 +39,6 @@ def test_every_contender_takes_steps_of_whole_batches(script, contender):
     assert step.seconds(step.build(case, step.data(6, "cpu")), "cpu", steps=1) > 0
 
 
-def test_an_unknown_contender_is_refused(script):
-    step = script("_step")
-    with pytest.raises(ValueError, match="Expected a contender, got 'jax'"):
-        step.build(step.Case(contender="jax", batch=2, physical=2), step.data(2, "cpu"))
-
-
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def test_ghost_clipping_and_hooks_sum_the_same_clipped_gradients(script, monkeypatch):
     """Two accumulated chunks of both, without noise and from the same weights, end in the same weights."""
@@ -67,21 +60,6 @@ def test_ghost_clipping_and_hooks_sum_the_same_clipped_gradients(script, monkeyp
 
 def _no_noise(*_args, reference, **_options):
     return torch.zeros_like(reference)
-
-
-def test_sizes_are_those_that_the_table_names(script):
-    step, scaling = script("_step"), script("step_scaling")
-    assert [step.parameters(hidden) for hidden in scaling.HIDDEN.values()] == [130_992, 503_400, 1_999_344]
-    assert set(scaling.PHYSICAL) <= set(STEP_CONTENDERS)
-    assert set(script("step_time").PHYSICAL) <= set(STEP_CONTENDERS)
-
-
-def test_a_line_is_fitted(script):
-    scaling = script("step_scaling")
-    assert scaling.line([1, 2, 3], [5.0, 7.0, 9.0]) == pytest.approx((2.0, 1.0))
-    slope, explained = scaling.line([1, 2, 3, 4], [0.0, 2.0, 1.0, 3.0])
-    assert slope == pytest.approx(0.8)
-    assert explained == pytest.approx(0.64)
 
 
 def test_each_contender_of_the_thesis_trains_its_own_kind_of_network(script):
@@ -115,14 +93,6 @@ def test_the_configuration_is_chosen_by_mean_validation_accuracy(script, monkeyp
 
     monkeypatch.setattr(thesis, "accuracy", accuracy)
     assert thesis.chosen(spec, data, 4) == candidates[1]
-
-
-def test_paired_runs_are_compared_by_signed_ranks(script):
-    thesis = script("thesis")
-    assert thesis.p_value([0.5, 0.6], [0.5, 0.6]) == 1.0
-    theirs = [0.80 + 0.001 * i for i in range(10)]
-    assert thesis.p_value([x + 0.01 + 0.001 * i for i, x in enumerate(theirs)], theirs) == pytest.approx(2 / 2**10)
-    assert thesis.shown([0.5, 0.7]) == f"60.0 +- {100 * statistics.stdev([0.5, 0.7]):.1f}"
 
 
 @pytest.mark.long
@@ -187,17 +157,6 @@ def test_the_script_for_a_gpu_measures_on_a_cpu(script, part, monkeypatch):
     text = gpu.report(gpu.PARTS[part], gpu.Place("cpu", gpu.SMALL))
     assert "Failed" not in text
     assert len([line for line in text.splitlines() if line.startswith("|")]) >= 3
-
-
-def test_a_part_that_fails_costs_the_others_nothing(script):
-    def broken(_):
-        """Breaks."""
-        yield "a", "b"
-        raise RuntimeError("no such kernel")
-
-    text = script("gpu").report(broken, None)
-    assert "| a | b |" in text
-    assert "no such kernel" in text
 
 
 def test_results_of_a_gpu_replace_those_of_an_earlier_run(script, tmp_path):

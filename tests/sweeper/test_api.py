@@ -153,7 +153,3 @@ def test_a_notebook_shows_progress_in_one_place(driven, content, notebook, capsy
     assert "1 of 4 trials done" in notebook[-1]
     assert "it will cost epsilon 3." in notebook[-1]
     assert capsys.readouterr().out == ""
-
-
-def test_without_a_notebook_there_is_none():
-    assert not api.in_notebook()

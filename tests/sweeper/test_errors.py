@@ -9,7 +9,6 @@ import sweeper.errors
 from clipless.errors import CliplessError, DataError, DeclarationError, PlanError
 from sweeper.errors import (
     FOR_THE_OWNER,
-    MAX_REASON_LENGTH,
     RefusalError,
     SpecError,
     SweeperError,
@@ -82,7 +81,3 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
         ),
         *("TrialError", "RefutedError", "ExportError", "UnknownFigureError", "UnknownSweepError"),
     }, "may its message have been computed from private rows?"
-
-
-def test_a_line_is_short():
-    assert len(one_line("x" * 5000)) == MAX_REASON_LENGTH + 3
