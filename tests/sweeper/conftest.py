@@ -131,10 +131,7 @@ def plan(plan_json):
 @pytest.fixture
 def trial(plan):
     """A completed trial."""
-    config = {
-        "training": {"loss": {"name": "tau-cce", "temperature": 0.25}},
-        "model": {"architecture": "mlp"},
-    }
+    config = {"training": {"loss": {"name": "tau-cce", "temperature": 0.25}}, "model": {"architecture": "mlp"}}
     return Trial(id="t0001", config=config, plan=plan, run_id="abc", status=TrialStatus.COMPLETED)
 
 

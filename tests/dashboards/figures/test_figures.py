@@ -26,12 +26,7 @@ def axes_of(with_configs):
 
 def test_robustness_has_clean_first_and_then_every_radius_in_order(sweep):
     info = robustness.info(sweep)
-    assert [curve.name for curve in info.curves] == [
-        "accuracy",
-        "certified@0.1",
-        "certified@0.25",
-        "certified@0.5",
-    ]
+    assert [curve.name for curve in info.curves] == ["accuracy", "certified@0.1", "certified@0.25", "certified@0.5"]
     assert [curve.radius for curve in info.curves] == [0.0, 0.1, 0.25, 0.5]
 
 

@@ -307,13 +307,7 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     figures = re.search(r'id="figures">(.*?)</script>', html).group(1)
     chosen = json.dumps({plot: figure for plot, figure in json.loads(figures).items() if plot[5:] in names})
     path.write_text(html.replace(figures, chosen).replace("</html>", f"{CLICKS}</html>"))
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--enable-unsafe-swiftshader",
-        "--disable-dev-shm-usage",
-    ]
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--disable-dev-shm-usage"]
     options += ["--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
     command = [str(find_browser()), *options, path.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout

@@ -57,10 +57,7 @@ def test_sweeps_are_compared_and_written(ran, other, answer, refusal, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
-    [
-        ((), "Expected at least two different sweeps, got 1"),
-        (("nowhere",), "Cannot read nowhere/sweep.json"),
-    ],
+    [((), "Expected at least two different sweeps, got 1"), (("nowhere",), "Cannot read nowhere/sweep.json")],
 )
 def test_what_cannot_be_compared_is_one_sentence(ran, refusal, arguments, sentence):
     assert sentence in refusal("compare", ran.folder, *arguments)

@@ -61,12 +61,7 @@ SMALL = {
     "name": "small",
     "data": {"name": "digits"},
     "model": {"architecture": "mlp", "width": 16},
-    "training": {
-        "epochs": 2,
-        "batch_size": 256,
-        "learning_rate": {"log": [0.02, 0.1]},
-        "sensitivity_fraction": 0.1,
-    },
+    "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.02, 0.1]}, "sensitivity_fraction": 0.1},
     "privacy": {"epsilon": 3.0, "delta": 1e-4},
     "search": {"objectives": ["epsilon", "accuracy"], "trials": 2},
 }
@@ -300,10 +295,7 @@ def lines(folder, name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("moment", "everybody"),
-    [("while Ray starts", False), ("in the first epochs", True)],
-)
+@pytest.mark.parametrize(("moment", "everybody"), [("while Ray starts", False), ("in the first epochs", True)])
 def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
     """``everybody``: a terminal sends Ctrl-C to the whole process group, a supervisor to the driver alone."""
     spec, out = tmp_path / "long.yaml", tmp_path / "out"

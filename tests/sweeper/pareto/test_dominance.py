@@ -161,11 +161,7 @@ def test_a_box_inside_out_is_refused():
 def test_a_box_survives_json():
     box = Box.default(ALL)
     read = box_from_json({"reference": dict(box.reference), "ideal": dict(box.ideal), "log_epsilon": True})
-    assert (dict(read.reference), dict(read.ideal), read.log_epsilon) == (
-        dict(box.reference),
-        dict(box.ideal),
-        True,
-    )
+    assert (dict(read.reference), dict(read.ideal), read.log_epsilon) == (dict(box.reference), dict(box.ideal), True)
 
 
 @settings(deadline=None)

@@ -117,9 +117,7 @@ def test_scores_of_private_rows_have_their_place_in_the_budget(content):
     assert budget.scores.event.steps == 5 * 4 + 2
     assert budget.price <= 3.0
     loud = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 1.0})
-    with pytest.raises(
-        SpecError, match=r"Expected noise with which 22 releases of scores cost at most the budget, not"
-    ):
+    with pytest.raises(SpecError, match="Expected noise with which 22 releases of scores cost at most"):
         plan_budget(loud, data)
     replaced = {"score_noise": 40.0, "relation": Relation.REPLACE_ONE.value}
     with pytest.raises(SpecError, match=r"Expected add-or-remove-one, and data whose rows are assigned to splits"):

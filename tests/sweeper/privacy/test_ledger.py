@@ -29,6 +29,13 @@ def path(tmp_path):
     return tmp_path / "ledger.jsonl"
 
 
+def entered(path, event, **more):
+    """A ledger with a training of the trial t."""
+    ledger = Ledger(path)
+    ledger.open("t", event, **more)
+    return ledger
+
+
 def test_an_entry_is_on_the_disk_before_open_returns(path, event, monkeypatch):
     synced = []
     monkeypatch.setattr("sweeper.store.jsonl.os.fsync", lambda _: synced.append(path.read_text()))
@@ -58,8 +65,7 @@ def test_a_training_is_charged_its_plan_whether_closed_stopped_or_lost(path, eve
 
 
 def test_steps_beyond_the_plan_are_charged_too(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     ledger.close("t", 60)
     assert ledger.entries()[0].charged == event.with_steps(60)
 
@@ -68,17 +74,13 @@ def test_a_restarted_training_is_charged_again(path, event):
     ledger = Ledger(path)
     assert [ledger.open("t", event), ledger.open("u", event), ledger.open("t", event)] == [1, 1, 2]
     ledger.close("t", 50)
-    assert [(e.trial, e.attempt, e.steps) for e in ledger.entries()] == [
-        ("t", 1, None),
-        ("u", 1, None),
-        ("t", 2, 50),
-    ]
+    rows = [(e.trial, e.attempt, e.steps) for e in ledger.entries()]
+    assert rows == [("t", 1, None), ("u", 1, None), ("t", 2, 50)]
     assert ledger.answers(DELTA)["everything"].epsilon == rdp_epsilon(event.with_steps(150), DELTA)
 
 
 def test_a_training_that_goes_on_is_charged_what_was_drawn_and_what_is_left(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     ledger.close("t", 15)  # killed in the third epoch; the checkpoint holds two
     assert ledger.open("t", event, kept=10) == 2
     assert [entry.charged.steps for entry in ledger.entries()] == [15, 40]
@@ -102,8 +104,7 @@ def test_a_training_that_goes_on_is_charged_what_was_drawn_and_what_is_left(path
     ],
 )
 def test_nothing_goes_on_from_steps_that_were_not_run(reached, kept, said, path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     if reached is not None:
         ledger.close("t", reached)
     with pytest.raises(RecordError, match=said):
@@ -114,8 +115,7 @@ def test_nothing_goes_on_from_steps_that_were_not_run(reached, kept, said, path,
 
 
 def test_another_mechanism_does_not_go_on(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     ledger.close("t", 15)
     with pytest.raises(RecordError, match="Expected the mechanism that trial t began with; begin it anew"):
         ledger.open("t", replace(event, noise_multiplier=9.0), kept=10)
@@ -123,8 +123,7 @@ def test_another_mechanism_does_not_go_on(path, event):
 
 
 def test_a_ledger_survives_its_process(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     ledger.close("t", 3)
     ledger.open("u", event)
     again = Ledger(path)
@@ -140,10 +139,8 @@ def test_no_crash_forgets_what_open_had_returned(tmp_path_factory, cut):
     ledger = Ledger(path)
     sizes = []
     for n in range(4):
-        ledger.open(
-            f"t{n}",
-            PoissonGaussian(noise_multiplier=1.0 + n, sampling_rate=0.1, steps=7, relation=Relation.REPLACE_ONE),
-        )
+        given = {"noise_multiplier": 1.0 + n, "sampling_rate": 0.1, "steps": 7, "relation": Relation.REPLACE_ONE}
+        ledger.open(f"t{n}", PoissonGaussian(**given))
         sizes.append(path.stat().st_size)
         ledger.close(f"t{n}", 7)
     content = path.read_bytes()
@@ -153,13 +150,9 @@ def test_no_crash_forgets_what_open_had_returned(tmp_path_factory, cut):
 
 
 def test_relations_are_never_mixed(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     other = replace(event, relation=Relation.REPLACE_ONE)
-    with pytest.raises(
-        RecordError,
-        match=r"Expected the relation add-or-remove-one .*ledger\.jsonl, got replace-one; start another sweep",
-    ):
+    with pytest.raises(RecordError, match=r"add-or-remove-one .*ledger\.jsonl, got replace-one; start another"):
         ledger.open("u", other)
     assert len(ledger.entries()) == len(path.read_text().splitlines()) == 1
     with path.open("a") as file:
@@ -186,8 +179,7 @@ def test_a_row_that_is_none_of_ours_is_named(path, row, said):
 
 @pytest.mark.parametrize("steps", [-1, 2, 1.5, None, True])
 def test_a_wrong_number_of_steps_is_refused(path, event, steps):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     ledger.close("t", 3)
     with pytest.raises(RecordError, match="steps of trial t must be a count >= 3"):
         ledger.close("t", steps)
@@ -310,8 +302,7 @@ def test_scores_are_charged_as_planned_whether_closed_stopped_or_lost(path, even
 
 def test_scores_that_were_lost_are_charged_again_when_the_trial_goes_on(path, event):
     """Killed in the third epoch, of which rows have come of one: those of the second are released once more."""
-    ledger = Ledger(path)
-    ledger.open("t", event, scores=paid(10))
+    ledger = entered(path, event, scores=paid(10))
     ledger.close("t", 15, scored=3)
     ledger.open("t", event, kept=10, scores=paid(9, kept=1))
     assert scores_of(ledger) == [3, 9]
@@ -322,8 +313,7 @@ def test_scores_that_were_lost_are_charged_again_when_the_trial_goes_on(path, ev
 
 
 def test_scores_of_a_training_that_begins_anew_are_charged_beside_all_of_the_first(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event, scores=paid(10))
+    ledger = entered(path, event, scores=paid(10))
     ledger.close("t", 15, scored=3)
     ledger.open("t", event, scores=paid(8, kept=2))
     assert scores_of(ledger) == [10, 8]
@@ -332,8 +322,7 @@ def test_scores_of_a_training_that_begins_anew_are_charged_beside_all_of_the_fir
 @pytest.mark.parametrize("scored", [0, 4, 5])
 def test_an_attempt_that_may_have_scored_anything_is_charged_all_that_it_planned(path, event, scored):
     """Rows were lost with the machine: how many scores were made since is not known."""
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     ledger.close("t", 25)
     ledger.open("t", event, kept=25, scores=paid(5, kept=5))
     ledger.close("t", 30, scored=scored)
@@ -342,8 +331,7 @@ def test_an_attempt_that_may_have_scored_anything_is_charged_all_that_it_planned
 
 
 def test_what_is_known_of_scores_never_falls(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event, scores=paid(10))
+    ledger = entered(path, event, scores=paid(10))
     for scored in (7, 3, 0):
         ledger.close("t", 40, scored=scored)
     assert ledger.entries()[0].scored == 7
@@ -351,8 +339,7 @@ def test_what_is_known_of_scores_never_falls(path, event):
 
 @pytest.mark.parametrize("scored", [0, -1, "3", True, 1.5])
 def test_a_wrong_number_of_scores_is_refused(path, event, scored):
-    ledger = Ledger(path)
-    ledger.open("t", event, scores=paid(10))
+    entered(path, event, scores=paid(10))
     with path.open("a") as file:
         file.write(json.dumps({"record": "close", "trial": "t", "attempt": 1, "steps": 3, "scored": scored}) + "\n")
     with pytest.raises(RecordError, match="scored of trial t must be a count >= 1"):
@@ -389,8 +376,7 @@ def test_each_test_score_is_entered_before_it_is_drawn_and_charged_each_time(pat
 
 
 def test_test_scores_are_of_the_relation_of_the_others(path, event):
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    ledger = entered(path, event)
     with pytest.raises(RecordError, match="relation add-or-remove-one"):
         ledger.enter_test("t", 1, paid(1, relation=Relation.REPLACE_ONE))
     assert len(path.read_text().splitlines()) == 1
@@ -445,14 +431,8 @@ def test_a_selection_by_another_law_is_refused_in_one_sentence(path, event):
 # --- marks
 
 
-def marked(path, event, **more):
-    ledger = Ledger(path)
-    ledger.open("t", event, marked=True, **more)
-    return ledger
-
-
 def test_the_mark_is_on_the_disk_before_draw_returns(path, event, monkeypatch):
-    ledger, synced = marked(path, event), []
+    ledger, synced = entered(path, event, marked=True), []
     monkeypatch.setattr("sweeper.store.jsonl.os.fsync", lambda _: synced.append(path.read_text().splitlines()[-1]))
     ledger.draw("t")
     ledger.draw("t")
@@ -460,7 +440,7 @@ def test_the_mark_is_on_the_disk_before_draw_returns(path, event, monkeypatch):
 
 
 def test_a_training_that_drew_nothing_costs_nothing_however_it_is_closed(path, event):
-    ledger = marked(path, event)
+    ledger = entered(path, event, marked=True)
     ledger.close("t", 25)
     for read in (ledger, Ledger(path)):
         ((entry,),) = (read.entries(),)
@@ -470,14 +450,13 @@ def test_a_training_that_drew_nothing_costs_nothing_however_it_is_closed(path, e
 
 def test_a_training_without_a_mark_in_its_entry_is_charged_in_full(path, event):
     """As ledgers had it before there were marks."""
-    ledger = Ledger(path)
-    ledger.open("t", event)
+    entered(path, event)
     assert "drawn" not in path.read_text()
     assert Ledger(path).entries()[0].charged == event
 
 
 def test_an_attempt_that_drew_nothing_changes_nothing_of_what_those_before_it_cost(path, event):
-    ledger = marked(path, event)
+    ledger = entered(path, event, marked=True)
     ledger.draw("t")
     ledger.close("t", 10)
     ledger.open("t", event, kept=10, marked=True)
@@ -492,7 +471,7 @@ def test_an_attempt_that_drew_nothing_changes_nothing_of_what_those_before_it_co
 def test_only_an_open_training_can_draw(path, event):
     with pytest.raises(RecordError, match=r"Expected an open training of trial t in .*, got none"):
         Ledger(path).draw("t")
-    ledger = marked(path, event)
+    ledger = entered(path, event, marked=True)
     ledger.close("t", 0)
     with pytest.raises(RecordError, match="Expected an open training"):
         ledger.draw("t")
@@ -500,7 +479,7 @@ def test_only_an_open_training_can_draw(path, event):
 
 def test_steps_of_a_training_without_its_mark_are_charged(path, event):
     """A file that says both is believed what costs more."""
-    ledger = marked(path, event)
+    ledger = entered(path, event, marked=True)
     del ledger
     with path.open("a") as file:
         file.write(json.dumps({"record": "close", "trial": "t", "attempt": 1, "steps": 5}) + "\n")

@@ -26,14 +26,7 @@ def parts(trial, make_point, objectives, claim):
         make_point("t0003", 1, 0.2, 0.60, 0.1),
     ]
     trials = [trial, replace(trial, id="t0002"), replace(trial, id="t0003")]
-    return {
-        "sweep": "s",
-        "objectives": objectives,
-        "trials": trials,
-        "points": points,
-        "ledger": {},
-        "claim": claim,
-    }
+    return {"sweep": "s", "objectives": objectives, "trials": trials, "points": points, "ledger": {}, "claim": claim}
 
 
 @pytest.fixture

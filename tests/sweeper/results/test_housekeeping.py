@@ -121,9 +121,7 @@ def test_what_a_killed_deletion_leaves_is_never_resumed_and_can_be_deleted(folde
                 delete_sweep(folder)
         is_sweep = (folder / "sweep.json").exists()
         assert is_sweep or list(folder.iterdir()) == [folder / "deleting"]
-        with pytest.raises(
-            RecordError, match="the deletion of .* has begun; delete it again" if is_sweep else "folder"
-        ):
+        with pytest.raises(RecordError, match="has begun; delete it again" if is_sweep else "folder"):
             resume_sweep(folder)
         kept = [path.parent for path in (folder.parent / SPENT_NAME).glob("*/ledger.jsonl")]
         assert kept

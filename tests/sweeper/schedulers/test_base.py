@@ -86,16 +86,13 @@ def test_a_new_module_is_a_new_scheduler(tmp_path, monkeypatch, content):
 
 
 @pytest.mark.parametrize(
-    ("content", "got"),
-    [("", "none"), (f"{MODULE}\n\nclass Other(Impatient):\n    pass\n", "Impatient, Other")],
+    ("content", "got"), [("", "none"), (f"{MODULE}\n\nclass Other(Impatient):\n    pass\n", "Impatient, Other")]
 )
 def test_a_module_without_exactly_one_scheduler_is_refused_by_name(tmp_path, monkeypatch, content, got):
     (tmp_path / "asha.py").write_text(content, encoding="utf-8")
     monkeypatch.setattr(sweeper.schedulers, "__path__", [str(tmp_path)])
     monkeypatch.delitem(sys.modules, "sweeper.schedulers.asha", raising=False)
-    with pytest.raises(
-        TypeError, match=rf"Expected one subclass of Scheduler in sweeper\.schedulers\.asha, got {got}$"
-    ):
+    with pytest.raises(TypeError, match=rf"one subclass of Scheduler in sweeper\.schedulers\.asha, got {got}$"):
         find_scheduler("asha")
 
 

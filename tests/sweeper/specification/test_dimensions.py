@@ -14,10 +14,7 @@ def slots_of(content, **changes):
 
 
 def test_a_choice_carries_its_own_parameters(content):
-    loss = [
-        {"name": "tau-cce", "temperature": {"log": [0.1, 10]}},
-        {"name": "tau-bce", "temperature": [1, 2]},
-    ]
+    loss = [{"name": "tau-cce", "temperature": {"log": [0.1, 10]}}, {"name": "tau-bce", "temperature": [1, 2]}]
     dimensions = slots_of(content, training={"loss": loss})
     assert dimensions["training.loss"].space == Choices(("tau-cce", "tau-bce"))
     for name, space in (("tau-cce", Range(low=0.1, high=10.0, log=True)), ("tau-bce", Choices((1.0, 2.0)))):

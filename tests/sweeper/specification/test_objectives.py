@@ -25,8 +25,7 @@ def test_a_radius_is_read_exactly(name, exact):
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "0", "0/3", "1/0", "-1", "nan", "inf", "1//2", " 1", "1 ", "0x1", "1_0", "1e9999", "\u0661", "9" * 41],
+    "text", ["", "0", "0/3", "1/0", "-1", "nan", "inf", "1//2", " 1", "1 ", "0x1", "1_0", "1e9999", "\u0661", "9" * 41]
 )
 def test_a_radius_that_is_no_positive_number_is_refused(text):
     with pytest.raises(SpecError, match="radius > 0"):

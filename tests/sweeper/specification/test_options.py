@@ -78,10 +78,7 @@ def test_an_added_option_is_refused_in_a_sentence(more):
 
 @pytest.mark.parametrize(
     ("settings", "configuration", "own"),
-    [
-        (TrainingSettings, TrialTraining, {"loss", "class_weights"}),
-        (PrivacySettings, TrialPrivacy, {*OF_THE_SWEEP}),
-    ],
+    [(TrainingSettings, TrialTraining, {"loss", "class_weights"}), (PrivacySettings, TrialPrivacy, {*OF_THE_SWEEP})],
 )
 def test_every_option_of_a_trial_is_declared_in_its_configuration(settings, configuration, own):
     options = {name for name, field in configuration.model_fields.items() if option_of(field) is not None}

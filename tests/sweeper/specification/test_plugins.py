@@ -192,9 +192,7 @@ def test_a_plug_in_that_reads_training_rows_is_refused_where_they_are_not_publis
         replace(digits.metadata, training_published=False),
         replace(digits.metadata, evaluation=Evaluation.PRIVATE),
     ):
-        with pytest.raises(
-            SpecError, match=r"Expected (published training rows for leak|certificates alone as metrics of private)"
-        ):
+        with pytest.raises(SpecError, match=r"published training rows for leak|certificates alone as metrics"):
             check_metrics(["leak"], declared)
         with pytest.raises(SpecError):
             TrialMetrics(["leak"], declared, TauCCE(), seed=0)
@@ -213,9 +211,7 @@ def test_a_metric_that_gives_no_finite_number_is_refused(name, got):
 
 @pytest.mark.usefixtures("some")
 def test_a_plain_function_is_no_metric():
-    with pytest.raises(
-        SpecError, match=r"Expected a metric declared by sweeper\.specification\.plugins\.metric from the plug-in bad"
-    ):
+    with pytest.raises(SpecError, match=r"a metric declared by .* from the plug-in bad"):
         find_metric("bad")
     with pytest.raises(ValueError, match="sideways"):
         metric("sideways")
@@ -261,9 +257,7 @@ def test_what_is_no_installed_sampler_is_refused(name, said):
 
 def test_two_plug_ins_of_one_name_are_refused(install):
     install(("mine", "things:mine", SAMPLERS), ("mine", "other:mine", SAMPLERS), ("more", "things:mine", SAMPLERS))
-    with pytest.raises(
-        SpecError, match=r"Expected one sampler 'mine', got other:mine and things:mine; uninstall .*mine, more"
-    ):
+    with pytest.raises(SpecError, match=r"one sampler 'mine', got other:mine and things:mine; uninstall .*mine, more"):
         sampler("mine", 0, object)
     install()
     with pytest.raises(SpecError, match="no sampler is installed as a plug-in"):
@@ -293,9 +287,7 @@ def test_editors_are_told_of_both_kinds():
 
 @pytest.mark.parametrize("value", ["", "mlflow:", "mlflow:  ", 3, ["a"]])
 def test_a_warm_start_names_a_sweep(content, value):
-    with pytest.raises(
-        SpecError, match=r"Expected the folder of an earlier sweep, or mlflow:NAME .*search\.warm_start"
-    ):
+    with pytest.raises(SpecError, match=r"folder of an earlier sweep, or mlflow:NAME .*search\.warm_start"):
         Spec.from_mapping(content | {"search": {"warm_start": value}})
 
 

@@ -136,10 +136,7 @@ def test_first_configurations_can_be_enqueued(content, study):
 def test_a_broken_configuration_is_named():
     with pytest.raises(SpecError, match="Expected a value for training, got none"):
         TrialConfig.from_json(
-            {
-                "model": {"architecture": "mlp"},
-                "privacy": {"delta": 1e-5, "noise": "global", "relation": "replace-one"},
-            }
+            {"model": {"architecture": "mlp"}, "privacy": {"delta": 1e-5, "noise": "global", "relation": "replace-one"}}
         )
 
 

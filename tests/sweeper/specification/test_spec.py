@@ -182,10 +182,7 @@ def test_more_first_configurations_than_trials_are_refused(content):
 def test_delta_must_be_below_one_over_n_unless_accepted(content):
     spec = Spec.from_mapping(content, FILE)
     spec.validate_against(9_999)
-    with pytest.raises(
-        SpecError,
-        match=r"Expected delta < 1/N = 0.0001 for N=10000 .*got delta=0.0001 \(privacy.delta in mnist.yaml\).*accept_large_delta",
-    ):
+    with pytest.raises(SpecError, match=r"1/N = 0.0001 .*delta=0.0001 \(privacy.delta in .*accept_large_delta"):
         spec.validate_against(10_000)
     content["privacy"]["accept_large_delta"] = True
     Spec.from_mapping(content).validate_against(10_000)
@@ -196,10 +193,7 @@ def test_no_batch_may_exceed_the_rows(content, batch_size):
     content["training"]["batch_size"] = batch_size
     spec = Spec.from_mapping(content, FILE)
     spec.validate_against(2000)
-    with pytest.raises(
-        SpecError,
-        match=r"batch_size <= N = 1999, .*got batch_size=2000 \(training.batch_size in mnist.yaml\)",
-    ):
+    with pytest.raises(SpecError, match=r"<= N = 1999, .*got batch_size=2000 \(training.batch_size in"):
         spec.validate_against(1999)
 
 
@@ -219,11 +213,7 @@ def test_auroc_and_tau_bce_need_two_classes(content):
 
 
 def test_ranges_take_the_type_of_their_field(content):
-    content["training"] |= {
-        "batch_size": {"log": [512, 8192]},
-        "learning_rate": {"log": [1, 10]},
-        "epochs": [1e1, 20],
-    }
+    content["training"] |= {"batch_size": {"log": [512, 8192]}, "learning_rate": {"log": [1, 10]}, "epochs": [1e1, 20]}
     content["model"]["width"] = {"int": [16, 64]}
     spec = Spec.from_mapping(content)
     assert spec.training.batch_size == Range(low=512, high=8192, log=True, integer=True)
@@ -243,10 +233,7 @@ def test_a_spec_survives_its_own_json(content):
         "classes": [0, 1],
         "splits": {"validation": 0.2, "salt": "s"},
     }
-    content["search"] = {
-        "objectives": ["accuracy", "certified@36/255"],
-        "first": [{"training.batch_size": 600}],
-    }
+    content["search"] = {"objectives": ["accuracy", "certified@36/255"], "first": [{"training.batch_size": 600}]}
     plain = json.loads(json.dumps(Spec.from_mapping(content).to_plain()))
     assert Spec.from_mapping(plain).to_plain() == plain
 
@@ -284,10 +271,7 @@ def test_files_beside_the_spec_come_first(tmp_path, content):
 def test_a_bundled_data_set_needs_its_name_only(content):
     assert Spec.from_mapping(content).data_options() == {"source": "digits"}
     content["data"] |= {"splits": {"validation": 0.2}, "unit": "row"}
-    assert Spec.from_mapping(content).data_options() == {
-        "source": "digits",
-        "splits": HashSplit(validation=0.2),
-    }
+    assert Spec.from_mapping(content).data_options() == {"source": "digits", "splits": HashSplit(validation=0.2)}
 
 
 def test_the_options_of_a_spec_are_those_that_architectures_and_losses_declare():

@@ -169,9 +169,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
     assert read_object(path) == {"a": 1}
     with monkeypatch.context() as patch:
         patch.setattr(
-            module.os,
-            "fsync",
-            lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device")),
+            module.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left on device"))
         )
         with pytest.raises(RecordError, match=r"Cannot write .*front\.json: No space left on device"):
             replace_file(path, '{"a": 2}')

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from sweeper.cli.main import main
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
@@ -82,29 +81,21 @@ def test_a_mark_hides_a_folder_of_any_format(tmp_path):
 @pytest.mark.parametrize("found", [0, 2, "1", True, 1.0, [1], {"a": "b" * 1000}])
 def test_a_folder_of_another_format_is_refused_with_file_value_and_remedy(found, tmp_path):
     (tmp_path / MANIFEST_NAME).write_text(json.dumps(MANIFEST.to_json() | {"format": found}))
-    with pytest.raises(
-        RecordError, match=r"Expected format 1 in .*sweep\.json, got .*; read it with the version"
-    ) as said:
+    with pytest.raises(RecordError, match=r"format 1 in .*sweep\.json, got .*; read it with") as said:
         read_manifest(tmp_path)
     assert repr(found)[:60] in str(said.value)
     assert len(str(said.value)) < 400
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("name", None), ("status", "gone"), ("spec", []), ("source", 1.5), ("population", "many")]
-)
-def test_a_field_that_cannot_be_used_is_named(field, value, tmp_path):
-    (tmp_path / MANIFEST_NAME).write_text(json.dumps(MANIFEST.to_json() | {field: value}))
-    with pytest.raises(RecordError, match=rf"Expected {field} of a sweep in .*sweep\.json, got .*; restore the file"):
-        read_manifest(tmp_path)
-
-
+@pytest.mark.parametrize("value", [..., 1.5])
 @pytest.mark.parametrize("field", ["name", "status", "spec", "source"])
-def test_a_field_that_is_missing_is_named(field, tmp_path):
-    content = MANIFEST.to_json()
-    del content[field]
+def test_a_field_that_is_missing_or_cannot_be_used_is_named(field, value, tmp_path):
+    content = {**MANIFEST.to_json(), field: value}
+    if value is ...:
+        del content[field]
     (tmp_path / MANIFEST_NAME).write_text(json.dumps(content))
-    with pytest.raises(RecordError, match=f"Expected {field} of a sweep in .*, got none; restore the file"):
+    said = rf"Expected {field} of a sweep in .*sweep\.json, got (none|1\.5); restore the file"
+    with pytest.raises(RecordError, match=said):
         read_manifest(tmp_path)
 
 
@@ -121,34 +112,21 @@ def older(ran, tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    [
-        ["show"],
-        ["resume"],
-        ["front"],
-        ["pick"],
-        ["predict", "new.csv"],
-        ["stop"],
-        ["delete", "--yes"],
-        ["log", "t0001"],
-        ["note", "t0001", "text"],
-    ],
+    ["show", "resume", "front", "pick", "predict new.csv", "stop", "delete --yes", "log t0001", "note t0001 text"],
 )
-def test_every_command_refuses_an_older_folder_in_one_sentence(command, older, capsys):
-    name, *more = command
+def test_every_command_refuses_an_older_folder_in_one_sentence(command, older, call):
+    name, *more = command.split()
     before = {path: path.read_bytes() for path in older.rglob("*") if path.is_file()}
-    with pytest.raises(SystemExit) as ended:
-        main([name, str(older), *more])
-    (said,) = capsys.readouterr().err.splitlines()
-    assert ended.value.code == 2
+    code, _, err = call(name, older, *more)
+    (said,) = err.splitlines()
+    assert code == 2
     assert said.startswith("sweeper: Expected format 1 in")
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_a_list_marks_an_older_folder_and_goes_on(older, ran, capsys):
+def test_a_list_marks_an_older_folder_and_goes_on(older, ran, call):
     shutil.copytree(ran.folder, older.parent / "sound-1", ignore=shutil.ignore_patterns("ray", "mlflow*"))
-    with pytest.raises(SystemExit) as ended:
-        main(["list", "--out", str(older.parent)])
-    assert ended.value.code == 0
-    shown = capsys.readouterr().out
+    code, shown, _ = call("list", "--out", older.parent)
+    assert code == 0
     assert "unreadable: Expected format 1 in" in shown
     assert "completed" in shown

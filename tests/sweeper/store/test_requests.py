@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from clipless.privacy.noisy_counts import scores_event
-from sweeper.cli.main import main
 from sweeper.errors import RecordError, SpecError, SweeperError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
@@ -125,33 +124,25 @@ def test_a_configuration_that_the_space_does_not_hold_is_refused(values, said, f
     assert not (folder / "requests.jsonl").exists()
 
 
-def test_the_commands_ask(folder, capsys):
+def test_the_commands_ask(folder, call):
     for arguments, said in (
-        (["enqueue", str(folder), "--set", "training.learning_rate=5e-2"], "comes next: training.learning_rate=0.05"),
-        (["log", str(folder), "t0001"], "completed"),
-        (["steer", str(folder), "accuracy >= 0.9", "epsilon <= 3"], "steered to: accuracy >= 0.9, epsilon <= 3\n"),
+        (("enqueue", folder, "--set", "training.learning_rate=5e-2"), "comes next: training.learning_rate=0.05"),
+        (("log", folder, "t0001"), "completed"),
+        (("steer", folder, "accuracy >= 0.9", "epsilon <= 3"), "steered to: accuracy >= 0.9, epsilon <= 3\n"),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code in (0, None)
-        assert said in capsys.readouterr().out
+        code, out, _ = call(*arguments)
+        assert (code, said in out) == (0, True)
     for arguments, said in (
-        (["enqueue", str(folder), "--set", "training.learning_rate"], "Expected NAME=VALUE such as"),
-        (["stop", str(folder)], "no process drives"),
-        (["steer", str(folder), "epsilon <= 2", "speed >= 1"], "Expected a value among epsilon"),
+        (("enqueue", folder, "--set", "training.learning_rate"), "Expected NAME=VALUE such as"),
+        (("stop", folder), "no process drives"),
+        (("steer", folder, "epsilon <= 2", "speed >= 1"), "Expected a value among epsilon"),
     ):
-        with pytest.raises(SystemExit) as ended:
-            main(arguments)
-        assert ended.value.code == 2
-        assert said in capsys.readouterr().err
+        code, _, err = call(*arguments)
+        assert (code, said in err) == (2, True)
     assert steered(folder) == ("accuracy >= 0.9", "epsilon <= 3"), "what is refused is not kept"
-    with pytest.raises(SystemExit):
-        main(["steer", str(folder)])
-    assert (capsys.readouterr().out, steered(folder)) == ("steered to: everywhere\n", ())
+    assert (call("steer", folder)[1], steered(folder)) == ("steered to: everywhere\n", ())
     with driver_lock(folder):
-        with pytest.raises(SystemExit):
-            main(["stop", str(folder), "t0003"])
-        assert capsys.readouterr().out == "asked to stop: t0003\n"
+        assert call("stop", folder, "t0003")[1] == "asked to stop: t0003\n"
 
 
 def test_a_log_tells_what_happened_in_order(folder):
@@ -167,16 +158,8 @@ def test_a_log_tells_what_happened_in_order(folder):
     assert not any("rank" in line for line in made)
     assert lines[0].startswith("t0001, run ")
     assert any(line.startswith("  training.learning_rate = 0.0") for line in lines)
-    starts = (
-        "plan: method clipless",
-        "training 1: ",
-        "epoch 1: ",
-        "epoch 2: ",
-        "completed",
-        "OSError: t0001",
-        "Traceback",
-    )
-    starts += ("ValueError",)
+    starts = ("plan: method clipless", "training 1: ", "epoch 1: ", "epoch 2: ", "completed", "OSError: t0001")
+    starts += ("Traceback", "ValueError")
     assert [line.split(",")[0].startswith(start) for line, start in zip(lines[-8:], starts, strict=True)] == [True] * 8
     assert lines[-6].endswith("rank 1 of 1")
     with pytest.raises(RecordError, match=r"a trial of .*, got 't9'; it has t0001, t0002, t0003"):

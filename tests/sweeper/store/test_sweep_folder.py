@@ -21,19 +21,13 @@ def test_a_folder_carries_name_and_time(folder, tmp_path):
     assert folder.path == tmp_path / "digits-20250301-090807"
     assert (folder.path / "models").is_dir()
     assert SweepFolder.create(tmp_path, "digits", STARTED).path.name == "digits-20250301-090807-2"
-    assert (folder.spec.name, folder.ledger.name, folder.front.name) == (
-        "spec.yaml",
-        "ledger.jsonl",
-        "front.json",
-    )
+    assert (folder.spec.name, folder.ledger.name, folder.front.name) == ("spec.yaml", "ledger.jsonl", "front.json")
     assert folder.model_name("t0007", 12) == "models/t0007-12.safetensors"
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
-    with pytest.raises(
-        RecordError, match=r"Cannot make the folder .*digits.*Not a directory; choose another with --out"
-    ):
+    with pytest.raises(RecordError, match=r"Cannot make the folder .*digits.*; choose another with --out"):
         SweepFolder.create(tmp_path / "file", "digits", STARTED)
     monkeypatch.setattr("pathlib.Path.mkdir", lambda *_, **__: (_ for _ in ()).throw(FileExistsError()))
     with pytest.raises(RecordError, match="a thousand exist"):

@@ -33,8 +33,7 @@ def test_a_points_numbers_get_the_names_of_the_contract():
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["a@b", "../up", "/root", "a//b", "x" * 400, "@", "", ".", "a/../b", "ä+b", "a/", "x" * 249 + "/yy"],
+    "name", ["a@b", "../up", "/root", "a//b", "x" * 400, "@", "", ".", "a/../b", "ä+b", "a/", "x" * 249 + "/yy"]
 )
 def test_a_cleaned_name_is_one_that_mlflow_accepts(name):
     from mlflow.utils.validation import _validate_metric_name

@@ -298,9 +298,7 @@ def test_bundled_sets_say_that_their_training_rows_are_published(digits):
 @pytest.mark.parametrize("name", MEMBERSHIP)
 def test_membership_on_private_evaluation_rows_is_refused(declare, name):
     private = declare(evaluation=Evaluation.PRIVATE)
-    with pytest.raises(
-        SpecError, match=r"Expected certificates alone as metrics of private .*evaluation: private on digits "
-    ):
+    with pytest.raises(SpecError, match=r"certificates alone as metrics of private .*evaluation: private on digits"):
         check_metrics([name], private, "f.yaml")
     with pytest.raises(SpecError, match="private"):
         TrialMetrics([name], private, TauCCE(), seed=0)
@@ -347,9 +345,7 @@ def own_spec(content, own_table, evaluation, *names):
 def test_membership_on_a_table_of_ones_own_is_refused_before_the_sweep(content, own_table, check):
     spec = own_spec(content, own_table, "public", "membership-auroc")
     data = load(**spec.data_options())
-    with pytest.raises(
-        SpecError, match=r"Expected published training rows for membership-auroc.*search\.metrics in f\.yaml"
-    ):
+    with pytest.raises(SpecError, match=r"published training rows for membership-auroc.*search\.metrics in"):
         check(spec, data)
 
 

@@ -42,12 +42,7 @@ def config(**changes):
             "loss": {"name": "tau-cce", "temperature": 0.3},
             "sensitivity_fraction": 0.1,
         },
-        "privacy": {
-            "noise_multiplier": 0.5,
-            "delta": 1e-4,
-            "noise": "min-variance",
-            "relation": "add-or-remove-one",
-        },
+        "privacy": {"noise_multiplier": 0.5, "delta": 1e-4, "noise": "min-variance", "relation": "add-or-remove-one"},
     }
     for section, keys in changes.items():
         content[section] = {k: v for k, v in (content[section] | keys).items() if v is not None}

@@ -13,16 +13,13 @@ from sweeper.records import Direction, Point
 def point(trial, epoch, epsilon, accuracy, certified=None):
     values = {"epsilon": epsilon, "accuracy": accuracy}
     return Point(
-        trial=trial,
-        epoch=epoch,
-        values=values if certified is None else {**values, "certified@0.25": certified},
+        trial=trial, epoch=epoch, values=values if certified is None else {**values, "certified@0.25": certified}
     )
 
 
 def test_the_staircase_is_what_is_achievable_within_an_epsilon():
     steps = staircase(
-        [point("a", 2, 2.0, 0.8), point("b", 1, 3.0, 0.7), point("a", 1, 1.0, 0.5), point("c", 1, 4.0, 0.9)],
-        "accuracy",
+        [point("a", 2, 2.0, 0.8), point("b", 1, 3.0, 0.7), point("a", 1, 1.0, 0.5), point("c", 1, 4.0, 0.9)], "accuracy"
     )
     assert [(s.epsilon, s.value, s.trial, s.epoch) for s in steps] == [
         (1.0, 0.5, "a", 1),
@@ -45,10 +42,7 @@ def test_a_minimised_value_steps_downwards():
 
 def test_points_without_a_finite_number_are_no_steps():
     assert (
-        staircase(
-            [point("a", 1, inf, 0.9), point("a", 2, 1.0, nan), Point(trial="b", epoch=1, values={})],
-            "accuracy",
-        )
+        staircase([point("a", 1, inf, 0.9), point("a", 2, 1.0, nan), Point(trial="b", epoch=1, values={})], "accuracy")
         == ()
     )
 

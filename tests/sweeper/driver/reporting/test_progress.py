@@ -210,9 +210,7 @@ def test_the_closing_summary_of_a_sweep_without_results_is_short():
 
 def test_the_closing_summary_finds_the_best_point_and_hides_most_failures():
     text = closing_summary(
-        state(front=(point("t0001", 2.934, 0.9),)),
-        Path("out"),
-        failures={f"t{i:04d}": "lost" for i in range(9)},
+        state(front=(point("t0001", 2.934, 0.9),)), Path("out"), failures={f"t{i:04d}": "lost" for i in range(9)}
     )
     assert "The front has 1 point," in text
     assert "and 4 more failed" in text

@@ -81,10 +81,7 @@ def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_p
         assert "selected privately, from a number of trials that was drawn once" in capsys.readouterr().err
 
 
-WATCHED = (
-    {"storage": "memory://somewhere"},
-    {"into": Path("made"), "storage": "memory://somewhere"},
-)
+WATCHED = ({"storage": "memory://somewhere"}, {"into": Path("made"), "storage": "memory://somewhere"})
 
 
 @pytest.mark.parametrize("given", WATCHED)

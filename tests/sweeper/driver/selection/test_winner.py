@@ -59,10 +59,7 @@ def test_the_ledger_has_one_row_which_prices_the_winner_and_nothing_else(play):
 
 def test_the_winner_may_be_made_from_iterates_and_each_of_its_models_stays_its_own(play):
     """The second candidate wins by an average; its price is that of all its epochs, as everybody's."""
-    extra = {
-        ("t0002", 1): [("t0002", "quick", 0.97), ("t0002", "slow", 0.97)],
-        ("t0004", 2): [("t0004", "slow", 0.96)],
-    }
+    extra = {("t0002", 1): [("t0002", "quick", 0.97), ("t0002", "slow", 0.97)], ("t0004", 2): [("t0004", "slow", 0.96)]}
     ran = play(extra=extra)
     points = ran.folder.points()
     assert list(points) == [("t0001", epoch, name) for epoch, name in ((1, ""), (1, "quick"), (1, "slow"), (2, ""))]

@@ -134,9 +134,7 @@ def test_what_cannot_be_loaded_is_refused(ran, picked, tmp_path):
     with pytest.raises(RecordError, match="Expected the folder of a sweep, or one that sweeper pick wrote"):
         load_predictor(tmp_path / "nowhere")
     shutil.copy(picked / "model.safetensors", tmp_path)
-    with pytest.raises(
-        RecordError, match=r"data\.json, which says how rows are encoded; take the model with sweeper pick"
-    ):
+    with pytest.raises(RecordError, match=r"data\.json, which .*; take the model with sweeper pick"):
         load_predictor(tmp_path)
     with pytest.raises(PickError):
         load_predictor(ran.folder, max_epsilon=1e-6)

@@ -131,13 +131,7 @@ def test_a_method_without_privacy_cannot_be_selected_privately(private):
     assert said.startswith(f"Expected a private method {UNDER}, got method='non-private' (training.method in {FILE})")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("selection_mean", 20),
-        ("selection_share", 0.5),
-    ],
-)
+@pytest.mark.parametrize(("key", "value"), [("selection_mean", 20), ("selection_share", 0.5)])
 def test_no_law_of_a_number_without_private_selection(content, key, value):
     said = spec_error(content, **{f"search.{key}": value})
     assert said.startswith(f"Expected no {key} without selection: private, got {key}=")
@@ -224,8 +218,7 @@ ELSEWHERE = {
 
 
 @pytest.mark.parametrize(
-    ("section", "settings"),
-    [("model", ModelSettings), ("training", TrainingSettings), ("privacy", PrivacySettings)],
+    ("section", "settings"), [("model", ModelSettings), ("training", TrainingSettings), ("privacy", PrivacySettings)]
 )
 def test_every_hyperparameter_is_known_to_change_what_is_spent_or_not_to(section, settings):
     """A new one has to be put into ``EVENT_DIMENSIONS``, or into one of the lists above."""
