@@ -29,7 +29,7 @@ from dashboards.pages.report import build_report
 from sweeper.cli.tables import sweep_view, sweeps_table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective, Point, Trial, TrialStatus
+from sweeper.records import Objective, Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.results.sweep import load
 from sweeper.store.manifest import Manifest
@@ -107,7 +107,7 @@ def write(path: Path, count: int, epochs: int) -> str:
     )  # fmt: skip
     tested = [replace(p, test=p.values) if p.key in front.on_front else p for p in front.points]
     replace(front, points=tuple(tested)).write(folder.front)
-    folder.write_manifest(Manifest(name="large", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml"))
+    folder.write_manifest(Manifest(name="large", status=SweepStatus.COMPLETED, spec={}, source="spec.yaml"))
     return f"{len(front.on_front)} points on the front"
 
 

@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, sync_
 from dashboards.data import read
 from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point, SweepStatus
 from sweeper.service.app import create_app, warm_up
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.store.manifest import Manifest
@@ -108,7 +108,7 @@ def cpu_seconds(session: CDPSession) -> float:
 
 def many(browser: Browser, url: str, folder: SweepFolder, count: int, seconds: int) -> None:
     """Let a sweep run on under the eyes of several browsers, and see how late they are and what they cost."""
-    folder.write_manifest(Manifest(name=NAME, status=TrialStatus.RUNNING, spec={}, source="spec.yaml"))
+    folder.write_manifest(Manifest(name=NAME, status=SweepStatus.RUNNING, spec={}, source="spec.yaml"))
     context = browser.new_context()
     pages = [context.new_page() for _ in range(count)]
     for page in pages:

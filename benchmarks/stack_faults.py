@@ -34,8 +34,8 @@ from pathlib import Path
 from _noise_log import drawn_steps
 from kills import Campaign
 
+from sweeper.records import SweepStatus
 from sweeper.service.client import submit
-from sweeper.service.supervision.states import State
 from sweeper.tracking.tracker import SPOOL_NAME, replay_spool
 from tools.stack.running import Stack, StackSettings
 
@@ -96,7 +96,9 @@ class StackCampaign(Campaign):
 
     def wait_for_end(self) -> None:
         """Wait until the service says that the sweep has ended."""
-        _wait(lambda: self.state() and State(self.state()).is_end, f"{self.id} does not end, it is {self.state()}")
+        _wait(
+            lambda: self.state() and SweepStatus(self.state()).is_end, f"{self.id} does not end, it is {self.state()}"
+        )
 
     def check(self) -> dict[str, str]:
         """Wait until MLflow has what the sweep left behind, and return what does not hold."""

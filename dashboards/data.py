@@ -10,7 +10,7 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeper.records import Direction, Objective, Point, TrialStatus
+from sweeper.records import Direction, Objective, Point, SweepStatus
 from sweeper.results.front import Front, FrontTrial, read_front
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
@@ -143,7 +143,7 @@ def read(directory: str | Path) -> SweepData:
         decisions=tuple(folder.decisions()),
         evidence=read_evidence(folder.path),
     )
-    has_ended = manifest is not None and manifest.status is not TrialStatus.RUNNING
+    has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING
     return data if has_ended else _with_newer_rows(data, folder)
 
 

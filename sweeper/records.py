@@ -70,6 +70,26 @@ class TrialStatus(enum.Enum):
     INTERRUPTED = "interrupted"  # the sweep was interrupted
 
 
+class SweepStatus(enum.Enum):
+    """How a sweep stands; its ``sweep.json`` says running or how it ended, only a service knows the others."""
+
+    QUEUED = "queued"  # waits for its turn, for the pause after a driver's death, or until one can be started
+    STARTING = "starting"  # its driver has not written the sweep's file yet
+    RUNNING = "running"
+    WAITING = "waiting"  # for the cluster: its head does not answer, and no driver is seen
+    STOPPING = "stopping"
+    COMPLETED = "completed"
+    STOPPED = "stopped"  # by a request, a limit, or a rule of the sweep
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"  # its file says that it runs, but no driver is known
+
+    @property
+    def is_end(self) -> bool:
+        """Whether nothing more happens without a request."""
+        return self in (SweepStatus.COMPLETED, SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED)
+
+
 def name_trial(number: int) -> str:
     """Return the id of the trial of that number in its sweep, from 1."""
     return f"t{number:04d}"

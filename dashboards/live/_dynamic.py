@@ -22,7 +22,8 @@ from sweeper.errors import RecordError, RefusalError, SweeperError
 from sweeper.service.catalog import Catalog
 from sweeper.service.security.access import BROWSER
 from sweeper.service.security.tokens import Holder, Role
-from sweeper.service.standings import Standing, Standings, submitted_spec
+from sweeper.service.standings import Standings, submitted_spec
+from sweeper.service.supervision.states import Standing
 from sweeper.specification.spec import Spec
 from sweeper.store.requests import steered
 

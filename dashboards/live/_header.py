@@ -18,9 +18,8 @@ from dashboards.pages._sections import head
 from dashboards.summary import best_within
 from dashboards.text import delta_text, number, show
 from sweeper.privacy.pricing import Price
-from sweeper.records import Point, TrialStatus
-from sweeper.service.standings import Standing
-from sweeper.service.supervision.states import State
+from sweeper.records import Point, SweepStatus, TrialStatus
+from sweeper.service.supervision.states import Standing
 from sweeper.specification.spec import Spec
 
 TITLES = {
@@ -37,15 +36,15 @@ TITLES = {
     Action.SIGN_OUT: "Sign out",
 }
 _MORE = (Action.ENQUEUE, Action.STEER)
-_BY_STATE: Mapping[State, tuple[Action, ...]] = {
-    State.QUEUED: (Action.STOP,),
-    State.STARTING: (Action.STOP,),
-    State.RUNNING: (Action.STOP, *_MORE),
-    State.WAITING: (Action.STOP, *_MORE),
-    State.STOPPING: (),
-    State.COMPLETED: (Action.EXTEND, *_MORE, Action.DELETE),
+_BY_STATE: Mapping[SweepStatus, tuple[Action, ...]] = {
+    SweepStatus.QUEUED: (Action.STOP,),
+    SweepStatus.STARTING: (Action.STOP,),
+    SweepStatus.RUNNING: (Action.STOP, *_MORE),
+    SweepStatus.WAITING: (Action.STOP, *_MORE),
+    SweepStatus.STOPPING: (),
+    SweepStatus.COMPLETED: (Action.EXTEND, *_MORE, Action.DELETE),
     **dict.fromkeys(
-        (State.STOPPED, State.FAILED, State.INTERRUPTED, State.LOST),
+        (SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED, SweepStatus.LOST),
         (Action.RESUME, Action.EXTEND, *_MORE, Action.DELETE),
     ),
 }
@@ -206,7 +205,7 @@ def total_price(data: SweepData) -> Price | None:
 
 def _running(standing: Standing, progress: Progress) -> Html:
     if progress.total is None:
-        return _big("yes" if standing.state is State.RUNNING else in_words(standing.state), "")
+        return _big("yes" if standing.state is SweepStatus.RUNNING else in_words(standing.state), "")
     return _big(f"{progress.ended} of {progress.total}", f"trials, {in_words(standing.state)}")
 
 

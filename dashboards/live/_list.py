@@ -9,8 +9,8 @@ from dashboards.live._snapshots import SweepSummary
 from dashboards.live._view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import MISSING
-from sweeper.service.standings import Standing
-from sweeper.service.supervision.states import State
+from sweeper.records import SweepStatus
+from sweeper.service.supervision.states import Standing
 
 _HEADS = ("compare", "sweep", "state", "trials", "points", "hypervolume", "age")
 _NUMERIC = ("trials", "points", "hypervolume")
@@ -63,17 +63,17 @@ def _row(standing: Standing, row: SweepSummary, now: datetime) -> Html:
 def state(standing: Standing) -> Html:
     """How a sweep stands, with its place in the line where it waits.
 
-    >>> state(Standing(name="s", state=State.QUEUED, place=2))
+    >>> state(Standing(name="s", state=SweepStatus.QUEUED, place=2))
     '<span class="status queued">queued, number 2 in line</span>'
     """
     place = f", number {standing.place} in line" if standing.place is not None else ""
     return tag("span", in_words(standing.state) + place, class_=f"status {standing.state.value}")
 
 
-def in_words(state: State) -> str:
+def in_words(state: SweepStatus) -> str:
     """How a sweep stands, as people read it.
 
-    >>> in_words(State.WAITING)
+    >>> in_words(SweepStatus.WAITING)
     'waiting for the cluster'
     """
-    return "waiting for the cluster" if state is State.WAITING else state.value
+    return "waiting for the cluster" if state is SweepStatus.WAITING else state.value

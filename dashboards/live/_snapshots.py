@@ -18,7 +18,7 @@ from typing import TypeVar, cast
 
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError, public_sentence
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SweepStatus, Trial
 from sweeper.results.front import Front, FrontTrial, gated, read_front, still_admitted, up_to_date
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
@@ -66,7 +66,7 @@ class Snapshot:
     @property
     def running(self) -> bool:
         """Whether more may come."""
-        return self.status in (TrialStatus.RUNNING.value, "")
+        return self.status in (SweepStatus.RUNNING.value, "")
 
     @property
     def status(self) -> str:
@@ -158,7 +158,7 @@ class Snapshots:
             manifest = folder.read_manifest()
         except RecordError:
             return SweepSummary(name=name, status="unreadable")
-        if manifest.status is not TrialStatus.RUNNING:
+        if manifest.status is not SweepStatus.RUNNING:
             row = _SummaryEntry(token, _summary(name, manifest, _written_counts(folder)))
         elif known is not None and known.until > self._clock():
             return known.listed
@@ -244,7 +244,7 @@ def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Sna
 
 def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str, Trial]]:
     manifest = folder.read_manifest()
-    if manifest.status is not TrialStatus.RUNNING:
+    if manifest.status is not SweepStatus.RUNNING:
         state.follower = state.front = None
         return replace(read(folder.path), directory=folder.path.name), folder.trials()
     follower = state.follower = state.follower or SweepTail(folder)

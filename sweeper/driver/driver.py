@@ -30,7 +30,7 @@ from sweeper.driver.stages import StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line, public_line
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
@@ -90,13 +90,13 @@ class SweepRun:
         self._open()
         if self._selected is None:
             self._options.tell(self._plan.announcement)
-        status, outcome = TrialStatus.FAILED, RunResult()
+        status, outcome = SweepStatus.FAILED, RunResult()
         try:
             outcome = self._run_trials()
             status = _status(outcome)
         except BaseException as error:
             forced = isinstance(error, KeyboardInterrupt)
-            status = TrialStatus.INTERRUPTED if forced else TrialStatus.FAILED
+            status = SweepStatus.INTERRUPTED if forced else SweepStatus.FAILED
             outcome = RunResult(forced, INTERRUPTED if forced else public_line(error))
             self._folder.save_failure(one_line(error))
             raise
@@ -120,7 +120,7 @@ class SweepRun:
         """
         try:
             if not self._resumed:
-                self._describe(TrialStatus.RUNNING)
+                self._describe(SweepStatus.RUNNING)
                 replace_file(self._folder.spec, self._plan.spec.text)
             if self._plan.input and not (self._resumed and (self._folder.path / DATA_NAME).is_file()):
                 write_input(self._folder.path, self._plan.input)
@@ -165,7 +165,7 @@ class SweepRun:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()
         if self._resumed:
-            self._describe(TrialStatus.RUNNING)
+            self._describe(SweepStatus.RUNNING)
 
     @property
     def _has_final(self) -> bool:
@@ -274,8 +274,8 @@ class SweepRun:
             self._between()
         return self._interruption.requested
 
-    def _finish(self, status: TrialStatus, reason: str) -> tuple[Front, Undelivered]:
-        folder, recorder, cut = self._folder, self._recorder, status is TrialStatus.INTERRUPTED
+    def _finish(self, status: SweepStatus, reason: str) -> tuple[Front, Undelivered]:
+        folder, recorder, cut = self._folder, self._recorder, status is SweepStatus.INTERRUPTED
         try:
             recorder.records.close()
             front = recorder.front(tight=not cut)
@@ -303,7 +303,7 @@ class SweepRun:
         told = {row["trial"]: str(row["error"]) for row in self._folder.failures()}
         return {trial: error for trial, error in told.items() if trial in failed}
 
-    def _describe(self, status: TrialStatus, reason: str = "") -> None:
+    def _describe(self, status: SweepStatus, reason: str = "") -> None:
         folder = self._folder
         folder.write_manifest(manifest_of(self._plan, self._options, folder, status, reason))
 
@@ -343,7 +343,7 @@ def progress_of(
     )
 
 
-def _status(outcome: RunResult) -> TrialStatus:
+def _status(outcome: RunResult) -> SweepStatus:
     if outcome.interrupted:
-        return TrialStatus.INTERRUPTED
-    return TrialStatus.STOPPED if outcome.reason else TrialStatus.COMPLETED
+        return SweepStatus.INTERRUPTED
+    return SweepStatus.STOPPED if outcome.reason else SweepStatus.COMPLETED

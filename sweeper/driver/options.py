@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from sweeper.driver.reporting.progress import Progress
 from sweeper.errors import SweeperError
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
@@ -81,7 +81,7 @@ def with_recorded(options: Options, manifest: Manifest) -> Options:
 
 
 def manifest_of(
-    plan: SweepPlan, options: Options, folder: SweepFolder, status: TrialStatus, reason: str = ""
+    plan: SweepPlan, options: Options, folder: SweepFolder, status: SweepStatus, reason: str = ""
 ) -> Manifest:
     """Return what ``sweep.json`` says of a run."""
     spec = plan.spec

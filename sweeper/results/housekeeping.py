@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import Front, read_front
 from sweeper.store.evidence import EVIDENCE_NAME
 from sweeper.store.jsonl import read_object, replace_file, to_text
@@ -31,7 +31,7 @@ STATEMENT_NAME = "statement.json"
 _UNFINISHED = ("*.partial", ".*.tmp")
 _SURELY_DEAD_SECONDS = 3600.0  # nothing takes so long to write
 # Sweeps that will not go on by themselves.
-_ENDED = (TrialStatus.COMPLETED, TrialStatus.STOPPED)
+_ENDED = (SweepStatus.COMPLETED, SweepStatus.STOPPED)
 _UNENDED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
 
 
@@ -64,7 +64,7 @@ def check_not_running(folder: Path) -> Manifest:
     manifest = SweepFolder(folder).read_manifest()
     if is_driven(folder):
         raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
-    if manifest.status is TrialStatus.RUNNING:
+    if manifest.status is SweepStatus.RUNNING:
         driver = folder / DRIVER_NAME
         host = read_object(driver).get("host") if driver.is_file() else None
         if host != socket.gethostname():

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from sweeper.errors import RecordError, SweeperError, UnknownSweepError, public_sentence
+from sweeper.records import SweepStatus
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
-from sweeper.service.supervision.states import Facts, State, state_of
+from sweeper.service.supervision.states import Facts, Standing, state_of
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
@@ -17,23 +17,7 @@ from sweeper.store.sweep_folder import SweepFolder
 KEPT_SECONDS = 1.0  # for which what was seen is not looked up again
 LOST = "its driver was killed, or runs on another machine"
 _OF_MACHINES = (("data", "path"), ("data", "ranges"), ("search", "warm_start"))  # files of the machine that ran it
-_RUNNING = (State.QUEUED, State.STARTING, State.RUNNING, State.WAITING, State.STOPPING)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How one sweep stands."""
-
-    name: str  # of its folder
-    state: State  # in a word
-    reason: str = ""  # why, in a sentence; empty where there is nothing to say
-    place: int | None = None  # in the line for a driver, 1 the next; None if it does not wait
-    started: bool = True  # whether it has records
-
-    @property
-    def runs(self) -> bool:
-        """Whether more may come without a request."""
-        return self.state in _RUNNING
+_DRIVEN = (SweepStatus.STARTING, SweepStatus.RUNNING, SweepStatus.STOPPING)
 
 
 class Standings(Protocol):
@@ -72,11 +56,11 @@ class RecordedStandings:
         return tuple(found for name in self._catalog.names() if (found := if_known(self, name)))
 
 
-def standing(name: str, state: State, reason: str, place: int | None = None, *, started: bool = True) -> Standing:
+def standing(name: str, state: SweepStatus, reason: str, place: int | None = None, *, started: bool = True) -> Standing:
     """Return how a sweep stands, with a reason where its own says nothing of the state."""
-    if state is State.LOST:
+    if state is SweepStatus.LOST:
         reason = LOST
-    if state in _RUNNING and state not in (State.QUEUED, State.WAITING):
+    if state in _DRIVEN:
         reason = ""  # that of its last end
     return Standing(name=name, state=state, reason=reason, place=place, started=started)
 
@@ -110,13 +94,13 @@ def if_known(standings: Standings, name: str, redact: Callable[[str], str] = str
     except UnknownSweepError:  # deleted meanwhile
         return None
     except RecordError as error:
-        return standing(name, State.FAILED, redact(public_sentence(error)))
+        return standing(name, SweepStatus.FAILED, redact(public_sentence(error)))
 
 
-def recorded(folder: Path) -> tuple[str | None, str]:
+def recorded(folder: Path) -> tuple[SweepStatus | None, str]:
     """Return the status that the records of a sweep say, and the reason; no status where they cannot be read."""
     try:
         manifest = SweepFolder(folder).read_manifest()
     except RecordError:
         return None, ""
-    return manifest.status.value, manifest.reason
+    return manifest.status, manifest.reason

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clipless.privacy.accounting.private_selection import LAW
 from sweeper.errors import RecordError, SpecError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Manifest:
     """What a sweep is and how it stands."""
 
     name: str
-    status: TrialStatus  # how it stands or ended, and ``reason`` in one sentence
+    status: SweepStatus  # how it stands or ended, and ``reason`` in one sentence
     reason: str = ""
     spec: Mapping[str, Any]  # the resolved spec, as JSON values; `read_spec` returns it as a `Spec`
     # the values in it that the file of the spec does not have, by dotted name

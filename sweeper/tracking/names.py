@@ -8,7 +8,7 @@ from importlib import metadata
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import leaves
 
@@ -21,12 +21,17 @@ MAX_KEY_LENGTH = 250
 MAX_PARAM_LENGTH = 6000
 MAX_TAG_LENGTH = 8000
 
-RUN_STATUS = {
-    TrialStatus.RUNNING: "KILLED",  # what still runs when tracking ends has been killed
-    TrialStatus.COMPLETED: "FINISHED",
-    TrialStatus.STOPPED: "FINISHED",
+_KILLED, _FINISHED = "KILLED", "FINISHED"
+RUN_STATUS: Mapping[TrialStatus | SweepStatus, str] = {
+    TrialStatus.RUNNING: _KILLED,  # what still runs when tracking ends has been killed
+    TrialStatus.COMPLETED: _FINISHED,
+    TrialStatus.STOPPED: _FINISHED,
     TrialStatus.FAILED: "FAILED",
-    TrialStatus.INTERRUPTED: "KILLED",
+    TrialStatus.INTERRUPTED: _KILLED,
+    SweepStatus.COMPLETED: _FINISHED,
+    SweepStatus.STOPPED: _FINISHED,
+    SweepStatus.FAILED: "FAILED",
+    SweepStatus.INTERRUPTED: _KILLED,
 }
 
 NAME_TAG = "mlflow.runName"

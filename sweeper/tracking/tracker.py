@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, SweeperError, one_line
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import undriven
 from sweeper.tracking.entries import (
@@ -101,7 +101,7 @@ class Tracker:
         return (*self._outbox.set_aside, *self._store.refused)
 
     def close(
-        self, status: TrialStatus = TrialStatus.COMPLETED, reason: str = "", *, timeout_seconds: float = 30.0
+        self, status: SweepStatus = SweepStatus.COMPLETED, reason: str = "", *, timeout_seconds: float = 30.0
     ) -> Undelivered:
         """End every run, trials that still run as killed; return what the store has not taken."""
         for trial in list(self._running):
@@ -109,7 +109,7 @@ class Tracker:
         self._end(None, status, reason)
         return self._outbox.close(timeout_seconds)
 
-    def _end(self, trial: str | None, status: TrialStatus, reason: str) -> None:
+    def _end(self, trial: str | None, status: TrialStatus | SweepStatus, reason: str) -> None:
         tags = {"sweeper.status": status.value} | ({"sweeper.reason": reason} if reason else {})
         self._put(EndRow(trial=trial, at=_now(), status=RUN_STATUS[status], tags=tags))
 

@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.data import chosen_trials, read
 from sweeper.errors import RecordError
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point, SweepStatus
 from sweeper.store.manifest import Manifest, write_manifest
 
 
@@ -40,10 +40,10 @@ def test_rows_that_the_front_does_not_hold_yet_are_read_too(make_front, load):
 
 def test_of_a_sweep_that_has_ended_only_the_front_is_read(make_front, load):
     folder = Path(load(make_front()).directory)
-    write_manifest(folder, Manifest(name="digits", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml"))
+    write_manifest(folder, Manifest(name="digits", status=SweepStatus.COMPLETED, spec={}, source="spec.yaml"))
     (folder / "points.jsonl").write_text("not read\n\n")
     assert len(read(folder).points) == len(make_front()["points"])
-    write_manifest(folder, Manifest(name="digits", status=TrialStatus.RUNNING, spec={}, source="spec.yaml"))
+    write_manifest(folder, Manifest(name="digits", status=SweepStatus.RUNNING, spec={}, source="spec.yaml"))
     with pytest.raises(RecordError, match="line 1 of"):
         read(folder)
 

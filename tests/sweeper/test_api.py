@@ -77,11 +77,11 @@ def test_names_of_users_are_escaped_and_an_exploratory_front_says_so(objectives,
 
 
 def test_a_sweep_without_a_front_yet_says_so(tmp_path):
-    from sweeper.records import TrialStatus
+    from sweeper.records import SweepStatus
     from sweeper.store.manifest import Manifest
     from sweeper.store.sweep_folder import SweepFolder
 
-    SweepFolder(tmp_path).write_manifest(Manifest(name="x", status=TrialStatus.RUNNING, spec={}, source="x.yaml"))
+    SweepFolder(tmp_path).write_manifest(Manifest(name="x", status=SweepStatus.RUNNING, spec={}, source="x.yaml"))
     html = sweeper.load(tmp_path)._repr_html_()
     assert "running, in" in html
     assert "front.json" in html

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sweeper.errors import SweeperError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.results.front import Front
 from sweeper.specification.addresses import NoRedirection, check_url
 
@@ -77,7 +77,7 @@ def news(event: Event, sweep: str, folder: Path | None, said: str) -> dict[str, 
         "event": event.value,
         "sweep": sweep,
         "folder": None if folder is None else folder.name,
-        "status": TrialStatus.RUNNING.value,
+        "status": SweepStatus.RUNNING.value,
         "reason": "",
         **dict.fromkeys(_COUNTS),
         "text": f"{sweep} {said}",
@@ -91,7 +91,7 @@ def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only
     told. ``winner_only``: only the winner may be published, as in private selection.
     """
     silent = front.claim.exploratory or winner_only
-    failed = status == TrialStatus.FAILED.value
+    failed = status == SweepStatus.FAILED.value
     content = {
         "webhook_version": CONTENT_VERSION,
         "event": (Event.FAILURE if failed else Event.END).value,
@@ -114,7 +114,7 @@ def failure(sweep: str, error: BaseException) -> dict[str, Any]:
         "event": Event.FAILURE.value,
         "sweep": sweep,
         "folder": None,
-        "status": TrialStatus.FAILED.value,
+        "status": SweepStatus.FAILED.value,
         "reason": type(error).__name__,  # its text may quote data
         **dict.fromkeys(_COUNTS),
     }

@@ -49,7 +49,7 @@ from sweeper.planning.make import plan_of_records
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
 from sweeper.store.jsonl import replace_file
@@ -325,7 +325,7 @@ def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -
         recorder.records.close()
     for name in ("checkpoints", WINNER):
         shutil.rmtree(hidden.path / name, ignore_errors=True)
-    hidden.write_manifest(replace(manifest, status=TrialStatus.INTERRUPTED, reason=reason or CUT))
+    hidden.write_manifest(replace(manifest, status=SweepStatus.INTERRUPTED, reason=reason or CUT))
     for name in BOOKS:
         (hidden.path / name).unlink(missing_ok=True)
     replace_file(hidden.path / SURRENDERED, "")

@@ -37,7 +37,7 @@ from sweeper.driver.selection.unfinished import UNFINISHED, check_recorded_clust
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.results.front import Front, build_front
 from sweeper.specification.search import SearchSettings
 from sweeper.store.lock import driver_lock
@@ -66,7 +66,7 @@ def run_selection(
         return resume_selection(left, left.read_manifest(secret=True), options, None, give_up=False)
     hidden = left or hide(options.out, options.into)
     with driver_lock(hidden.path):
-        hidden.write_manifest(manifest_of(plan, options, hidden, TrialStatus.RUNNING))
+        hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
         folder = _train_in_secret(plan, options, data, hidden, interruption)
     return _conclude(plan, options, data, folder, interruption, [*troubles, *_left_behind(hidden)])
 
@@ -145,13 +145,13 @@ def _train_in_secret(
         folder = _select(plan, options, data, hidden, interruption)
     else:
         with driver_lock(public.path):
-            public.write_manifest(manifest_of(plan, options, public, TrialStatus.RUNNING, SELECTING))
+            public.write_manifest(manifest_of(plan, options, public, SweepStatus.RUNNING, SELECTING))
             _unknown_front(plan).write(public.front)
             try:
                 folder = _select(plan, options, data, hidden, interruption)
             finally:
                 if hidden.path.exists():
-                    public.write_manifest(manifest_of(plan, options, public, TrialStatus.INTERRUPTED, WAITING))
+                    public.write_manifest(manifest_of(plan, options, public, SweepStatus.INTERRUPTED, WAITING))
     if folder is None:
         raise SelectionWaitsError(waiting(hidden))
     return folder

@@ -4,11 +4,12 @@ from pathlib import Path
 
 from sweeper.errors import RecordError
 from sweeper.privacy.selection import WINNER_TRIAL
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
-UNFINISHED = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
+UNFINISHED = (SweepStatus.RUNNING, SweepStatus.INTERRUPTED)
+_OPEN = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)  # of a final
 
 
 def has_final_left(path: Path) -> bool:
@@ -25,7 +26,7 @@ def has_final_left(path: Path) -> bool:
     ledger, trials = Ledger(folder.ledger), folder.trials()
     held = ledger.budget is not None and ledger.held is not None
     finals = [trial.status for name, trial in trials.items() if name != WINNER_TRIAL]
-    return held and WINNER_TRIAL in trials and all(status in UNFINISHED for status in finals)
+    return held and WINNER_TRIAL in trials and all(status in _OPEN for status in finals)
 
 
 def check_recorded_cluster(manifest: Manifest, folder: Path | str) -> None:

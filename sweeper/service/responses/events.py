@@ -19,8 +19,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from sweeper.errors import RefusalError, SweeperError
+from sweeper.records import SweepStatus
 from sweeper.service.responses.views import has_ended
-from sweeper.service.supervision.states import State
 from sweeper.store.jsonl import to_text
 from sweeper.store.tail import JsonlTail
 
@@ -29,7 +29,7 @@ PING_SECONDS = 15.0
 RETRY_MILLISECONDS = 3000
 BATCH = 500
 
-Status = Callable[[str], Awaitable[tuple[State, bytes]]]
+Status = Callable[[str], Awaitable[tuple[SweepStatus, bytes]]]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _Feed:
     points: list[str] = field(default_factory=list)
     trials: list[str | None] = field(default_factory=list)
     status: bytes = b""
-    state: State | None = None
+    state: SweepStatus | None = None
     generation: int = 0
     is_over: bool = False
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)

@@ -3,8 +3,9 @@
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog, by_age
 from sweeper.service.problems import Redactor
-from sweeper.service.standings import KEPT_SECONDS, Standing, if_known, recorded, standing
-from sweeper.service.supervision.supervisor import SupervisedStatus, Supervisor
+from sweeper.service.standings import KEPT_SECONDS, if_known, recorded, standing
+from sweeper.service.supervision.states import Standing
+from sweeper.service.supervision.supervisor import Supervisor
 
 KEPT_SWEEPS = 1000
 
@@ -26,9 +27,9 @@ class ServiceStandings:
         return self._ones.get(name, lambda: self._look(name), max_age_seconds=KEPT_SECONDS)
 
     def _look(self, name: str) -> Standing:
-        known: SupervisedStatus = self._supervisor.status(name)
-        reason = known.trouble or (recorded(self._catalog.out / name)[1] if known.has_started else "")
-        return standing(name, known.state, self._redact(reason), known.place, started=known.has_started)
+        known = self._supervisor.status(name)
+        reason = known.reason or (recorded(self._catalog.out / name)[1] if known.started else "")
+        return standing(name, known.state, self._redact(reason), known.place, started=known.started)
 
     def _all(self) -> tuple[Standing, ...]:
         names = by_age([*self._catalog.names(), *self._supervisor.names()])

@@ -12,7 +12,7 @@ from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_f
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
 from sweeper.service.standings import told_spec
-from sweeper.service.supervision.supervisor import SupervisedStatus
+from sweeper.service.supervision.states import Standing
 from sweeper.store.evidence import read_refusals
 from sweeper.store.jsonl import plain, read_object
 from sweeper.store.sweep_folder import SweepFolder, point_to_json
@@ -22,7 +22,7 @@ KEPT_TAILS = 16
 NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"
 
 
-def listed(name: str, folder: Path, standing: SupervisedStatus, redact: Redactor) -> dict[str, Any]:
+def listed(name: str, folder: Path, standing: Standing, redact: Redactor) -> dict[str, Any]:
     """Return one row of the list of sweeps."""
     try:
         manifest = SweepFolder(folder).read_manifest()
@@ -33,7 +33,7 @@ def listed(name: str, folder: Path, standing: SupervisedStatus, redact: Redactor
         "name": None if manifest is None else manifest.name,
         "state": standing.state.value,
         "status": None if manifest is None else manifest.status.value,
-        "reason": redact(standing.trouble or ("" if manifest is None else manifest.reason)),
+        "reason": redact(standing.reason or ("" if manifest is None else manifest.reason)),
         "submitted": None if standing.submission is None else standing.submission.submitted,
     }
 

@@ -10,6 +10,7 @@ from anyio import to_thread
 from fastapi import Path
 from starlette.requests import Request
 
+from sweeper.records import SweepStatus
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import FRONT_FILES, Catalog, version_of
 from sweeper.service.problems import Redactor
@@ -20,8 +21,8 @@ from sweeper.service.security.rate_limits import RateLimiter, StreamLimiter
 from sweeper.service.security.tokens import Tokens
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
-from sweeper.service.supervision.states import State
-from sweeper.service.supervision.supervisor import SupervisedStatus, Supervisor
+from sweeper.service.supervision.states import Standing
+from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -40,7 +41,7 @@ class Dependencies:
     settings: ServiceSettings
     catalog: Catalog
     supervisor: Supervisor
-    states: SharedCache[SupervisedStatus]
+    states: SharedCache[Standing]
     summaries: SharedCache[Mapping[str, Any] | None]
     answers: ResponseCache
     points: views.Points
@@ -75,7 +76,7 @@ class Dependencies:
             tokens=None if settings.tokens is None else Tokens(settings.tokens),
         )
 
-    async def state(self, name: str) -> SupervisedStatus:
+    async def state(self, name: str) -> Standing:
         """Return how a sweep stands, looked up once for all requests of the same moment.
 
         Raises:
@@ -96,10 +97,10 @@ class Dependencies:
         more = {
             "id": name,
             "state": standing.state.value,
-            "trouble": self.redact(standing.trouble),
+            "trouble": self.redact(standing.reason),
             "submission": None if asked is None else {"submitted": asked.submitted, "trials": asked.trials},
         }
-        if not standing.has_started:
+        if not standing.started:
             return RenderedResponse.of(as_line({**more, "status": None, "front": None}), JSON)
 
         def make(folder: SweepFolder) -> RenderedResponse:
@@ -109,7 +110,7 @@ class Dependencies:
 
         return await self.answers.get(name, "status", make, ("sweep.json", *FRONT_FILES), more=repr(more))
 
-    async def told(self, name: str) -> tuple[State, bytes]:
+    async def told(self, name: str) -> tuple[SweepStatus, bytes]:
         """Return how a sweep stands, in a word, and as JSON without what never changes.
 
         Raises:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import PickError, RecordError, UnknownSweepError, public_sentence
-from sweeper.records import Point
+from sweeper.records import Point, SweepStatus
 from sweeper.results.sweep import Picked, Sweep
 from sweeper.service.catalog import FRONT_FILES, by_age
 from sweeper.service.responses import exports, views
@@ -18,8 +18,7 @@ from sweeper.service.responses.events import EventStream, Feeds, Position
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.routes.dependencies import JSON, Dependencies, SweepId
 from sweeper.service.security.access import holder_of
-from sweeper.service.supervision.states import State
-from sweeper.service.supervision.supervisor import SupervisedStatus
+from sweeper.service.supervision.states import Standing
 from sweeper.store.jsonl import to_text
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -165,7 +164,7 @@ def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
     except UnknownSweepError:  # deleted meanwhile
         return None
     except RecordError as error:  # one that cannot be read hides no other
-        failed = SupervisedStatus(State.FAILED, None, has_started=True)
+        failed = Standing(name=name, state=SweepStatus.FAILED)
         row = views.listed(name, parts.settings.out / name, failed, parts.redact)
         return {**row, "reason": parts.redact(public_sentence(error))}
     return views.listed(name, parts.settings.out / name, standing, parts.redact)

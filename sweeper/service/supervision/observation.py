@@ -29,7 +29,7 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
     return Facts(
         driven=driven,
         alive=alive,
-        status=None if manifest is None else manifest.status.value,
+        status=None if manifest is None else manifest.status,
         mark=mark,
         points=_size(folder / "points.jsonl"),
         stopped=ended is not None and submission is not None and submissions.was_stopped(folder, submission.asked),

@@ -1,9 +1,8 @@
 """How a sweep of the service stands, from what was asked and what can be seen; pure decisions."""
 
-import enum
 from dataclasses import dataclass
 
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.service.supervision.submissions import Intent, Submission
 
 MOST_DEATHS = 5
@@ -14,27 +13,21 @@ NEVER_BEGUN = "stopped before it began"
 AWAY = "the head of the cluster does not answer; the sweep resumes when it is back"
 
 
-class State(enum.Enum):
-    """How a sweep stands."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How one sweep stands."""
 
-    QUEUED = "queued"  # waits for its turn, for the pause after a driver's death, or until one can be started
-    STARTING = "starting"  # its driver has not written the sweep's file yet
-    RUNNING = "running"
-    WAITING = "waiting"  # for the cluster: its head does not answer, and no driver is seen
-    STOPPING = "stopping"
-    COMPLETED = "completed"
-    STOPPED = "stopped"
-    FAILED = "failed"
-    INTERRUPTED = "interrupted"
-    LOST = "lost"  # its file says that it runs, but the service knows of no driver
+    name: str  # of its folder
+    state: SweepStatus
+    reason: str = ""  # why, in a sentence; empty where there is nothing to say
+    place: int | None = None  # in the line for a driver, 1 the next; None if it does not wait
+    started: bool = True  # whether its driver has written ``sweep.json``
+    submission: Submission | None = None  # what the service was asked to do with it, None if nothing
 
     @property
-    def is_end(self) -> bool:
-        """Whether nothing more happens without a request."""
-        return self in (State.COMPLETED, State.STOPPED, State.FAILED, State.INTERRUPTED)
-
-
-_ENDS = {status.value: State(status.value) for status in TrialStatus if status is not TrialStatus.RUNNING}
+    def runs(self) -> bool:
+        """Whether more may come without a request."""
+        return not self.state.is_end and self.state is not SweepStatus.LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +36,7 @@ class Facts:
 
     driven: bool  # a process of this machine holds its lock
     alive: bool  # the driver that the service started has not ended
-    status: str | None  # of ``sweep.json``, None where there is none
+    status: SweepStatus | None  # of ``sweep.json``, None where there is none
     mark: int  # time of ``sweep.json``, 0 where there is none
     points: int = 0  # bytes of points
     stopped: bool = False  # a request asked it to stop since the driver was started
@@ -61,30 +54,39 @@ class Facts:
         return self.driven or not self.away
 
 
-def state_of(submission: Submission | None, facts: Facts) -> State:
+def state_of(submission: Submission | None, facts: Facts) -> SweepStatus:
     """Return how a sweep stands."""
     if submission is not None and (facts.runs or submission.wish is not Intent.REST):
         return _asked(submission, facts)
     if facts.runs:
-        return State.RUNNING
+        return SweepStatus.RUNNING
     if submission is not None and submission.never_begun:
-        return State.STOPPED
+        return SweepStatus.STOPPED
     if submission is not None and submission.trouble:
-        return State.FAILED
-    if facts.status in _ENDS:
-        return _ENDS[facts.status]
-    return State.INTERRUPTED if submission is not None else State.LOST
+        return SweepStatus.FAILED
+    if facts.status is not None and facts.status.is_end:
+        return facts.status
+    return SweepStatus.INTERRUPTED if submission is not None else SweepStatus.LOST
 
 
-def _asked(submission: Submission, facts: Facts) -> State:
+def trouble_of(submission: Submission | None, state: SweepStatus, *, is_away: bool) -> str:
+    """Return why a sweep does not run, where its own records do not say."""
+    if is_away and state in (SweepStatus.QUEUED, SweepStatus.WAITING):
+        return AWAY
+    if submission is None:
+        return ""
+    return NEVER_BEGUN if submission.never_begun else submission.trouble
+
+
+def _asked(submission: Submission, facts: Facts) -> SweepStatus:
     if not facts.runs:
-        return State.QUEUED if submission.wish is Intent.RUN else State.STOPPING
+        return SweepStatus.QUEUED if submission.wish is Intent.RUN else SweepStatus.STOPPING
     if submission.wish is Intent.STOP:
-        return State.STOPPING
+        return SweepStatus.STOPPING
     if not facts.is_seen:
-        return State.WAITING
+        return SweepStatus.WAITING
     begun = facts.status is not None and facts.mark != submission.mark
-    return State.RUNNING if begun or submission.wish is Intent.REST else State.STARTING
+    return SweepStatus.RUNNING if begun or submission.wish is Intent.REST else SweepStatus.STARTING
 
 
 def settled(submission: Submission, facts: Facts, now: float) -> Submission:
@@ -99,7 +101,7 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
     if submission.job is None:
         return submission if submission.wish is Intent.RUN else _resting(submission, facts)
     begun = facts.mark != submission.mark
-    if submission.wish is Intent.STOP or facts.stopped or (begun and facts.status in _ENDS):
+    if submission.wish is Intent.STOP or facts.stopped or (begun and facts.status is not None and facts.status.is_end):
         return _resting(submission, facts)
     if not begun and facts.failure:
         return submission.but(wish=Intent.REST, trouble=facts.failure)

@@ -14,6 +14,7 @@ from pathlib import Path
 from sweeper.driver.reporting import failure
 from sweeper.driver.selection.unfinished import check_recorded_cluster, has_final_left
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
+from sweeper.records import SweepStatus
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import ServiceSettings
@@ -22,7 +23,7 @@ from sweeper.service.supervision.drivers import Drivers
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.observation import facts_of
 from sweeper.service.supervision.service_lock import ServiceLock
-from sweeper.service.supervision.states import AWAY, NEVER_BEGUN, Facts, State, settled, state_of
+from sweeper.service.supervision.states import Facts, Standing, settled, state_of, trouble_of
 from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
@@ -31,26 +32,6 @@ from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder, is_waiting
 
 TICK_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class SupervisedStatus:
-    """How a sweep stands."""
-
-    state: State  # in a word
-    submission: Submission | None  # what the service was asked about it, None if nothing
-    has_started: bool  # whether its driver has written ``sweep.json``
-    place: int | None = None  # in the line for a driver, 1 the next; None if it does not wait
-    is_away: bool = False  # whether what runs drivers does not answer
-
-    @property
-    def trouble(self) -> str:
-        """Why it does not run, where the sweep itself does not say."""
-        if self.is_away and self.state in (State.QUEUED, State.WAITING):
-            return AWAY
-        if self.submission is None:
-            return ""
-        return NEVER_BEGUN if self.submission.never_begun else self.submission.trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,15 +171,22 @@ class Supervisor:
         """Return the names of submissions whose sweep has not begun."""
         return tuple(name for name in self._queue.names() if not self._queue.has_started(name))  # as `status`
 
-    def status(self, name: str) -> SupervisedStatus:
-        """Return how a sweep stands.
+    def status(self, name: str) -> Standing:
+        """Return how a sweep stands, with a reason only where its own records have none.
 
         Raises:
             UnknownSweepError: no such sweep.
         """
         _, submission, facts = self._seen(name)  # without the lock: a reader does not wait for a start
-        state, place = state_of(submission, facts), self._queue.place(name)
-        return SupervisedStatus(state, submission, self._queue.has_started(name), place, facts.away)
+        state = state_of(submission, facts)
+        return Standing(
+            name=name,
+            state=state,
+            reason=trouble_of(submission, state, is_away=facts.away),
+            place=self._queue.place(name),
+            started=self._queue.has_started(name),
+            submission=submission,
+        )
 
     def tick(self) -> None:
         """Check every submission once, and start the drivers that may be started."""
@@ -269,11 +257,11 @@ class Supervisor:
             raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
         return folder, submission, facts_of(self._catalog.out / name, submission, self._launcher)
 
-    def _at_rest(self, name: str) -> tuple[Path, Submission | None, State]:
+    def _at_rest(self, name: str) -> tuple[Path, Submission | None, SweepStatus]:
         """Return how a sweep stands that does not run, or refuse."""
         folder, submission, facts = self._seen(name)
         state = state_of(submission, facts)
-        if facts.runs or state in (State.QUEUED, State.STARTING, State.STOPPING):
+        if facts.runs or state in (SweepStatus.QUEUED, SweepStatus.STARTING, SweepStatus.STOPPING):
             raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")
         return folder, submission, state
 
@@ -285,7 +273,7 @@ class Supervisor:
                 LOGGER.error("supervision failed", extra={"fields": {"failure": where(error)}})
 
 
-def check_resumable(folder: Path, state: State, trials: int | None) -> None:
+def check_resumable(folder: Path, state: SweepStatus, trials: int | None) -> None:
     """Find out whether a sweep can be resumed, or given as many trials.
 
     A sweep that never started can always be started.
@@ -304,7 +292,7 @@ def check_resumable(folder: Path, state: State, trials: int | None) -> None:
     if manifest.selects_privately:
         check_recorded_cluster(manifest, name)
         return
-    if trials is None and state is State.COMPLETED:
+    if trials is None and state is SweepStatus.COMPLETED:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
     if trials is not None and trials < spec.trials:
         raise RecordError(f"Expected at least the {spec.trials} trials of {name}, got trials={trials}")

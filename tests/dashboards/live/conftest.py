@@ -18,7 +18,7 @@ from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
 from dashboards.live._resources import Resources
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import View
-from sweeper.records import Point, Trial, TrialPlan, TrialStatus
+from sweeper.records import Point, SweepStatus, Trial, TrialPlan, TrialStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.standings import RecordedStandings
@@ -74,7 +74,7 @@ class Growing:
 
     def describe(self, status: str, **more: object) -> None:
         self.folder.write_manifest(
-            Manifest(name="grows", status=TrialStatus(status), spec={}, source="spec.yaml", **more)
+            Manifest(name="grows", status=SweepStatus(status), spec={}, source="spec.yaml", **more)
         )
 
     def write_front(self) -> None:

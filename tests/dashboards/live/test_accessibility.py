@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -49,7 +49,7 @@ def states(out, growing, write_sweep):
             write_sweep(out / name, name="failed", seed=2)
         else:
             (out / name).mkdir()
-        manifest = Manifest(name=name[:6], status=TrialStatus(status), reason=reason, spec={}, source="s")
+        manifest = Manifest(name=name[:6], status=SweepStatus(status), reason=reason, spec={}, source="s")
         SweepFolder(out / name).write_manifest(manifest)
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.store.jsonl import JsonlFile
@@ -278,7 +278,7 @@ PAGES = ["", f"?sweep={RUNNING}", f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNIN
 def test_no_page_makes_anybody_stumble_or_is_wider_than_the_window(pages, width, scheme, visit, address, out):
     (out / "waits-20260103-120000").mkdir()
     folder = SweepFolder(out / "waits-20260103-120000")
-    folder.write_manifest(Manifest(name="waits", status=TrialStatus.RUNNING, spec={}, source="s"))
+    folder.write_manifest(Manifest(name="waits", status=SweepStatus.RUNNING, spec={}, source="s"))
     page = visit(width=width, color_scheme=scheme)
     found = {}
     for search in pages:

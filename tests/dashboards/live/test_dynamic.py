@@ -12,12 +12,11 @@ from dashboards.live._dynamic import PARTS, Rights
 from dashboards.live._header import Pace, offered
 from dashboards.live._view import Action, View
 from sweeper.errors import RefusalError, UnknownSweepError
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.service.standings import Standing
-from sweeper.service.supervision.states import State
+from sweeper.service.supervision.states import Standing
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.store.evidence import Evidence, append_evidence
@@ -47,7 +46,7 @@ def spec_of(text=SPEC):
 
 def describe(folder, status="running", text=SPEC, **more):
     spec = spec_of(text).to_plain()
-    folder.write_manifest(Manifest(name="grows", status=TrialStatus(status), spec=spec, source="s", **more))
+    folder.write_manifest(Manifest(name="grows", status=SweepStatus(status), spec=spec, source="s", **more))
 
 
 @pytest.fixture
@@ -91,9 +90,13 @@ def test_a_writer_is_offered_what_the_state_allows(show, growing, clock):
 @pytest.mark.parametrize(
     ("change", "state", "left_out"),
     [
-        ({"epochs: 10": "epochs: 10"}, State.STOPPED, set()),
-        ({"{epsilon: {log: [0.5, 10]}, delta: 1e-4}": "{sweep_epsilon: 3, delta: 1e-4}"}, State.COMPLETED, {"extend"}),
-        ({"{trials: 16,": "{trials: 16, sampler: random,"}, State.COMPLETED, {"steer"}),
+        ({"epochs: 10": "epochs: 10"}, SweepStatus.STOPPED, set()),
+        (
+            {"{epsilon: {log: [0.5, 10]}, delta: 1e-4}": "{sweep_epsilon: 3, delta: 1e-4}"},
+            SweepStatus.COMPLETED,
+            {"extend"},
+        ),
+        ({"{trials: 16,": "{trials: 16, sampler: random,"}, SweepStatus.COMPLETED, {"steer"}),
     ],
 )
 def test_what_would_be_refused_is_not_offered(change, state, left_out):
@@ -110,7 +113,7 @@ def test_of_a_private_selection_nothing_is_offered_that_looks_at_candidates():
         "{trials: 16, objectives: [epsilon, accuracy, certified@0.25]}", "{selection: private, sampler: random}"
     )
     text = text.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{epsilon: 3, delta: 1e-4}")
-    for state in State:
+    for state in SweepStatus:
         assert not {Action.STEER, Action.ENQUEUE, Action.EXTEND} & set(
             offered(Standing(name="s", state=state), spec_of(text))
         )

@@ -13,7 +13,7 @@ from dashboards.live._resources import Resources, marks
 from dashboards.live._view import View
 from dashboards.text import MISSING
 from sweeper.errors import PickError, RecordError, UnknownSweepError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.store.evidence import Evidence, append_evidence
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -331,7 +331,7 @@ def test_other_stores_have_no_address(load, make_front, address):
 
     data = replace(
         load(make_front()),
-        manifest=Manifest(name="digits", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml", tracking=address),
+        manifest=Manifest(name="digits", status=SweepStatus.COMPLETED, spec={}, source="spec.yaml", tracking=address),
     )
     assert tracking_address(data, None) is None
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.sweep import Sweep
 from sweeper.store.manifest import Manifest
@@ -25,7 +25,7 @@ def make(tmp_path, make_front, claim, trial, make_point):
     def write(name="digits-1", *, count=4, status="completed", reason="", front=None, **claimed):
         folder = SweepFolder(tmp_path / name)
         folder.path.mkdir()
-        manifest = Manifest(name="digits", status=TrialStatus(status), reason=reason, spec={}, source="spec.yaml")
+        manifest = Manifest(name="digits", status=SweepStatus(status), reason=reason, spec={}, source="spec.yaml")
         folder.write_manifest(manifest)
         failed = replace(trial, id="t0002", status=TrialStatus.FAILED, reason="ValueError: it broke")
         rows = [(n + 1, 1.0 + n / 10, 0.5 + (n % 2 == 0) * n / 1000) for n in range(count)]

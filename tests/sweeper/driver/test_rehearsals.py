@@ -18,7 +18,7 @@ from sweeper.driver.runner import resume, run
 from sweeper.privacy.budget import cut_budget
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.search.finalists import choose_finalists
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
@@ -103,7 +103,7 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     assert made.manifest().reason == "the 1 hours are used up"
     again = resume(made.directory)
     assert began[2:] == [Rehearsal, CliplessTrial]
-    assert again.manifest().status is TrialStatus.STOPPED
+    assert again.manifest().status is SweepStatus.STOPPED
 
 
 @pytest.mark.usefixtures("bare", "in_process", "untracked")

@@ -16,7 +16,7 @@ from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, Steering
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.results.front import build_front
 from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, describe, write_input
@@ -51,7 +51,7 @@ def begin(tmp_path):
         data = clipless.datasets.load(**spec.data_options())
         folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
         claim = claimed(spec, data, steering)
-        folder.write_manifest(manifest_of(spec, Options(), claim, folder, TrialStatus.INTERRUPTED))
+        folder.write_manifest(manifest_of(spec, Options(), claim, folder, SweepStatus.INTERRUPTED))
         write_input(folder.path, describe(spec))
         return SimpleNamespace(spec=spec, data=data, folder=folder, claim=claim)
 

@@ -38,7 +38,7 @@ from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.planning.preview import lack_of_gpus
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import MADE_FROM, TrialStatus
+from sweeper.records import MADE_FROM, SweepStatus, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
@@ -666,7 +666,7 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     monkeypatch.setattr(driver, "backend", no_workers)
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
-    assert sweep.manifest().status is TrialStatus.COMPLETED
+    assert sweep.manifest().status is SweepStatus.COMPLETED
     resume(ended, trials=5)
     assert not agendas[-1].finished
     assert agendas[-1].start()[0] == "t0004"
@@ -694,7 +694,7 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
 
     monkeypatch.setattr(training, "run_locally", until_asked)
     manifest = resume(ended, trials=5).manifest()
-    assert (manifest.status, manifest.reason) == (TrialStatus.STOPPED, "it was asked to stop")
+    assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, "it was asked to stop")
 
 
 @pytest.mark.usefixtures("bare")
@@ -714,7 +714,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
     monkeypatch.setattr(driver, "backend", never)
     ended = run_sweep(small(), Options(out=tmp_path))
     assert ended.outcome == RunResult(True, "interrupted")
-    assert ended.sweep.manifest().status is TrialStatus.INTERRUPTED
+    assert ended.sweep.manifest().status is SweepStatus.INTERRUPTED
     assert not (ended.sweep.directory / "front.html").exists()
 
 
@@ -743,6 +743,6 @@ def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
         run._between()
         assert [str(bound) for bound in run._search.region] == ["accuracy >= 0.5"]
     finally:
-        run._tracker.close(TrialStatus.INTERRUPTED, "", timeout_seconds=30.0)
+        run._tracker.close(SweepStatus.INTERRUPTED, "", timeout_seconds=30.0)
     rows = [row for row in JsonlFile(folder.proposals).read() if row["event"] == "steer"]
     assert [row["region"] for row in rows] == [["epsilon <= 1"], ["accuracy >= 0.5"]]

@@ -13,7 +13,7 @@ from sweeper.driver import warm_start
 from sweeper.driver.warm_start import Observation, observations
 from sweeper.errors import RecordError
 from sweeper.privacy.claims import UNPAID, WARM_START, Claim, Steering
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.fields.nested import leaves, unflatten
@@ -71,7 +71,7 @@ def earlier(tmp_path):
 
     def write(*trials, name="earlier"):
         folder = SweepFolder.create(tmp_path, name, datetime(2026, 1, 1))
-        folder.write_manifest(Manifest(name=name, status=TrialStatus.COMPLETED, spec={}, source="spec.yaml"))
+        folder.write_manifest(Manifest(name=name, status=SweepStatus.COMPLETED, spec={}, source="spec.yaml"))
         for number, (config, epochs) in enumerate(trials, start=1):
             trial = f"t{number:04d}"
             folder.save_trial(Trial(id=trial, config=config, status=TrialStatus.COMPLETED))

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SweepStatus, Trial
 from sweeper.results import notes
 from sweeper.results.notes import add_note, add_tag
 from sweeper.store.manifest import Manifest
@@ -19,7 +19,7 @@ from sweeper.store.sweep_folder import SweepFolder
 def folder(tmp_path):
     sweep = SweepFolder(tmp_path / "digits-1")
     sweep.path.mkdir()
-    running = Manifest(name="digits", status=TrialStatus.RUNNING, spec={}, source="x.yaml", tracking="http://store")
+    running = Manifest(name="digits", status=SweepStatus.RUNNING, spec={}, source="x.yaml", tracking="http://store")
     sweep.write_manifest(running)
     for trial in ("t0001", "t0002"):
         sweep.save_trial(Trial(id=trial, config={}))

@@ -11,7 +11,7 @@ import pytest
 import clipless
 from sweeper.errors import PickError, RecordError
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import MADE_FROM, TrialStatus
+from sweeper.records import MADE_FROM, SweepStatus
 from sweeper.results.front import read_front
 from sweeper.results.models.predict import load_predictor
 from sweeper.results.sweep import Sweep, load
@@ -31,7 +31,7 @@ def sweep(ran, tmp_path):
 def test_a_sweep_is_loaded_from_its_folder(ran):
     sweep = load(str(ran.folder))
     assert sweep.directory == ran.folder
-    assert sweep.manifest().status is TrialStatus.COMPLETED
+    assert sweep.manifest().status is SweepStatus.COMPLETED
     assert sweep.front().to_json() == read_front(ran.folder / "front.json").to_json()
     frame = sweep.front().to_dataframe()
     assert (frame["made_from"] == "").sum() == 6
@@ -148,7 +148,7 @@ def test_a_point_without_its_trial_cannot_be_picked(sweep):
 
 
 def test_a_sweep_that_has_not_begun_has_no_front(tmp_path):
-    started = Manifest(name="digits", status=TrialStatus.RUNNING, spec={}, source="spec.yaml")
+    started = Manifest(name="digits", status=SweepStatus.RUNNING, spec={}, source="spec.yaml")
     SweepFolder(tmp_path).write_manifest(started)
     with pytest.raises(RecordError, match=r"front\.json"):
         load(tmp_path).front()

@@ -6,7 +6,7 @@ from starlette.testclient import TestClient
 
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service import app as app_module
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
@@ -106,7 +106,7 @@ def make_sweep(out, plan, make_front, make_point, content):
             (folder.path / point.model).write_bytes(f"model of {point.trial}-{point.epoch}".encode())
         training = content["training"] | {"learning_rate": {"log": [0.02, 0.1]}}
         open_spec = content | {"search": {"trials": 2}, "training": training}
-        told = {"name": "digits", "status": TrialStatus(status), "spec": open_spec, "source": str(out / "spec.yaml")}
+        told = {"name": "digits", "status": SweepStatus(status), "spec": open_spec, "source": str(out / "spec.yaml")}
         folder.write_manifest(Manifest(**{**told, "data_dir": str(out), "tracking": "secret", **info}))
         return folder
 

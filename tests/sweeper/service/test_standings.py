@@ -5,12 +5,12 @@ import json
 import pytest
 
 from sweeper.errors import RecordError, UnknownSweepError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses.standings import ServiceStandings
 from sweeper.service.standings import LOST, RecordedStandings, submitted_spec
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.states import AWAY, State
+from sweeper.service.supervision.states import AWAY
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
@@ -30,7 +30,7 @@ def standings(client):
 
 def describe_as_running(folder):
     spec = Spec.from_yaml(folder / "spec.yaml")
-    manifest = Manifest(name=spec.name, status=TrialStatus.RUNNING, spec=spec.to_plain(), source="s")
+    manifest = Manifest(name=spec.name, status=SweepStatus.RUNNING, spec=spec.to_plain(), source="s")
     SweepFolder(folder).write_manifest(manifest)
 
 
@@ -41,12 +41,12 @@ def submit(client, text=SPEC):
 def test_those_that_wait_have_a_place_in_line(client, standings, supervisor):
     first, second = submit(client), submit(client)
     assert [(one.name, one.state, one.place) for one in standings.all()] == [
-        (second, State.QUEUED, 2),
-        (first, State.QUEUED, 1),
+        (second, SweepStatus.QUEUED, 2),
+        (first, SweepStatus.QUEUED, 1),
     ]
     supervisor.tick()
     standings = ServiceStandings(standings._catalog, supervisor, standings._redact)  # what was seen is kept a while
-    assert (standings.one(first).state, standings.one(first).place) == (State.STARTING, None)
+    assert (standings.one(first).state, standings.one(first).place) == (SweepStatus.STARTING, None)
     assert standings.one(second).place == 1
     assert not standings.one(second).started
     assert standings.one(second).runs
@@ -55,7 +55,7 @@ def test_those_that_wait_have_a_place_in_line(client, standings, supervisor):
 def test_a_sweep_that_failed_says_why_without_a_folder_of_this_machine(make_sweep, standings, out):
     make_sweep(status="failed", reason=f"cannot read {out}/x")
     found = standings.one(DONE)
-    assert (found.state, found.reason, found.runs) == (State.FAILED, "cannot read x", False)
+    assert (found.state, found.reason, found.runs) == (SweepStatus.FAILED, "cannot read x", False)
 
 
 def test_while_the_head_of_the_cluster_is_away_a_sweep_waits_for_it(client, standings, supervisor, launcher, out):
@@ -63,7 +63,7 @@ def test_while_the_head_of_the_cluster_is_away_a_sweep_waits_for_it(client, stan
     supervisor.tick()
     describe_as_running(out / names[0])
     launcher.away = True
-    for name, state in zip(names, (State.WAITING, State.QUEUED), strict=True):
+    for name, state in zip(names, (SweepStatus.WAITING, SweepStatus.QUEUED), strict=True):
         found = standings.one(name)
         assert (found.state, found.reason, found.runs) == (state, AWAY, True)
         told = client.get(f"/api/v1/sweeps/{name}").json()
@@ -72,12 +72,12 @@ def test_while_the_head_of_the_cluster_is_away_a_sweep_waits_for_it(client, stan
     assert client.delete(f"/api/v1/sweeps/{names[0]}").status_code == 409
     with driver_lock(out / names[0]):  # the service does not reach the head, but the driver is seen
         seen = ServiceStandings(standings._catalog, supervisor, standings._redact).one(names[0])
-        assert (seen.state, seen.reason) == (State.RUNNING, "")
+        assert (seen.state, seen.reason) == (SweepStatus.RUNNING, "")
     launcher.away = False
     launcher.alive.clear()  # a head that was started again knows no job of before
     supervisor.tick()
     again = ServiceStandings(standings._catalog, supervisor, standings._redact)
-    assert (again.one(names[0]).state, again.one(names[0]).reason) == (State.QUEUED, "")
+    assert (again.one(names[0]).state, again.one(names[0]).reason) == (SweepStatus.QUEUED, "")
 
 
 @pytest.mark.parametrize("kind", ["service", "records"])
@@ -86,10 +86,10 @@ def test_a_dead_driver_does_not_run(kind, make_sweep, standings, out):
     known = standings if kind == "service" else RecordedStandings(Catalog(out))
     with driver_lock(folder.path):
         found = known.one(DONE)
-        assert (found.state, found.reason, found.runs) == (State.RUNNING, "", True)
+        assert (found.state, found.reason, found.runs) == (SweepStatus.RUNNING, "", True)
     again = RecordedStandings(Catalog(out)).one(DONE) if kind == "records" else None
     found = again or ServiceStandings(standings._catalog, standings._supervisor, standings._redact).one(DONE)
-    assert (found.state, found.reason, found.runs) == (State.LOST, LOST, False)
+    assert (found.state, found.reason, found.runs) == (SweepStatus.LOST, LOST, False)
 
 
 def test_records_alone_tell_all_states_newest_first(make_sweep, out):
@@ -118,8 +118,8 @@ def test_one_that_cannot_be_read_hides_no_other(make_sweep, supervisor, standing
     supervisor._queue.load()
     (folder.path / "requests.jsonl").write_bytes(b"\x00\n{}\n")
     whole, broken = standings.all()
-    assert (whole.name, whole.state) == (LATER, State.COMPLETED)
-    assert (broken.name, broken.state, broken.runs) == (DONE, State.FAILED, False)
+    assert (whole.name, whole.state) == (LATER, SweepStatus.COMPLETED)
+    assert (broken.name, broken.state, broken.runs) == (DONE, SweepStatus.FAILED, False)
     assert broken.reason.startswith(f"Expected a JSON object on line 1 of {DONE}/requests.jsonl")
     with pytest.raises(RecordError):
         standings.one(DONE)

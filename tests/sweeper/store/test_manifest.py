@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from sweeper.errors import RecordError, SpecError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import FORMAT, MANIFEST_NAME, SELECTING, Manifest, is_marked, read_manifest, write_manifest
 
 MANIFEST = Manifest(
     name="x",
-    status=TrialStatus.STOPPED,
+    status=SweepStatus.STOPPED,
     reason="it was asked to stop",
     spec={"name": "x", "search": {"selection": "private"}},
     spec_hash="abc",

@@ -4,12 +4,12 @@ from datetime import datetime
 import pytest
 
 from sweeper.errors import RecordError
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, SweepStatus, Trial, TrialStatus
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, list_sweeps
 
 STARTED = datetime(2025, 3, 1, 9, 8, 7)
-BEGUN = Manifest(name="x", status=TrialStatus.STOPPED, spec={"name": "x"}, source="x.yaml")
+BEGUN = Manifest(name="x", status=SweepStatus.STOPPED, spec={"name": "x"}, source="x.yaml")
 
 
 @pytest.fixture

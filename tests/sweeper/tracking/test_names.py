@@ -1,7 +1,7 @@
 import pytest
 
 from sweeper.privacy.pricing import Price
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.tracking.names import (
     MAX_KEY_LENGTH,
     MAX_PARAM_LENGTH,
@@ -49,7 +49,7 @@ def test_parameters_are_flattened_and_kept_short():
 
 
 def test_every_status_has_a_run_status_and_none_is_running():
-    assert RUN_STATUS.keys() == set(TrialStatus)
+    assert RUN_STATUS.keys() == {*TrialStatus, *(status for status in SweepStatus if status.is_end)}
     assert set(RUN_STATUS.values()) == {"FINISHED", "FAILED", "KILLED"}
 
 

@@ -15,7 +15,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.lock import driver_lock
 from sweeper.tracking import outbox
 from sweeper.tracking import store as store_module
@@ -171,7 +171,7 @@ def test_an_unreachable_store_costs_nothing_and_its_rows_wait(tmp_path, capfd):
         tracker = Tracker(tmp_path, "digits", uri=NOWHERE)
         tracker.start_trial("t0001", {"a": 1}, {})
         tracker.log("t0001", 1, {"epsilon": math.nan})
-    left = tracker.close(TrialStatus.INTERRUPTED, timeout_seconds=PATIENCE_SECONDS)
+    left = tracker.close(SweepStatus.INTERRUPTED, timeout_seconds=PATIENCE_SECONDS)
     assert left.path == tmp_path / SPOOL_NAME
     assert left.rows == 5
     assert "127.0.0.1" in left.trouble
@@ -183,7 +183,7 @@ def test_waiting_rows_can_be_replayed_into_another_store(folder):
     tracker = Tracker(folder, "digits", uri=NOWHERE)
     tracker.start_trial("t0001", {"a": 1}, {})
     tracker.log("t0001", 1, {"epsilon": math.nan, "val/accuracy": 0.5})
-    tracker.close(TrialStatus.INTERRUPTED, timeout_seconds=PATIENCE_SECONDS)
+    tracker.close(SweepStatus.INTERRUPTED, timeout_seconds=PATIENCE_SECONDS)
     assert replay_spool(folder / SPOOL_NAME, f"sqlite:///{folder / STORE_NAME}") == 5
     assert not (folder / SPOOL_NAME).exists()
     _, runs = runs_of(folder)

@@ -14,7 +14,7 @@ from sweeper.driver.reporting.progress import Progress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, public_facts, track_model
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point, SweepStatus
 from sweeper.store.manifest import Manifest
 from sweeper.tracking.names import trial_name
 from tests.factories import FakeTracker
@@ -129,7 +129,7 @@ def test_the_store_of_the_environment_is_taken_where_none_is_named(monkeypatch):
 
 def test_a_resumed_sweep_keeps_its_store_whatever_the_environment_says(monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://m:5000")
-    recorded = Manifest(name="x", status=TrialStatus.STOPPED, spec={}, source="x.yaml")
+    recorded = Manifest(name="x", status=SweepStatus.STOPPED, spec={}, source="x.yaml")
     assert with_recorded(Options(), recorded).tracking is None
     assert with_recorded(Options(), replace(recorded, tracking="http://own")).tracking == "http://own"
 

@@ -17,7 +17,7 @@ from sweeper.driver.reporting.progress import Progress
 from sweeper.driver.reporting.webhook import Form, announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Point, SweepStatus
 from sweeper.results.front import Front, FrontTrial
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -261,7 +261,7 @@ def test_with_everything_that_is_told_comes_the_address_of_the_page(server, fron
 
 
 def test_a_sweep_that_resumes_tells_the_page_that_it_was_started_with(server, tmp_path):
-    manifest = Manifest(name="digits", status=TrialStatus.STOPPED, spec={}, source="s", page="http://first/?sweep=s")
+    manifest = Manifest(name="digits", status=SweepStatus.STOPPED, spec={}, source="s", page="http://first/?sweep=s")
     SweepFolder(tmp_path).write_manifest(manifest)
     for given, page in ((None, "http://first/?sweep=s"), ("http://other/?sweep=s", "http://other/?sweep=s")):
         alerts = running._alerts_of(tmp_path, server.url, "auto", given)
@@ -320,7 +320,7 @@ def drive(monkeypatch, front, tmp_path):
     """End a sweep that was never run, on the command line."""
 
     def drive(url, **info):
-        manifest = Manifest(name="digits", status=TrialStatus.STOPPED, spec={"search": {}}, source="digits.yaml")
+        manifest = Manifest(name="digits", status=SweepStatus.STOPPED, spec={"search": {}}, source="digits.yaml")
         sweep = SimpleNamespace(directory=tmp_path / "digits-1", manifest=lambda: replace(manifest, **info))
         ledger = {"everything": SimpleNamespace(statement="It cost something.", released=True, fixed=False)}
         ended = SimpleNamespace(

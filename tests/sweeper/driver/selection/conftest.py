@@ -14,7 +14,7 @@ from sweeper.driver.selection.hidden_folder import hide
 from sweeper.driver.selection.private_run import select
 from sweeper.planning.preview import first_plan
 from sweeper.privacy.claims import Claim
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
@@ -59,7 +59,7 @@ def play(plan, weights, data, tmp_path):
     def run(does=None, *, source=None, accuracies=FOUR, content=SPEC, extra=None):
         spec = Spec.from_mapping(content)
         hidden = hide(tmp_path / "out")
-        started = Manifest(name="small", spec=spec.to_plain(), source="the spec", status=TrialStatus.RUNNING)
+        started = Manifest(name="small", spec=spec.to_plain(), source="the spec", status=SweepStatus.RUNNING)
         hidden.write_manifest(started)
         engine = Play(plan, weights, accuracies, does or {}, hidden, extra or {})
         claim = Claim.about(data.metadata, len(data.train), delta=DELTA)

@@ -35,9 +35,8 @@ from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
 from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialPlan, TrialStatus
+from sweeper.records import SweepStatus, TrialPlan, TrialStatus
 from sweeper.results.sweep import Sweep
-from sweeper.service.supervision.states import State
 from sweeper.service.supervision.supervisor import check_resumable
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME
@@ -189,7 +188,7 @@ def test_the_winner_and_its_final_are_seen_and_nothing_of_the_others(whole, tmp_
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {folder.path.name}
     check_only_the_winner(everything_in(folder.path) + repr(Calls.told).encode() + repr(told).encode(), Losers(whole))
     assert ended.outcome == RunResult()
-    assert ended.sweep.manifest().status is TrialStatus.COMPLETED
+    assert ended.sweep.manifest().status is SweepStatus.COMPLETED
     assert {name: trial.status for name, trial in folder.trials().items()} == dict.fromkeys(
         ("t0001", "t0002"), TrialStatus.COMPLETED
     )
@@ -349,7 +348,7 @@ def killed_in_final(whole, tmp_path, *moments):
 def forget_the_end(path):
     """As after kill -9: the driver has written nothing of its end."""
     folder = SweepFolder(path)
-    folder.write_manifest(replace(folder.read_manifest(), status=TrialStatus.RUNNING, reason=""))
+    folder.write_manifest(replace(folder.read_manifest(), status=SweepStatus.RUNNING, reason=""))
 
 
 def check_never_overspent(folder, budget):
@@ -367,7 +366,7 @@ def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_r
     whole, tmp_path, budget, moment
 ):
     path = killed_in_final(whole, tmp_path, moment)
-    check_resumable(path, State.INTERRUPTED, None)
+    check_resumable(path, SweepStatus.INTERRUPTED, None)
     candidates, told = len(whole.candidates.asked), []
     ended = resume_sweep(path, Options(tell=told.append))
     assert "Everything the sweep releases: epsilon 2.99" in " ".join(told)
@@ -417,7 +416,7 @@ def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget):
     for path in copies:
         ended = resume_sweep(path)
         check_never_overspent(ended.sweep.folder, budget)
-        assert ended.sweep.manifest().status is TrialStatus.COMPLETED
+        assert ended.sweep.manifest().status is SweepStatus.COMPLETED
 
 
 @pytest.mark.usefixtures("bare")
@@ -520,9 +519,9 @@ def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path):
 
     whole.final.does, whole.final.dies = {"t0002": "waits"}, stop
     ended = ran(whole, tmp_path)
-    assert ended.sweep.manifest().status is TrialStatus.STOPPED
+    assert ended.sweep.manifest().status is SweepStatus.STOPPED
     assert has_final_left(ended.sweep.directory)
-    check_resumable(ended.sweep.directory, State.STOPPED, None)
+    check_resumable(ended.sweep.directory, SweepStatus.STOPPED, None)
     whole.final.does, whole.final.dies = {}, lambda _moment: None
     again = resume_sweep(ended.sweep.directory)
     assert again.sweep.folder.trials()["t0002"].status is TrialStatus.COMPLETED
@@ -530,7 +529,7 @@ def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path):
         with pytest.raises(RecordError):
             resume_sweep(ended.sweep.directory, **given)
     with pytest.raises(RecordError, match="selected privately"):
-        check_resumable(ended.sweep.directory, State.COMPLETED, None)
+        check_resumable(ended.sweep.directory, SweepStatus.COMPLETED, None)
 
 
 @pytest.mark.usefixtures("bare")
@@ -586,9 +585,9 @@ def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_
         ran(whole, public.parent, into=public, duration_is_seen=True)
     forget_the_end(public)
     assert hidden_of(public) is None
-    check_resumable(public, State.INTERRUPTED, None)
+    check_resumable(public, SweepStatus.INTERRUPTED, None)
     with pytest.raises(RecordError, match="selected privately"):
-        check_resumable(public, State.INTERRUPTED, 9)
+        check_resumable(public, SweepStatus.INTERRUPTED, 9)
     ended = resume_sweep(public)
     check_never_overspent(ended.sweep.folder, budget)
     check_only_the_winner(everything_in(public) + repr(Calls.told).encode(), Losers(whole))

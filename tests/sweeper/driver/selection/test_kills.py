@@ -13,7 +13,7 @@ from sweeper.driver.selection.private_run import recover, recover_all
 from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Ending, PrivateSelection
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.store.jsonl import JsonlFile
@@ -40,7 +40,7 @@ def test_a_selection_that_was_killed_waits_and_is_charged_in_full_if_it_is_given
     assert len({answer.epsilon for answer in front.ledger.values()}) == 1
     assert len(front.points) == 4
     manifest = Sweep(folder.path).manifest()
-    assert (manifest.status, f"small-{manifest.started}") == (TrialStatus.INTERRUPTED, folder.path.name)
+    assert (manifest.status, f"small-{manifest.started}") == (SweepStatus.INTERRUPTED, folder.path.name)
     assert recover_all(copy.path.parent) == ()
 
 

@@ -12,11 +12,10 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run
 from sweeper.errors import RecordError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.service.catalog import Catalog
-from sweeper.service.supervision.states import State
 from sweeper.service.supervision.supervisor import check_resumable
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import is_driven
@@ -59,7 +58,7 @@ def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
     assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
     check_only_the_winner(everything_in(public.path) + repr(Calls.told).encode(), whole)
     assert "its conditions held" in ended.front.ledger["winner"].statement
-    assert public.read_manifest().status is TrialStatus.COMPLETED
+    assert public.read_manifest().status is SweepStatus.COMPLETED
 
 
 def _live(folder):
@@ -75,22 +74,22 @@ def test_in_its_folder_it_is_asked_to_stop_and_goes_on_from_there(whole, made):
     with pytest.raises(private_run.SelectionWaitsError):
         run_sweep(Spec.from_mapping(SPEC), options)
     manifest = public.read_manifest()
-    assert (manifest.status, manifest.reason) == (TrialStatus.INTERRUPTED, "selects privately, and waits to be resumed")
+    assert (manifest.status, manifest.reason) == (SweepStatus.INTERRUPTED, "selects privately, and waits to be resumed")
     assert is_waiting(public.path)
-    check_resumable(public.path, State.INTERRUPTED, None)
+    check_resumable(public.path, SweepStatus.INTERRUPTED, None)
     public.write_manifest(replace(manifest, cluster="head:6379"))  # of an earlier version
     with pytest.raises(RecordError, match=f"began on the cluster head:6379 in {public.path.name}; start another"):
-        check_resumable(public.path, State.INTERRUPTED, None)
+        check_resumable(public.path, SweepStatus.INTERRUPTED, None)
     public.write_manifest(manifest)
     with pytest.raises(RecordError, match="selected privately"):
-        check_resumable(public.path, State.INTERRUPTED, 9)
+        check_resumable(public.path, SweepStatus.INTERRUPTED, 9)
     whole.does = {}
     ended = resume_sweep(public.path)
     assert "its conditions held" in ended.front.ledger["winner"].statement
     assert [trial for trial, _ in whole.asked] == [f"t000{n}" for n in range(1, 5)]
     assert not is_waiting(public.path)
     with pytest.raises(RecordError, match="selected privately"):
-        check_resumable(public.path, State.COMPLETED, None)
+        check_resumable(public.path, SweepStatus.COMPLETED, None)
 
 
 @pytest.mark.usefixtures("bare")
@@ -180,5 +179,5 @@ def _ordinary(tmp_path):
     folder = SweepFolder.create(tmp_path, "plain", datetime(2026, 1, 1))
     content = {**SPEC, "search": {"trials": 1}}
     plain = Spec.from_mapping(content).to_plain()
-    folder.write_manifest(Manifest(name="plain", spec=plain, source="s", status=TrialStatus.INTERRUPTED))
+    folder.write_manifest(Manifest(name="plain", spec=plain, source="s", status=SweepStatus.INTERRUPTED))
     return folder.path

@@ -15,7 +15,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run
 from sweeper.errors import SweeperError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.results.sweep import Sweep
 from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import append_alone
@@ -36,7 +36,7 @@ def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
     check_only_the_winner(everything_in(folder) + told, whole)
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
     assert sum(call[0] == "log" and call[1:3] == ("t0001", 2) for call in Calls.told) == 1
-    assert ended.sweep.manifest().status is TrialStatus.COMPLETED
+    assert ended.sweep.manifest().status is SweepStatus.COMPLETED
     assert ended.outcome == RunResult()
     assert all(point.test is not None for point in ended.front.front_points)
     assert not (folder / "proposals.jsonl").exists()
@@ -74,7 +74,7 @@ def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_p
     assert "sweeper resume" not in out
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001", "t0002"]
     (folder,) = (tmp_path / "out").iterdir()
-    assert Sweep(folder).manifest().status is TrialStatus.STOPPED
+    assert Sweep(folder).manifest().status is SweepStatus.STOPPED
     for arguments in (["resume", str(folder)], ["extend", str(folder), "--trials", "9"]):
         with pytest.raises(SystemExit):
             main(arguments)

@@ -7,14 +7,13 @@ from dataclasses import replace
 import pytest
 
 from sweeper.errors import RecordError, RefusalError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.service.responses import events
 from sweeper.service.responses.events import Feeds, Position
 from sweeper.service.security.access import COOKIE
 from sweeper.service.security.rate_limits import StreamLimiter
 from sweeper.service.security.tokens import revoke_token
 from sweeper.service.settings import Limits
-from sweeper.service.supervision.states import State
 
 from ..conftest import DONE, SPEC, YAML, bearer, is_problem
 
@@ -103,7 +102,7 @@ class Told:
     """How a sweep stands, as a test sets it."""
 
     def __init__(self):
-        self.state, self.text, self.error, self.asked = State.RUNNING, "running", None, 0
+        self.state, self.text, self.error, self.asked = SweepStatus.RUNNING, "running", None, 0
 
     async def __call__(self, name):
         self.asked += 1
@@ -143,7 +142,7 @@ def quick(monkeypatch):
 
 
 def end(told):
-    told.state, told.text = State.COMPLETED, "completed"
+    told.state, told.text = SweepStatus.COMPLETED, "completed"
 
 
 @pytest.mark.usefixtures("quick")

@@ -3,13 +3,14 @@
 import re
 from pathlib import Path
 
+from sweeper.records import SweepStatus
 from sweeper.service.responses.exports import MOST_DRAWN
 from sweeper.service.routes.public import MAX_FORM_BYTES
 from sweeper.service.routes.read import FrontFormat
 from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
 from sweeper.service.security.tokens import Role
 from sweeper.service.settings import MEBIBYTE, Limits
-from sweeper.service.supervision.states import FIRST_PAUSE_SECONDS, MOST_DEATHS, State, pause
+from sweeper.service.supervision.states import FIRST_PAUSE_SECONDS, MOST_DEATHS, pause
 from tests.sweeper.service.security.test_spec_policy import FREE_TEXT
 
 TEXT = (Path(__file__).parents[4] / "docs" / "service.md").read_text(encoding="utf-8")
@@ -28,7 +29,7 @@ def test_every_endpoint_and_parameter_is_documented_and_nothing_else(client):
 
 
 def test_states_formats_roles_and_keys_are_documented():
-    for state in State:
+    for state in SweepStatus:
         assert f"`{state.value}`" in TEXT
     for format_ in FrontFormat.__args__:
         assert f"`{format_}`" in TEXT or f"format={format_}" in TEXT

@@ -15,7 +15,7 @@ from starlette.responses import FileResponse
 from clipless.audits.finding import Finding, Kind
 from sweeper.errors import ExportError
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.results.front import read_front
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses import exports
@@ -433,7 +433,7 @@ def test_what_a_client_has_already_is_not_sent_again(client, folder):
         assert (again.status_code, again.content) == (304, b""), tail
         assert again.headers["etag"] == first.headers["etag"]
     told = client.get(URL).headers["etag"]
-    folder.write_manifest(replace(folder.read_manifest(), status=TrialStatus.STOPPED))
+    folder.write_manifest(replace(folder.read_manifest(), status=SweepStatus.STOPPED))
     assert client.get(URL, headers={"If-None-Match": told}).status_code == 200
 
 

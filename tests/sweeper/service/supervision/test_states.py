@@ -2,12 +2,12 @@ import itertools
 
 import pytest
 
+from sweeper.records import SweepStatus
 from sweeper.service.supervision.states import (
     GIVEN_UP,
     LONGEST_PAUSE_SECONDS,
     MOST_DEATHS,
     Facts,
-    State,
     pause,
     settled,
     state_of,
@@ -25,29 +25,33 @@ def facts(**changes):
 @pytest.mark.parametrize(
     ("submission", "seen", "state"),
     [
-        (NEW, facts(), State.QUEUED),
-        (STARTED, facts(alive=True), State.STARTING),
-        (STARTED, facts(alive=True, status="completed", mark=5), State.STARTING),
-        (STARTED, facts(alive=True, status="running", mark=6), State.RUNNING),
-        (STARTED, facts(driven=True, status="running", mark=6), State.RUNNING),
-        (STARTED, facts(alive=True, status="running", mark=6, away=True), State.WAITING),
-        (STARTED, facts(alive=True, away=True), State.WAITING),
-        (STARTED, facts(driven=True, alive=True, status="running", mark=6, away=True), State.RUNNING),
-        (NEW, facts(away=True), State.QUEUED),
-        (STARTED.but(wish=Intent.REST), facts(status="completed", mark=6, away=True), State.COMPLETED),
-        (STARTED.but(wish=Intent.STOP), facts(alive=True, status="running", mark=6, away=True), State.STOPPING),
-        (STARTED.but(wish=Intent.STOP), facts(driven=True, status="running", mark=6), State.STOPPING),
-        (NEW.but(wish=Intent.STOP), facts(), State.STOPPING),
-        (NEW.but(wish=Intent.REST, never_begun=True), facts(), State.STOPPED),
-        (STARTED.but(wish=Intent.REST, trouble="no such data"), facts(), State.FAILED),
-        (STARTED.but(wish=Intent.REST), facts(status="completed", mark=6), State.COMPLETED),
-        (STARTED.but(wish=Intent.REST), facts(status="running", mark=6), State.INTERRUPTED),
-        (STARTED.but(wish=Intent.REST), facts(driven=True, status="running", mark=6), State.RUNNING),
-        (None, facts(driven=True, status="running"), State.RUNNING),
-        (None, facts(status="running"), State.LOST),
-        (None, facts(status="stopped"), State.STOPPED),
-        (None, facts(status="failed"), State.FAILED),
-        (None, facts(status="interrupted"), State.INTERRUPTED),
+        (NEW, facts(), SweepStatus.QUEUED),
+        (STARTED, facts(alive=True), SweepStatus.STARTING),
+        (STARTED, facts(alive=True, status=SweepStatus.COMPLETED, mark=5), SweepStatus.STARTING),
+        (STARTED, facts(alive=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.RUNNING),
+        (STARTED, facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.RUNNING),
+        (STARTED, facts(alive=True, status=SweepStatus.RUNNING, mark=6, away=True), SweepStatus.WAITING),
+        (STARTED, facts(alive=True, away=True), SweepStatus.WAITING),
+        (STARTED, facts(driven=True, alive=True, status=SweepStatus.RUNNING, mark=6, away=True), SweepStatus.RUNNING),
+        (NEW, facts(away=True), SweepStatus.QUEUED),
+        (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.COMPLETED, mark=6, away=True), SweepStatus.COMPLETED),
+        (
+            STARTED.but(wish=Intent.STOP),
+            facts(alive=True, status=SweepStatus.RUNNING, mark=6, away=True),
+            SweepStatus.STOPPING,
+        ),
+        (STARTED.but(wish=Intent.STOP), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.STOPPING),
+        (NEW.but(wish=Intent.STOP), facts(), SweepStatus.STOPPING),
+        (NEW.but(wish=Intent.REST, never_begun=True), facts(), SweepStatus.STOPPED),
+        (STARTED.but(wish=Intent.REST, trouble="no such data"), facts(), SweepStatus.FAILED),
+        (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.COMPLETED, mark=6), SweepStatus.COMPLETED),
+        (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.RUNNING, mark=6), SweepStatus.INTERRUPTED),
+        (STARTED.but(wish=Intent.REST), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.RUNNING),
+        (None, facts(driven=True, status=SweepStatus.RUNNING), SweepStatus.RUNNING),
+        (None, facts(status=SweepStatus.RUNNING), SweepStatus.LOST),
+        (None, facts(status=SweepStatus.STOPPED), SweepStatus.STOPPED),
+        (None, facts(status=SweepStatus.FAILED), SweepStatus.FAILED),
+        (None, facts(status=SweepStatus.INTERRUPTED), SweepStatus.INTERRUPTED),
     ],
 )
 def test_a_sweep_stands_as_what_was_asked_and_what_is_seen_say(submission, seen, state):
@@ -55,42 +59,42 @@ def test_a_sweep_stands_as_what_was_asked_and_what_is_seen_say(submission, seen,
 
 
 def test_only_ends_are_ends():
-    assert {state for state in State if state.is_end} == {
-        State.COMPLETED, State.STOPPED, State.FAILED, State.INTERRUPTED,
+    assert {state for state in SweepStatus if state.is_end} == {
+        SweepStatus.COMPLETED, SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED,
     }  # fmt: skip
 
 
 def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times():
     submission, pauses = STARTED, []
     for _ in range(MOST_DEATHS - 1):
-        submission = settled(submission, facts(status="running", mark=6), 100.0)
+        submission = settled(submission, facts(status=SweepStatus.RUNNING, mark=6), 100.0)
         assert (submission.wish, submission.job) == (Intent.RUN, None)
         pauses.append(submission.not_before - 100.0)
         submission = submission.but(job="another")
     assert pauses == [2.0, 8.0, 32.0, 128.0]
-    assert settled(submission, facts(status="running", mark=6), 0.0).trouble == GIVEN_UP
+    assert settled(submission, facts(status=SweepStatus.RUNNING, mark=6), 0.0).trouble == GIVEN_UP
     assert pause(99) == pause(100_000) == LONGEST_PAUSE_SECONDS
 
 
 def test_a_driver_that_got_further_is_no_failure_in_a_row():
     almost = STARTED.but(deaths=MOST_DEATHS - 1, points=10)
-    assert settled(almost, facts(status="running", mark=6, points=11), 0.0).deaths == 1
-    assert settled(almost, facts(status="running", mark=6, points=10), 0.0).wish is Intent.REST
+    assert settled(almost, facts(status=SweepStatus.RUNNING, mark=6, points=11), 0.0).deaths == 1
+    assert settled(almost, facts(status=SweepStatus.RUNNING, mark=6, points=10), 0.0).wish is Intent.REST
 
 
-@pytest.mark.parametrize("status", ["completed", "stopped", "failed", "interrupted"])
+@pytest.mark.parametrize("status", [status for status in SweepStatus if status.is_end])
 def test_a_sweep_that_ended_rests(status):
     assert settled(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Intent.REST)
 
 
 def test_an_end_from_before_the_driver_is_not_its_own():
-    assert settled(STARTED, facts(status="completed", mark=5), 0.0).wish is Intent.RUN
+    assert settled(STARTED, facts(status=SweepStatus.COMPLETED, mark=5), 0.0).wish is Intent.RUN
 
 
 def test_a_driver_that_says_why_it_cannot_begin_is_believed():
     said = settled(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
     assert (said.wish, said.trouble) == (Intent.REST, "No such file: x (data.path)")
-    assert settled(STARTED, facts(failure="x", status="running", mark=6), 0.0).wish is Intent.RUN
+    assert settled(STARTED, facts(failure="x", status=SweepStatus.RUNNING, mark=6), 0.0).wish is Intent.RUN
 
 
 def test_no_stop_is_ever_undone():

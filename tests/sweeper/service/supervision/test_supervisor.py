@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
+from sweeper.records import SweepStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS
 from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
-from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN, State
+from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN
 from sweeper.service.supervision.submissions import NAME, Intent
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
@@ -134,12 +135,12 @@ def test_so_many_drivers_run_at_a_time_first_come_first_served(supervise, spec, 
     supervisor.tick()
     supervisor.tick()
     assert [Path(args[3]).name for args in launcher.started] == names[:2]
-    assert [state(supervisor, name) for name in names[1:3]] == [State.STARTING, State.QUEUED]
+    assert [state(supervisor, name) for name in names[1:3]] == [SweepStatus.STARTING, SweepStatus.QUEUED]
     begin(supervisor._catalog.out / names[0], "completed")
     launcher.alive.discard("job1")
     supervisor.tick()
     assert Path(launcher.started[-1][3]).name == names[2]
-    assert state(supervisor, names[0]) is State.COMPLETED
+    assert state(supervisor, names[0]) is SweepStatus.COMPLETED
 
 
 def test_the_same_request_again_is_the_same_sweep_also_after_a_restart(supervise, spec):
@@ -172,7 +173,7 @@ def test_the_key_of_a_sweep_that_was_deleted_submits_another(begun, supervise, s
         supervisor.tick()
     again = supervisor.submit(spec, "key", "another digest")
     assert again.is_new
-    assert state(supervisor, again.name) is State.QUEUED
+    assert state(supervisor, again.name) is SweepStatus.QUEUED
     assert not supervisor.submit(spec, "key", "another digest").is_new
 
 
@@ -208,11 +209,11 @@ def test_a_service_that_was_killed_finds_its_sweeps_again(supervise, spec, launc
     launcher.alive -= {"job1", "job3"}
     (out / waiting / NAME).write_text((out / waiting / NAME).read_text().replace('"job1"', "null"))
     second = supervise(drivers=5)
-    assert [state(second, name) for name in (waiting, running)] == [State.QUEUED, State.RUNNING]
+    assert [state(second, name) for name in (waiting, running)] == [SweepStatus.QUEUED, SweepStatus.RUNNING]
     begin(out / orphan)
     with driver_lock(out / orphan):
         second.tick()
-        assert state(second, orphan) is State.RUNNING, "found by its lock"
+        assert state(second, orphan) is SweepStatus.RUNNING, "found by its lock"
     assert Path(launcher.started[-1][3]).name == waiting
     assert len(launcher.started) == 4
 
@@ -222,7 +223,7 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
     launcher.alive.clear()
     supervisor.tick()
     assert len(launcher.started) == 1, "not at once"
-    assert state(supervisor, name) is State.QUEUED
+    assert state(supervisor, name) is SweepStatus.QUEUED
     clock.now += 3
     supervisor.tick()
     assert launcher.started[1] == ["resume", str(out / name), "--page", f"http://127.0.0.1:8000/?sweep={name}"]
@@ -233,7 +234,7 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
         supervisor.tick()
     assert len(launcher.started) == MOST_DEATHS
     standing = supervisor.status(name)
-    assert (standing.state, standing.trouble) == (State.FAILED, GIVEN_UP)
+    assert (standing.state, standing.reason) == (SweepStatus.FAILED, GIVEN_UP)
     supervisor.resume(name)
     supervisor.tick()
     assert len(launcher.started) == MOST_DEATHS + 1, "a person may ask for more"
@@ -254,7 +255,7 @@ def test_while_no_driver_can_be_started_sweeps_wait_however_long_that_lasts(supe
     for _ in range(3600):
         supervisor.tick()
         clock.now += 1
-    assert {state(supervisor, name) for name in names} == {State.QUEUED}
+    assert {state(supervisor, name) for name in names} == {SweepStatus.QUEUED}
     assert all(supervisor._queue.get(name).deaths == 0 for name in names), "nothing has died"
     assert tried <= 3600 / LAUNCH_PAUSE_SECONDS
     launcher.broken = False
@@ -300,7 +301,7 @@ def test_a_folder_that_cannot_be_written_to_gets_no_driver_and_keeps_nobody_wait
         supervisor.tick()
         clock.now += 1
     assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
-    assert state(supervisor, full) is State.QUEUED
+    assert state(supervisor, full) is SweepStatus.QUEUED
     monkeypatch.setattr(submissions, "write", write)
     launcher.alive.clear()
     begin(supervisor._catalog.out / good, "completed")
@@ -325,7 +326,7 @@ def test_a_driver_whose_start_could_not_be_written_down_is_known_and_written_dow
         supervisor.tick()
         clock.now += 1
     assert len(launcher.started) == 1
-    assert state(supervisor, name) is State.STARTING
+    assert state(supervisor, name) is SweepStatus.STARTING
     assert submissions.read(out / name).job is None
     monkeypatch.setattr(submissions, "write", write)
     supervisor.tick()
@@ -338,7 +339,7 @@ def test_a_driver_whose_start_could_not_be_written_down_is_known_and_written_dow
 def test_a_place_without_room_for_what_drivers_need_delays_them(supervise, spec, out, launcher, clock):
     (out / NO_DATA).touch()  # no folder can be made there
     supervisor, name = started(supervise, spec)
-    assert (launcher.started, state(supervisor, name)) == ([], State.QUEUED)
+    assert (launcher.started, state(supervisor, name)) == ([], SweepStatus.QUEUED)
     (out / NO_DATA).unlink()
     clock.now += LONGEST_DELAY_SECONDS
     supervisor.tick()
@@ -362,7 +363,7 @@ def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise
     supervisor.tick()
     monkeypatch.setattr(launcher, "is_alive", lambda _: pytest.fail("this may take long"))
     for each in (supervisor, supervise()):
-        assert state(each, name) is State(status)
+        assert state(each, name) is SweepStatus(status)
     with pytest.raises(RecordError, match="no process drives"):
         supervisor.stop(name)
 
@@ -373,12 +374,16 @@ def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(s
     (out / name / "failure.json").write_text('{"said": "Expected batch_size <= N"}')
     supervisor.tick()
     standing = supervisor.status(name)
-    assert (standing.state, standing.trouble, standing.has_started) == (State.FAILED, "Expected batch_size <= N", False)
+    assert (standing.state, standing.reason, standing.started) == (
+        SweepStatus.FAILED,
+        "Expected batch_size <= N",
+        False,
+    )
     supervisor.resume(name)
     supervisor.tick()
     launcher.alive.clear()
     supervisor.tick()
-    assert supervisor.status(name).state is State.QUEUED, "the driver that was killed has said nothing"
+    assert supervisor.status(name).state is SweepStatus.QUEUED, "the driver that was killed has said nothing"
 
 
 def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launcher):
@@ -387,7 +392,7 @@ def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launche
     supervisor.tick()
     assert launcher.started == []
     standing = supervisor.status(name)
-    assert (standing.state, standing.trouble) == (State.STOPPED, NEVER_BEGUN)
+    assert (standing.state, standing.reason) == (SweepStatus.STOPPED, NEVER_BEGUN)
     supervisor.resume(name)
     supervisor.tick()
     assert launcher.started[0][0] == "run"
@@ -396,11 +401,11 @@ def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launche
 def test_a_driver_that_has_not_begun_is_ended(supervise, spec, launcher):
     supervisor, name = started(supervise, spec)
     supervisor.stop(name)
-    assert state(supervisor, name) is State.STOPPING
+    assert state(supervisor, name) is SweepStatus.STOPPING
     supervisor.tick()
     supervisor.tick()
     assert launcher.killed == ["job1"]
-    assert state(supervisor, name) is State.STOPPED
+    assert state(supervisor, name) is SweepStatus.STOPPED
 
 
 def test_a_stop_is_asked_again_until_the_driver_hears_it(supervise, spec, out, launcher, clock):
@@ -416,7 +421,7 @@ def test_a_stop_is_asked_again_until_the_driver_hears_it(supervise, spec, out, l
     begin(out / name, "stopped")
     launcher.alive.clear()
     supervisor.tick()
-    assert state(supervisor, name) is State.STOPPED
+    assert state(supervisor, name) is SweepStatus.STOPPED
     clock.now += 10_000
     supervisor.tick()
     assert len(launcher.started) == 1
@@ -437,14 +442,14 @@ def test_a_stop_is_not_undone_by_a_death_or_a_restart(how, restart, supervise, s
         supervisor.tick()
         clock.now += 1000
     assert len(launcher.started) == 1
-    assert state(supervisor, name) is State.INTERRUPTED
+    assert state(supervisor, name) is SweepStatus.INTERRUPTED
 
 
 def test_a_sweep_that_somebody_else_drives_is_stopped_by_asking(supervise, make_sweep):
     folder, supervisor = make_sweep(status="running"), supervise()
-    assert state(supervisor, DONE) is State.LOST
+    assert state(supervisor, DONE) is SweepStatus.LOST
     with driver_lock(folder.path):
-        assert state(supervisor, DONE) is State.RUNNING
+        assert state(supervisor, DONE) is SweepStatus.RUNNING
         driver = Requests(folder.path)
         supervisor.stop(DONE)
         assert driver.look().stop
@@ -473,7 +478,7 @@ def test_an_ended_sweep_is_extended_and_goes_on_after_deaths(supervise, make_swe
     assert launcher.started == [["extend", str(folder.path), "--trials", "4", "--page", page]]
     launcher.alive.clear()
     supervisor.tick()
-    assert state(supervisor, DONE) is State.QUEUED, "it had completed, but before"
+    assert state(supervisor, DONE) is SweepStatus.QUEUED, "it had completed, but before"
     clock.now += 10
     supervise().tick()
     assert launcher.started[1] == launcher.started[0]
@@ -564,7 +569,7 @@ def test_requests_that_cannot_be_read_start_no_driver_and_keep_nobody_waiting(su
     (out / odd / "requests.jsonl").write_text("odd\n{}\n")
     supervisor.tick()
     assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
-    assert state(supervisor, odd) is State.QUEUED
+    assert state(supervisor, odd) is SweepStatus.QUEUED
 
 
 def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise, spec, launcher, monkeypatch):
@@ -592,7 +597,7 @@ def test_whoever_asks_does_not_wait_for_a_driver_that_is_being_started(supervise
     told = list(answered)
     leave.set()
     ticking.join()
-    assert told == [State.QUEUED, (name,)]
+    assert told == [SweepStatus.QUEUED, (name,)]
 
 
 @pytest.mark.usefixtures("spec")
