@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeper.records import Direction, Objective, Point, SweepStatus
-from sweeper.results.front import Front, FrontTrial, read_front
+from sweeper.results.front import Front, read_front
+from sweeper.results.front_record import FrontTrial
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.store.evidence import Evidence, read_evidence

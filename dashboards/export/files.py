@@ -18,7 +18,7 @@ from dashboards.pages.comparison import build_comparison
 from dashboards.pages.report import build_figure_page, build_report
 from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.results.comparison import Comparison
-from sweeper.results.front import csv_text
+from sweeper.results.front_record import csv_text
 from sweeper.store.jsonl import to_text
 
 D = TypeVar("D")

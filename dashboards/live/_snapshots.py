@@ -19,7 +19,8 @@ from typing import TypeVar, cast
 from dashboards.data import SweepData, read
 from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import SweepStatus, Trial
-from sweeper.results.front import Front, FrontTrial, gated, read_front, still_admitted, up_to_date
+from sweeper.results.front import Front, gated, read_front, still_admitted, up_to_date
+from sweeper.results.front_record import FrontTrial
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.problems import Redactor

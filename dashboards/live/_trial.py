@@ -14,7 +14,7 @@ from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting, show
 from sweeper.errors import SweeperError, UnknownSweepError
 from sweeper.records import Point, TrialStatus
-from sweeper.results.front import FrontTrial
+from sweeper.results.front_record import FrontTrial
 from sweeper.results.trial_log import trial_log
 from sweeper.store.notes import Notes, read_notes
 

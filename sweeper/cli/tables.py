@@ -12,7 +12,8 @@ from rich.text import Text
 from sweeper.errors import RecordError
 from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
-from sweeper.results.front import Front, FrontTrial
+from sweeper.results.front import Front
+from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import highlights, spread, value_text
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_down, round_up

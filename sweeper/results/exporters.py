@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.errors import SweeperError
 
 if TYPE_CHECKING:
-    from sweeper.results.front import Front
+    from sweeper.results.front_record import FrontRecord
 
 GROUP = "sweeper.exporters"
 
@@ -39,7 +39,7 @@ def figure_names() -> tuple[str, ...]:
     return names
 
 
-def draw(source: "Path | Front", figure: str) -> Any:
+def draw(source: "Path | FrontRecord", figure: str) -> Any:
     """Return a figure of a sweep folder, or of a front alone: a ``plotly.graph_objects.Figure``.
 
     Raises:

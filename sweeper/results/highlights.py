@@ -7,7 +7,7 @@ from math import inf, isnan
 
 from sweeper.errors import PickError
 from sweeper.records import Objective, Point
-from sweeper.results.front import Front
+from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick
 from sweeper.rounding import fixed_point
 
@@ -29,7 +29,7 @@ class Highlight:
         return ", ".join(self.titles)
 
 
-def highlights(front: Front) -> tuple[Highlight, ...]:
+def highlights(front: FrontRecord) -> tuple[Highlight, ...]:
     """Return the named points of a front, each once, smallest epsilon first; none of an empty front."""
     named: dict[tuple[str, int, str], list[str]] = {}
     for title, point in _named(front):
@@ -64,7 +64,7 @@ def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point]
     return [point for point in ordered if point.key in kept]
 
 
-def _named(front: Front) -> list[tuple[str, Point]]:
+def _named(front: FrontRecord) -> list[tuple[str, Point]]:
     found = [(f"best {one.name}", best(front.front_points, one)) for one in front.objectives]
     found.append((KNEE, front.knee))
     with contextlib.suppress(PickError):

@@ -5,12 +5,12 @@ from math import inf, log
 
 from sweeper.errors import PickError, SpecError
 from sweeper.records import Point
-from sweeper.results.front import Front
+from sweeper.results.front_record import FrontRecord
 from sweeper.rounding import round_up
 from sweeper.specification import objectives as names
 
 
-def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:
+def pick(front: FrontRecord, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:
     """Return the point of best utility that meets the conditions.
 
     Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon. Points that an
@@ -36,7 +36,7 @@ def pick(front: Front, max_epsilon: float | None = None, minimum: Mapping[str, f
 
 
 def meeting(
-    front: Front, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None
+    front: FrontRecord, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None
 ) -> tuple[Point, ...]:
     """Return the points of the front that meet the conditions, smallest epsilon first.
 
@@ -47,7 +47,7 @@ def meeting(
 
 
 def _conditions(
-    front: Front, max_epsilon: float | None, minimum: Mapping[str, float] | None
+    front: FrontRecord, max_epsilon: float | None, minimum: Mapping[str, float] | None
 ) -> tuple[float, dict[str, float]]:
     floors = {_objective(front, name): _number(name, value) for name, value in (minimum or {}).items()}
     return inf if max_epsilon is None else _number("max_epsilon", max_epsilon), floors
@@ -63,7 +63,7 @@ def _number(name: str, value: float) -> float:
     return float(value)
 
 
-def _objective(front: Front, name: str) -> str:
+def _objective(front: FrontRecord, name: str) -> str:
     known = [objective.name for objective in front.objectives if objective.name != "epsilon"]
     try:
         found = [objective for objective in known if names.same(name, objective)]
@@ -84,13 +84,13 @@ def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
     return excess + sum(max(0.0, floor - point.values[name]) for name, floor in floors.items())
 
 
-def _empty(front: Front) -> str:
+def _empty(front: FrontRecord) -> str:
     if front.points and front.refused:
         return f"The front of {front.sweep} has no point{_refused(front)}"
     return f"The front of {front.sweep} has no point yet; let a trial finish its first epoch"
 
 
-def _refused(front: Front) -> str:
+def _refused(front: FrontRecord) -> str:
     """Name what audits refuse, empty if that is nothing."""
     return "".join(f"; {trial or 'every point'} is {why}" for trial, why in front.refused.items())
 

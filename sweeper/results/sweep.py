@@ -10,6 +10,8 @@ from clipless.errors import CliplessError
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
+from sweeper.results.display import sweep_in_html
+from sweeper.results.exporters import draw
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
 from sweeper.store.evidence import findings_about, read_evidence
@@ -126,14 +128,10 @@ class Sweep:
             UnknownFigureError: there is no such figure.
             SweeperError: nothing that draws is installed.
         """
-        from sweeper.results.exporters import draw
-
         return draw(self.directory, figure)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from sweeper.results.in_html import sweep_in_html
-
         try:
             front: Front | RecordError = self.front()
         except RecordError as error:

@@ -8,7 +8,8 @@ from typing import Any
 
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
-from sweeper.results.front import SCHEMA_VERSION, csv_text, newer_prices, read_front
+from sweeper.results.front import newer_prices, read_front
+from sweeper.results.front_record import SCHEMA_VERSION, csv_text
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
 from sweeper.service.standings import told_spec

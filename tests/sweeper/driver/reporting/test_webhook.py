@@ -18,7 +18,8 @@ from sweeper.driver.reporting.webhook import Form, announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
 from sweeper.records import Point, SweepStatus
-from sweeper.results.front import Front, FrontTrial
+from sweeper.results.front import Front
+from sweeper.results.front_record import FrontTrial
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 

@@ -2,13 +2,13 @@
 
 from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
-from sweeper.results.front import Front
+from sweeper.results.front_record import FrontRecord
 from sweeper.results.highlights import highlights, spread, value_text
 from sweeper.rounding import round_up
 from sweeper.store.manifest import Manifest
 
 
-def front_in_html(front: Front) -> str:
+def front_in_html(front: FrontRecord) -> str:
     """Return a front: its counts, what it costs, and its named points among others."""
     head = f"{front.sweep}: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}"
     parts = [paragraph(head, strong=True)]
@@ -33,7 +33,7 @@ def front_in_html(front: Front) -> str:
     return "".join(parts)
 
 
-def sweep_in_html(folder: str, manifest: Manifest, front: Front | RecordError) -> str:
+def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
     """Return a sweep: how it stands, where it is, and its front if there is one."""
     status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
     said = paragraph(str(front)) if isinstance(front, RecordError) else front_in_html(front)

@@ -1,0 +1,192 @@
+"""What ``front.json`` holds: every point of a sweep, which are on the front, what that costs, on which conditions."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.pareto.dominance import Box
+from sweeper.pareto.knee import knee
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.pricing import Price
+from sweeper.records import Objective, Point, PointKey, Trial, trial_number
+from sweeper.specification.fields.nested import flatten
+from sweeper.store.jsonl import replace_file, to_lines
+from sweeper.store.sweep_folder import point_to_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+ACCOUNTANT = "the smaller of RDP (autodp) and pessimistic PLD (dp-accounting), both upper bounds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontTrial:
+    """What a reader of a front needs to know of a trial; ``None`` where no plan was made."""
+
+    config: Mapping[str, Any]
+    run_id: str | None = None
+    delta: float | None = None
+    relation: str | None = None
+    accountant: str | None = None
+    sampling: Mapping[str, Any] | None = None
+    noise_multiplier: float | None = None
+    status: str
+    reason: str = ""
+
+    @classmethod
+    def of(cls, trial: Trial) -> "FrontTrial":
+        """Summarise a trial."""
+        summary = cls(config=trial.config, run_id=trial.run_id, status=trial.status.value, reason=trial.reason)
+        plan = trial.plan
+        if plan is None:
+            return summary
+        kept = ("sampling_rate", "batch_size", "steps_per_epoch", "epochs", "population")
+        return replace(
+            summary,
+            delta=plan.delta,
+            relation=plan.relation.value,
+            accountant=ACCOUNTANT,
+            sampling={"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
+            noise_multiplier=plan.noise_multiplier,
+        )
+
+    def refused(self, why: str | None) -> "FrontTrial":
+        """Return the trial with why an audit refuses it in front of what else there is to say of its end."""
+        if why is None or why in self.reason:
+            return self
+        return replace(self, reason="; ".join(filter(None, (why, self.reason))))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontRecord:
+    """A front as a value.
+
+    Attributes:
+        points: every point of every trial.
+        on_front: keys of the points that no other dominates, by validation values, among those that no audit refuses.
+        hypervolume: share of ``box`` that the front dominates.
+        box: where the hypervolume was measured.
+        ledger: what releasing the winner, the front and everything costs.
+        ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
+        stages: the number of trials of each stage of the sweep's budget, in order; empty where it was not cut.
+        refused: why audits refuse points, by trial, or under an empty text for every point of the sweep.
+    """
+
+    sweep: str
+    objectives: tuple[Objective, ...]
+    trials: Mapping[str, FrontTrial]
+    points: tuple[Point, ...]
+    on_front: frozenset[PointKey]
+    hypervolume: float
+    box: Box
+    ledger: Mapping[str, Price]
+    claim: Claim
+    ledger_entries: int | None = None
+    stages: tuple[int, ...] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def price(self) -> Price | None:
+        """What releasing a model costs that was chosen after a look at this sweep, None where it is not known."""
+        price = self.ledger.get("winner")
+        return price if price is not None and price.released else None
+
+    def stage_of(self, trial: str) -> int | None:
+        """Return the stage of a trial from 0, None where the budget was not cut or no slot of it is the trial's."""
+        if not trial.removeprefix("t").isdecimal():
+            return None
+        number, ends = trial_number(trial), accumulate(self.stages)
+        return next((stage for stage, end in enumerate(ends) if number <= end), None)
+
+    @property
+    def front_points(self) -> tuple[Point, ...]:
+        """The points on the front, smallest epsilon first."""
+        points = (point for point in self.points if point.key in self.on_front)
+        return tuple(sorted(points, key=lambda point: (point.values.get("epsilon", 0.0), point.key)))
+
+    @cached_property
+    def knee(self) -> Point | None:
+        """The knee of the front, see `sweeper.pareto.knee`; None where it has none."""
+        return knee([point for point in self.points if point.key in self.on_front], self.objectives, self.box)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``front.json``."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "sweep": self.sweep,
+            "objectives": [{"name": o.name, "direction": o.direction.value} for o in self.objectives],
+            "trials": {id_: trial.to_json() for id_, trial in self.trials.items()},
+            "points": [{**point_to_json(p), "on_front": p.key in self.on_front} for p in self.points],
+            "hypervolume": {
+                "value": self.hypervolume,
+                "reference": dict(self.box.reference),
+                "ideal": dict(self.box.ideal),
+                "log_epsilon": self.box.log_epsilon,
+            },
+            "knee": None
+            if self.knee is None
+            else dict(zip(("trial", "epoch", "made_from"), self.knee.key, strict=True)),
+            "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
+            "claim": self.claim.to_json(),
+            "ledger_entries": self.ledger_entries,
+            "stages": list(self.stages),
+            "refused": dict(self.refused),
+        }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Return one flat row per point, the trial's end and configuration in it, and what releasing it would cost."""
+        after = {} if self.price is None else {"epsilon.after-the-sweep": self.price.epsilon}
+        for point in self.points:
+            trial = self.trials[point.trial]
+            yield {
+                "trial": point.trial,
+                "epoch": point.epoch,
+                "made_from": point.made_from,
+                "on_front": point.key in self.on_front,
+                **dict(point.values),
+                **{f"epsilon.{name}": value for name, value in point.accountants.items()},
+                **after,
+                **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
+                **{f"test.{name}": value for name, value in (point.test or {}).items()},
+                **({} if point.classes is None else {"test.balanced-accuracy": point.classes.balanced_accuracy}),
+                "model": point.model or "",
+                "status": trial.status,
+                **{f"config.{name}": value for name, value in flatten(trial.config).items()},
+            }
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return the rows as a table."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(list(self.rows()))
+
+    def to_csv(self) -> str:
+        """Return the rows as CSV; a value that a point lacks is an empty cell."""
+        return csv_text(list(self.rows()))
+
+    def write(self, path: str | Path) -> None:
+        """Replace ``front.json``.
+
+        Raises:
+            RecordError: it could not be written.
+        """
+        replace_file(Path(path), to_lines(self.to_json()))
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV with one column per key; a value that a row lacks is an empty cell."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
