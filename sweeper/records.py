@@ -6,13 +6,12 @@ dashboards read. Nothing here imports Ray, Optuna, MLflow or torch.
 
 import enum
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, TypeAdapter
-
-from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.events import Relation
+from sweeper.adapters import WHEN_KNOWN, EventValue
 
 
 class Direction(enum.Enum):
@@ -117,10 +116,6 @@ class ScorePlan:
     curves: Mapping[str, Any] | None = None
 
 
-def _event(content: Any) -> Any:
-    return PoissonGaussian.from_json(content) if isinstance(content, Mapping) else content
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPlan:
     """What a trial plans before it trains: `clipless.plans.plan.Plan` as a record, and what it costs.
@@ -148,36 +143,12 @@ class TrialPlan:
     sensitivities: Mapping[str, float]
     noise_stds: Mapping[str, float]
     # what one training spends; a trial of several repeats spends it as often
-    event: Annotated[PoissonGaussian, BeforeValidator(_event)]
+    event: EventValue
     epsilon_curve: tuple[float, ...]  # claimed epsilon after each epoch
     accountants: Mapping[str, tuple[float, ...]]  # bounds of each accountant after each epoch
     repeats: int
     secure_generator: bool
-    scores: ScorePlan | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
-        content |= {
-            "relation": self.relation.value,
-            "event": self.event.to_json(),
-            "epsilon_curve": list(self.epsilon_curve),
-            "accountants": {name: list(bounds) for name, bounds in self.accountants.items()},
-        }
-        scores = content.pop("scores")
-        return content if scores is None else content | {"scores": asdict(scores) | {"names": list(scores.names)}}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "TrialPlan":
-        """Read back what ``to_json`` wrote.
-
-        Raises:
-            pydantic.ValidationError: something else.
-        """
-        return _PLAN.validate_python(content)
-
-
-_PLAN = TypeAdapter(TrialPlan)
+    scores: Annotated[ScorePlan | None, WHEN_KNOWN] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,9 +258,9 @@ class Point:
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     test: Mapping[str, float] | None = None  # test numbers, present for points of the final front only
     # how test rows were decided by class; present beside test numbers of rows that are not private
-    classes: ClassCounts | None = None
+    classes: Annotated[ClassCounts | None, WHEN_KNOWN] = None
     # of test rows, present beside test numbers where these are read off released curves
-    curves: ReleasedCurves | None = None
+    curves: Annotated[ReleasedCurves | None, WHEN_KNOWN] = None
     model: str | None = None  # path of the saved model relative to the sweep folder, if kept
 
     @property

@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from clipless.datasets import Dataset
+from sweeper.adapters import read
 from sweeper.errors import RecordError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.sweep_plan import SweepPlan
@@ -21,7 +20,6 @@ from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder
 
 FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
-_CLAIM = TypeAdapter(Claim)
 
 
 def resume_plan(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> SweepPlan:
@@ -50,12 +48,7 @@ def recorded_claim(folder: SweepFolder) -> Claim | None:
     content = folder.read_manifest(secret=True).claim  # public: it says nothing of a candidate
     if content is None:
         return read_front(folder.front).claim if folder.front.is_file() else None
-    try:
-        return _CLAIM.validate_python(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, ("claim", *first["loc"])))
-        raise RecordError(f"{first['msg']} ({field} in {folder.path / MANIFEST_NAME}); restore the file") from None
+    return read(Claim, content, f"in {folder.path / MANIFEST_NAME}", "restore the file", under="claim")
 
 
 def _check_claim(folder: SweepFolder, recorded: Claim, now: Claim) -> None:

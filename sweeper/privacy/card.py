@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation
 from clipless.privacy.events import Composed, Event, PoissonGaussian
+from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
@@ -134,7 +135,7 @@ def make_card(
             "data": {"name": claim.data, "evaluation": claim.evaluation, "radius_unit": claim.radius_unit},
             "score_noise": _score_noise(plan, attempts),
             "public": list(claim.public),
-            "ledger": {question: answer.to_json() for question, answer in ledger.items()},
+            "ledger": {question: dump(answer) for question, answer in ledger.items()},
             "conditions": list(claim.conditions),
             "scores": {"validation": dict(point.values), "test": dict(point.test) if point.test else None},
             "classes": _by_class(point, claim),

@@ -1,9 +1,8 @@
 """What events cost together. Both accountants' numbers are upper bounds; so is each number here."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import isfinite, sqrt
-from typing import Any
 
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from sweeper.records import TrialPlan
@@ -25,10 +24,6 @@ class Price:
     def released(self) -> bool:
         """Whether this may leave at a stated price; a private selection releases its winner and nothing else."""
         return self.events > 0 or isfinite(self.epsilon)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 def signal_of(event: PoissonGaussian) -> float:

@@ -16,8 +16,7 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
+from sweeper.adapters import read
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
 from sweeper.privacy.claims import Claim
@@ -99,10 +98,6 @@ def gated(front: Front) -> Front:
     )
 
 
-_FRONT = TypeAdapter(Front)
-_MARKS = TypeAdapter(list[bool])
-
-
 def read_front(path: str | Path) -> Front:
     """Read ``front.json``, with the prices of the ledger beside it as it is now.
 
@@ -118,14 +113,12 @@ def read_front(path: str | Path) -> Front:
         raise RecordError(f"Expected schema_version {SCHEMA_VERSION} in {path}, got {version!r}; {remedy}")
     try:
         volume, box = float(content["hypervolume"]["value"]), box_from_json(content["hypervolume"])
-        front = _FRONT.validate_python(content | {"hypervolume": volume, "box": box, "on_front": ()})
-        marks = _MARKS.validate_python([point["on_front"] for point in content["points"]])
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise RecordError(f"{first['msg']} ({field} in {path}); write the front again") from None
+        known = content | {"hypervolume": volume, "box": box, "on_front": ()}
+        marks = [point["on_front"] for point in content["points"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordError(f"Expected a front in {path}, but {error!r}; write the front again") from None
+    where, remedy = f"in {path}", "write the front again"
+    front, marks = read(Front, known, where, remedy), read(list[bool], marks, where, remedy)
     unknown = sorted({point.trial for point in front.points} - set(front.trials))
     if unknown:
         raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")

@@ -9,6 +9,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.adapters import dump
 from sweeper.pareto.dominance import Box
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
@@ -16,7 +17,6 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point, PointKey, Trial, trial_number
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
-from sweeper.store.sweep_folder import point_to_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,10 +61,6 @@ class FrontTrial:
         if why is None or why in self.reason:
             return self
         return replace(self, reason="; ".join(filter(None, (why, self.reason))))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,9 +120,9 @@ class FrontRecord:
         return {
             "schema_version": SCHEMA_VERSION,
             "sweep": self.sweep,
-            "objectives": [{"name": o.name, "direction": o.direction.value} for o in self.objectives],
-            "trials": {id_: trial.to_json() for id_, trial in self.trials.items()},
-            "points": [{**point_to_json(p), "on_front": p.key in self.on_front} for p in self.points],
+            "objectives": list(map(dump, self.objectives)),
+            "trials": {id_: dump(trial) for id_, trial in self.trials.items()},
+            "points": [{**dump(p), "on_front": p.key in self.on_front} for p in self.points],
             "hypervolume": {
                 "value": self.hypervolume,
                 "reference": dict(self.box.reference),
@@ -136,7 +132,7 @@ class FrontRecord:
             "knee": None
             if self.knee is None
             else dict(zip(("trial", "epoch", "made_from"), self.knee.key, strict=True)),
-            "ledger": {question: answer.to_json() for question, answer in self.ledger.items()},
+            "ledger": {question: dump(answer) for question, answer in self.ledger.items()},
             "claim": self.claim.to_json(),
             "ledger_entries": self.ledger_entries,
             "stages": list(self.stages),

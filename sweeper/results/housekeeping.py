@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeper.adapters import dump
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import Front, read_front
@@ -255,7 +256,7 @@ def _statement(folder: Path) -> dict[str, Any]:
     front = _front(folder)
     if front is None:
         return {"sweep": folder.name, "claim": None, "ledger": None}
-    answers = {question: answer.to_json() for question, answer in front.ledger.items()}
+    answers = {question: dump(answer) for question, answer in front.ledger.items()}
     return {"sweep": folder.name, "claim": front.claim.to_json(), "ledger": answers}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
@@ -49,7 +50,7 @@ def _head(trial: Trial) -> Iterator[str]:
     for name, value in flatten(trial.config).items():
         yield f"  {name} = {value}"
     if trial.plan is not None:
-        plan = trial.plan.to_json()
+        plan = dump(trial.plan)
         yield "plan: " + ", ".join(f"{name} {plan[name]}" for name in _PLAN)
 
 

@@ -45,10 +45,6 @@ class Decision:
     kept: int | None = None
     failed: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 @dataclass(slots=True)
 class Progress:

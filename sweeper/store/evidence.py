@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
 
 from clipless.audits.finding import Finding
-from clipless.errors import AuditError
+from sweeper.adapters import dump, read
 from sweeper.errors import RecordError
 from sweeper.rounding import round_down, round_up
 from sweeper.store.jsonl import JsonlFile, append_alone
@@ -22,14 +24,18 @@ VERSION = 1
 WHOLE_SWEEP = ""  # in the place of a trial: the claim is about every point
 
 
+def _finding(content: Any) -> Any:
+    return Finding.from_json(content) if isinstance(content, Mapping) else content
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """A finding about the points of one trial, or of all."""
 
     trial: str  # id of the trial; empty for every point of the sweep
-    finding: Finding
     found: str  # when, in UTC
     program: str  # version that audited
+    finding: Annotated[Finding, BeforeValidator(_finding), PlainSerializer(Finding.to_json)]
 
 
 def append_evidence(folder: Path, rows: Iterable[Evidence]) -> None:
@@ -39,8 +45,7 @@ def append_evidence(folder: Path, rows: Iterable[Evidence]) -> None:
         RecordError: not written.
     """
     for row in rows:
-        content = {"version": VERSION, "trial": row.trial, "found": row.found, "program": row.program}
-        append_alone(folder / EVIDENCE_NAME, {**content, "finding": row.finding.to_json()}, durable=True)
+        append_alone(folder / EVIDENCE_NAME, {"version": VERSION, **dump(row)}, durable=True)
 
 
 def read_evidence(folder: Path) -> tuple[Evidence, ...]:
@@ -98,8 +103,4 @@ def _from_json(row: Mapping[str, Any], where: str) -> Evidence:
             f"Expected version {VERSION} of evidence, got {row.get('version')!r} ({where}); read it with the version "
             "of sweeper that wrote it"
         )
-    try:
-        finding = Finding.from_json(row["finding"])
-        return Evidence(trial=str(row["trial"]), finding=finding, found=str(row["found"]), program=str(row["program"]))
-    except (AuditError, KeyError, TypeError) as error:
-        raise RecordError(f"Expected evidence of an audit, but {error} ({where}); restore the file") from None
+    return read(Evidence, row, f"on {where}", "restore the file")

@@ -5,13 +5,14 @@ than the first version. A folder of another format is refused in one sentence.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from clipless.privacy.accounting.private_selection import LAW
+from sweeper.adapters import WHEN_KNOWN, dump, parse
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import SweepStatus
 from sweeper.store.jsonl import read_object, replace_file, to_text
@@ -61,7 +62,7 @@ class Manifest:
     storage: str | None = None  # URL through which its nodes exchanged files
     page: str | None = None  # address of its live page, to which runs and alerts link
     # where the folder of a private selection that has not ended was made, ``None`` for all others
-    selecting: str | None = None
+    selecting: Annotated[str | None, WHEN_KNOWN] = None
 
     @property
     def selects_privately(self) -> bool:
@@ -85,10 +86,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; the mark of a private selection is there only while it runs."""
-        content = {one.name: getattr(self, one.name) for one in fields(self)}
-        mark = content.pop(SELECTING)
-        content |= {"status": self.status.value, "course": asdict(self.course)}
-        return {"format": FORMAT, **content, **({} if mark is None else {SELECTING: mark})}
+        return {"format": FORMAT, **dump(self)}
 
 
 def _without_law(spec: Mapping[str, Any], source: str) -> Mapping[str, Any]:
@@ -103,9 +101,6 @@ def _without_law(spec: Mapping[str, Any], source: str) -> Mapping[str, Any]:
             f"{source}); read it with the version of sweeper that wrote it"
         )
     return {**spec, "search": {name: value for name, value in search.items() if name != LAW_KEY}}
-
-
-_MANIFEST = TypeAdapter(Manifest)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -131,7 +126,7 @@ def read_manifest(folder: Path) -> Manifest:
         remedy = "read it with the version of sweeper that wrote it, or run its spec.yaml again"
         raise RecordError(f"Expected format {FORMAT} in {path}, got {got}; {remedy}")
     try:
-        return _MANIFEST.validate_python(content)
+        return parse(Manifest, content)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))

@@ -11,14 +11,12 @@ here, by its name and by the mark in its ``sweep.json``, which copies of it carr
 
 import contextlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
-
+from sweeper.adapters import dump, read
 from sweeper.errors import FAILURES_NAME, RecordError
 from sweeper.records import Point, PointKey, Trial
 from sweeper.store.jsonl import JsonlFile, append_alone
@@ -26,23 +24,7 @@ from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_mani
 
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
-
 R = TypeVar("R", Trial, Point)
-_TRIAL = TypeAdapter(Trial)
-_POINT = TypeAdapter(Point)
-
-
-def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """Return a trial as JSON values."""
-    content = {f.name: getattr(trial, f.name) for f in fields(trial)}
-    return {**content, "plan": None if trial.plan is None else trial.plan.to_json(), "status": trial.status.value}
-
-
-def point_to_json(point: Point) -> dict[str, Any]:
-    """Return a point as JSON values."""
-    content = {f.name: getattr(point, f.name) for f in fields(point)}
-    few = {name: content.pop(name) for name in ("classes", "curves")}  # which few points have
-    return content | {name: asdict(found) for name, found in few.items() if found is not None}
 
 
 class SweepFolder:
@@ -111,11 +93,11 @@ class SweepFolder:
 
     def save_trial(self, trial: Trial) -> None:
         """Record how a trial stands."""
-        self._trials.append(trial_to_json(trial))
+        self._trials.append(dump(trial))
 
     def save_points(self, points: Iterable[Point]) -> None:
         """Record points, or what more is known of them, at once."""
-        self._points.append(*map(point_to_json, points))
+        self._points.append(*map(dump, points))
 
     def save_decision(self, decision: Mapping[str, Any]) -> None:
         """Record what a scheduler decided about a trial, and why."""
@@ -224,24 +206,17 @@ def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> 
     Raises:
         RecordError: a row that is no trial.
     """
-    return _records(rows, _TRIAL, path, first)
+    return _records(Trial, rows, path, first)
 
 
 def points_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Point]:
     """Return rows of ``points.jsonl`` as points; the arguments and errors are those of `trials_of`."""
-    return _records(rows, _POINT, path, first)
+    return _records(Point, rows, path, first)
 
 
-def _records(rows: Iterable[Mapping[str, Any]], adapter: TypeAdapter[R], path: Path, first: int) -> list[R]:
-    records = []
-    for number, row in enumerate(rows, start=first):
-        try:
-            records.append(adapter.validate_python(row))
-        except ValidationError as error:
-            wrong = error.errors(include_url=False)[0]
-            field = ".".join(map(str, wrong["loc"]))
-            raise RecordError(f"{wrong['msg']} ({field} on line {number} of {path}); restore the file") from None
-    return records
+def _records(kind: type[R], rows: Iterable[Mapping[str, Any]], path: Path, first: int) -> list[R]:
+    numbered = enumerate(rows, start=first)
+    return [read(kind, row, f"on line {number} of {path}", "restore the file") for number, row in numbered]
 
 
 def list_sweeps(parent: str | Path) -> list[SweepFolder]:

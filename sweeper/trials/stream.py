@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
+from sweeper.adapters import dump, parse
 from sweeper.records import TrialPlan
 
 
@@ -72,7 +73,7 @@ def row_to_text(row: TrialRow) -> str:
     """Return a row as one JSON text; Ray would flatten a nested result and tear ``certified@36/255`` apart."""
     content = {one.name: getattr(row, one.name) for one in fields(row)}
     if isinstance(row, PlanRow):
-        content["plan"] = row.plan.to_json()
+        content["plan"] = dump(row.plan)
     if isinstance(row, EpochRow):
         content["free"] = [asdict(one) for one in row.free]
     return json.dumps({"kind": row.KIND, **content})
@@ -87,7 +88,7 @@ def row_from_text(text: str) -> TrialRow:
     content: dict[str, Any] = json.loads(text)
     kind = content.pop("kind")
     if kind == PlanRow.KIND:
-        return PlanRow(**content | {"plan": TrialPlan.from_json(content["plan"])})
+        return PlanRow(**content | {"plan": parse(TrialPlan, content["plan"])})
     if kind == EpochRow.KIND:
         free = tuple(FreeRow(**_with_repeats(one)) for one in content.pop("free"))
         return EpochRow(**_with_repeats(content), free=free)

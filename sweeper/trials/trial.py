@@ -32,6 +32,7 @@ from clipless.stacks import Member
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, has_room, memory_class
 from clipless.training.trainer import Epoch, default_micro_batch
+from sweeper.adapters import parse
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.evaluation.paid_scores import scored_by
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
@@ -219,7 +220,8 @@ class TrialRun:
 
     def plan_row(self) -> PlanRow:
         """Return the plan, with what each epoch costs, and the steps that were kept of it."""
-        plan = TrialPlan.from_json(
+        plan = parse(
+            TrialPlan,
             self.plan.to_json()
             | {
                 "secure_generator": self._source is None or self._source.secure,
@@ -227,7 +229,7 @@ class TrialRun:
                 "accountants": _by_accountant(self.plan.claims()),
                 "repeats": len(self._repeats),
                 "scores": None if self._noise is None else self._noise.to_json(),
-            }
+            },
         )
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held))
         return PlanRow(attempt=uuid4().hex, plan=plan, kept=kept, scores_kept=scored_by(plan, self.first() - 1))

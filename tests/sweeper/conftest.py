@@ -15,6 +15,7 @@ import pytest
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.cli.main import main
+from sweeper.adapters import parse
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
 from sweeper.results.front import build_front
@@ -125,7 +126,7 @@ def digits():
 @pytest.fixture
 def plan(plan_json):
     """The plan of ``plan_json``."""
-    return TrialPlan.from_json(plan_json)
+    return parse(TrialPlan, plan_json)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from sweeper.adapters import dump
 from sweeper.backend.trial_states import Hooks
 from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_tags
@@ -156,7 +157,7 @@ class Recorder:
     def _judge(self, point: Point) -> str | None:
         decision = None if self._scheduler is None else self._scheduler.judge(point)
         if decision is not None:
-            self._folder.save_decision(decision.to_json())
+            self._folder.save_decision(dump(decision))
             if decision.failed:
                 raise TrialError(decision.reason)
         if point.trial in self._stopping:

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from clipless.diagnostics import Diagnostics, InputNorms
 from clipless.plans.method import Method
+from sweeper.adapters import dump, read
 from sweeper.errors import RecordError
 from sweeper.records import Point
 from sweeper.store.jsonl import read_object, replace_file, to_text
@@ -55,8 +54,7 @@ class Diagnosis:
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``diagnostics.json``."""
-        content: dict[str, Any] = _DIAGNOSIS.dump_python(self, mode="json")
-        return {"schema_version": SCHEMA_VERSION, **content}
+        return {"schema_version": SCHEMA_VERSION, **dump(self)}
 
     def write(self, path: Path) -> Path:
         """Write the record to ``path`` and return it.
@@ -74,9 +72,6 @@ class Diagnosis:
         return path
 
 
-_DIAGNOSIS = TypeAdapter(Diagnosis)
-
-
 def read_diagnosis(path: Path) -> Diagnosis:
     """Read what `Diagnosis.write` wrote.
 
@@ -89,9 +84,4 @@ def read_diagnosis(path: Path) -> Diagnosis:
         raise RecordError(
             f"Expected schema_version {SCHEMA_VERSION}, got {version!r} ({path}); diagnose the sweep again"
         )
-    try:
-        return _DIAGNOSIS.validate_python(content)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise RecordError(f"{first['msg']} ({field} in {path}); diagnose the sweep again") from None
+    return read(Diagnosis, content, f"in {path}", "diagnose the sweep again")

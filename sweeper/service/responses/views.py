@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sweeper.adapters import dump
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
 from sweeper.results.front import newer_prices, read_front
@@ -16,7 +17,7 @@ from sweeper.service.standings import told_spec
 from sweeper.service.supervision.states import Standing
 from sweeper.store.evidence import read_refusals
 from sweeper.store.jsonl import plain, read_object
-from sweeper.store.sweep_folder import SweepFolder, point_to_json
+from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import SweepTail
 
 KEPT_TAILS = 16
@@ -161,7 +162,7 @@ class Points:
             tail.look()
             points = list(tail.points.values())
         last = None if limit is None else offset + limit
-        return [point_to_json(point) for point in points[offset:last]], len(points)
+        return [dump(point) for point in points[offset:last]], len(points)
 
 
 def has_ended(row: Mapping[str, Any]) -> bool:
@@ -173,7 +174,7 @@ def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
     written = content["ledger"]
     delta = next((float(answer["delta"]) for answer in written.values()), None)
     newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_entries"), delta)
-    return written if newer is None else {question: answer.to_json() for question, answer in newer.items()}
+    return written if newer is None else {question: dump(answer) for question, answer in newer.items()}
 
 
 def _front_file(folder: SweepFolder) -> dict[str, Any]:

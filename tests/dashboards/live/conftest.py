@@ -18,6 +18,7 @@ from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
 from dashboards.live._resources import Resources
 from dashboards.live._snapshots import Snapshots
 from dashboards.live._view import View
+from sweeper.adapters import parse
 from sweeper.records import Point, SweepStatus, Trial, TrialPlan, TrialStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
@@ -31,7 +32,8 @@ from .browsing import PATIENCE, is_foreign, serving
 ENDED = "digits-20260101-120000"
 RUNNING = "grows-20260102-120000"
 EVENT = PoissonGaussian(noise_multiplier=2.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
-PLAN = TrialPlan.from_json(
+PLAN = parse(
+    TrialPlan,
     {
         "population": 1000,
         "batch_size": 200,
@@ -57,7 +59,7 @@ PLAN = TrialPlan.from_json(
         "secure_generator": True,
         "epsilon_curve": [0.1 * epoch for epoch in range(1, 11)],
         "accountants": {"pld": [0.1 * epoch for epoch in range(1, 11)]},
-    }
+    },
 )
 
 

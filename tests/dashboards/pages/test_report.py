@@ -19,7 +19,7 @@ from dashboards.pages._sections import attacks
 from dashboards.pages._tables import decisions_table
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
-from sweeper.records import ClassCounts, Point, Trial, TrialStatus
+from sweeper.records import ClassCounts, Point, SweepStatus, Trial, TrialStatus
 from sweeper.store.evidence import Evidence
 from sweeper.store.manifest import Manifest
 
@@ -245,7 +245,7 @@ def test_no_name_becomes_markup(make_front, load):
         load(front),
         directory=f"x/{EVIL}",
         manifest=Manifest(
-            name="digits", status=TrialStatus.COMPLETED, spec={}, source="spec.yaml", versions={EVIL: EVIL}
+            name="digits", status=SweepStatus.COMPLETED, spec={}, source="spec.yaml", versions={EVIL: EVIL}
         ),
     )
     hostile, harmless = Page(build_report(data)), Page(build_report(load(make_front())))

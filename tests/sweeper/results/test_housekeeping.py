@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeper.adapters import dump
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results import housekeeping
 from sweeper.results.front import read_front
 from sweeper.results.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
@@ -48,7 +49,7 @@ def test_a_deletion_keeps_what_was_spent_and_claimed(folder):
     assert "name: tiny" in (done.kept / "spec.yaml").read_text()
     statement = json.loads((done.kept / "statement.json").read_text())
     assert statement["claim"] == front.claim.to_json()
-    assert statement["ledger"] == {question: answer.to_json() for question, answer in front.ledger.items()}
+    assert statement["ledger"] == {question: dump(answer) for question, answer in front.ledger.items()}
     assert not garbage(folder.parent)
 
 
@@ -57,7 +58,7 @@ def test_what_a_killed_sweep_spent_is_stated_in_full(folder, event):
     ledger.open("t0009", event)
     statement = json.loads((delete_sweep(folder).kept / "statement.json").read_text())
     answers = ledger.answers(1e-4)
-    assert statement["ledger"] == {question: answer.to_json() for question, answer in answers.items()}
+    assert statement["ledger"] == {question: dump(answer) for question, answer in answers.items()}
     assert statement["ledger"]["everything"]["events"] == 4
 
 
@@ -157,7 +158,7 @@ def test_a_driver_that_comes_between_is_not_run_over(folder, monkeypatch):
     ids=["nobody knows", "another machine", "unknown machine", "killed here"],
 )
 def test_a_sweep_that_says_it_runs_is_believed_unless_its_driver_died_here(folder, driver, refused):
-    mark(folder, status=TrialStatus.RUNNING)
+    mark(folder, status=SweepStatus.RUNNING)
     (folder / "driver.json").unlink(missing_ok=True)
     if driver is not None:
         (folder / "driver.json").write_text(json.dumps(driver))
@@ -272,13 +273,13 @@ def test_what_ended_sweeps_do_not_need_is_listed_and_then_removed(folder, litter
 @pytest.mark.usefixtures("littered")
 @pytest.mark.parametrize("status", ["interrupted", "failed"])
 def test_a_sweep_that_may_be_resumed_keeps_models_and_state(folder, status):
-    mark(folder, status=TrialStatus(status))
+    mark(folder, status=SweepStatus(status))
     assert {one.why for one in garbage(folder.parent)} == {"never finished"}
 
 
 @pytest.mark.parametrize("status", [TrialStatus.RUNNING, TrialStatus.INTERRUPTED])
 def test_a_stopped_sweep_keeps_the_checkpoints_of_trials_that_it_cut_off(folder, status):
-    mark(folder, status=TrialStatus.STOPPED)
+    mark(folder, status=SweepStatus.STOPPED)
     sweep = SweepFolder(folder)
     sweep.save_trial(replace(sweep.trials()["t0002"], status=status))
     kept = [old(folder / "checkpoints" / f"t0002-{repeat}.safetensors") for repeat in (0, 1)]
@@ -307,7 +308,7 @@ def test_a_sweep_that_runs_or_may_is_left_alone(folder):
     with driver_lock(folder):
         assert not garbage(folder.parent)
     (folder / "driver.json").unlink()
-    mark(folder, status=TrialStatus.RUNNING)
+    mark(folder, status=SweepStatus.RUNNING)
     assert not garbage(folder.parent)
 
 

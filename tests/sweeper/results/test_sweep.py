@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import clipless
+from sweeper.adapters import dump
 from sweeper.errors import PickError, RecordError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, SweepStatus
@@ -82,7 +83,7 @@ def test_a_card_states_what_the_ledger_holds(sweep, event):
     ledger = Ledger(sweep.folder.ledger)
     ledger.open("t0009", event)
     card = sweep.pick().card.to_json()
-    assert card["ledger"] == {question: answer.to_json() for question, answer in ledger.answers(1e-4).items()}
+    assert card["ledger"] == {question: dump(answer) for question, answer in ledger.answers(1e-4).items()}
     assert card["ledger"]["winner"]["events"] == 4
 
 

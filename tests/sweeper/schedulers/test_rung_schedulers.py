@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sweeper.adapters import dump
 from sweeper.pareto.dominance import costs, dominates
 from sweeper.records import Objective, Point
 from sweeper.schedulers.asha import Asha
@@ -320,4 +321,4 @@ def test_a_decision_is_plain_values():
     (decision,) = at_first_rung([point("t1", 1.0, 0.5)])
     said = "rank 1 of 1 at the rung of epoch 1 (0 of them dominate it), where the best 1 go on: goes on"
     told = {"trial": "t1", "epoch": 1, "goes_on": True, "reason": said, "rung": 1, "rank": 1, "of": 1, "kept": 1}
-    assert decision.to_json() == told | {"failed": False}
+    assert dump(decision) == told | {"failed": False}

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder, beside
@@ -30,7 +30,7 @@ def selecting(out, content, make_sweep):
             name="private",
             spec=spec.to_plain(),
             source="s",
-            status=TrialStatus.RUNNING,
+            status=SweepStatus.RUNNING,
             reason="selecting privately",
             started="20250101-000000",
         )

@@ -64,8 +64,8 @@ def test_what_is_said_of_the_whole_sweep_refuses_every_trial():
     [
         ({"version": 2}, "Expected version 1 of evidence, got 2"),
         ({"finding": {}}, "Expected the record of a finding"),
-        ({"finding": None}, "Expected evidence of an audit"),
-        ({"trial": ...}, "'trial'"),
+        ({"finding": None}, "instance of Finding .finding on"),
+        ({"trial": ...}, "Field required .trial on"),
     ],
 )
 def test_a_row_that_is_no_evidence_is_named_and_not_left_out(tmp_path, change, said):

@@ -20,6 +20,7 @@ from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
+from sweeper.adapters import dump
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.runner import run_sweep
@@ -157,7 +158,7 @@ def test_a_trial_on_private_rows_without_noise_is_refused(digits):
 def test_the_plan_says_what_scores_are_released_and_how_noisy_they_are(digits):
     spec, source = make_spec(CONTENT), RecordingSource(0)
     row = make_run(digits, spec, source=source).plan_row()
-    assert row.plan.to_json()["scores"] == ScoreNoise.of(spec, digits).to_json()
+    assert dump(row.plan)["scores"] == ScoreNoise.of(spec, digits).to_json()
     assert (row.scores_kept, source.normals) == (0, [])
     public = load("digits")
     free = Spec.from_mapping(
@@ -165,7 +166,7 @@ def test_the_plan_says_what_scores_are_released_and_how_noisy_they_are(digits):
     )
     row = make_run(public, free, source=source).plan_row()
     assert (row.plan.scores, row.scores_kept) == (None, 0)
-    assert "scores" not in row.plan.to_json()
+    assert "scores" not in dump(row.plan)
 
 
 # --- kills

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from sweeper.adapters import dump, parse
 from sweeper.records import TrialPlan
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow, row_from_text, row_to_text
 
@@ -12,7 +13,7 @@ from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow, row_
 @pytest.fixture
 def noisy(plan_json):
     scores = {"names": ["accuracy"], "noise_multiplier": 3.0, "apart": True, "std": {"validation": 0.1, "test": 0.2}}
-    return TrialPlan.from_json(plan_json | {"scores": scores, "repeats": 3})
+    return parse(TrialPlan, plan_json | {"scores": scores, "repeats": 3})
 
 
 def test_every_row_is_read_back_as_it_was(plan, noisy):
@@ -52,12 +53,12 @@ def test_what_is_no_row_is_refused(plan, change):
 
 
 def test_a_plan_is_kept_as_it_was(plan_json, noisy):
-    assert TrialPlan.from_json(plan_json).to_json() == plan_json
-    assert TrialPlan.from_json(noisy.to_json()) == noisy
+    assert dump(parse(TrialPlan, plan_json)) == plan_json
+    assert parse(TrialPlan, dump(noisy)) == noisy
 
 
 @pytest.mark.parametrize("name", ["event", "delta", "repeats", "secure_generator"])
 def test_a_plan_that_says_too_little_is_none(name, plan_json):
     del plan_json[name]
     with pytest.raises(ValueError, match=name):
-        TrialPlan.from_json(plan_json)
+        parse(TrialPlan, plan_json)

@@ -7,8 +7,9 @@ import pytest
 from dashboards.figures import is_empty, sweep_figures
 from dashboards.figures.held_out import calibration, certified_curve, roc
 from dashboards.pages.report import build_report
+from sweeper.adapters import dump
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
-from sweeper.store.sweep_folder import point_to_json, points_of
+from sweeper.store.sweep_folder import points_of
 
 SCORES = ScoreCurves(
     thresholds=(0.25, 0.75),
@@ -115,6 +116,6 @@ def test_the_report_shows_them_with_their_level(data):
 
 
 def test_curves_are_recorded_as_they_are(tmp_path):
-    recorded = point_to_json(point(1))
+    recorded = dump(point(1))
     assert points_of([recorded], tmp_path) == [point(1)]
-    assert "curves" not in point_to_json(point(1, None))
+    assert "curves" not in dump(point(1, None))

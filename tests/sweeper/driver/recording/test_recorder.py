@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
+from sweeper.adapters import parse
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
 from sweeper.driver.recording.recorder import Recorder
@@ -59,7 +60,7 @@ def kept(content, claim, tmp_path, request):
 @pytest.fixture
 def plan_row(plan_json):
     priced = {"epsilon_curve": PLD, "accountants": {"rdp": RDP, "pld": PLD}}
-    return PlanRow(attempt="a", plan=TrialPlan.from_json(plan_json | priced))
+    return PlanRow(attempt="a", plan=parse(TrialPlan, plan_json | priced))
 
 
 def epoch_row(kept, trial, epoch, accuracy, *, model=True):

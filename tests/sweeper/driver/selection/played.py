@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from uuid import uuid4
 
 from clipless.privacy.randomness import SecureSource
+from sweeper.adapters import parse
 from sweeper.backend.endings import RunResult
 from sweeper.cli.main import main
 from sweeper.driver.selection.candidates import Candidate
@@ -109,7 +110,7 @@ class Play:
 
     def report_plan(self, states, trial, plan):
         placed = {"node": "here", "device": f"GPU {trial}"}  # its index is less than the number of candidates
-        states.receive(trial, PlanRow(attempt=uuid4().hex, plan=TrialPlan.from_json(plan), placed=placed))
+        states.receive(trial, PlanRow(attempt=uuid4().hex, plan=parse(TrialPlan, plan), placed=placed))
         states.receive(trial, FirstDrawRow())
 
     def report(self, states, trial, epoch, accuracy):

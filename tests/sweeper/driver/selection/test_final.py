@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 import clipless
+from sweeper.adapters import parse
 from sweeper.backend import training
 from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial
@@ -124,7 +125,7 @@ class Final(Play):
         return RunResult()
 
     def train(self, states, trial, config):
-        plan = TrialPlan.from_json(self.plan)
+        plan = parse(TrialPlan, self.plan)
         begins = max(states.last_epoch(trial) - self.loses, 0)
         states.start(trial, config)
         self.dies("start")

@@ -9,6 +9,7 @@ from clipless.datasets import Evaluation
 from clipless.errors import AccountingError
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
+from sweeper.adapters import parse
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
@@ -99,7 +100,7 @@ def test_what_is_no_payment_is_refused(noise, changes):
 
 
 def test_a_trial_plans_one_release_for_each_epoch_of_each_repeat(noise, plan_json):
-    plan = TrialPlan.from_json(plan_json | {"repeats": 3, "scores": noise.to_json()})
+    plan = parse(TrialPlan, plan_json | {"repeats": 3, "scores": noise.to_json()})
     assert planned_scores(plan) == noise.paid(30)
     assert planned_scores(plan, 12) == replace(noise.paid(18), kept=12)
     assert [scored_by(plan, epoch) for epoch in (0, 1, 10)] == [0, 3, 30]

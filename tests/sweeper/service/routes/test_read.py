@@ -13,6 +13,7 @@ import pytest
 from starlette.responses import FileResponse
 
 from clipless.audits.finding import Finding, Kind
+from sweeper.adapters import dump
 from sweeper.errors import ExportError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
@@ -25,7 +26,6 @@ from sweeper.service.settings import Limits
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, Evidence, append_evidence
-from sweeper.store.sweep_folder import point_to_json
 
 from ..conftest import DONE, is_problem
 
@@ -102,7 +102,7 @@ def test_prices_are_those_of_the_ledger_as_it_is_now(client, folder, event):
     ledger = Ledger(folder.ledger)
     for trials in (1, 2):
         ledger.open(f"t{trials}", event)
-        answers = {question: answer.to_json() for question, answer in ledger.answers(1e-4).items()}
+        answers = {question: dump(answer) for question, answer in ledger.answers(1e-4).items()}
         assert client.get(URL).json()["front"]["ledger"] == answers
         assert client.get(f"{URL}/front").json()["ledger"] == answers
 
@@ -235,7 +235,7 @@ def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client
 
 
 def test_points_come_page_by_page_or_all_at_once(client, folder):
-    expected = [point_to_json(point) for point in folder.points().values()]
+    expected = [dump(point) for point in folder.points().values()]
     page = client.get(f"{URL}/points", params={"offset": 1, "limit": 2}).json()
     assert page == {"points": json.loads(json.dumps(expected[1:3])), "total": 4, "offset": 1, "limit": 2}
     lines = client.get(f"{URL}/points", params={"format": "ndjson"})
