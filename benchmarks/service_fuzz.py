@@ -118,11 +118,11 @@ def drawn(_: Path, path: Path, figure: str | None = None) -> Path:
 def visitors(path: Path) -> Mapping[str, Visitor]:
     """Return everybody who may ask, with tokens that are written to a file of tokens."""
     from sweeper.service.security.access import COOKIE, FORM_KEY, make_cookie, read_cookie
-    from sweeper.service.security.tokens import Role, Tokens, make_token, revoke_token
+    from sweeper.service.security.tokens import KnownTokens, Role, make_token, revoke_token
 
     reader, writer, gone = (make_token(path, role, 1) for role in (Role.READ, Role.WRITE, Role.WRITE))
     revoke_token(path, gone.split("_")[1])
-    tokens = Tokens(path)
+    tokens = KnownTokens(path)
 
     def bearer(token: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {token}"}

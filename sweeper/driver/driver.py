@@ -24,7 +24,7 @@ from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import Rehearsals
-from sweeper.driver.reporting.progress import Progress, RunningTrial
+from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.warm_start import WarmStart
@@ -307,11 +307,11 @@ class SweepRun:
         folder = self._folder
         folder.write_manifest(manifest_of(self._plan, self._options, folder, status, reason))
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> SweepProgress:
         elapsed, rehearsals = time.monotonic() - self._started, self._rehearsals
         if rehearsals is not None and rehearsals.done < rehearsals.total and not self._search.asked:
             note = f"rehearsing on public rows, {rehearsals.done} of {rehearsals.total} done; nothing is spent yet"
-            return Progress(name=self._plan.name, total=self._plan.trials, note=note, elapsed_seconds=elapsed)
+            return SweepProgress(name=self._plan.name, total=self._plan.trials, note=note, elapsed_seconds=elapsed)
         selected, total = (None, TRIALS) if self._has_final else (self._selected, self._plan.trials)
         made = progress_of(self._plan, self._recorder.records, elapsed, selected, total)
         return replace(made, spent=self._recorder.spending.share)
@@ -319,7 +319,7 @@ class SweepRun:
 
 def progress_of(
     plan: SweepPlan, records: TrialRecords, elapsed_seconds: float, selected: RunResult | None, total: int
-) -> Progress:
+) -> SweepProgress:
     """Return how a sweep of so many trials in all stands."""
     trials = records.trials.values()
     running = tuple(
@@ -328,7 +328,7 @@ def progress_of(
         if trial.status is TrialStatus.RUNNING
     )
     ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
-    return Progress(
+    return SweepProgress(
         name=plan.name,
         total=total if selected is None else len(trials),
         note="" if selected is None or selected.reason else SELECTED,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sweeper.backend.endings import RunResult
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import SweeperError
 from sweeper.results.exporters import exporter
 from sweeper.results.front import Front
@@ -21,7 +21,7 @@ class FinishedSweep:
     sweep: Sweep
     front: Front
     outcome: RunResult
-    progress: Progress
+    progress: SweepProgress
     left: Undelivered  # rows that the tracking store has not taken
     look: str
     troubles: tuple[str, ...]  # what could not be written, and what else there is to say, one sentence each

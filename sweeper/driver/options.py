@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import SweeperError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import SweepStatus
@@ -48,7 +48,7 @@ class Options:
     page: str | None = None
     duration_is_seen: bool = False
     tell: Callable[[str], None] = _ignore
-    show: Callable[[Progress], None] = _ignore
+    show: Callable[[SweepProgress], None] = _ignore
 
 
 def with_environment(options: Options) -> Options:

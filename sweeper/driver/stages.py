@@ -9,7 +9,7 @@ from sweeper.privacy.spending import Spending
 from sweeper.records import name_trial
 from sweeper.search.finalists import Explored, choose_finalists
 from sweeper.search.optuna_search import Search
-from sweeper.specification.constraints import Constraint
+from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.search_space import SearchSpace
 
 
@@ -27,7 +27,7 @@ class StagedSearch:
         spending: Spending,
         space: SearchSpace,
         records: TrialRecords,
-        constraints: Sequence[Constraint] = (),
+        constraints: Sequence[OutcomeConstraint] = (),
         rehearsed: Sequence[Explored] = (),
     ) -> None:
         self._search, self._spending, self._space, self._records = search, spending, space, records

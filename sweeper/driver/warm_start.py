@@ -18,7 +18,7 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Steering
 from sweeper.records import Objective, TrialStatus
 from sweeper.search.observation import Observation
-from sweeper.specification.constraints import Constraint
+from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.nested import leaves
 from sweeper.specification.fields.ranges import Choices, Range, Scalar
@@ -56,7 +56,7 @@ def observations(
     source: str,
     dimensions: Sequence[Dimension],
     objectives: Sequence[Objective],
-    constraints: Sequence[Constraint] = (),
+    constraints: Sequence[OutcomeConstraint] = (),
     *,
     beside: str | Path | None = None,
     tracking: str | None = None,
@@ -137,7 +137,7 @@ def _runs(name: str, tracking: str | None) -> list[LoggedTrial]:
 
 
 def _of_runs(
-    runs: Iterable[LoggedTrial], objectives: Sequence[Objective], constraints: Sequence[Constraint]
+    runs: Iterable[LoggedTrial], objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
 ) -> Iterator[tuple[dict[str, Any], Mapping[str, float]]]:
     wanted = [*(objective.name for objective in objectives), *(constraint.name for constraint in constraints)]
     keys = {name: clean(next(iter(metric_names({name: 0.0})))) for name in wanted}

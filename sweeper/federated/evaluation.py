@@ -18,7 +18,7 @@ from clipless.federated.query import SharedLaplace
 from clipless.federated.ustat import Sums
 from clipless.federated.words import from_words
 from sweeper.federated.connection import Connection
-from sweeper.federated.federation import ANALYST, Federation, Release
+from sweeper.federated.federation import ANALYST, CurveRelease, Federation
 from sweeper.federated.services import EVALUATE, HELD, RESULT
 from sweeper.rounding import round_up
 
@@ -39,7 +39,7 @@ class FederatedEvaluation:
     """A released evaluation."""
 
     federation: Federation  # who took part, and what it cost
-    sums: Mapping[str, tuple[Release, Sums]]  # by curve
+    sums: Mapping[str, tuple[CurveRelease, Sums]]  # by curve
     included: tuple[str, ...]  # the parties whose rows are in all curves
     refused: Mapping[str, str] = field(default_factory=dict)  # why messages of parties were not taken
     bits: int = 0  # that went to and from whoever asked for the result
@@ -143,7 +143,7 @@ def ask(federation: Federation, identity: Identity) -> FederatedEvaluation:
     return FederatedEvaluation(federation, sums, included, refused, bits, seconds)
 
 
-Made = tuple[dict[str, tuple[Release, Sums]], tuple[str, ...], dict[str, str]]
+Made = tuple[dict[str, tuple[CurveRelease, Sums]], tuple[str, ...], dict[str, str]]
 
 
 def _told(federation: Federation, end: Connection) -> Made:
@@ -151,7 +151,7 @@ def _told(federation: Federation, end: Connection) -> Made:
     content = json.loads(end.ask(RESULT))
     included = tuple(content["included"])
     words, start = np.array(content["words"], dtype=np.uint32), 0
-    sums: dict[str, tuple[Release, Sums]] = {}
+    sums: dict[str, tuple[CurveRelease, Sums]] = {}
     for release in federation.releases:
         blocks = from_words(words[start : start + release.query.size]).reshape(release.query.groups, -1)
         counts = release.query.agreed(blocks)
@@ -160,7 +160,7 @@ def _told(federation: Federation, end: Connection) -> Made:
     return sums, included, content["refused"]
 
 
-def _noise(federation: Federation, release: Release, included: int) -> SharedLaplace:
+def _noise(federation: Federation, release: CurveRelease, included: int) -> SharedLaplace:
     if federation.protocol == "aggregation":
         return release.query.noise_of(included, federation.roster.enough)
     return release.query.noise_of(1, 1)
@@ -175,7 +175,7 @@ def _evaluated(federation: Federation, ends: list[Connection]) -> Made:
         for pair in zip(first["held"], second["held"], strict=True)
     ]
     included = tuple(name for name in agreed[0] if all(name in others for others in agreed))
-    sums: dict[str, tuple[Release, Sums]] = {}
+    sums: dict[str, tuple[CurveRelease, Sums]] = {}
     for number, release in enumerate(federation.releases if included else ()):
         question = {
             "release": number,
@@ -188,7 +188,7 @@ def _evaluated(federation: Federation, ends: list[Connection]) -> Made:
     return sums, included, refused
 
 
-def _both(ends: list[Connection], question: bytes, release: Release) -> tuple[Words, Words]:
+def _both(ends: list[Connection], question: bytes, release: CurveRelease) -> tuple[Words, Words]:
     with ThreadPoolExecutor(SERVERS) as pool:
         answers = list(pool.map(lambda end: end.ask(EVALUATE, question), ends))
     shape = release.query.groups, -1

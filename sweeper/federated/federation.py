@@ -25,8 +25,8 @@ from sweeper.store.jsonl import to_text
 ANALYST = "analyst"
 KEY_HEX = 64
 Protocol = Literal["curator", "aggregation", "function-sharing"]
-Curve = Literal["roc", "certified"]
-_BOTH: tuple[Curve, ...] = ("roc", "certified")
+CurveName = Literal["roc", "certified"]
+_BOTH: tuple[CurveName, ...] = ("roc", "certified")
 SERVERS = {"curator": 1, "aggregation": 1, "function-sharing": 2}
 Finite = Annotated[float, Gt(0), Le(1e6)]
 
@@ -56,7 +56,7 @@ class Federation(Section):
     # which rows of all parties together are neighbours
     relation: Literal["add-or-remove-one", "replace-one"] = "add-or-remove-one"
     # what is released; epsilon is divided evenly among them
-    curves: Annotated[list[Curve], MinLen(1)] = Field(default_factory=lambda: list(_BOTH))
+    curves: Annotated[list[CurveName], MinLen(1)] = Field(default_factory=lambda: list(_BOTH))
     thresholds: Annotated[int, Ge(2), Le(4096)] = 100  # of each curve
     radius: Finite = 1.0  # the largest of the certified curve, in raw units
     levels: Annotated[int, Ge(2), Le(16)] = 12  # of the domain of function sharing, 2^levels thresholds
@@ -164,19 +164,19 @@ class Federation(Section):
         return Roster(names, tuple(map(self.key_of, names)), self.colluding, self.needed)
 
     @property
-    def releases(self) -> "tuple[Release, ...]":
+    def releases(self) -> "tuple[CurveRelease, ...]":
         """What is released, in the order of ``curves``."""
         share, relation = self.epsilon / len(self.curves), Relation(self.relation)
         return tuple(self._release(curve, share, relation) for curve in self.curves)
 
-    def _release(self, curve: Curve, epsilon: float, relation: Relation) -> "Release":
+    def _release(self, curve: CurveName, epsilon: float, relation: Relation) -> "CurveRelease":
         if curve == "roc":
             domain = Domain.probabilities(self.levels)
-            return Release(curve, domain, domain.score_query(self.thresholds, epsilon, relation))
+            return CurveRelease(curve, domain, domain.score_query(self.thresholds, epsilon, relation))
         domain = Domain.radii(self.levels, self.radius)
-        return Release(curve, domain, domain.radius_query(self.thresholds, epsilon, relation))
+        return CurveRelease(curve, domain, domain.radius_query(self.thresholds, epsilon, relation))
 
-    def form(self, release: "Release") -> Upload:
+    def form(self, release: "CurveRelease") -> Upload:
         """Return the form of keys for a release."""
         capacity = tuple((party.name, party.rows) for party in self.parties)
         return Upload(self.levels, release.query.groups, capacity)
@@ -187,10 +187,10 @@ class Federation(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class CurveRelease:
     """One curve."""
 
-    curve: Curve  # its name
+    curve: CurveName  # its name
     domain: Domain  # where values of rows have their places
     query: Query  # what is asked of the parties
 

@@ -45,7 +45,7 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.records import Objective, Point
-from sweeper.specification.constraints import Constraint
+from sweeper.specification.constraints import OutcomeConstraint
 
 WINNER_TRIAL = "t0001"  # the winner's own id would bound the number of candidates
 _WORD_BYTES = 16
@@ -166,7 +166,7 @@ class PrivateSelection:
 
     terms: Terms  # event and distribution, known before the first candidate begins
     objectives: Sequence[Objective]  # of the sweep; the first one that is not epsilon is the score
-    constraints: Sequence[Constraint] = ()  # what the winner should meet
+    constraints: Sequence[OutcomeConstraint] = ()  # what the winner should meet
     evaluation: Evaluation = Evaluation.PUBLIC  # what the scored rows are
     # of the number of candidates and of their configurations; tests inject one, and say so
     source: RandomSource = field(default_factory=SecureSource)

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from importlib import import_module
 
 from sweeper.records import Objective
-from sweeper.schedulers._base import Decision, Progress, Scheduler
+from sweeper.schedulers._base import Decision, Scheduler, TrialProgress
 from sweeper.specification.plugins import built_in_schedulers, load_scheduler
 from sweeper.specification.search import NO_SCHEDULER, SearchSettings
 
-__all__ = ["Decision", "Progress", "Scheduler", "make_scheduler"]
+__all__ = ["Decision", "Scheduler", "TrialProgress", "make_scheduler"]
 
 
 def make_scheduler(search: SearchSettings, objectives: Sequence[Objective]) -> Scheduler | None:

@@ -47,7 +47,7 @@ class Decision:
 
 
 @dataclass(slots=True)
-class Progress:
+class TrialProgress:
     """One trial so far.
 
     Attributes:
@@ -84,7 +84,7 @@ class Scheduler(ABC):
                 raise ValueError(f"Expected a whole number {name} >= {least}, got {name}={value!r}")
         self.objectives = tuple(objectives)
         self.eta, self.grace, self.brackets = eta, grace, brackets
-        self._trials: dict[str, Progress] = {}
+        self._trials: dict[str, TrialProgress] = {}
 
     def begin(self, trial: str, curve: Sequence[float], *, number: int = 1) -> None:
         """Take in a trial before its first epoch.
@@ -93,7 +93,7 @@ class Scheduler(ABC):
         the sweep, from 1.
         """
         if trial not in self._trials:
-            self._trials[trial] = Progress((number - 1) % self.brackets, tuple(curve))
+            self._trials[trial] = TrialProgress((number - 1) % self.brackets, tuple(curve))
 
     def judge(self, point: Point) -> Decision | None:
         """Take in an epoch and decide; None where there is nothing to decide. An epoch seen before changes nothing."""
@@ -103,7 +103,7 @@ class Scheduler(ABC):
         return progress.decisions[point.epoch]
 
     @abstractmethod
-    def decide(self, progress: Progress, point: Point, row: Floats) -> Decision | None:
+    def decide(self, progress: TrialProgress, point: Point, row: Floats) -> Decision | None:
         """Decide after an epoch that is not the trial's last; None where there is nothing to decide.
 
         Args:
@@ -128,7 +128,7 @@ class Scheduler(ABC):
             f"correct the plug-in"
         )
 
-    def _take_in(self, progress: Progress, point: Point) -> Decision | None:
+    def _take_in(self, progress: TrialProgress, point: Point) -> Decision | None:
         names = [objective.name for objective in self.objectives]
         if (broken := self._broken(point)) is not None:
             reason = f"{broken} is not a number after epoch {point.epoch}: ends"

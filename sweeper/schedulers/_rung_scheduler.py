@@ -9,28 +9,28 @@ from math import ceil
 
 from sweeper.pareto.dominance import Floats
 from sweeper.records import Point
-from sweeper.schedulers._base import Decision, Progress, Scheduler
-from sweeper.schedulers._rungs import Standing
+from sweeper.schedulers._base import Decision, Scheduler, TrialProgress
+from sweeper.schedulers._rungs import Rank
 
 
 class RungScheduler(Scheduler):
     """Base of the schedulers with rungs, at ``grace * eta**(b + k)`` epochs for bracket b."""
 
     @abstractmethod
-    def rank(self, bracket: int, point: Point, row: Floats) -> Standing:
+    def rank(self, bracket: int, point: Point, row: Floats) -> Rank:
         """Take a trial into the rung of this epoch in its bracket, and say where it stands."""
 
-    def decide(self, progress: Progress, point: Point, row: Floats) -> Decision | None:
+    def decide(self, progress: TrialProgress, point: Point, row: Floats) -> Decision | None:
         """Decide at rungs."""
         standing = self.standing(progress, point, row)
         return None if standing is None else self.at_rung(point, standing)
 
-    def standing(self, progress: Progress, point: Point, row: Floats) -> Standing | None:
+    def standing(self, progress: TrialProgress, point: Point, row: Floats) -> Rank | None:
         """Return where a trial stands at the rung of this epoch, None where there is no rung."""
         at_rung = point.epoch in self._rung_epochs(progress)
         return self.rank(progress.bracket, point, row) if at_rung else None
 
-    def at_rung(self, point: Point, standing: Standing) -> Decision:
+    def at_rung(self, point: Point, standing: Rank) -> Decision:
         """Let the best one in eta continue."""
         kept = ceil(standing.of / self.eta)
         goes_on = standing.rank <= kept
@@ -47,7 +47,7 @@ class RungScheduler(Scheduler):
             kept=kept,
         )
 
-    def _rung_epochs(self, progress: Progress) -> set[int]:
+    def _rung_epochs(self, progress: TrialProgress) -> set[int]:
         epochs, epoch = set(), self.grace * self.eta**progress.bracket
         while epoch < len(progress.curve):
             epochs.add(epoch)

@@ -22,7 +22,7 @@ _MOST_AXES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Rank:
     """Where a trial stands at its rung; ``unbeaten`` if all others are worse in every respect, as for the first."""
 
     rank: int
@@ -43,7 +43,7 @@ class DominanceRung:
         self._rows = np.empty((0, len(self._objectives)))
         self._above = np.empty(0, dtype=np.int64)  # how many dominate each
 
-    def enter(self, trial: str, row: Floats) -> Standing:
+    def enter(self, trial: str, row: Floats) -> Rank:
         """Take in a trial that was not here, and say where it stands."""
         here = self._rows
         above = int(((here <= row).all(axis=1) & (here < row).any(axis=1)).sum())
@@ -52,7 +52,7 @@ class DominanceRung:
         self._rows = np.concatenate([here, row[None]])
         self._above = np.append(self._above + below, above)
         ahead = int((self._above < above).sum()) + self._ahead_of_equals(above)
-        return Standing(ahead + 1, len(self._trials), f"{above} of them dominate it", bool(below.all()))
+        return Rank(ahead + 1, len(self._trials), f"{above} of them dominate it", bool(below.all()))
 
     def _ahead_of_equals(self, above: int) -> int:
         """How many of those that as many dominate as the newest are before it; equal ones by name."""
@@ -132,7 +132,7 @@ class MarginRung:
         self._trials: list[str] = []
         self._points = np.empty((0, 3))
 
-    def enter(self, trial: str, epsilon: float, cost: float, margins: Margins) -> Standing:
+    def enter(self, trial: str, epsilon: float, cost: float, margins: Margins) -> Rank:
         """Take in a trial that was not here, and say where it stands; equal ones by name."""
         self._trials.append(trial)
         self._points = np.concatenate([self._points, [[epsilon, cost, margins.number(trial)]]])
@@ -141,7 +141,7 @@ class MarginRung:
         tied = np.flatnonzero(all_ == mine)
         ahead = int((all_ > mine).sum()) + sum(self._trials[i] < trial for i in tied)
         side = "above" if mine >= 0 else "below"
-        return Standing(ahead + 1, len(all_), f"{abs(mine):.3g} {side} the others at its epsilon", False)
+        return Rank(ahead + 1, len(all_), f"{abs(mine):.3g} {side} the others at its epsilon", False)
 
 
 class Frontier:

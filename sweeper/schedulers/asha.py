@@ -6,7 +6,7 @@ from typing import Any
 from sweeper.pareto.dominance import Floats
 from sweeper.records import Objective, Point
 from sweeper.schedulers._rung_scheduler import RungScheduler
-from sweeper.schedulers._rungs import MarginRung, Margins, Standing
+from sweeper.schedulers._rungs import MarginRung, Margins, Rank
 
 
 class Asha(RungScheduler):
@@ -22,7 +22,7 @@ class Asha(RungScheduler):
         """Compare later points with the utility that this one has at its epsilon."""
         self._margins.add(point.trial, point.values["epsilon"], row[self._utility])
 
-    def rank(self, bracket: int, point: Point, row: Floats) -> Standing:
+    def rank(self, bracket: int, point: Point, row: Floats) -> Rank:
         """Order by the margin over other trials at the same epsilon."""
         rung = self._rungs.setdefault((bracket, point.epoch), MarginRung())
         return rung.enter(point.trial, point.values["epsilon"], row[self._utility], self._margins)

@@ -14,9 +14,9 @@ import numpy as np
 
 from sweeper.pareto.dominance import Floats
 from sweeper.records import Objective, Point
-from sweeper.schedulers._base import Decision, Progress
+from sweeper.schedulers._base import Decision, TrialProgress
 from sweeper.schedulers._rung_scheduler import RungScheduler
-from sweeper.schedulers._rungs import DominanceRung, Frontier, Standing
+from sweeper.schedulers._rungs import DominanceRung, Frontier, Rank
 
 # What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and
 # before there is an earlier epoch to compare with.
@@ -36,12 +36,12 @@ class Hyperband(RungScheduler):
         """Put the point on the front that later ones have to reach."""
         self._archive.add(row)
 
-    def rank(self, bracket: int, point: Point, row: Floats) -> Standing:
+    def rank(self, bracket: int, point: Point, row: Floats) -> Rank:
         """Order by how many trials dominate one."""
         rung = self._rungs.setdefault((bracket, point.epoch), DominanceRung(self.objectives))
         return rung.enter(point.trial, row)
 
-    def decide(self, progress: Progress, point: Point, row: Floats) -> Decision | None:
+    def decide(self, progress: TrialProgress, point: Point, row: Floats) -> Decision | None:
         """Decide at rungs, and end a trial anywhere else that cannot reach the front."""
         standing = self.standing(progress, point, row)
         decision = None if standing is None else self.at_rung(point, standing)
@@ -51,7 +51,7 @@ class Hyperband(RungScheduler):
             return decision
         return self._projected_end(progress, point) or decision
 
-    def _projected_end(self, progress: Progress, point: Point) -> Decision | None:
+    def _projected_end(self, progress: TrialProgress, point: Point) -> Decision | None:
         ahead = self._continuation(progress, point.epoch)
         if not all(self._archive.covers(row) for row in reversed(ahead)):
             return None
@@ -62,7 +62,7 @@ class Hyperband(RungScheduler):
         )
         return Decision(trial=point.trial, epoch=point.epoch, goes_on=False, reason=reason)
 
-    def _continuation(self, progress: Progress, epoch: int) -> Floats:
+    def _continuation(self, progress: TrialProgress, epoch: int) -> Floats:
         """Return the cost rows of the later epochs if every objective keeps its recent gain per log epoch."""
         now, steps = progress.rows[epoch], np.log(np.arange(epoch + 1, len(progress.curve) + 1) / epoch)
         since = max((e for e in progress.rows if e <= max(1, epoch // 2) and e < epoch), default=None)

@@ -15,7 +15,7 @@ import numpy as np
 from sweeper.pareto.dominance import Box, Floats, volume
 from sweeper.records import Objective
 from sweeper.search.transfer import transfer_proposal
-from sweeper.specification.constraints import Constraint
+from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
 
@@ -39,7 +39,7 @@ def choose_finalists(
     *,
     count: int,
     signal: float,
-    constraints: Sequence[Constraint] = (),
+    constraints: Sequence[OutcomeConstraint] = (),
 ) -> list[dict[str, Scalar]]:
     """Return the proposals of the next stage, best first, each moved to its signal.
 
@@ -71,7 +71,7 @@ def _likeness(proposal: Mapping[str, Scalar]) -> Hashable:
 
 
 def _ranked(
-    trials: Sequence[Explored], objectives: Sequence[Objective], constraints: Sequence[Constraint]
+    trials: Sequence[Explored], objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
 ) -> list[Explored]:
     """Return the trials that have scores, each adding most to those before it."""
     axes = [objective for objective in objectives if objective.name != "epsilon"]
@@ -96,7 +96,7 @@ class _Shown:
     missed: float  # by how much these epochs miss the constraints; epochs that miss them by more do not count
 
     @classmethod
-    def of(cls, trial: Explored, axes: Sequence[Objective], wanted: Sequence[Constraint]) -> "_Shown":
+    def of(cls, trial: Explored, axes: Sequence[Objective], wanted: Sequence[OutcomeConstraint]) -> "_Shown":
         points = [values for values in trial.points if all(isfinite(values.get(axis.name, nan)) for axis in axes)]
         misses = [sum(max(one.violation(values), 0.0) for one in wanted) for values in points]
         missed = min(misses, default=0.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
-from sweeper.specification.constraints import Constraint
+from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.fields.ranges import Scalar
 
 
@@ -26,9 +26,9 @@ class Observations:
     Those that are on the front of all trials, or the last one.
     """
 
-    def __init__(self, objectives: Sequence[Objective], constraints: Sequence[Constraint]) -> None:
+    def __init__(self, objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]) -> None:
         self._objectives, self._constraints = tuple(objectives), tuple(constraints)
-        self.region: tuple[Constraint, ...] = ()  # where the search was steered
+        self.region: tuple[OutcomeConstraint, ...] = ()  # where the search was steered
         self._archive = FrontArchive(self._objectives)
         self._arrived: list[Point] = []  # epochs that are not in the archive yet
         self._epochs: dict[str, list[Point]] = {}

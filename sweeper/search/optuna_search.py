@@ -20,7 +20,7 @@ from sweeper.records import Objective, Point, name_trial, trial_number
 from sweeper.search.observation import Observation, Observations
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
-from sweeper.specification.constraints import Constraint, parse_constraint
+from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.search import Sampler
 from sweeper.store.jsonl import JsonlFile
 
@@ -78,7 +78,7 @@ class Search:
         sampler: Sampler | str = Sampler.TPE,
         seed: int,
         first: Sequence[Mapping[str, Any]] = (),
-        constraints: Sequence[Constraint] = (),
+        constraints: Sequence[OutcomeConstraint] = (),
         earlier: Sequence[Observation] = (),
         journal: Path | None = None,
         trials: int = 0,
@@ -130,11 +130,11 @@ class Search:
         self._first.append(dict(params))
 
     @property
-    def region(self) -> tuple[Constraint, ...]:
+    def region(self) -> tuple[OutcomeConstraint, ...]:
         """Where the search was steered: bounds on objectives; none if it was not."""
         return self._observations.region
 
-    def steer(self, region: Sequence[Constraint]) -> None:
+    def steer(self, region: Sequence[OutcomeConstraint]) -> None:
         """Look for outcomes within these bounds on objectives from now on, instead of those within earlier ones.
 
         The sampler is told every outcome again, by how much it misses the region. A region is a preference, as a
@@ -198,7 +198,7 @@ class Search:
         trial, _ = self._study.propose_given(row["params"])
         self._study.tell(trial, [row])
 
-    def _steer(self, region: Sequence[Constraint]) -> None:
+    def _steer(self, region: Sequence[OutcomeConstraint]) -> None:
         self._observations.region = tuple(region)
         self._study, renewed = self._study.judged_again(self._observations.judge)
         self._trials = {name: renewed[trial.number] for name, trial in self._trials.items()}

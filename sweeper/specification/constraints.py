@@ -16,7 +16,7 @@ _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=)\s*(\S+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Constraint:
+class OutcomeConstraint:
     """A bound that an outcome is to keep: a floor if ``at_least``, otherwise a ceiling."""
 
     name: str
@@ -38,11 +38,11 @@ class Constraint:
         return min(max(missed, -FARTHEST), FARTHEST)
 
 
-def parse_constraint(text: str, recorded: Sequence[str]) -> Constraint:
+def parse_constraint(text: str, recorded: Sequence[str]) -> OutcomeConstraint:
     """Read a constraint.
 
     >>> parse_constraint("certified@1/4 >= 0.3", ["accuracy", "certified@0.25"])
-    Constraint(name='certified@0.25', at_least=True, bound=0.3)
+    OutcomeConstraint(name='certified@0.25', at_least=True, bound=0.3)
 
     It takes over the spelling of the name in ``recorded``.
 
@@ -62,4 +62,4 @@ def parse_constraint(text: str, recorded: Sequence[str]) -> Constraint:
         number = inf
     if not isfinite(number):
         raise UnexpectedValueError(f"a finite number behind {sign}", f"{bound!r} in {text!r}")
-    return Constraint(spelled, sign == ">=", number)
+    return OutcomeConstraint(spelled, sign == ">=", number)

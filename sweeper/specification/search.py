@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from clipless.privacy.accounting.private_selection import LARGEST_MEAN, LEAST_MEAN, Repetitions
 from sweeper.errors import UnexpectedValueError
-from sweeper.specification.constraints import Constraint, parse_constraint
+from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
 from sweeper.specification.fields.messages import bad_value
@@ -162,7 +162,7 @@ class SearchSettings(Section):
         return not isinstance(self.sampler, Sampler) or self.sampler in _ADAPTIVE
 
     @property
-    def outcomes(self) -> tuple[Constraint, ...]:
+    def outcomes(self) -> tuple[OutcomeConstraint, ...]:
         """The constraints, each under the name that its value is recorded by."""
         return tuple(parse_constraint(text, self._recorded) for text in self.constraints)
 

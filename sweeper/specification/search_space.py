@@ -15,7 +15,7 @@ from sweeper.specification.fields.ranges import Choices, Range, Scalar
 from sweeper.specification.trial_config import TrialConfig
 
 
-class Proposer(Protocol):
+class Suggester(Protocol):
     """The part of ``optuna.Trial`` that is used."""
 
     def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:
@@ -48,7 +48,7 @@ class SearchSpace:
         """The number of open values, conditional ones included."""
         return sum(dimension.space is not None for dimension in self.dimensions)
 
-    def suggest(self, trial: Proposer) -> dict[str, Scalar]:
+    def suggest(self, trial: Suggester) -> dict[str, Scalar]:
         """Ask for every open value, each under its dimension's name."""
         suggested: dict[str, Scalar] = {}
         chosen: dict[str, Scalar] = {}
@@ -91,7 +91,7 @@ class SearchSpace:
         return value
 
 
-def _ask(trial: Proposer, name: str, space: Range | Choices) -> Scalar:
+def _ask(trial: Suggester, name: str, space: Range | Choices) -> Scalar:
     if isinstance(space, Choices):
         choice: Scalar = trial.suggest_categorical(name, list(space.values))
         return choice

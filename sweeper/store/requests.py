@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, SpecError
-from sweeper.specification.constraints import Constraint, parse_constraint
+from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.objectives import MOST
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
@@ -22,7 +22,7 @@ STOPPED_BY_REQUEST = "it was asked to stop"
 
 
 @dataclass(slots=True)
-class News:
+class NewRequests:
     """What was asked for since the last look: to stop all, to stop trials after their epoch, to try configurations."""
 
     stop: bool = False
@@ -41,9 +41,9 @@ class Requests:
         earlier = self.look()
         self.earlier, self.region = earlier.configurations, earlier.region or ()
 
-    def look(self) -> News:
+    def look(self) -> NewRequests:
         """Return what is new."""
-        news = News()
+        news = NewRequests()
         try:
             size = self._path.stat().st_size
         except FileNotFoundError:
@@ -107,7 +107,7 @@ def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def steer(folder: Path, region: Sequence[str]) -> tuple[Constraint, ...]:
+def steer(folder: Path, region: Sequence[str]) -> tuple[OutcomeConstraint, ...]:
     """Ask the search to look within a region of the front, now or when the sweep is resumed or extended.
 
     The region is bounds on objectives, ``epsilon <= 3``, which are returned; none to search everywhere again.

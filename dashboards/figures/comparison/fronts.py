@@ -14,7 +14,7 @@ from sweeper.results.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RunLine:
     """The staircase of one run."""
 
     spec: str
@@ -27,14 +27,14 @@ class OverlayInfo(FigureInfo):
     """Numbers of the overlay: the lines by spec, in the order given; runs without a point are left out."""
 
     utility: str
-    lines: tuple[Line, ...]
+    lines: tuple[RunLine, ...]
 
 
 def info(comparison: Comparison) -> OverlayInfo:
     """Compute the overlay of the fronts."""
     utility = comparison.utility
     lines = [
-        Line(group.name, run.label, staircase(run.front.points, utility.name, utility.direction))
+        RunLine(group.name, run.label, staircase(run.front.points, utility.name, utility.direction))
         for group in comparison.groups
         for run in group.runs
     ]
@@ -65,7 +65,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _line(info: OverlayInfo, line: Line, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
+def _line(info: OverlayInfo, line: RunLine, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
     texts = [
         f"<b>{escape(line.run)}</b><br>{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.utility, step.value)}"

@@ -12,7 +12,7 @@ from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import log_ticks, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import number
-from sweeper.results.models.diagnosis import Diagnosis, Snapshot
+from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
 
 _PANEL_PIXELS = 120
 
@@ -27,10 +27,10 @@ def header(diagnosis: Diagnosis, title: str) -> dict[str, Any]:
     }
 
 
-def moment(snapshot: Snapshot) -> str:
+def moment(snapshot: DiagnosedEpoch) -> str:
     """When a snapshot was taken, in words.
 
-    >>> moment(Snapshot(epoch=3, diagnostics=None))
+    >>> moment(DiagnosedEpoch(epoch=3, diagnostics=None))
     'epoch 3'
     """
     return f"epoch {snapshot.epoch}" if snapshot.epoch else "initial weights"

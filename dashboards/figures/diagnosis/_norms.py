@@ -21,7 +21,7 @@ class CurveKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class NormCurve:
     """Shares of rows over the bins of a histogram."""
 
     name: str
@@ -43,7 +43,7 @@ class NormPanel:
     """One histogram panel."""
 
     title: str
-    curves: tuple[Curve, ...]
+    curves: tuple[NormCurve, ...]
     marks: tuple[Mark, ...]
 
 
@@ -56,12 +56,12 @@ class NormsInfo(FigureInfo):
     logarithmic: bool
 
 
-def histogram_curve(name: str, kind: CurveKind, histogram: Histogram) -> Curve | None:
+def histogram_curve(name: str, kind: CurveKind, histogram: Histogram) -> NormCurve | None:
     """Shares of all rows, those below the first edge among them; None where every norm is 0."""
     total = sum(histogram.counts) + histogram.below
     if not histogram.counts:
         return None
-    return Curve(name, kind, histogram.edges, tuple(count / total for count in histogram.counts))
+    return NormCurve(name, kind, histogram.edges, tuple(count / total for count in histogram.counts))
 
 
 def plot(info: NormsInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -84,7 +84,7 @@ def plot(info: NormsInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _area(curve: Curve, theme: Theme, *, legend: bool) -> go.Scatter:
+def _area(curve: NormCurve, theme: Theme, *, legend: bool) -> go.Scatter:
     """The outline of a histogram, as high as its tallest bin; it begins and ends at 0."""
     edges, peak = curve.edges, max(curve.shares) or 1.0
     color, dash = {

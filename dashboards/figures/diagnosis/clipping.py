@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MethodLine:
     """One method, at one moment or for one parameter, from little noise to much."""
 
     name: str
@@ -47,14 +47,14 @@ class Line:
 class ClippingInfo(FigureInfo):
     """Numbers of a figure of clipping: lines by panel."""
 
-    panels: tuple[tuple[str, tuple[Line, ...]], ...]
+    panels: tuple[tuple[str, tuple[MethodLine, ...]], ...]
     shares: bool
 
 
 def info(diagnosis: Diagnosis) -> ClippingInfo:
     """Compare the methods, all parameters together, at each moment."""
     lines = [
-        Line(f"{legend(method)}, {moment(snapshot)}", method, index > 0, settings_of(biases, method))
+        MethodLine(f"{legend(method)}, {moment(snapshot)}", method, index > 0, settings_of(biases, method))
         for index, snapshot in enumerate(diagnosis.snapshots)
         for biases in [snapshot.diagnostics.clipping]
         for method in methods_of(biases)
@@ -122,7 +122,7 @@ def plot(info: ClippingInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _trace(line: Line, index: int, theme: Theme, *, shares: bool, by_method: bool) -> go.Scatter:
+def _trace(line: MethodLine, index: int, theme: Theme, *, shares: bool, by_method: bool) -> go.Scatter:
     flat = line.method is Method.DP_SGD
     color = (theme.orange if flat else theme.blue) if by_method else theme.hue(index)
     dash = ("solid" if line.late else "dot") if by_method else DASHES[index % len(DASHES)]

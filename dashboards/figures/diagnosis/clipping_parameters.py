@@ -2,7 +2,7 @@
 
 from dashboards.figures._base import FigureKind
 from dashboards.figures.diagnosis._header import header, moment
-from dashboards.figures.diagnosis.clipping import ClippingInfo, Line, legend, methods_of, plot, settings_of
+from dashboards.figures.diagnosis.clipping import ClippingInfo, MethodLine, legend, methods_of, plot, settings_of
 from sweeper.results.models.diagnosis import Diagnosis
 
 
@@ -13,7 +13,7 @@ def info(diagnosis: Diagnosis) -> ClippingInfo:
     found = []
     for method in methods_of(biases):
         lines = [
-            Line(parameter.name, method, True, settings_of(biases, method, index))
+            MethodLine(parameter.name, method, True, settings_of(biases, method, index))
             for index, parameter in enumerate(last.diagnostics.parameters)
         ]
         found.append((f"{legend(method)}, {moment(last)}: angle of each parameter's mean gradient", tuple(lines)))

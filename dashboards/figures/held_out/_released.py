@@ -23,7 +23,7 @@ Outline = tuple[tuple[float, ...], tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class HeldOutCurve:
     """One curve of one point."""
 
     point: Point
@@ -38,11 +38,11 @@ class Line:
 class LinesInfo(FigureInfo):
     """The curves of points of the front, smallest epsilon first."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[HeldOutCurve, ...]
     confidence: float
 
 
-def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], Line]) -> LinesInfo:
+def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], HeldOutCurve]) -> LinesInfo:
     """Collect the lines of a few points of the front, spread over it with both ends; ``of`` takes a part of curves."""
     found = _with(data, of)
     last, shown = len(found) - 1, found
@@ -104,7 +104,7 @@ def draw(
     return figure
 
 
-def _add(figure: go.Figure, lines: Sequence[Line], theme: Theme, *, marked: bool, corner: str) -> None:
+def _add(figure: go.Figure, lines: Sequence[HeldOutCurve], theme: Theme, *, marked: bool, corner: str) -> None:
     y, x = corner.split()
     place = {"x": 0.99 if x == "right" else 0.01, "y": 0.99 if y == "top" else 0.02}
     figure.update_layout(legend={"orientation": "v", "xanchor": x, "yanchor": y, "bgcolor": "rgba(0,0,0,0)", **place})
@@ -131,5 +131,5 @@ def _add(figure: go.Figure, lines: Sequence[Line], theme: Theme, *, marked: bool
         figure.add_trace(go.Scatter(x=line.x, y=line.y, hovertemplate="%{x:.3g}, %{y:.3g}<extra></extra>", **more))
 
 
-def _ends(line: Line) -> tuple[tuple[str, Outline], tuple[str, Outline]]:
+def _ends(line: HeldOutCurve) -> tuple[tuple[str, Outline], tuple[str, Outline]]:
     return ("low", line.below), ("high", line.above)

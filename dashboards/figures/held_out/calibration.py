@@ -7,7 +7,7 @@ from dashboards.figures._base import FigureKind, Table, Topic
 from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
-from dashboards.figures.held_out._released import Line, LinesInfo
+from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
@@ -35,11 +35,11 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
     return curves.scores
 
 
-def _line(point: Point, scores: ScoreCurves) -> Line:
+def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
     said = f"Hosmer-Lemeshow {number(scores.hosmer_lemeshow, 3)}, p {number(scores.p_value, 2)}"
     x = scores.group_predicted
     ends = (x, scores.group_low), (x, scores.group_high)
-    return Line(point, _released.legend(point, said), x, scores.group_rates, *ends)
+    return HeldOutCurve(point, _released.legend(point, said), x, scores.group_rates, *ends)
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(

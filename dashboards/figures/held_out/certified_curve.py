@@ -7,7 +7,7 @@ from dashboards.figures._base import FigureKind, Table, Topic
 from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
-from dashboards.figures.held_out._released import Line, LinesInfo
+from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from dashboards.text import show
 from sweeper.records import Point, ReleasedCurves
 
@@ -34,10 +34,10 @@ def _whole(curves: ReleasedCurves) -> ReleasedCurves:
     return curves
 
 
-def _line(point: Point, curves: ReleasedCurves) -> Line:
+def _line(point: Point, curves: ReleasedCurves) -> HeldOutCurve:
     words = f"accuracy {show('accuracy', curves.certified[0])}"
     below, above = (curves.radii, curves.certified_low), (curves.radii, curves.certified_high)
-    return Line(point, _released.legend(point, words), curves.radii, curves.certified, below, above)
+    return HeldOutCurve(point, _released.legend(point, words), curves.radii, curves.certified, below, above)
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(

@@ -7,7 +7,7 @@ from dashboards.figures._base import FigureKind, Table, Topic
 from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
-from dashboards.figures.held_out._released import Line, LinesInfo
+from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
@@ -35,11 +35,11 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
     return curves.scores
 
 
-def _line(point: Point, scores: ScoreCurves) -> Line:
+def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
     low, middle, high = (number(value, 3) for value in scores.auroc)
     name = _released.legend(point, f"AUROC {middle} [{low}, {high}]")
     below, above = (scores.false_high, scores.true_low), (scores.false_low, scores.true_high)
-    return Line(point, name, scores.false_rates, scores.true_rates, below, above)
+    return HeldOutCurve(point, name, scores.false_rates, scores.true_rates, below, above)
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(

@@ -22,7 +22,7 @@ OTHERS = "others"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ArchitectureKind:
     """The staircase of the trials that share one setting."""
 
     name: str
@@ -36,7 +36,9 @@ class ArchitecturesInfo(FigureInfo):
 
     utility: str  # name of the objective on the vertical axis
     setting: str  # dotted name of the setting that tells the curves apart
-    kinds: tuple[Kind, ...]  # those with most trials first; none where no such setting differs between trials
+    kinds: tuple[
+        ArchitectureKind, ...
+    ]  # those with most trials first; none where no such setting differs between trials
     right_end: float  # largest epsilon of any point
 
 
@@ -86,9 +88,9 @@ def _merged(groups: dict[str, set[str]]) -> dict[str, set[str]]:
     return {**kept, OTHERS: set().union(*list(ordered.values())[MOST_CURVES - 1 :])}
 
 
-def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> Kind:
+def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> ArchitectureKind:
     chosen = [point for point in points if point.trial in ids]
-    return Kind(name, len(ids), staircase(chosen, data.utility, data.direction(data.utility)))
+    return ArchitectureKind(name, len(ids), staircase(chosen, data.utility, data.direction(data.utility)))
 
 
 FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(

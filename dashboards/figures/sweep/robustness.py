@@ -24,7 +24,7 @@ from sweeper.specification.objectives import radius
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class RadiusCurve:
     """The staircase of one radius; radius 0 is clean accuracy."""
 
     name: str
@@ -36,14 +36,16 @@ class Curve:
 class RobustnessInfo(FigureInfo):
     """Numbers of the robustness figure: clean first, then every radius in ascending order."""
 
-    curves: tuple[Curve, ...]
+    curves: tuple[RadiusCurve, ...]
     right_end: float
 
 
 def info(data: SweepData) -> RobustnessInfo:
     """Compute one front per radius over all points, not only over the points of the joint front."""
     names = (data.utility, *data.certificates)
-    curves = [Curve(name, float(radius(name) or 0), staircase(data.points, name, Direction.MAXIMIZE)) for name in names]
+    curves = [
+        RadiusCurve(name, float(radius(name) or 0), staircase(data.points, name, Direction.MAXIMIZE)) for name in names
+    ]
     return RobustnessInfo(
         **header(data, "one front per certified radius"),
         curves=tuple(curve for curve in curves if curve.steps),

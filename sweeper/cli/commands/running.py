@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from sweeper.driver.finished import FinishedSweep
     from sweeper.driver.options import Options
     from sweeper.driver.reporting.alerts import Alerts
-    from sweeper.driver.reporting.progress import Progress
+    from sweeper.driver.reporting.progress import SweepProgress
     from sweeper.specification.spec import Spec
 
 _FILES = ("data", "data.path", "data.ranges", "search", "search.warm_start")
@@ -270,7 +270,7 @@ def _drive(
             display.tell(line)
             alerts.start(line.removeprefix(f"{name}: "))
 
-        def show(progress: "Progress") -> None:
+        def show(progress: "SweepProgress") -> None:
             display.update(progress)
             alerts.look(progress)
 

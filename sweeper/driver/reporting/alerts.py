@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.reporting.webhook import Event, Form, announce, news, with_page
 
 NEARLY = 0.9  # of a budget, or of the hours
@@ -53,7 +53,7 @@ class Alerts:
         if not self._silent:
             self._tell_once(Event.START, f"has started: {price}")
 
-    def look(self, progress: Progress) -> None:
+    def look(self, progress: SweepProgress) -> None:
         """Tell what there is to be told of a sweep that runs."""
         if self._silent or progress.note:
             return

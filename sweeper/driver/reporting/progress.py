@@ -50,7 +50,7 @@ class RunningTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class SweepProgress:
     """How a sweep stands."""
 
     name: str
@@ -101,7 +101,7 @@ class Display:
     def __init__(self, console: Console | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console or Console()
         self._now = now
-        self._progress: Progress | None = None
+        self._progress: SweepProgress | None = None
         self._updated_at = 0.0
         self._printed_at: float | None = None
         self._live = (
@@ -126,7 +126,7 @@ class Display:
         if self._live:
             self._live.stop()
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: SweepProgress) -> None:
         """Show a new state, or remember it until it is time for a line."""
         self._progress, self._updated_at = progress, self._now()
         due = self._printed_at is None or self._updated_at - self._printed_at >= LINE_EVERY_SECONDS
@@ -167,7 +167,7 @@ class NotebookDisplay:
         self._told.append(text)
         self._show("")
 
-    def update(self, progress: Progress) -> None:
+    def update(self, progress: SweepProgress) -> None:
         """Show a new state."""
         self._show(line(progress) if progress.note else render(progress))
 
@@ -179,7 +179,7 @@ class NotebookDisplay:
         self._handle.update(self._html(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")))
 
 
-def render(progress: Progress) -> RenderableType:
+def render(progress: SweepProgress) -> RenderableType:
     """Return the live display of a state."""
     if progress.note:
         return Text(line(progress))
@@ -192,10 +192,10 @@ def render(progress: Progress) -> RenderableType:
     return Group(*parts)
 
 
-def line(progress: Progress) -> str:
+def line(progress: SweepProgress) -> str:
     """Return a state as one plain line.
 
-    >>> line(Progress(name="digits", total=16, done=3, failed=1, elapsed_seconds=20))
+    >>> line(SweepProgress(name="digits", total=16, done=3, failed=1, elapsed_seconds=20))
     'digits: 3 of 16 trials done, 1 failed; 0:20 elapsed, about 1:00 left'
     """
     if progress.note:
@@ -209,7 +209,7 @@ def line(progress: Progress) -> str:
 
 
 def closing_summary(
-    progress: Progress,
+    progress: SweepProgress,
     folder: Path,
     *,
     price: Price | None = None,
@@ -271,13 +271,13 @@ def _limit(epsilon: float) -> str:
     return f" --max-epsilon {math.ceil(100 * epsilon) / 100:g}" if math.isfinite(epsilon) else ""
 
 
-def _counts(progress: Progress) -> str:
+def _counts(progress: SweepProgress) -> str:
     running = f", {len(progress.running)} running" if progress.running else ""
     failed = f", {progress.failed} failed" if progress.failed else ""
     return f"{progress.done} of {progress.total} trials done{running}{failed}"
 
 
-def _times(progress: Progress) -> str:
+def _times(progress: SweepProgress) -> str:
     remaining = progress.remaining_seconds
     left = "" if remaining is None else f", about {clock(remaining)} left"
     return f"{clock(progress.elapsed_seconds)} elapsed{left}" + (f"; {NOTHING_TRAINS}" if progress.waits else "")
@@ -287,7 +287,7 @@ def _running(running: RunningTrial) -> str:
     return f"{running.trial} (epoch {running.epoch} of {running.epochs})" if running.epochs else running.trial
 
 
-def _table(progress: Progress) -> RenderableType:
+def _table(progress: SweepProgress) -> RenderableType:
     volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
     shown = spread(progress.front, always=[progress.best] if progress.best else [])
     part = f", {len(shown)} of them shown" if len(shown) < len(progress.front) else ""

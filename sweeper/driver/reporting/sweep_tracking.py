@@ -14,7 +14,7 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, SweeperError
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
@@ -62,7 +62,7 @@ class Watch:
     _machine: SystemMetrics = field(default_factory=SystemMetrics)
     _due: float = 0.0
 
-    def look(self, progress: Progress) -> None:
+    def look(self, progress: SweepProgress) -> None:
         """Tell of a state, if it is time to."""
         if progress.note or self.now() < self._due:
             return

@@ -46,7 +46,7 @@ class Event(enum.Enum):
     FAILURE = "failure"
 
 
-class Form(enum.Enum):
+class MessageForm(enum.Enum):
     """What an address understands."""
 
     JSON = "json"
@@ -54,7 +54,7 @@ class Form(enum.Enum):
     TEAMS = "teams"
 
     @classmethod
-    def of(cls, url: str, wanted: str = "auto") -> "Form":
+    def of(cls, url: str, wanted: str = "auto") -> "MessageForm":
         """Return the form that is wanted; ``auto``: that of the address's host, plain JSON for an unknown one.
 
         Raises:
@@ -136,16 +136,16 @@ def _in_words(content: Mapping[str, Any]) -> str:
     return " ".join(said)
 
 
-def payload(content: Mapping[str, Any], form: Form) -> dict[str, Any]:
+def payload(content: Mapping[str, Any], form: MessageForm) -> dict[str, Any]:
     """Return what is sent: the content itself, or its words as a chat takes them.
 
     Slack's incoming webhooks take ``text``, in which ``&``, ``<`` and ``>`` are escaped; those of Teams' workflows an
     adaptive card, in which a text block would read Markdown, so that its runs of text are used, which do not.
     """
     text = str(content.get("text", ""))
-    if form is Form.SLACK:
+    if form is MessageForm.SLACK:
         return {"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
-    if form is Form.TEAMS:
+    if form is MessageForm.TEAMS:
         block = {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": text}]}
         card = {
             "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
@@ -158,7 +158,7 @@ def payload(content: Mapping[str, Any], form: Form) -> dict[str, Any]:
     return dict(content)
 
 
-def announce(url: str, content: Mapping[str, Any], form: Form = Form.JSON) -> str | None:
+def announce(url: str, content: Mapping[str, Any], form: MessageForm = MessageForm.JSON) -> str | None:
     """POST ``content`` as JSON in a form, three times at most, ten seconds each.
 
     Redirections are not followed: they could lead to another host.

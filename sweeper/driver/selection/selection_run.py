@@ -21,7 +21,7 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import even_times, hidden_of, hide, public_folder
@@ -175,7 +175,7 @@ def _select(
     plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, interruption: Interruption
 ) -> SweepFolder | None:
     options.tell(plan.announcement)
-    options.show(Progress(name=plan.name, total=0, note=SELECTING))
+    options.show(SweepProgress(name=plan.name, total=0, note=SELECTING))
 
     def interrupted() -> bool:
         return interruption.requested

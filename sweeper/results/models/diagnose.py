@@ -14,7 +14,7 @@ from clipless.plans.plan import Plan
 from sweeper.errors import PickError, RecordError
 from sweeper.records import Point, Trial
 from sweeper.results.exporters import exporter
-from sweeper.results.models.diagnosis import Diagnosis, Snapshot
+from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
 from sweeper.results.pick import pick
 from sweeper.results.sweep import Sweep, load
 from sweeper.specification.trial_config import TrialConfig
@@ -55,7 +55,7 @@ def diagnose_sweep(
     _check_same_plan(plan, recorded)
     last = clipless.load(sweep.directory / str(point.model))
     looks = [
-        Snapshot(epoch=when, diagnostics=diagnose(model, loss, validation, plan, rows=rows))
+        DiagnosedEpoch(epoch=when, diagnostics=diagnose(model, loss, validation, plan, rows=rows))
         for when, model in ((0, first), (point.epoch, last))
     ]
     front = sweep.front()

@@ -19,7 +19,7 @@ SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class DiagnosedEpoch:
     """One moment of a training; epoch 0 has the initial weights."""
 
     epoch: int
@@ -45,7 +45,7 @@ class Diagnosis:
     epochs: int
     input_radius: float | None  # of the first input ball; None without one
     inputs: tuple[InputNorms, ...]  # norms of the rows, as the model gets them first
-    snapshots: tuple[Snapshot, ...]  # the initial weights, then the point's
+    snapshots: tuple[DiagnosedEpoch, ...]  # the initial weights, then the point's
 
     @property
     def name(self) -> str:

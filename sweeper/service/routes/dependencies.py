@@ -18,7 +18,7 @@ from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
 from sweeper.service.security.rate_limits import RateLimiter, StreamLimiter
-from sweeper.service.security.tokens import Tokens
+from sweeper.service.security.tokens import KnownTokens
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Standing
@@ -49,7 +49,7 @@ class Dependencies:
     rates: RateLimiter
     metrics: Metrics
     redact: Redactor
-    tokens: Tokens | None
+    tokens: KnownTokens | None
 
     @classmethod
     def of(cls, settings: ServiceSettings, launcher: Launcher) -> "Dependencies":
@@ -73,7 +73,7 @@ class Dependencies:
             rates=RateLimiter(settings.limits),
             metrics=metrics,
             redact=Redactor(*roots),
-            tokens=None if settings.tokens is None else Tokens(settings.tokens),
+            tokens=None if settings.tokens is None else KnownTokens(settings.tokens),
         )
 
     async def state(self, name: str) -> Standing:

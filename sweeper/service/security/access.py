@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sweeper.errors import RefusalError
 from sweeper.service.problems import id_of, problem
 from sweeper.service.security.rate_limits import RateLimiter
-from sweeper.service.security.tokens import Holder, Role, Tokens
+from sweeper.service.security.tokens import Holder, KnownTokens, Role
 from sweeper.service.settings import ServiceSettings, is_loopback
 
 LOCAL = Holder("local", Role.WRITE)
@@ -41,7 +41,7 @@ _NOT_ALLOWED = "Expected a token that permits to write; ask for one made with --
 class AccessMiddleware:
     """Checks every request before the application sees it; an ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, settings: ServiceSettings, tokens: Tokens | None, rates: RateLimiter) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, tokens: KnownTokens | None, rates: RateLimiter) -> None:
         self._app, self._tokens, self._rates = app, tokens, rates
         self._hosts = _known_hosts(settings)
 
@@ -113,7 +113,7 @@ class AccessMiddleware:
         await answer(scope, receive, send)
 
 
-def holder_of(tokens: Tokens, headers: Headers) -> Holder | None:
+def holder_of(tokens: KnownTokens, headers: Headers) -> Holder | None:
     """Return whose token or cookie a request shows, None if it is unknown or no longer valid."""
     given = headers.getlist("authorization")
     if given:
@@ -128,7 +128,7 @@ def holder_of(tokens: Tokens, headers: Headers) -> Holder | None:
     return Holder(found.id, Role.WRITE, found.form_key) if is_own else found
 
 
-def make_cookie(tokens: Tokens, holder: Holder) -> str:
+def make_cookie(tokens: KnownTokens, holder: Holder) -> str:
     """Return the value of a cookie for a browser, which lasts as long as the token, and no more than 12 hours.
 
     The role of ``holder`` is what the browser may do with it at most.
@@ -136,7 +136,7 @@ def make_cookie(tokens: Tokens, holder: Holder) -> str:
     return TimestampSigner(tokens.cookie_key).sign(f"{holder.id}:{holder.role.value}").decode()
 
 
-def read_cookie(tokens: Tokens, value: str) -> Holder | None:
+def read_cookie(tokens: KnownTokens, value: str) -> Holder | None:
     """Return whose cookie it is; None if unknown or expired.
 
     Guarantees:

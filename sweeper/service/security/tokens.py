@@ -101,7 +101,7 @@ def revoke_token(path: Path, id_: str) -> None:
         _write(path, content.model_copy(update={"tokens": kept}))
 
 
-class Tokens:
+class KnownTokens:
     """The tokens of a file, read again when it has changed.
 
     Raises:

@@ -22,7 +22,7 @@ from sweeper.service import client as client_module
 from sweeper.service import serving
 from sweeper.service import settings as settings_module
 from sweeper.service.client import submit
-from sweeper.service.security.tokens import Role, Tokens, make_token
+from sweeper.service.security.tokens import KnownTokens, Role, make_token
 from sweeper.service.settings import ServiceSettings
 
 from .conftest import SPEC
@@ -265,9 +265,9 @@ def test_an_address_is_one_of_http_without_secrets(url):
 def test_the_commands_make_take_back_and_refuse_tokens(tmp_path, call):
     path = tmp_path / "tokens.json"
     token = call("token", "--tokens", path, "--role", "write", "--days", "2")[1].strip()
-    assert Tokens(path).find(token).role is Role.WRITE
+    assert KnownTokens(path).find(token).role is Role.WRITE
     assert call("token", "--tokens", path, "--revoke", token.split("_")[1])[0] == 0
-    assert Tokens(path).find(token) is None
+    assert KnownTokens(path).find(token) is None
     assert "Expected read or write, got 'admin' (--role)" in call("token", "--tokens", path, "--role", "admin")[2]
 
 

@@ -8,7 +8,7 @@ import pytest
 from sweeper.errors import SpecError
 from sweeper.records import Objective, Point
 from sweeper.search.optuna_search import Search
-from sweeper.specification.constraints import FARTHEST, Constraint, parse_constraint
+from sweeper.specification.constraints import FARTHEST, OutcomeConstraint, parse_constraint
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from tests.factories import spec_error
@@ -19,10 +19,10 @@ RECORDED = ("epsilon", "accuracy", "certified@36/255")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("certified@36/255 >= 0.3", Constraint("certified@36/255", True, 0.3)),
-        ("epsilon<=8", Constraint("epsilon", False, 8.0)),
-        ("  accuracy  >=  1e-1 ", Constraint("accuracy", True, 0.1)),
-        ("certified@12/85 >= .5", Constraint("certified@36/255", True, 0.5)),
+        ("certified@36/255 >= 0.3", OutcomeConstraint("certified@36/255", True, 0.3)),
+        ("epsilon<=8", OutcomeConstraint("epsilon", False, 8.0)),
+        ("  accuracy  >=  1e-1 ", OutcomeConstraint("accuracy", True, 0.1)),
+        ("certified@12/85 >= .5", OutcomeConstraint("certified@36/255", True, 0.5)),
     ],
 )
 def test_constraints_are_read(text, expected):
@@ -48,12 +48,12 @@ def test_what_cannot_be_read_is_refused(text, words):
 @pytest.mark.parametrize(
     ("constraint", "value", "violation"),
     [
-        (Constraint("accuracy", True, 0.5), 0.3, 0.2),
-        (Constraint("accuracy", True, 0.5), 0.7, -0.2),
-        (Constraint("epsilon", False, 8.0), 10.0, 2.0),
-        (Constraint("epsilon", False, 8.0), inf, FARTHEST),
-        (Constraint("epsilon", False, 8.0), nan, FARTHEST),
-        (Constraint("epsilon", False, 8.0), None, FARTHEST),
+        (OutcomeConstraint("accuracy", True, 0.5), 0.3, 0.2),
+        (OutcomeConstraint("accuracy", True, 0.5), 0.7, -0.2),
+        (OutcomeConstraint("epsilon", False, 8.0), 10.0, 2.0),
+        (OutcomeConstraint("epsilon", False, 8.0), inf, FARTHEST),
+        (OutcomeConstraint("epsilon", False, 8.0), nan, FARTHEST),
+        (OutcomeConstraint("epsilon", False, 8.0), None, FARTHEST),
     ],
 )
 def test_a_violation_is_by_how_much_the_bound_is_missed(constraint, value, violation):
@@ -89,7 +89,7 @@ def proposals(made, count):
 )
 def test_a_constraint_steers_proposals(sampler):
     """Every x is on the front; a floor on accuracy makes the larger ones the better part of it."""
-    floor = [Constraint("accuracy", True, 0.8)]
+    floor = [OutcomeConstraint("accuracy", True, 0.8)]
     count, seeds = {Sampler.TPE: (25, 3), Sampler.GP: (16, 1)}.get(sampler, (64, 3))
     steered, free = (
         [x for seed in range(seeds) for x in proposals(search(sampler, constraints, seed), count)[-6:]]

@@ -13,7 +13,7 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.trial_log import trial_log
 from sweeper.store.lock import driver_lock
-from sweeper.store.requests import News, Requests, ask_to_stop, enqueue, steer, steered
+from sweeper.store.requests import NewRequests, Requests, ask_to_stop, enqueue, steer, steered
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -30,14 +30,14 @@ def folder(ran, tmp_path):
 
 def test_requests_are_taken_once_and_in_order(folder):
     requests = Requests(folder)
-    assert requests.look() == News()
+    assert requests.look() == NewRequests()
     with driver_lock(folder):
         ask_to_stop(folder, "t0003")
         enqueue(folder, {"training.learning_rate": 0.05})
-        assert requests.look() == News(trials=["t0003"], configurations=[{"training.learning_rate": 0.05}])
-        assert requests.look() == News()
+        assert requests.look() == NewRequests(trials=["t0003"], configurations=[{"training.learning_rate": 0.05}])
+        assert requests.look() == NewRequests()
         ask_to_stop(folder)
-    assert requests.look() == News(stop=True)
+    assert requests.look() == NewRequests(stop=True)
 
 
 def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):
@@ -46,18 +46,18 @@ def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):
     enqueue(folder, {"training": {"learning_rate": 0.05}})
     later = Requests(folder)
     assert later.earlier == [{"training.learning_rate": 0.05}]
-    assert later.look() == News()
+    assert later.look() == NewRequests()
 
 
 def test_a_region_is_asked_for_and_the_last_one_counts(folder):
     requests = Requests(folder)
     assert requests.region == () == steered(folder)
     steer(folder, ["epsilon <= 3", "accuracy >= 0.8"])
-    assert requests.look() == News(region=("epsilon <= 3", "accuracy >= 0.8"))
-    assert requests.look() == News()
+    assert requests.look() == NewRequests(region=("epsilon <= 3", "accuracy >= 0.8"))
+    assert requests.look() == NewRequests()
     assert Requests(folder).region == steered(folder) == ("epsilon <= 3", "accuracy >= 0.8")
     steer(folder, [])
-    assert requests.look() == News(region=())
+    assert requests.look() == NewRequests(region=())
     assert Requests(folder).region == () == steered(folder)
 
 

@@ -25,7 +25,7 @@ from dashboards.figures._common import WATERMARK
 from dashboards.figures.diagnosis import clipping, clipping_parameters, gradients, inputs, noise, tightness
 from dashboards.pages.diagnostics import build_page
 from sweeper.errors import RecordError
-from sweeper.results.models.diagnosis import Diagnosis, Snapshot
+from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
 
 FIGURES = diagnosis_figures()
 
@@ -82,14 +82,14 @@ def diagnosis(**changes):
     inputs_ = (("as trained", 8.0, 6.0), ("gray", 5.0, 3.0))
     values["inputs"] = tuple(InputNorms(space=name, bound=bound, norms=norms(top)) for name, bound, top in inputs_)
     looks = ((0, look()), (30, look(0.5)))
-    values["snapshots"] = tuple(Snapshot(epoch=epoch, diagnostics=seen) for epoch, seen in looks)
+    values["snapshots"] = tuple(DiagnosedEpoch(epoch=epoch, diagnostics=seen) for epoch, seen in looks)
     return Diagnosis(**values | changes)
 
 
 def once(**changes):
     """A diagnosis whose two looks are the same changed one."""
     seen = look(**changes)
-    return diagnosis(snapshots=(Snapshot(epoch=0, diagnostics=seen), Snapshot(epoch=30, diagnostics=seen)))
+    return diagnosis(snapshots=(DiagnosedEpoch(epoch=0, diagnostics=seen), DiagnosedEpoch(epoch=30, diagnostics=seen)))
 
 
 def test_tightness_is_the_share_of_each_bound_at_both_moments():

@@ -8,7 +8,6 @@ from rich.console import Console
 from sweeper.driver.reporting.progress import (
     NOTHING_TRAINS,
     Display,
-    Progress,
     RunningTrial,
     closing_summary,
     line,
@@ -28,7 +27,7 @@ def point(trial, epsilon, accuracy, certified=0.1):
 
 
 def state(**more):
-    return Progress(
+    return SweepProgress(
         **(
             {
                 "name": "digits",
@@ -63,19 +62,19 @@ def test_the_display_shows_counts_times_trials_and_the_front():
 
 
 def test_an_empty_sweep_is_shown_too():
-    text = screen(Progress(name="digits", total=16))
+    text = screen(SweepProgress(name="digits", total=16))
     assert "0 of 16 trials done" in text
     assert "left" not in text
     assert "front" not in text
-    assert screen(Progress(name="digits", total=0))
+    assert screen(SweepProgress(name="digits", total=0))
 
 
 def test_a_sweep_that_waits_for_room_says_so():
     """As on a cluster whose processors others have."""
-    waiting = Progress(name="digits", total=16, elapsed_seconds=31)
+    waiting = SweepProgress(name="digits", total=16, elapsed_seconds=31)
     assert line(waiting) == f"digits: 0 of 16 trials done; 0:31 elapsed; {NOTHING_TRAINS}"
     assert NOTHING_TRAINS in screen(waiting, width=200)
-    begun = (Progress(name="digits", total=16, elapsed_seconds=29), state(done=0, failed=0), state(running=()))
+    begun = (SweepProgress(name="digits", total=16, elapsed_seconds=29), state(done=0, failed=0), state(running=()))
     assert not any(NOTHING_TRAINS in line(one) for one in begun)
 
 
@@ -202,7 +201,7 @@ def test_what_the_display_is_told_stays_whatever_follows():
 
 
 def test_the_closing_summary_of_a_sweep_without_results_is_short():
-    assert closing_summary(Progress(name="digits", total=2), Path("out")).splitlines() == [
+    assert closing_summary(SweepProgress(name="digits", total=2), Path("out")).splitlines() == [
         "digits: 0 of 2 trials done in 0:00.",
         "Report: out/front.html",
     ]

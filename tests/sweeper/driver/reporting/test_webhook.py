@@ -13,8 +13,8 @@ from sweeper.cli.commands import running
 from sweeper.driver.options import Options
 from sweeper.driver.reporting import webhook
 from sweeper.driver.reporting.alerts import Alerts
-from sweeper.driver.reporting.progress import Progress
-from sweeper.driver.reporting.webhook import Form, announce, check_url, summary
+from sweeper.driver.reporting.progress import SweepProgress
+from sweeper.driver.reporting.webhook import MessageForm, announce, check_url, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
 from sweeper.records import Point, SweepStatus
@@ -183,26 +183,26 @@ def test_an_address_with_a_password_is_refused_without_repeating_it():
 @pytest.mark.parametrize(
     ("url", "wanted", "form"),
     [
-        ("https://hooks.slack.com/services/T0/B0/x", "auto", Form.SLACK),
-        ("https://ada.webhook.office.com/webhookb2/x", "auto", Form.TEAMS),
-        ("https://prod-1.westeurope.logic.azure.com:443/workflows/x", "auto", Form.TEAMS),
-        ("https://hooks.slack.com.evil.example/x", "auto", Form.JSON),
-        ("https://nothooks.slack.com/x", "auto", Form.JSON),
-        ("https://chat.example/hooks/x", "slack", Form.SLACK),
-        ("https://chat.example/hooks/x", "auto", Form.JSON),
+        ("https://hooks.slack.com/services/T0/B0/x", "auto", MessageForm.SLACK),
+        ("https://ada.webhook.office.com/webhookb2/x", "auto", MessageForm.TEAMS),
+        ("https://prod-1.westeurope.logic.azure.com:443/workflows/x", "auto", MessageForm.TEAMS),
+        ("https://hooks.slack.com.evil.example/x", "auto", MessageForm.JSON),
+        ("https://nothooks.slack.com/x", "auto", MessageForm.JSON),
+        ("https://chat.example/hooks/x", "slack", MessageForm.SLACK),
+        ("https://chat.example/hooks/x", "auto", MessageForm.JSON),
     ],
 )
 def test_the_form_is_that_of_the_host_or_the_one_that_is_wanted(url, wanted, form):
-    assert Form.of(url, wanted) is form
+    assert MessageForm.of(url, wanted) is form
 
 
 def test_an_unknown_form_is_refused():
     with pytest.raises(SweeperError, match="Expected auto, json, slack, teams, got 'email'"):
-        Form.of("https://host/x", "email")
+        MessageForm.of("https://host/x", "email")
 
 
 def test_slack_is_sent_text_and_nothing_else(server, front):
-    assert announce(server.url, told(replace(front, sweep="a<b>&c")), Form.SLACK) is None
+    assert announce(server.url, told(replace(front, sweep="a<b>&c")), MessageForm.SLACK) is None
     ((_, kind, content),) = server.seen
     assert kind == "application/json"
     assert list(content) == ["text"]
@@ -210,7 +210,7 @@ def test_slack_is_sent_text_and_nothing_else(server, front):
 
 
 def test_teams_is_sent_an_adaptive_card_whose_text_is_read_as_it_stands(server, front):
-    assert announce(server.url, told(front), Form.TEAMS) is None
+    assert announce(server.url, told(front), MessageForm.TEAMS) is None
     ((_, _, content),) = server.seen
     assert content["type"] == "message"
     (attachment,) = content["attachments"]
@@ -225,7 +225,7 @@ def test_teams_is_sent_an_adaptive_card_whose_text_is_read_as_it_stands(server, 
 
 
 def progress(**more):
-    return Progress(**({"name": "digits", "total": 4} | more))
+    return SweepProgress(**({"name": "digits", "total": 4} | more))
 
 
 POINT = Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.98765})

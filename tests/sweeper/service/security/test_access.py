@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 from sweeper.errors import SweeperError
 from sweeper.service import app as app_module
 from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, FORM_KEY, host_of, make_cookie, read_cookie
-from sweeper.service.security.tokens import Role, Tokens, make_token, revoke_token
+from sweeper.service.security.tokens import KnownTokens, Role, make_token, revoke_token
 from sweeper.service.settings import Limits, ServiceSettings, is_loopback
 
 from ..conftest import DONE, SPEC, YAML, bearer, is_problem
@@ -112,7 +112,7 @@ def test_a_browser_exchanges_a_token_for_a_cookie_that_only_reads(guarded, token
 
 def form_key(client, tokens):
     """What a page of the service sends with its forms; empty for a reader."""
-    return read_cookie(Tokens(tokens[0]), client.cookies[COOKIE]).form_key
+    return read_cookie(KnownTokens(tokens[0]), client.cookies[COOKIE]).form_key
 
 
 def test_a_form_of_the_service_writes_as_its_token_permits(guarded, tokens):
@@ -131,7 +131,7 @@ def test_a_form_of_the_service_writes_as_its_token_permits(guarded, tokens):
     cookie = guarded.cookies[COOKIE]
     guarded.cookies.clear()
     assert is_problem(noted(key), 401), "the key alone opens nothing"
-    later = make_cookie(Tokens(tokens[0]), Tokens(tokens[0]).holder(tokens[1]["read"].split("_")[1]))
+    later = make_cookie(KnownTokens(tokens[0]), KnownTokens(tokens[0]).holder(tokens[1]["read"].split("_")[1]))
     assert is_problem(noted(key, Cookie=f"{COOKIE}={later}"), 403), "nor does it in another session"
     assert noted(key, Cookie=f"{COOKIE}={cookie}").status_code == 201
     revoke_token(tokens[0], tokens[1]["write"].split("_")[1])

@@ -6,7 +6,7 @@ import pytest
 
 from sweeper.errors import RecordError, SweeperError
 from sweeper.service.security import tokens as tokens_module
-from sweeper.service.security.tokens import Holder, Role, Tokens, make_token, revoke_token
+from sweeper.service.security.tokens import Holder, KnownTokens, Role, make_token, revoke_token
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def path(tmp_path):
 def test_a_token_is_found_and_the_file_does_not_hold_it(path):
     token = make_token(path, Role.WRITE, 1)
     other = make_token(path, Role.READ, 1)
-    known = Tokens(path)
+    known = KnownTokens(path)
     assert known.find(token) == Holder(token.split("_")[1], Role.WRITE)
     assert known.find(other).role is Role.READ
     assert token.split("_", 2)[2] not in path.read_text()
@@ -28,8 +28,8 @@ def test_a_token_is_found_and_the_file_does_not_hold_it(path):
 @pytest.mark.parametrize("spoil", [str.upper, lambda t: t[:-1], lambda t: t + "x", lambda _: "", lambda t: t * 9999])
 def test_nothing_but_the_whole_token_is_found(spoil, path):
     token = make_token(path, Role.WRITE, 1)
-    assert Tokens(path).find(spoil(token)) is None
-    assert Tokens(path).find("sweeper_\udcff\x00ü") is None
+    assert KnownTokens(path).find(spoil(token)) is None
+    assert KnownTokens(path).find("sweeper_\udcff\x00ü") is None
 
 
 def test_a_hash_is_compared_in_constant_time_whoever_asks(path, monkeypatch):
@@ -37,7 +37,7 @@ def test_a_hash_is_compared_in_constant_time_whoever_asks(path, monkeypatch):
     compared = []
     whole = tokens_module.hmac.compare_digest
     monkeypatch.setattr(tokens_module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or whole(a, b))
-    tokens = Tokens(path)
+    tokens = KnownTokens(path)
     assert tokens.find(made[1]) is not None
     other_secret = made[1][:-1] + ("a" if made[1][-1] != "a" else "b")
     for wrong in (other_secret, "sweeper_00000000_x", "", "x" * 1000, "\ud800"):
@@ -53,12 +53,12 @@ def test_a_file_with_something_else_for_a_hash_is_refused(hash_, path):
     content["tokens"][0]["hash"] = hash_
     path.write_text(json.dumps(content))
     with pytest.raises(RecordError, match=r"but not in tokens\.0\.hash"):
-        Tokens(path)
+        KnownTokens(path)
 
 
 def test_an_expired_token_is_nobodys(path, monkeypatch):
     token = make_token(path, Role.READ, 1)
-    known, now = Tokens(path), time.time()
+    known, now = KnownTokens(path), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 86_399)
     assert known.find(token) is not None
     assert known.holder(token.split("_")[1]) is not None
@@ -69,7 +69,7 @@ def test_an_expired_token_is_nobodys(path, monkeypatch):
 
 def test_a_token_that_is_taken_back_is_refused_at_once(path):
     kept, gone = make_token(path, Role.READ, 1), make_token(path, Role.READ, 1)
-    known = Tokens(path)
+    known = KnownTokens(path)
     assert known.find(gone) is not None
     revoke_token(path, gone.split("_")[1])
     assert known.find(gone) is None
@@ -81,7 +81,7 @@ def test_a_token_that_is_taken_back_is_refused_at_once(path):
 
 def test_a_file_that_cannot_be_read_any_more_permits_nothing(path):
     token = make_token(path, Role.WRITE, 1)
-    known, content = Tokens(path), path.read_text()
+    known, content = KnownTokens(path), path.read_text()
     path.write_text("{")
     assert known.find(token) is None
     path.write_text(content)
@@ -103,7 +103,7 @@ def test_a_file_of_another_kind_is_refused(spoil, said, path):
     make_token(path, Role.READ, 1)
     path.write_text(json.dumps(spoil(json.loads(path.read_text()))))
     with pytest.raises(RecordError, match=said):
-        Tokens(path)
+        KnownTokens(path)
 
 
 @pytest.mark.parametrize("days", [0, -1, 3661])
@@ -116,4 +116,4 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"Cannot write .*none/tokens.json.*\(--tokens\)"):
         make_token(tmp_path / "none" / "tokens.json", Role.READ, 1)
     with pytest.raises(RecordError, match=r"Cannot read .*tokens.json"):
-        Tokens(tmp_path / "tokens.json")
+        KnownTokens(tmp_path / "tokens.json")
