@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from clipless.datasets import Evaluation
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
+from sweeper.specification import stages
 from sweeper.specification.fields.ranges import Choices
 from sweeper.specification.rules._base import BrokenRule
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
-from sweeper.specification import stages
 
 
 def broken_stage_rules(

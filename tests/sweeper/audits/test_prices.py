@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.exploration import cut_exploration
 
 from clipless.audits.finding import Kind, judged
 from clipless.privacy.accounting.claim import claim
@@ -11,9 +13,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits import prices, selection
 from sweeper.audits.prices import audit_price
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import cut_budget
 from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.records import Point, ReleasedCurves

@@ -11,6 +11,7 @@ import pytest
 import ray
 import torch
 from ray import cloudpickle
+from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from clipless.datasets import HashSplit
@@ -24,7 +25,6 @@ from sweeper.backend import trainable as module
 from sweeper.backend.on_ray.cluster import place
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.errors import SpecError, TrialError
-from sweeper.planning.trial_settings import trial_settings
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.specification.spec import Spec

@@ -5,6 +5,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from sweeper.privacy.budget import cut_budget
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import training
@@ -15,7 +16,6 @@ from sweeper.driver import driver
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
-from sweeper.privacy.budget import cut_budget
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus, TrialStatus

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from sweeper.privacy.budget import cut_budget, signal
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend.queue import TrialQueue
@@ -11,7 +12,6 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume, run
 from sweeper.driver.stages import StagedSearch
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import cut_budget, signal
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search

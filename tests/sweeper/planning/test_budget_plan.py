@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.privacy.budget import Budget
 
 import clipless
 from clipless.privacy.accounting.domination import dominates
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
-from sweeper.planning.budget_plan import plan_budget
 from sweeper.planning.preview import preview, render
-from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.specification.spec import Spec

@@ -6,6 +6,8 @@ from math import sqrt
 import pytest
 import torch
 from rich.console import Console
+from sweeper.planning.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
+from sweeper.planning.price_preview import planned_cost
 
 import clipless
 from clipless.errors import CliplessError, PlanError
@@ -15,9 +17,7 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
 from sweeper.errors import SpecError
 from sweeper.planning import preview as module
-from sweeper.planning.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
 from sweeper.planning.preview import can_be_planned, check_plans, preview, priced_terms, render
-from sweeper.planning.price_preview import planned_cost
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up

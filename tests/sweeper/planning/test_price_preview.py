@@ -1,12 +1,12 @@
 """The price of a sweep in one line before it trains, and what other cuts of its budget would buy."""
 
 import pytest
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.planning.price_preview import announcement, other_cuts, selection_announcement
 
 from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.planning import price_preview
-from sweeper.planning.budget_plan import plan_budget
 from sweeper.planning.preview import first_plan, priced_terms
-from sweeper.planning.price_preview import announcement, other_cuts, selection_announcement
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
@@ -15,7 +16,6 @@ from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price

@@ -5,6 +5,9 @@ import math
 from dataclasses import replace
 
 import pytest
+from sweeper.privacy.budget import cut_budget
+from sweeper.privacy.exploration import cut_exploration
+from sweeper.privacy.prices import answers
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
@@ -15,11 +18,8 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
-from sweeper.privacy.budget import cut_budget
 from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.prices import answers
 from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5

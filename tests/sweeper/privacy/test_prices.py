@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sweeper.privacy.prices import answers
 
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
-from sweeper.privacy.prices import answers
 from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import round_up

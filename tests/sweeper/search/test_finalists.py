@@ -5,9 +5,9 @@ import pytest
 from sweeper.search.finalists import Explored, choose_finalists
 from sweeper.search.transfer import nearest, transfer_proposal
 from sweeper.specification.constraints import parse_constraint
-from sweeper.specification.stages import default_stages
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.spec import Spec
+from sweeper.specification.stages import default_stages
 
 RATE = "training.learning_rate"
 

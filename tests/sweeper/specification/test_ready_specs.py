@@ -5,10 +5,10 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-
-from clipless.datasets import load
 from sweeper.planning.budget_plan import plan_budget
 from sweeper.privacy.budget import Budget
+
+from clipless.datasets import load
 from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan

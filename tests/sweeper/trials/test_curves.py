@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sweeper.planning.budget_plan import plan_budget
 
 import clipless
 from clipless import alone
@@ -28,7 +29,6 @@ from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front, spread
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.planning.budget_plan import plan_budget
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point

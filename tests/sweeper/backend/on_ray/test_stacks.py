@@ -11,6 +11,7 @@ import pytest
 import ray
 from ray._private import state as _private_state
 from ray.core.generated import gcs_pb2
+from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from sweeper.backend.interruption import Interruption
@@ -19,7 +20,6 @@ from sweeper.backend.on_ray.stacks import run_stacks
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.planning.trial_settings import trial_settings
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
 

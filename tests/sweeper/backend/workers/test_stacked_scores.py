@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from clipless.testing import SeededSource
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers.messages import Orders
 from sweeper.backend.workers.trial_group import TrialGroup
-from sweeper.planning.trial_settings import trial_settings
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow
 

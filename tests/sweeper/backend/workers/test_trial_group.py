@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from clipless.errors import PlanError
@@ -14,7 +15,6 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers import stacking
 from sweeper.backend.workers.messages import Failure, Orders
 from sweeper.backend.workers.trial_group import TrialGroup
-from sweeper.planning.trial_settings import trial_settings
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 

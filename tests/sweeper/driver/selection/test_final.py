@@ -11,6 +11,9 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from sweeper.planning.budget_plan import plan_budget
+from sweeper.privacy.budget import Budget
+from sweeper.privacy.exploration import cut_exploration
 
 import clipless
 from sweeper.adapters import parse
@@ -31,10 +34,7 @@ from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning import budget_plan
-from sweeper.planning.budget_plan import plan_budget
-from sweeper.privacy.budget import Budget
 from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
-from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus, TrialPlan, TrialStatus
 from sweeper.results.sweep import Sweep
