@@ -66,7 +66,7 @@ class CliplessTrial:
     Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
     driver has), ``front`` (values of points; a model that one of them outdoes is not kept) and the constants
     ``settings``, a `TrialSettings`, ``folder``, ``data``, a `PlacedDataset` or a reference to one in Ray's object
-    store, and ``budget``, whose slots give the noise where it is not ``None``. A trial that runs out of memory all the
+    store, and ``spending``, whose slots may give the noise. A trial that runs out of memory all the
     same goes on from its last epoch with micro-batches of half the size.
 
     It has more than fifteen methods: Ray Tune asks by some, stacks by others, and kinds of trials override some.

@@ -8,13 +8,14 @@ from dataclasses import replace
 from itertools import accumulate
 
 from clipless.datasets import Dataset
+from sweeper.backend.backend import Backend, RunSettings
 from sweeper.backend.endings import RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.starting import InterruptedStartError
+from sweeper.backend.opening import open_backend
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.storage import Storage, fetching, of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
-from sweeper.backend.training import Backend, backend, trained
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.audits import audit_trials_of_front
 from sweeper.driver.final import TRIALS, FinalSearch
@@ -43,6 +44,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
 from sweeper.tracking.tracker import Tracker, how_to_look
+from sweeper.trials.rehearsal import HALVES
 
 SHOW_SECONDS = 0.5
 INTERRUPTED = "interrupted"
@@ -193,7 +195,7 @@ class SweepRun:
             return outcome
         for _ in range(MOST_CLUSTERS):
             with self._backend() as workers:
-                self._troubles += [sentence for sentence in workers.said if sentence not in self._troubles]
+                self._troubles += [sentence for sentence in workers.statements if sentence not in self._troubles]
                 if self._interruption.requested:
                     self._left_early = True
                     break
@@ -205,16 +207,32 @@ class SweepRun:
         return outcome
 
     def _backend(self) -> contextlib.AbstractContextManager[Backend]:
-        interruption = self._interruption
-        return backend(self._plan, self._data, self._options.cluster, interrupted=lambda: interruption.requested)
+        interruption, plan = self._interruption, self._plan
+        return open_backend(
+            plan.resources,
+            self._data,
+            trainings=max(plan.trials, HALVES * plan.rehearsals),
+            cluster=self._options.cluster,
+            interrupted=lambda: interruption.requested,
+        )
+
+    def _run_settings(self, storage: str | None = None) -> RunSettings:
+        return RunSettings(
+            trial=self._plan.shared,
+            folder=self._folder.path,
+            interruption=self._interruption,
+            should_stop=self._between,
+            hours=self._plan.search.hours,
+            trial_hours=self._plan.search.trial_hours,
+            storage=storage,
+            spending=self._plan.spending,
+        )
 
     def _rehearse(self, workers: Backend) -> RunResult:
         """Train configurations on public rows, where the spec says so and no trial has begun."""
         if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
             return RunResult()
-        given = self._plan, self._data, self._folder, self._interruption
-        queue, states = self._rehearsals.queue(), self._rehearsals.states()
-        return trained(workers, Rehearsal, queue, states, *given, self._between, None, self._plan.spending)
+        return workers.run(Rehearsal, self._rehearsals.queue(), self._rehearsals.states(), self._run_settings())
 
     def _train(self, workers: Backend) -> RunResult:
         self._training_since = self._training_since or time.monotonic()
@@ -226,9 +244,7 @@ class SweepRun:
         hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
             hooks = fetching(hooks, Storage(storage), self._folder.path)
-        given = self._plan, self._data, self._folder, self._interruption
-        states = TrialStates(hooks, unfinished)
-        return trained(workers, CliplessTrial, queue, states, *given, self._between, storage, self._plan.spending)
+        return workers.run(CliplessTrial, queue, TrialStates(hooks, unfinished), self._run_settings(storage))
 
     def _queue(self) -> TrialQueue:
         spending, space, records = self._plan.spending, self._plan.shared.space, self._recorder.records

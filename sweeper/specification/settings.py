@@ -175,3 +175,8 @@ class ResourceSettings(Section):
             remedy = "set it to 1, or to a part of one: further GPUs train more trials at a time"
             raise bad_value("{name} <= 1, for a trial trains on one device", path="gpus", got=self.gpus, remedy=remedy)
         return self
+
+    @property
+    def threads(self) -> int:
+        """The threads of a trial's process."""
+        return max(1, int(self.cpus))

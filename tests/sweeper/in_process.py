@@ -1,14 +1,16 @@
-"""A worker of a sweep in a thread of the tests' own process: it has nothing to import and starts at once."""
+"""A worker of a sweep in a thread of the tests' own process, which starts at once, and a backend that trains nothing."""
 
 import contextlib
 from multiprocessing import Pipe
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from sweeper.backend import training
+from sweeper.backend import opening
 from sweeper.backend.trainable import PlacedDataset
+from sweeper.backend.workers import local
 from sweeper.backend.workers.pool import Seat
 from sweeper.backend.workers.worker import serve
 
@@ -43,6 +45,11 @@ class ThreadWorkers:
             thread.join(60)
 
 
+def fake_backend(train):
+    """Return what stands for `open_backend` and `open_local_pool`: a backend whose runs are calls of a function."""
+    return lambda *_, **__: contextlib.nullcontext(SimpleNamespace(run=train, statements=()))
+
+
 @contextlib.contextmanager
 def _workers(_size, data, _threads):
     made = ThreadWorkers(data)
@@ -56,7 +63,7 @@ def trained_in_process():
     """Sweeps train in this process for the time of a ``with`` block, even where a Ray runs."""
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training, "local_workers", _workers)
-        patch.setattr(training, "_has_ray", lambda: False)
+        patch.setattr(local, "local_workers", _workers)
+        patch.setattr(opening, "_has_ray", lambda: False)
         yield
     torch.set_num_threads(threads)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
     from sweeper.backend.interruption import Interruption
-    from sweeper.specification.spec import Spec
 
 INSIDE = "auto"  # how a driver that is a job names the cluster it runs on
 STOP_SECONDS = 600  # for a driver that is told to stop to end its epochs and write the front
@@ -140,12 +139,17 @@ class RayJobLauncher:
 
 
 def run_as_job(
-    spec: "Spec", address: str, arguments: Sequence[str], say: Callable[[str], None], interruption: "Interruption"
+    name: str,
+    spec: str,
+    address: str,
+    arguments: Sequence[str],
+    say: Callable[[str], None],
+    interruption: "Interruption",
 ) -> bool:
     """Run a sweep as a job of a cluster, say what it says until it has ended, and return whether it ended well.
 
-    Files that the spec names must be where they are here on the cluster's nodes too. Once an interruption is requested,
-    the driver is told to stop, and waited for.
+    ``spec`` is the text of a spec, and ``name`` that of its sweep; files that it names must be where they are here on
+    the cluster's nodes too. Once an interruption is requested, the driver is told to stop, and waited for.
 
     Raises:
         SweeperError: the job server cannot be reached, or does not take it.
@@ -153,8 +157,8 @@ def run_as_job(
     """
     launcher = RayJobLauncher(address)
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "spec.yaml").write_text(whole_paths(spec).to_yaml(), encoding="utf-8")
-        job = launcher.start(["run", "spec.yaml", *arguments], Path(spec.name), runtime={"working_dir": folder})
+        (Path(folder) / "spec.yaml").write_text(spec, encoding="utf-8")
+        job = launcher.start(["run", "spec.yaml", *arguments], Path(name), runtime={"working_dir": folder})
     say(f"job {job} at {address}\n")
     said, told = 0, False
     while launcher.is_alive(job):
@@ -165,19 +169,6 @@ def run_as_job(
         said = _say_news(launcher.log(job), said, say)
     _say_news(launcher.log(job), said, say)
     return launcher.has_succeeded(job)
-
-
-def whole_paths(spec: "Spec") -> "Spec":
-    """Return a spec that names the same files from wherever it is read."""
-    content, options = spec.to_plain(), spec.data_options()
-    if spec.data.path is not None:
-        content["data"]["path"] = str(Path(options["source"]).resolve())
-    if spec.data.ranges is not None:
-        content["data"]["ranges"] = str(Path(options["ranges"]).resolve())
-    earlier = spec.search.warm_start
-    if earlier is not None and (beside := Path(spec.source).parent / earlier).exists():
-        content["search"]["warm_start"] = str(beside.resolve())
-    return type(spec).from_mapping(content, spec.source)
 
 
 def _say_news(text: str, said: int, say: Callable[[str], None]) -> int:

@@ -9,18 +9,17 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
-from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 import ray
 
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import RAY_DIED, Ending, RunResult, close_by_error, endings
-from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
@@ -146,22 +145,17 @@ class _Worker:
 
 
 def run_stacks(
-    trainable: type[CliplessTrial],
+    kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
+    settings: RunSettings,
     *,
     places: int,
     stack: int | None,
     resources: Mapping[str, float],
-    storage_dir: Path,
-    constants: Mapping[str, Any],
     data: Any,
-    hours: float | None,
-    trial_hours: float | None,
-    should_stop: Callable[[], str | None],
-    interruption: Interruption,
 ) -> RunResult:
-    """Run trials as `sweeper.backend.on_ray.tune.run_trials` does, in stacks, on ``places`` workers of a Ray.
+    """Run trials as `sweeper.backend.backend.Backend` does, in stacks, on ``places`` workers of a Ray.
 
     A worker trains at most ``stack`` trials as one, ``None`` for as many as pay.
     """
@@ -170,12 +164,12 @@ def run_stacks(
         workers.start()
         outcome = PoolRun(
             workers,
-            Task(cloudpickle.dumps(trainable), dict(constants), stack),
+            Task(cloudpickle.dumps(kind), settings.constants(), stack),
             queue,
             states,
-            ending=endings(states, interruption, hours, should_stop),
-            trial_hours=trial_hours,
-            tracebacks=storage_dir / "tracebacks",
+            ending=endings(states, settings.interruption, settings.hours, settings.should_stop),
+            trial_hours=settings.trial_hours,
+            tracebacks=settings.folder / "tracebacks",
         ).to_end()
     except BaseException as error:
         close_by_error(states, error)

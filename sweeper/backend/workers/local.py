@@ -10,24 +10,25 @@ import contextlib
 import os
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from clipless.datasets import Dataset
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import Ending, RunResult, close_by_error, endings
-from sweeper.backend.interruption import Interruption
+from sweeper.backend.environment import about_ray_address, processors
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.workers.fork_server import fork_server, last_line
 from sweeper.backend.workers.messages import Task
-from sweeper.backend.workers.pool import PoolRun, Seat
+from sweeper.backend.workers.pool import PoolRun, Seat, Workers
 from sweeper.backend.workers.shared_memory import in_memory
 from sweeper.errors import SweeperError
+from sweeper.specification.settings import ResourceSettings
 
 MOST_FAILED_STARTS = 3
 
@@ -123,41 +124,75 @@ def local_workers(size: int, data: Dataset, threads: int) -> Iterator[LocalWorke
         workers.close()
 
 
-def run_locally(
-    workers: LocalWorkers,
-    kind: type[CliplessTrial],
-    queue: TrialQueue,
-    states: TrialStates,
-    *,
-    constants: Mapping[str, Any],
-    stack: int | None,
-    storage_dir: Path,
-    hours: float | None,
-    trial_hours: float | None,
-    should_stop: Callable[[], str | None],
-    interruption: Interruption,
-    secret: bool = False,
-) -> RunResult:
-    """Run trials as `sweeper.backend.on_ray.tune.run_trials` does, on processes of this machine.
+@contextlib.contextmanager
+def open_local_pool(
+    resources: ResourceSettings, data: Dataset, *, trainings: int, secret: bool = False
+) -> Iterator["LocalPool"]:
+    """Open a pool for at most so many trainings, for the time of a ``with`` block.
 
-    ``workers`` are there already and stay there; a process trains at most ``stack`` trials as one, ``None`` for as many
-    as pay. A ``secret`` run keeps no tracebacks, others keep them in ``storage_dir/tracebacks``.
+    Args:
+        resources: of one trial, and how many run at a time.
+        data: what all trials train on.
+        trainings: how many there will be at most.
+        secret: whether they are the candidates of a private selection.
+
+    Raises:
+        SweeperError: this machine lacks what one trial needs.
     """
-    ending = endings(states, interruption, hours, should_stop)
-    run = PoolRun(
-        workers,
-        Task(cloudpickle.dumps(kind), constants, stack),
-        queue,
-        states,
-        ending=ending,
-        trial_hours=trial_hours,
-        tracebacks=None if secret else storage_dir / "tracebacks",
-    )
-    try:
-        outcome = run.to_end()
-    except BaseException as error:
-        close_by_error(states, error)
-        raise
-    if states.trouble:
-        raise states.trouble
-    return outcome
+    size = _processes(resources, trainings)
+    with local_workers(size, data, resources.threads) as workers:
+        yield LocalPool(workers, resources.stack, secret=secret)
+
+
+def _processes(resources: ResourceSettings, trainings: int) -> int:
+    """Return how many trials, or stacks of them, run at a time on this machine; those that need a GPU, on its first."""
+    here, wanted, gpus = processors(), resources.cpus, resources.gpus
+    if wanted > here:
+        raise SweeperError(
+            f"Expected at most {here} CPU for a trial, got {wanted:g}; this machine has no more: ask for less or use a "
+            "cluster"
+        )
+    places = min(resources.concurrent or int(here / wanted), trainings)
+    return min(places, int(1 / gpus)) if gpus else places
+
+
+class LocalPool:
+    """Trains on worker processes of this machine; see `sweeper.backend.backend.Backend`.
+
+    Args:
+        workers: processes that are there already and stay there.
+        stack: how many trials a process trains as one at most; ``None`` for as many as pay.
+        secret: whether it trains the candidates of a private selection: it leaves no traceback behind then, and says
+            nothing.
+
+    Guarantees:
+        Candidates of a private selection train one at a time, whatever the spec says: one that crashes in a stack makes
+        the others begin again, so that who crashed, and that the data may have made it crash, would not be seen.
+    """
+
+    def __init__(self, workers: Workers, stack: int | None, *, secret: bool = False) -> None:
+        self._workers, self._secret = workers, secret
+        self.stack = 1 if secret else stack
+        self.statements = () if secret else about_ray_address()
+
+    def run(
+        self, kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, settings: RunSettings
+    ) -> RunResult:
+        """Train trials; tracebacks are kept in the folder ``tracebacks`` of the sweep."""
+        run = PoolRun(
+            self._workers,
+            Task(cloudpickle.dumps(kind), settings.constants(), self.stack),
+            queue,
+            states,
+            ending=endings(states, settings.interruption, settings.hours, settings.should_stop),
+            trial_hours=settings.trial_hours,
+            tracebacks=None if self._secret else settings.folder / "tracebacks",
+        )
+        try:
+            outcome = run.to_end()
+        except BaseException as error:
+            close_by_error(states, error)
+            raise
+        if states.trouble:
+            raise states.trouble
+        return outcome

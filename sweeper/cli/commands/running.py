@@ -335,7 +335,7 @@ def _alerts(
     url: str | None, form: str, name: str, folder: Path | None, page: str | None = None, *, silent: bool
 ) -> "Alerts":
     from sweeper.driver.reporting.alerts import Alerts
-    from sweeper.driver.reporting.webhook import Form
+    from sweeper.driver.reporting.webhook import MessageForm
     from sweeper.specification.addresses import check_url
 
     if url is None:
@@ -349,12 +349,26 @@ def _checked(page: str | None) -> str | None:
     return None if page is None else check_url(page, "an address of a page", "--page")
 
 
+def with_whole_paths(spec: "Spec") -> "Spec":
+    """Return a spec that names the same files from wherever it is read."""
+    content, options = spec.to_plain(), spec.data_options()
+    if spec.data.path is not None:
+        content["data"]["path"] = str(Path(options["source"]).resolve())
+    if spec.data.ranges is not None:
+        content["data"]["ranges"] = str(Path(options["ranges"]).resolve())
+    earlier = spec.search.warm_start
+    if earlier is not None and (beside := Path(spec.source).parent / earlier).exists():
+        content["search"]["warm_start"] = str(beside.resolve())
+    return type(spec).from_mapping(content, spec.source)
+
+
 def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
     from sweeper.backend.interruption import Interruption
     from sweeper.backend.on_ray.jobs import run_as_job
 
     with Interruption() as interruption:
-        well = run_as_job(spec, address, arguments, lambda text: typer.echo(text, nl=False), interruption)
+        say = lambda text: typer.echo(text, nl=False)  # noqa: E731
+        well = run_as_job(spec.name, with_whole_paths(spec).to_yaml(), address, arguments, say, interruption)
     if interruption.requested:
         raise typer.Exit(EXIT_INTERRUPTED)
     if not well:

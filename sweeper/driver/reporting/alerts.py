@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.driver.reporting.webhook import Event, Form, announce, news, with_page
+from sweeper.driver.reporting.webhook import Event, MessageForm, announce, news, with_page
 
 NEARLY = 0.9  # of a budget, or of the hours
 CLOSE_SECONDS = 35.0  # for what is still to be delivered: three tries and the pauses between them
@@ -34,7 +34,7 @@ class Alerts:
         url: str | None,
         name: str,
         *,
-        form: Form = Form.JSON,
+        form: MessageForm = MessageForm.JSON,
         folder: Path | None = None,
         page: str | None = None,
         silent: bool = False,

@@ -12,12 +12,13 @@ from dataclasses import replace
 
 import clipless
 from clipless.datasets import Dataset
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.training import backend, trained
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.local import open_local_pool
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
@@ -185,11 +186,19 @@ def _select(
     ) -> RunResult:
         with contextlib.ExitStack() as stack:
             try:
-                workers = stack.enter_context(backend(plan, data, None, interrupted=interrupted, secret=True))
+                workers = stack.enter_context(open_local_pool(plan.resources, data, trainings=plan.trials, secret=True))
             except SweeperError as error:
                 raise NotStartedError(str(error)) from error
-            given = plan, data, hidden, interruption
-            return trained(workers, kind, queue, states, *given, should_stop, None, plan.spending.candidates)
+            settings = RunSettings(
+                trial=plan.shared,
+                folder=hidden.path,
+                interruption=interruption,
+                should_stop=should_stop,
+                hours=plan.search.hours,
+                trial_hours=plan.search.trial_hours,
+                spending=plan.spending.candidates,
+            )
+            return workers.run(kind, queue, states, settings)
 
     return select(plan, data, hidden, train, interrupted=interrupted)
 

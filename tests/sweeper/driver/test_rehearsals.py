@@ -1,6 +1,5 @@
 """What rehearsals show decides what is trained; nothing else of them is kept."""
 
-import contextlib
 import json
 from types import SimpleNamespace
 
@@ -8,10 +7,8 @@ import pytest
 from sweeper.privacy.budget import cut_budget
 
 from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.backend import training
 from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
-from sweeper.backend.training import Backend
 from sweeper.driver import driver
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
@@ -23,6 +20,8 @@ from sweeper.search.finalists import choose_finalists
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
+
+from ..in_process import fake_backend
 
 TRIAL = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=10, relation=Relation.ADD_OR_REMOVE_ONE)
 
@@ -89,15 +88,13 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     """Rehearsals take more than half of the time; the trials have what is left of it, and a resumed run all again."""
     began, now = [], [1000.0]
 
-    def run_locally(_workers, kind, _queue, _states, **options):
+    def train(kind, _queue, _states, settings):
         began.append(kind)
         now[0] += 0.6 * 3600
-        reason = options["should_stop"]()
-        return RunResult(False, reason or "")
+        return RunResult(False, settings.should_stop() or "")
 
-    monkeypatch.setattr(driver, "backend", lambda *_, **__: contextlib.nullcontext(Backend("nobody")))
+    monkeypatch.setattr(driver, "open_backend", fake_backend(train))
     monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(training, "run_locally", run_locally)
     made = run(spec.with_search(hours=1.0), Options(out=tmp_path))
     assert began == [Rehearsal, CliplessTrial]
     assert made.manifest().reason == "the 1 hours are used up"

@@ -24,11 +24,10 @@ import yaml
 
 import clipless
 from clipless.privacy.accounting.claim import claim
-from sweeper.backend import endings, training
+from sweeper.backend import endings
 from sweeper.backend.endings import RAY_DIED, RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.starting import InterruptedStartError
-from sweeper.backend.training import Backend
 from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.driver import SweepRun
@@ -50,6 +49,8 @@ from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
+
+from ..in_process import fake_backend
 
 pytestmark = pytest.mark.slow
 
@@ -473,18 +474,12 @@ class Signalled(Exception):  # noqa: N818 - stands for anything that goes wrong
     """Raised in the middle of a sweep."""
 
 
-@contextlib.contextmanager
-def no_workers(*_args, **_options):
-    yield Backend(local="nobody")
-
-
 @pytest.mark.usefixtures("bare")
 def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, monkeypatch):
     def broken(*_args, **_options):
         raise Signalled("gone")
 
-    monkeypatch.setattr(driver, "backend", no_workers)
-    monkeypatch.setattr(training, "run_locally", broken)
+    monkeypatch.setattr(driver, "open_backend", fake_backend(broken))
     with pytest.raises(Signalled, match="gone"):
         run(small(), Options(out=tmp_path))
     folder = only_sweep(tmp_path)
@@ -654,16 +649,15 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
-    monkeypatch.setattr(
-        training, "run_locally", lambda _workers, _kind, queue, *_, **__: agendas.append(queue) or RunResult()
-    )
     before = read_front(ended / "front.json")
     with monkeypatch.context() as patch:
-        patch.setattr(driver, "backend", lambda *_, **__: pytest.fail("started"))
+        patch.setattr(driver, "open_backend", lambda *_, **__: pytest.fail("started"))
         done = resume_sweep(ended)
     sweep = done.sweep
     assert (agendas, done.troubles) == ([], ("Every trial has ended: nothing to do",))
-    monkeypatch.setattr(driver, "backend", no_workers)
+    monkeypatch.setattr(
+        driver, "open_backend", fake_backend(lambda _kind, queue, *_: agendas.append(queue) or RunResult())
+    )
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
     assert sweep.manifest().status is SweepStatus.COMPLETED
@@ -685,14 +679,13 @@ def test_a_sweep_that_ended_is_as_it_was_when_it_cannot_be_opened_again(ended, m
 
 @pytest.mark.usefixtures("bare")
 def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
-    monkeypatch.setattr(driver, "backend", no_workers)
     monkeypatch.setattr(driver, "introduce", lambda *_: ask_to_stop(ended))
     monkeypatch.setattr(driver, "SHOW_SECONDS", -1.0)
 
-    def until_asked(*_, should_stop, **__):
-        return RunResult(False, should_stop() or "")
+    def until_asked(_kind, _queue, _states, settings):
+        return RunResult(False, settings.should_stop() or "")
 
-    monkeypatch.setattr(training, "run_locally", until_asked)
+    monkeypatch.setattr(driver, "open_backend", fake_backend(until_asked))
     manifest = resume(ended, trials=5).manifest()
     assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, "it was asked to stop")
 
@@ -700,9 +693,8 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
-    monkeypatch.setattr(driver, "backend", no_workers)
     outcomes = [RunResult(False, RAY_DIED, lost=True)] * deaths + [RunResult()]
-    monkeypatch.setattr(training, "run_locally", lambda *_, **__: outcomes.pop(0))
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: outcomes.pop(0)))
     assert resume(ended, trials=5).manifest().status.value == status
     assert len(outcomes) == (0 if status == "completed" else 1)
 
@@ -711,7 +703,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
     def never(*_args, **_options):
         raise InterruptedStartError("left behind")
 
-    monkeypatch.setattr(driver, "backend", never)
+    monkeypatch.setattr(driver, "open_backend", never)
     ended = run_sweep(small(), Options(out=tmp_path))
     assert ended.outcome == RunResult(True, "interrupted")
     assert ended.sweep.manifest().status is SweepStatus.INTERRUPTED

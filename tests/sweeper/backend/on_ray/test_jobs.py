@@ -9,7 +9,8 @@ import pytest
 
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray import jobs
-from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server, run_as_job, whole_paths
+from sweeper.backend.on_ray.jobs import RayJobLauncher, is_job_server, run_as_job
+from sweeper.cli.commands.running import with_whole_paths
 from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.service.supervision.launcher import Launcher
@@ -194,7 +195,7 @@ def spec(content, tmp_path):
 
 def test_the_text_of_a_job_is_told_once(server, spec):
     server.statuses, server.log, said = ["RUNNING", "RUNNING", "SUCCEEDED"], "tiny: 1 of 3\n", []
-    assert run_as_job(spec, "http://head:8265", ["--out", "/sweeps"], said.append, Interruption())
+    assert run_as_job("tiny", spec.to_yaml(), "http://head:8265", ["--out", "/sweeps"], said.append, Interruption())
     assert said[1:] == ["tiny: 1 of 3\n"]
     (made,) = server.submitted
     assert made["entrypoint"].endswith("run spec.yaml --out /sweeps --cluster auto")
@@ -203,13 +204,13 @@ def test_the_text_of_a_job_is_told_once(server, spec):
 
 def test_a_job_that_fails_is_told(server, spec):
     server.statuses = ["FAILED"]
-    assert not run_as_job(spec, "http://head:8265", [], lambda _: None, Interruption())
+    assert not run_as_job("tiny", spec.to_yaml(), "http://head:8265", [], lambda _: None, Interruption())
 
 
 def test_an_interruption_tells_the_driver_to_stop_and_waits_for_it(server, spec):
     interruption = Interruption()
     interruption.requested = True
-    assert not run_as_job(spec, "http://head:8265", [], lambda _: None, interruption)
+    assert not run_as_job("tiny", spec.to_yaml(), "http://head:8265", [], lambda _: None, interruption)
     assert len(server.stopped) == 1
 
 
@@ -218,15 +219,15 @@ def test_the_program_runs_a_sweep_as_a_job_with_paths_that_mean_the_same_there(
     content, tmp_path, monkeypatch, well, code
 ):
     given = []
-    monkeypatch.setattr(jobs, "run_as_job", lambda spec, *rest: given.append((spec, *rest)) or well)
+    monkeypatch.setattr(jobs, "run_as_job", lambda *given_: given.append(given_) or well)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "spec.yaml").write_text(Spec.from_mapping(content).to_yaml())
     arguments = ["run", "spec.yaml", "--cluster", "http://head:8265", "--tracking", "http://m:5000", "--seed", "7"]
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert (ended.value.code or 0) == code
-    ((spec, address, more, _, _),) = given
-    assert spec.search.seed == 7
+    ((_, text, address, more, _, _),) = given
+    assert "seed: 7" in text
     assert address == "http://head:8265"
     assert more == ["--set", "search.seed=7", "--out", str(tmp_path / "sweeps-out"), "--tracking", "http://m:5000"]
 
@@ -250,7 +251,7 @@ def test_a_spec_names_the_same_files_from_everywhere(content, tmp_path):
     (tmp_path / "earlier").mkdir()
     content["data"] = {"path": "patients.csv", "target": "y", "ranges": "ranges.yaml", "evaluation": "public"}
     content["search"] = {"warm_start": "earlier"}
-    found = whole_paths(Spec.from_mapping(content, str(tmp_path / "spec.yaml")))
+    found = with_whole_paths(Spec.from_mapping(content, str(tmp_path / "spec.yaml")))
     assert found.data.path == str(tmp_path / "patients.csv")
     assert found.data.ranges == str(tmp_path / "ranges.yaml")
     assert found.search.warm_start == str(tmp_path / "earlier")

@@ -14,6 +14,7 @@ from ray.core.generated import gcs_pb2
 from sweeper.planning.trial_settings import trial_settings
 
 import clipless
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.cluster import place
 from sweeper.backend.on_ray.stacks import run_stacks
@@ -72,27 +73,16 @@ def run(data, tmp_path):
     """Train so many trials on one worker."""
     (tmp_path / "models").mkdir()
 
-    def go(told, trials, trainable=CliplessTrial, source="the spec", **changes):
-        spec = Spec.from_mapping(CONTENT)
-        given = {
-            "places": 1,
-            "stack": 1,
-            "resources": {"CPU": 1},
-            "storage_dir": tmp_path,
-            "constants": {
-                "settings": trial_settings(spec, data),
-                "source": source,  # which tests look at
-                "budget": None,
-                "folder": str(tmp_path),
-                "storage": None,
-            },
-            "data": place(data),
-            "hours": None,
-            "trial_hours": None,
-            "should_stop": lambda: None,
-            "interruption": Interruption(),
-        }
-        return run_stacks(trainable, TrialQueue(Proposals(), trials), TrialStates(told.hooks), **(given | changes))
+    def go(told, trials, trainable=CliplessTrial, *, stack=1, should_stop=lambda: None):
+        settings = RunSettings(
+            trial=trial_settings(Spec.from_mapping(CONTENT), data),
+            folder=tmp_path,
+            interruption=Interruption(),
+            should_stop=should_stop,
+        )
+        queue, states = TrialQueue(Proposals(), trials), TrialStates(told.hooks)
+        given = {"places": 1, "stack": stack, "resources": {"CPU": 1}, "data": place(data)}
+        return run_stacks(trainable, queue, states, settings, **given)
 
     return go
 
@@ -128,15 +118,15 @@ class Dying(CliplessTrial):
 
 
 def _mark(trial):
-    return Path(trial._config["source"])
+    return Path(trial._config["folder"]) / "died"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("behind", "may_restart"), [("EpochRow", False), ("PlanRow", True)])
-def test_a_trial_whose_process_dies_starts_again_only_if_it_may(run, tmp_path, behind, may_restart):
+def test_a_trial_whose_process_dies_starts_again_only_if_it_may(run, behind, may_restart):
     told = Told(may_restart=may_restart)
     dying = type("Dying", (Dying,), {"behind": behind})
-    assert run(told, 2, dying, str(tmp_path / "died")).reason == ""
+    assert run(told, 2, dying).reason == ""
     assert told.ended["t2"] == (TrialStatus.COMPLETED, "")
     if may_restart:
         assert told.ended["t1"] == (TrialStatus.COMPLETED, "")

@@ -21,6 +21,7 @@ import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import SecureSource
 from sweeper.backend import trial_states as states_module
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import DIED, RunResult
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
@@ -28,7 +29,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import PlacedDataset
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.backend.workers import fork_server, pool
-from sweeper.backend.workers.local import local_workers, run_locally
+from sweeper.backend.workers.local import LocalPool, local_workers
 from sweeper.backend.workers.shared_memory import from_memory, in_memory
 from sweeper.errors import FOR_THE_OWNER, SweeperError
 from sweeper.records import TrialPlan, TrialStatus
@@ -139,18 +140,12 @@ def workers():
         yield started
 
 
-def run(workers, folder, ways, hooks, *, recorded=None, queue=None, **more):
-    given = {
-        "constants": {"folder": str(folder)},
-        "stack": 1,
-        "storage_dir": folder,
-        "hours": None,
-        "trial_hours": None,
-        "should_stop": lambda: None,
-        "interruption": Interruption(),
-    }
+def run(workers, folder, ways, hooks, *, recorded=None, queue=None, secret=False, **more):
+    given = {"trial": None, "folder": folder, "interruption": Interruption(), "should_stop": lambda: None}
     queue = queue or TrialQueue(Proposals(ways), len(ways))
-    return run_locally(workers, Toy, queue, TrialStates(hooks, recorded), **(given | more))
+    return LocalPool(workers, 1, secret=secret).run(
+        Toy, queue, TrialStates(hooks, recorded), RunSettings(**given | more)
+    )
 
 
 WAYS = {

@@ -1,13 +1,10 @@
 """Private selections with played candidates: in their hidden folder, resumed, and as whole sweeps."""
 
-import contextlib
 from types import SimpleNamespace
 
 import pytest
 
 import clipless
-from sweeper.backend import training
-from sweeper.backend.training import Backend
 from sweeper.driver import driver
 from sweeper.driver.selection import candidates, private_run, selection_run
 from sweeper.driver.selection.hidden_folder import hide
@@ -21,6 +18,7 @@ from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model
 
+from ...in_process import fake_backend
 from .played import DELTA, FOUR, SPEC, Bytes, Calls, Mortal, Play
 
 
@@ -90,14 +88,16 @@ def whole(monkeypatch, plan, weights):
     """Whole sweeps by `run_sweep`, with played candidates and a tracker that remembers."""
     engine = Play(plan, weights, FOUR)
 
-    def run_locally(_workers, kind, queue, states, **options):
-        assert options["secret"], "candidates leave no traceback"
-        engine.folder = SweepFolder(options["storage_dir"])
-        return engine(kind, queue, states, options["should_stop"])
+    def train(kind, queue, states, settings):
+        engine.folder = SweepFolder(settings.folder)
+        return engine(kind, queue, states, settings.should_stop)
 
-    for module in (selection_run, driver):
-        monkeypatch.setattr(module, "backend", lambda *_, **__: contextlib.nullcontext(Backend("nobody", secret=True)))
-    monkeypatch.setattr(training, "run_locally", run_locally)
+    def open_pool(*_, secret, **__):
+        assert secret, "candidates leave no traceback"
+        return fake_backend(train)()
+
+    monkeypatch.setattr(selection_run, "open_local_pool", open_pool)
+    monkeypatch.setattr(driver, "open_backend", fake_backend(train))
     monkeypatch.setattr(driver, "Tracker", Calls)
     chosen = private_run.select
     monkeypatch.setattr(selection_run, "select", lambda *args, **options: chosen(*args, **options, source=Bytes()))

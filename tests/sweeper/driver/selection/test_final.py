@@ -3,7 +3,6 @@
 Candidates and final are played by a script instead of Ray; one real sweep runs at the end.
 """
 
-import contextlib
 import json
 import math
 import shutil
@@ -17,10 +16,8 @@ from sweeper.privacy.exploration import cut_exploration
 
 import clipless
 from sweeper.adapters import parse
-from sweeper.backend import training
 from sweeper.backend.endings import RunResult
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.training import Backend
 from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.options import Options
@@ -47,6 +44,7 @@ from sweeper.tracking.names import price_metrics
 from sweeper.trials.build import build_loss, build_model, build_plan
 from sweeper.trials.stream import FirstDrawRow, PlanRow
 
+from ...in_process import fake_backend
 from .played import FOUR, Bytes, Calls, Play, check_only_the_winner, everything_in
 
 pytestmark = pytest.mark.slow
@@ -152,19 +150,18 @@ def whole(monkeypatch, plans, weights):
         candidates=Play(plans[0], weights, FOUR), final=Final(plans[1], weights, FOUR), budgets=[], source=Bytes
     )
 
-    def run_locally(_workers, kind, queue, states, **options):
-        assert options["secret"] == (kind is Candidate)
+    def train(kind, queue, states, settings):
         made = engine.candidates if kind is Candidate else engine.final
-        made.folder = SweepFolder(options["storage_dir"])
-        engine.budgets.append((kind, options["constants"]["budget"]))
-        return made(kind, queue, states, options["should_stop"])
+        made.folder = SweepFolder(settings.folder)
+        engine.budgets.append((kind, settings.budget))
+        return made(kind, queue, states, settings.should_stop)
 
-    def backend(*_, secret=False, **__):
-        return contextlib.nullcontext(Backend("nobody", secret=secret))
+    def open_pool(*_, secret, **__):
+        assert secret
+        return fake_backend(train)()
 
-    for module in (selection_run, driver):
-        monkeypatch.setattr(module, "backend", backend)
-    monkeypatch.setattr(training, "run_locally", run_locally)
+    monkeypatch.setattr(selection_run, "open_local_pool", open_pool)
+    monkeypatch.setattr(driver, "open_backend", fake_backend(train))
     monkeypatch.setattr(driver, "Tracker", Calls)
     monkeypatch.setattr(driver, "SHOW_SECONDS", 0.0)
     chosen = private_run.select

@@ -1,0 +1,67 @@
+"""Training on Ray: trials one at a time by Ray Tune, or stacks of them by workers of our own."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import ray
+
+from clipless.datasets import Dataset
+from sweeper.backend.backend import Backend, RunSettings
+from sweeper.backend.endings import RunResult
+from sweeper.backend.on_ray.cluster import cluster as running_cluster
+from sweeper.backend.on_ray.cluster import place
+from sweeper.backend.on_ray.stacks import run_stacks
+from sweeper.backend.on_ray.tune import places_for, run_trials
+from sweeper.backend.queue import TrialQueue
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trial_states import TrialStates
+from sweeper.specification.settings import ResourceSettings
+
+
+@contextlib.contextmanager
+def open_ray(
+    resources: ResourceSettings, data: Dataset, *, cluster: str | None, interrupted: Callable[[], bool]
+) -> Iterator[Backend]:
+    """Open a cluster, or a Ray of this machine where ``cluster`` is ``None``, as `open_backend` says."""
+    with running_cluster(
+        cluster, threads=resources.threads, rows_bytes=_bytes_of(data), interrupted=interrupted
+    ) as statements:
+        yield RayBackend(resources, place(data), statements)
+
+
+class RayBackend:
+    """Trains on the Ray that runs; see `sweeper.backend.backend.Backend`."""
+
+    def __init__(self, resources: ResourceSettings, data: "ray.ObjectRef[Any]", statements: tuple[str, ...]) -> None:
+        self._resources, self._data, self.statements = resources, data, statements
+
+    def run(
+        self, kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, settings: RunSettings
+    ) -> RunResult:
+        """Train trials: in stacks if the spec gives a size, or, where it leaves it open, on GPUs."""
+        given = self._resources
+        needed = {"CPU": given.cpus, **({"GPU": given.gpus} if given.gpus else {})}
+        places = given.concurrent or places_for(needed)
+        is_stacked = given.gpus > 0 if given.stack is None else given.stack > 1
+        if is_stacked:
+            return run_stacks(
+                kind, queue, states, settings, places=places, stack=given.stack, resources=needed, data=self._data
+            )
+        return run_trials(
+            kind,
+            queue,
+            states,
+            concurrent=given.concurrent,
+            resources=needed,
+            storage_dir=settings.folder,
+            constants=settings.constants() | {"data": self._data},
+            hours=settings.hours,
+            trial_hours=settings.trial_hours,
+            should_stop=settings.should_stop,
+            interruption=settings.interruption,
+        )
+
+
+def _bytes_of(data: Dataset) -> int:
+    return sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test))
