@@ -301,7 +301,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _said(done: finished.FinishedSweep) -> str:
-    return " | ".join([done.outcome.reason, *done.troubles])
+    return " | ".join([done.outcome.in_words(), *done.troubles])
 
 
 class ProgramError(SweeperError):

@@ -22,7 +22,7 @@ class RunSettings:
         trial: what all trials share.
         folder: of the sweep; the trials write checkpoints and models there.
         interruption: where Ctrl-C is noted.
-        should_stop: asked at least ten times a second; a text stops the run, for that reason.
+        should_stop: asked at least ten times a second; what it returns, unless ``None``, ends the run in that way.
         hours: the run stops after this long.
         trial_hours: a trial stops after this long.
         storage: URL through which nodes exchange files where they share no disk.
@@ -32,7 +32,7 @@ class RunSettings:
     trial: TrialSettings
     folder: Path
     interruption: Interruption
-    should_stop: Callable[[], str | None]
+    should_stop: Callable[[], RunResult | None]
     hours: float | None = None
     trial_hours: float | None = None
     storage: str | None = None

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from clipless.datasets import Dataset
 from sweeper.backend.backend import Backend, RunSettings
-from sweeper.backend.endings import RunResult
+from sweeper.backend.endings import INTERRUPTED, RunEnding, RunResult, result_of_error
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.opening import open_backend
@@ -29,7 +29,7 @@ from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
 from sweeper.driver.stages import StagedSearch
 from sweeper.driver.warm_start import WarmStart
-from sweeper.errors import RecordError, one_line, public_line
+from sweeper.errors import RecordError, one_line
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import Front
@@ -47,7 +47,6 @@ from sweeper.tracking.tracker import Tracker, how_to_look
 from sweeper.trials.rehearsal import HALVES
 
 SHOW_SECONDS = 0.5
-INTERRUPTED = "interrupted"
 NOTHING_TO_DO = "Every trial has ended: nothing to do"
 MOST_CLUSTERS = 3  # Rays that a run starts, or joins, when the one before has died
 SELECTED = "one trial, selected privately"
@@ -92,18 +91,15 @@ class SweepRun:
         self._open()
         if self._selected is None:
             self._options.tell(self._plan.announcement)
-        status, outcome = SweepStatus.FAILED, RunResult()
+        outcome = RunResult()
         try:
             outcome = self._run_trials()
-            status = _status(outcome)
         except BaseException as error:
-            forced = isinstance(error, KeyboardInterrupt)
-            status = SweepStatus.INTERRUPTED if forced else SweepStatus.FAILED
-            outcome = RunResult(forced, INTERRUPTED if forced else public_line(error))
+            outcome = result_of_error(error)
             self._folder.save_failure(one_line(error))
             raise
         finally:
-            front, left = self._finish(status, outcome.reason)
+            front, left = self._finish(outcome.status, outcome.in_words())
         return FinishedSweep(
             sweep=Sweep(self._folder.path),
             front=front,
@@ -172,7 +168,7 @@ class SweepRun:
     @property
     def _has_final(self) -> bool:
         """Whether there is a winner of a private selection whose final belongs to this sweep."""
-        chosen = self._selected is not None and not self._selected.reason
+        chosen = self._selected is not None and self._selected.is_complete
         return chosen and self._plan.spending.final_slot is not None
 
     def _run_trials(self) -> RunResult:
@@ -181,11 +177,11 @@ class SweepRun:
             outcome = self._selected if self._selected is not None and is_over else self._train_on_workers()
         except InterruptedStartError:
             self._left_early = True
-            outcome = RunResult(True, INTERRUPTED)
+            outcome = INTERRUPTED
         effort, over = self._plan.privacy.audit or AuditEffort.CHEAP, self._tests_are_over
         self._troubles += audit_trials_of_front(effort, self._folder, self._recorder, is_over=over)
         self._troubles += score_front(self._plan.shared, self._data, self._folder, self._recorder, is_over=over)
-        return RunResult(True, INTERRUPTED) if self._interruption.requested else outcome
+        return INTERRUPTED if self._interruption.requested else outcome
 
     def _train_on_workers(self) -> RunResult:
         """Train on workers, and on others if their Ray dies; on none if there is nothing to train."""
@@ -201,8 +197,8 @@ class SweepRun:
                     break
                 self._tracker.deliver()
                 outcome = self._train(workers)
-                self._left_early = outcome.interrupted and not self._search.asked
-            if not outcome.lost:
+                self._left_early = outcome.is_interrupted and not self._search.asked
+            if outcome.ending is not RunEnding.RAY_DIED:
                 break
         return outcome
 
@@ -237,7 +233,7 @@ class SweepRun:
     def _train(self, workers: Backend) -> RunResult:
         self._training_since = self._training_since or time.monotonic()
         rehearsed = self._rehearse(workers)
-        if rehearsed.reason:
+        if not rehearsed.is_complete:
             return rehearsed
         unfinished = self._recorder.unfinished
         queue = self._queue()
@@ -255,13 +251,13 @@ class SweepRun:
         staged = StagedSearch(self._search, spending, space, records, self._plan.search.outcomes, rehearsed)
         return TrialQueue(staged, self._plan.trials, unfinished, accumulate(spending.stage_trials))
 
-    def _late(self, now: float) -> str | None:
+    def _late(self, now: float) -> RunResult | None:
         hours = self._plan.search.hours
         if hours is None or self._training_since is None or now < self._training_since + hours * 3600:
             return None
-        return f"the {hours:g} hours are used up"
+        return RunResult(RunEnding.OUT_OF_TIME, hours=hours)
 
-    def _between(self) -> str | None:
+    def _between(self) -> RunResult | None:
         now = time.monotonic()
         if late := self._late(now):
             return late
@@ -279,7 +275,7 @@ class SweepRun:
             self._steer(news.region)
         for trial in news.trials:
             self._recorder.stop(trial, STOPPED_BY_REQUEST)
-        return STOPPED_BY_REQUEST if news.stop else None
+        return RunResult(RunEnding.REQUESTED) if news.stop else None
 
     def _steer(self, region: Sequence[str]) -> None:
         names = [objective.name for objective in self._plan.shared.objectives]
@@ -347,7 +343,7 @@ def progress_of(
     return SweepProgress(
         name=plan.name,
         total=total if selected is None else len(trials),
-        note="" if selected is None or selected.reason else SELECTED,
+        note=SELECTED if selected is not None and selected.is_complete else "",
         done=sum(status in (TrialStatus.COMPLETED, TrialStatus.STOPPED) for status in ended),
         failed=sum(status is TrialStatus.FAILED for status in ended),
         running=running,
@@ -357,9 +353,3 @@ def progress_of(
         elapsed_seconds=elapsed_seconds,
         limit_seconds=None if plan.search.hours is None else plan.search.hours * 3600,
     )
-
-
-def _status(outcome: RunResult) -> SweepStatus:
-    if outcome.interrupted:
-        return SweepStatus.INTERRUPTED
-    return SweepStatus.STOPPED if outcome.reason else SweepStatus.COMPLETED

@@ -19,19 +19,17 @@ import cloudpickle  # type: ignore[import-untyped]
 import ray
 
 from sweeper.backend.backend import RunSettings
-from sweeper.backend.endings import RAY_DIED, Ending, RunResult, close_by_error, endings
+from sweeper.backend.endings import RunEnding, RunResult, close_trials, result_of_error, watch_endings
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.workers.messages import Task
 from sweeper.backend.workers.pool import PoolRun, Seat
 from sweeper.backend.workers.worker import serve, silence
-from sweeper.records import TrialStatus
 
 LOOK_SECONDS = 0.1
 NODE_LOOK_SECONDS = 2.0
 KEY_BYTES = 32
-UNREACHABLE = "no worker of the cluster could start, or reach the driver"
 
 Address = tuple[str, int]
 
@@ -88,19 +86,19 @@ class _Workers:
         with contextlib.suppress(Exception):  # it may be gone, and Ray with it
             ray.kill(self._actors[self._numbers[connection]])
 
-    def problem(self) -> tuple[Ending, bool] | None:
-        """Return why no trial can run any more; a Ray that is gone is looked for now and then."""
+    def problem(self) -> RunResult | None:
+        """Return how a run ends because no trial can run any more; the driver looks for its Ray now and then."""
         now = time.monotonic()
         if now < self._look_at:
             return None
         self._look_at = now + NODE_LOOK_SECONDS
         if not any(node["Alive"] for node in ray.nodes()):  # type: ignore[no-untyped-call]
-            return (TrialStatus.STOPPED, RAY_DIED), True
+            return RunResult(RunEnding.RAY_DIED)
         done, waiting = ray.wait(self._tasks, num_returns=len(self._tasks), timeout=0)
         for connection in self.seats:
             if self._tasks[self._numbers[connection]] in done:  # a node that vanished has closed no connection
                 _shut(connection)
-        return None if waiting or self._seats else ((TrialStatus.STOPPED, UNREACHABLE), False)
+        return None if waiting or self._seats else RunResult(RunEnding.NO_WORKERS)
 
     def close(self) -> None:
         """End them all at once."""
@@ -167,12 +165,12 @@ def run_stacks(
             Task(cloudpickle.dumps(kind), settings.constants(), stack),
             queue,
             states,
-            ending=endings(states, settings.interruption, settings.hours, settings.should_stop),
+            ending=watch_endings(states, settings.interruption, settings.hours, settings.should_stop),
             trial_hours=settings.trial_hours,
             tracebacks=settings.folder / "tracebacks",
         ).to_end()
     except BaseException as error:
-        close_by_error(states, error)
+        close_trials(states, result_of_error(error))
         raise
     finally:
         workers.close()

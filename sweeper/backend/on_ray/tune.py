@@ -31,13 +31,12 @@ from ray.tune.search import Searcher
 from sweeper.backend.endings import (
     DIED,
     GRACE_SECONDS,
-    RAY_DIED,
-    Ending,
+    RunEnding,
     RunResult,
-    close,
-    close_by_error,
-    endings,
+    close_trials,
     late_reason,
+    result_of_error,
+    watch_endings,
 )
 from sweeper.backend.environment import environment
 from sweeper.backend.interruption import Interruption
@@ -72,7 +71,7 @@ def run_trials(
     constants: Mapping[str, Any] | None = None,
     hours: float | None = None,
     trial_hours: float | None = None,
-    should_stop: Callable[[], str | None] = lambda: None,
+    should_stop: Callable[[], RunResult | None] = lambda: None,
     interruption: Interruption | None = None,
 ) -> RunResult:
     """Run trials until there are enough, time is up, or a request to stop arrives.
@@ -91,7 +90,7 @@ def run_trials(
         constants: plain values that every configuration holds.
         hours: stop everything after this long.
         trial_hours: stop a trial after this long.
-        should_stop: asked at least ten times a second; a text stops everything, for that reason.
+        should_stop: asked at least ten times a second; what it returns, unless ``None``, ends the run in that way.
         interruption: where Ctrl-C is noted; an own one if ``None``.
 
     Raises:
@@ -102,7 +101,7 @@ def run_trials(
     (storage_dir / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
     places = concurrent or room
     with interruption or Interruption() as interruption, _quiet_tune(places):
-        run = _Run(queue, states, endings(states, interruption, hours, should_stop), trial_hours)
+        run = _Run(queue, states, watch_endings(states, interruption, hours, should_stop), trial_hours)
         try:
             tune.run(
                 _packing(trainable, resources),
@@ -121,7 +120,7 @@ def run_trials(
                 verbose=0,
             )
         except BaseException as error:
-            close_by_error(states, error)
+            close_trials(states, result_of_error(error))
             raise
         finally:
             run.finish()
@@ -148,7 +147,7 @@ class _Run:
     """One run of Tune and how it, or one trial, is ended before its time."""
 
     def __init__(
-        self, queue: TrialQueue, states: TrialStates, ending: Callable[[], Ending | None], trial_hours: float | None
+        self, queue: TrialQueue, states: TrialStates, ending: Callable[[], RunResult | None], trial_hours: float | None
     ) -> None:
         self.queue, self.states = queue, states
         self.outcome = RunResult()
@@ -165,12 +164,11 @@ class _Run:
         if self.is_ending:
             return
         self._end_late(controller)
-        lost = self._is_ray_lost()
-        ending = (TrialStatus.STOPPED, RAY_DIED) if lost else self._ending()
-        if ending is None:
+        ended = RunResult(RunEnding.RAY_DIED) if self._is_ray_lost() else self._ending()
+        if ended is None:
             return
         self.is_ending = True
-        self.outcome = close(self.states, ending, lost=lost)
+        self.outcome = close_trials(self.states, ended)
         self._actors = [trial.temporary_state.ray_actor for trial in controller.get_live_trials()]
         self._killer.start()
         controller.request_stop_experiment()

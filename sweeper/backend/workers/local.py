@@ -18,7 +18,7 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from clipless.datasets import Dataset
 from sweeper.backend.backend import RunSettings
-from sweeper.backend.endings import Ending, RunResult, close_by_error, endings
+from sweeper.backend.endings import RunResult, close_trials, result_of_error, watch_endings
 from sweeper.backend.environment import about_ray_address, processors
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
@@ -72,7 +72,7 @@ class LocalWorkers:
         """Kill one; its connection then ends."""
         self._server.kill(self._numbers[connection])
 
-    def problem(self) -> tuple[Ending, bool] | None:
+    def problem(self) -> RunResult | None:
         """Raise a `SweeperError` if no worker comes up."""
         if self._failed_starts > MOST_FAILED_STARTS:
             raise SweeperError(
@@ -184,14 +184,14 @@ class LocalPool:
             Task(cloudpickle.dumps(kind), settings.constants(), self.stack),
             queue,
             states,
-            ending=endings(states, settings.interruption, settings.hours, settings.should_stop),
+            ending=watch_endings(states, settings.interruption, settings.hours, settings.should_stop),
             trial_hours=settings.trial_hours,
             tracebacks=None if self._secret else settings.folder / "tracebacks",
         )
         try:
             outcome = run.to_end()
         except BaseException as error:
-            close_by_error(states, error)
+            close_trials(states, result_of_error(error))
             raise
         if states.trouble:
             raise states.trouble

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
-from sweeper.backend.endings import DIED, GRACE_SECONDS, Ending, RunResult, close, late_reason
+from sweeper.backend.endings import DIED, GRACE_SECONDS, RunResult, close_trials, late_reason
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import TrialStates
 from sweeper.backend.workers.messages import Failure, News, Orders, Task, Told
@@ -74,8 +74,8 @@ class Workers(Protocol):
     def kill(self, connection: Connection) -> None:
         """Kill one; its connection then ends."""
 
-    def problem(self) -> tuple[Ending, bool] | None:
-        """Return why no trial can run on them any more, and whether they are lost with their Ray."""
+    def problem(self) -> RunResult | None:
+        """Return how a run ends because no trial can run on them any more, ``None`` if one can."""
 
 
 class PoolRun:
@@ -85,7 +85,7 @@ class PoolRun:
 
     Args:
         task: what the workers train.
-        ending: says whether the run ends now, and why.
+        ending: tells how the run ends now, if it does.
         trial_hours: a trial is stopped after this long.
         tracebacks: receives the traceback of every failed trial, for the owner alone; ``None`` to keep none.
     """
@@ -97,7 +97,7 @@ class PoolRun:
         queue: TrialQueue,
         states: TrialStates,
         *,
-        ending: Callable[[], Ending | None],
+        ending: Callable[[], RunResult | None],
         trial_hours: float | None = None,
         tracebacks: Path | None = None,
     ) -> None:
@@ -120,12 +120,8 @@ class PoolRun:
         return RunResult()
 
     def _ended(self) -> RunResult | None:
-        problem = self._workers.problem()
-        if problem is not None:
-            ending, is_lost = problem
-            return close(self._states, ending, lost=is_lost)
-        why = self._ending()
-        return None if why is None else close(self._states, why)
+        ended = self._workers.problem() or self._ending()
+        return None if ended is None else close_trials(self._states, ended)
 
     def _hand_out(self) -> None:
         for connection, seat in list(self._workers.seats.items()):

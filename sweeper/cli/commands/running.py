@@ -308,7 +308,7 @@ def _drive(
             price=front.price,
             named=highlights(front),
             look=ended.look,
-            reason=ended.outcome.reason,
+            reason=ended.outcome.in_words(),
             failures=failures,
             left=ended.left,
             notes=notes,
@@ -316,7 +316,7 @@ def _drive(
             has_report=(ended.sweep.directory / "front.html").exists(),
         )
     )
-    if ended.outcome.interrupted:
+    if ended.outcome.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
 
 

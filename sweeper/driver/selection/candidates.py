@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
-from sweeper.backend.endings import RunResult
+from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
@@ -30,12 +30,12 @@ from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelect
 from sweeper.records import Point, TrialStatus, name_trial
 from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
-from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
+from sweeper.store.requests import Requests
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.trial_tracker import Untracked
 from sweeper.trials.stream import EpochRow, PlanRow
 
-Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], str | None]], RunResult]
+Train = Callable[[type[CliplessTrial], TrialQueue, TrialStates, Callable[[], RunResult | None]], RunResult]
 
 LOOK_SECONDS = 0.5
 DIED = "its process, or the driver, died after its first noise: it is lost and never starts again"
@@ -169,13 +169,14 @@ class Candidates:
         trial = self.recorder.records.trials.get(name)
         return -1 if trial is None or trial.plan is None else trial.plan.epochs
 
-    def _between(self) -> str | None:
-        """Return why nothing more is to be trained: what follows a broken condition only adds to the price."""
+    def _between(self) -> RunResult | None:
+        """End the run where a condition broke: trainings after that only add to the price."""
         if time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
             if self._requests.look().stop:
-                return STOPPED_BY_REQUEST
-        return self.selection.trouble
+                return RunResult(RunEnding.REQUESTED)
+        broken = self.selection.trouble
+        return None if broken is None else RunResult(RunEnding.SELECTION_BROKE, why=(broken,))
 
     @property
     def _hooks(self) -> Hooks:

@@ -29,7 +29,7 @@ from pathlib import Path
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
-from sweeper.backend.endings import RunResult
+from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.selection.candidates import (
@@ -64,7 +64,6 @@ UNDECIDED = "The selection was ended before its winner was known."
 GIVEN_UP = "Its owner gave the winner up."
 NUMBER_LOST = "The number of candidates that was drawn was lost."
 CUT = "it was cut off when the private selection ended"
-NOBODY = "nothing is released: no candidate had a score; what the ledger says is spent all the same"
 
 
 class SelectionWaitsError(SweeperError):
@@ -122,7 +121,7 @@ def select(
     try:
         outcome = candidates.train(train, interrupted)
         if not (selection.is_over or selection.broken_so_far()):
-            hidden.save_failure(outcome.reason)
+            hidden.save_failure(outcome.in_words())
             return None
         terms = selection.settled()
         if not terms.broken:
@@ -133,7 +132,7 @@ def select(
         hidden.save_failure(one_line(error))
         _surrender(hidden, (*selection.broken(), f"It ended with an error: {public_line(error)}."))
         raise
-    return _surrender(hidden, terms.broken, outcome.reason) if terms.broken else _release(hidden)
+    return _surrender(hidden, terms.broken, outcome.in_words()) if terms.broken else _release(hidden)
 
 
 def _planned_terms(plan: SweepPlan, ledger: Ledger) -> Terms:
@@ -235,13 +234,12 @@ def waiting(hidden: SweepFolder) -> str:
     )
 
 
-def outcome_of(folder: SweepFolder, *, interrupted: bool = False) -> RunResult:
+def outcome_of(folder: SweepFolder) -> RunResult:
     """Return how a private selection ended, from the ledger of the folder that it left."""
     terms = Ledger(folder.ledger).selection
     if terms is None or terms.broken:
-        broken = "" if terms is None else f": {' '.join(terms.broken)}"
-        return RunResult(interrupted, f"the conditions of private selection did not hold{broken}")
-    return RunResult(reason="" if folder.trials() else NOBODY)
+        return RunResult(RunEnding.SELECTION_BROKE, why=() if terms is None else terms.broken)
+    return RunResult(RunEnding.COMPLETED if folder.trials() else RunEnding.NO_WINNER)
 
 
 def _write_front(

@@ -182,7 +182,7 @@ def _select(
         return interruption.requested
 
     def train(
-        kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], str | None]
+        kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, should_stop: Callable[[], RunResult | None]
     ) -> RunResult:
         with contextlib.ExitStack() as stack:
             try:
@@ -216,7 +216,7 @@ def _conclude(
     interruption: Interruption,
     troubles: Sequence[str] = (),
 ) -> FinishedSweep:
-    outcome = outcome_of(folder, interrupted=interruption.requested)
+    outcome = outcome_of(folder)
     with driver_lock(folder.path) as rebooted:
         ended = SweepRun(
             plan, options, data, folder, interruption, rebooted=rebooted, selected=outcome, troubles=troubles

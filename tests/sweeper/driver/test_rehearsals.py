@@ -91,7 +91,7 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     def train(kind, _queue, _states, settings):
         began.append(kind)
         now[0] += 0.6 * 3600
-        return RunResult(False, settings.should_stop() or "")
+        return settings.should_stop() or RunResult()
 
     monkeypatch.setattr(driver, "open_backend", fake_backend(train))
     monkeypatch.setattr(driver, "time", SimpleNamespace(monotonic=lambda: now[0]))

@@ -25,7 +25,7 @@ import yaml
 import clipless
 from clipless.privacy.accounting.claim import claim
 from sweeper.backend import endings
-from sweeper.backend.endings import RAY_DIED, RunResult
+from sweeper.backend.endings import INTERRUPTED, RunEnding, RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.cli.main import main
@@ -427,7 +427,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
     front, _ = check_ended(ended.sweep.directory, "interrupted")
     assert asked
-    assert ended.outcome.interrupted
+    assert ended.outcome.is_interrupted
     assert sum(not point.made_from for point in front.points) == 40
     assert SweepFolder(ended.sweep.directory).points().keys() == {p.key for p in front.points}
     assert {trial.status for trial in front.trials.values()} == {"completed"}
@@ -570,18 +570,6 @@ def test_a_look_at_the_lock_does_not_keep_a_driver_out(tmp_path, monkeypatch):
     assert not looking
 
 
-@pytest.mark.parametrize(
-    ("outcome", "status"),
-    [
-        (driver.RunResult(), TrialStatus.COMPLETED),
-        (driver.RunResult(False, "time"), TrialStatus.STOPPED),
-        (driver.RunResult(True, "interrupted"), TrialStatus.INTERRUPTED),
-    ],
-)
-def test_how_a_sweep_ended_is_recorded_with_its_reason(outcome, status):
-    assert driver._status(outcome) is status
-
-
 @pytest.fixture
 def ended(ran, tmp_path):
     """A copy of a sweep that ran, to be changed."""
@@ -683,7 +671,7 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
     monkeypatch.setattr(driver, "SHOW_SECONDS", -1.0)
 
     def until_asked(_kind, _queue, _states, settings):
-        return RunResult(False, settings.should_stop() or "")
+        return settings.should_stop() or RunResult()
 
     monkeypatch.setattr(driver, "open_backend", fake_backend(until_asked))
     manifest = resume(ended, trials=5).manifest()
@@ -693,7 +681,7 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
-    outcomes = [RunResult(False, RAY_DIED, lost=True)] * deaths + [RunResult()]
+    outcomes = [RunResult(RunEnding.RAY_DIED)] * deaths + [RunResult()]
     monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: outcomes.pop(0)))
     assert resume(ended, trials=5).manifest().status.value == status
     assert len(outcomes) == (0 if status == "completed" else 1)
@@ -705,7 +693,7 @@ def test_a_sweep_that_is_interrupted_while_ray_starts_ends_as_any_other(tmp_path
 
     monkeypatch.setattr(driver, "open_backend", never)
     ended = run_sweep(small(), Options(out=tmp_path))
-    assert ended.outcome == RunResult(True, "interrupted")
+    assert ended.outcome == INTERRUPTED
     assert ended.sweep.manifest().status is SweepStatus.INTERRUPTED
     assert not (ended.sweep.directory / "front.html").exists()
 

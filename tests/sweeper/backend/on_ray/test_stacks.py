@@ -15,6 +15,7 @@ from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from sweeper.backend.backend import RunSettings
+from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.cluster import place
 from sweeper.backend.on_ray.stacks import run_stacks
@@ -126,7 +127,7 @@ def _mark(trial):
 def test_a_trial_whose_process_dies_starts_again_only_if_it_may(run, behind, may_restart):
     told = Told(may_restart=may_restart)
     dying = type("Dying", (Dying,), {"behind": behind})
-    assert run(told, 2, dying).reason == ""
+    assert run(told, 2, dying).is_complete
     assert told.ended["t2"] == (TrialStatus.COMPLETED, "")
     if may_restart:
         assert told.ended["t1"] == (TrialStatus.COMPLETED, "")
@@ -156,9 +157,9 @@ def test_an_error_of_a_trial_comes_to_the_driver_and_not_to_ray(run):
 @pytest.mark.long
 def test_a_reason_to_stop_ends_it_and_leaves_no_worker(run):
     told = Told()
-    outcome = run(told, 3, should_stop=lambda: "enough" if told.epochs else None)
-    assert outcome.reason == "enough"
-    assert set(told.ended.values()) == {(TrialStatus.INTERRUPTED, "enough")}
+    outcome = run(told, 3, should_stop=lambda: RunResult(RunEnding.REQUESTED) if told.epochs else None)
+    assert outcome == RunResult(RunEnding.REQUESTED)
+    assert set(told.ended.values()) == {(TrialStatus.INTERRUPTED, "it was asked to stop")}
     until = time.monotonic() + PATIENCE_SECONDS
     while ray.available_resources().get("CPU") != ray.cluster_resources()["CPU"] and time.monotonic() < until:
         time.sleep(0.1)
@@ -175,7 +176,7 @@ def test_trials_on_a_ray_are_trained_in_stacks_and_one_that_is_stopped_ends_alon
         told.hooks,
         on_epoch=lambda trial, row: on_epoch(trial, row) or ("no hope" if (trial, row.epoch) == ("t2", 1) else None),
     )
-    assert run(told, 3, stack=stack).reason == ""
+    assert run(told, 3, stack=stack).is_complete
     found = [(trial, epoch) for trial, epoch, _ in told.epochs]
     if stack == 3:  # else as many at a time as pay here
         assert found == [("t1", 1), ("t2", 1), ("t3", 1), ("t1", 2), ("t3", 2)]

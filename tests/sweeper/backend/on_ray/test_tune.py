@@ -17,7 +17,7 @@ from ray.tune import Trainable
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import interruption
 from sweeper.backend import trial_states as states_module
-from sweeper.backend.endings import RAY_DIED, RunResult, endings
+from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray import cluster as cluster_module
@@ -177,8 +177,7 @@ def finished(request, tmp_path_factory, ray_session):  # noqa: ARG001
 def test_every_trial_ends_once_with_its_reason_and_the_run_goes_on(finished):
     _, driver, outcome, trials = finished
     assert driver.ends == {trial: WAYS[way] for way, trial in trials.items()}
-    assert not outcome.interrupted
-    assert outcome.reason == ""
+    assert outcome == RunResult()
 
 
 def test_a_trial_is_asked_to_train_only_after_its_plan_was_written_down(finished):
@@ -234,7 +233,7 @@ def test_ctrl_c_ends_a_run_whose_trial_hangs_and_says_nothing(tmp_path, capfd):
         os.kill(os.getpid(), signal.SIGINT)
 
     outcome = run(tmp_path, ["hang"] * 4, driver.hooks(on_plan=on_plan), concurrent=1)
-    assert outcome.interrupted
+    assert outcome.is_interrupted
     assert not (tmp_path / "woke").exists(), "nobody waited until the trial hung no more"
     assert driver.ends == dict.fromkeys(driver.plans, (TrialStatus.INTERRUPTED, "interrupted", 1))
     assert capfd.readouterr() == ("", "")
@@ -268,34 +267,27 @@ def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkey
 @pytest.mark.long
 def test_whoever_is_asked_may_end_a_run_in_any_thread(tmp_path):
     driver = Driver(tmp_path)
-    reason = "the privacy budget is spent"
+    stopped = RunResult(RunEnding.REQUESTED)
     done = []
 
     def work():
-        asked = {"should_stop": lambda: reason if driver.plans else None, "concurrent": 1}
+        asked = {"should_stop": lambda: stopped if driver.plans else None, "concurrent": 1}
         done.append(run(tmp_path, ["hang"] * 4, driver.hooks(), **asked))
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join(timeout=300)
     (outcome,) = done
-    assert outcome == RunResult(interrupted=False, reason=reason)
-    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, reason, 1)}  # a later run may go on with it
+    assert outcome == stopped
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, stopped.in_words(), 1)}  # a later run may go on with it
 
 
 def test_a_ray_that_dies_ends_a_run_whose_trials_may_go_on(tmp_path, monkeypatch):
     driver, nodes = Driver(tmp_path), ray.nodes
     monkeypatch.setattr(tune, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(tune.ray, "nodes", lambda: [n | {"Alive": not driver.plans} for n in nodes()])
-    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == RunResult(False, RAY_DIED, lost=True)
-    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, RAY_DIED, 1)}
-
-
-def test_time_ends_a_run():
-    ask = {"states": TrialStates(Hooks()), "interruption": Interruption(), "should_stop": lambda: None}
-    assert endings(**ask, hours=None)() is None
-    assert endings(**ask, hours=1)() is None
-    assert endings(**ask, hours=0)() == (TrialStatus.STOPPED, "the 0 hours are used up")
+    assert run(tmp_path, ["hang"] * 2, driver.hooks(), concurrent=1) == RunResult(RunEnding.RAY_DIED)
+    assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, "Ray died", 1)}
 
 
 @pytest.mark.long
@@ -305,14 +297,6 @@ def test_a_hook_in_trouble_ends_the_run_and_raises(tmp_path):
 
     with pytest.raises(OSError, match="disk full"):
         run(tmp_path, ["well"] * 20, Driver(tmp_path).hooks(on_end=on_end), concurrent=1)
-
-
-def test_trouble_that_ends_a_run_is_told_by_its_kind():
-    states = TrialStates(Hooks(on_end=lambda *_: (_ for _ in ()).throw(ValueError("Name-042450"))))
-    states.start("t0001", {})
-    states.end("t0001", TrialStatus.COMPLETED)
-    ask = {"states": states, "interruption": Interruption(), "should_stop": lambda: None, "hours": None}
-    assert endings(**ask)() == (TrialStatus.FAILED, f"ValueError: {FOR_THE_OWNER}")
 
 
 def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):

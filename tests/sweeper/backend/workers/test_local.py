@@ -22,7 +22,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import SecureSource
 from sweeper.backend import trial_states as states_module
 from sweeper.backend.backend import RunSettings
-from sweeper.backend.endings import DIED, RunResult
+from sweeper.backend.endings import DIED, INTERRUPTED, RunResult
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
@@ -238,7 +238,7 @@ def test_ctrl_c_ends_a_run_whose_trial_hangs_and_kills_it(workers, tmp_path, mon
         interruption.requested = True
 
     outcome = run(workers, tmp_path, ["hang"], driver.hooks(), interruption=interruption, **given)
-    assert outcome == RunResult(True, "interrupted")
+    assert outcome == INTERRUPTED
     assert driver.ends == {"t0001": (TrialStatus.INTERRUPTED, "interrupted", 1)}
     (hung,) = (int(path.name.removeprefix("hangs-")) for path in tmp_path.glob("hangs-*"))
     wait_until(lambda: not is_alive(hung))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sweeper.backend.endings import RunResult
 from sweeper.cli.commands import running
 from sweeper.driver.options import Options
 from sweeper.driver.reporting import webhook
@@ -332,7 +333,7 @@ def drive(monkeypatch, front, tmp_path):
             look="",
             left=None,
             failures={"t0002": "ValueError: Name-042450"},
-            outcome=SimpleNamespace(interrupted=False, reason=""),
+            outcome=RunResult(),
         )
         monkeypatch.setattr(
             "sweeper.driver.reporting.progress.closing_summary",

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from clipless.privacy.randomness import SecureSource
 from sweeper.adapters import parse
-from sweeper.backend.endings import RunResult
+from sweeper.backend.endings import RunResult, close_trials
 from sweeper.cli.main import main
 from sweeper.driver.selection.candidates import Candidate
 from sweeper.privacy.ledger import Ledger
@@ -62,9 +62,8 @@ class Play:
             self.asked.append((trial, proposal))
             self.run(states, trial, {"trial": trial, "proposal": proposal, "recorded": 0})
             queue.end(trial)
-            if reason := should_stop():
-                states.close(TrialStatus.INTERRUPTED, reason)
-                return RunResult(False, reason)
+            if ended := should_stop():
+                return close_trials(states, ended)
         return RunResult()
 
     def run(self, states, trial, config):

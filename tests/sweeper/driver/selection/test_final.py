@@ -16,7 +16,7 @@ from sweeper.privacy.exploration import cut_exploration
 
 import clipless
 from sweeper.adapters import parse
-from sweeper.backend.endings import RunResult
+from sweeper.backend.endings import RunEnding, RunResult, close_trials
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.cli.main import main
 from sweeper.driver import driver
@@ -116,9 +116,8 @@ class Final(Play):
             trial, proposal = started
             self.asked.append((trial, proposal))
             self.train(states, trial, {"trial": trial, "proposal": proposal, "recorded": states.last_epoch(trial)})
-            if reason := should_stop():
-                states.close(TrialStatus.INTERRUPTED, reason)
-                return RunResult(False, reason)
+            if ended := should_stop():
+                return close_trials(states, ended)
             queue.end(trial)
         return RunResult()
 
@@ -310,7 +309,7 @@ def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_th
 def test_when_nobody_has_a_score_there_is_no_final(whole, tmp_path, budget):
     whole.candidates.does = dict.fromkeys(("t0001", "t0002", "t0003", "t0004"), "is undefined")
     ended = ran(whole, tmp_path)
-    assert ended.outcome.reason == private_run.NOBODY
+    assert ended.outcome.ending is RunEnding.NO_WINNER
     assert ended.sweep.folder.trials() == {}
     assert ended.front.ledger["everything"].epsilon == budget.price
     assert kinds(ended.sweep.folder) == ["budget", "selection"]
@@ -553,7 +552,7 @@ def test_without_the_record_of_its_selection_no_final_is_trained(whole, tmp_path
         pass
     else:
         price = ended.front.ledger["winner"].epsilon
-        assert ended.outcome.reason.startswith("the conditions of private selection did not hold")
+        assert ended.outcome.ending is RunEnding.SELECTION_BROKE
         assert price == math.inf or lost == "everything"
     assert len(whole.final.asked) == asked
     assert Ledger(ledger).entries() == ()
@@ -565,7 +564,7 @@ def test_without_the_record_of_the_winner_no_final_is_trained(whole, tmp_path):
     (path / "trials.jsonl").write_text("")
     (path / "proposals.jsonl").unlink()
     (path / "points.jsonl").write_text("")
-    assert resume_sweep(path).outcome.reason == private_run.NOBODY
+    assert resume_sweep(path).outcome.ending is RunEnding.NO_WINNER
     assert len(whole.final.asked) == 1
     assert Ledger(path / "ledger.jsonl").entries() == ()
 

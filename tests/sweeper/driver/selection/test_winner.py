@@ -7,8 +7,7 @@ import pytest
 import clipless
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
-from sweeper.backend.endings import RunResult
-from sweeper.driver.selection import private_run
+from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.driver.selection.private_run import outcome_of
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
@@ -95,7 +94,7 @@ def test_an_epoch_off_the_winners_own_front_has_no_model(play):
 
 def test_when_nobody_has_a_score_nothing_is_released_and_the_price_is_spent(play):
     ran = play({f"t000{n}": "is undefined" for n in range(1, 5)})
-    assert (ran.folder.trials(), outcome_of(ran.folder).reason) == ({}, private_run.NOBODY)
+    assert (ran.folder.trials(), outcome_of(ran.folder).ending) == ({}, RunEnding.NO_WINNER)
     front = read_front(ran.folder.front)
     assert (front.trials, front.points) == ({}, ())
     assert 0.0 < front.ledger["winner"].epsilon < 100.0
