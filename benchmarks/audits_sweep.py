@@ -31,11 +31,11 @@ from sweeper.audits import prices, selection
 from sweeper.audits.prices import audit_price
 from sweeper.audits.trials import audit_trial
 from sweeper.driver.recording.trial_records import points_of
-from sweeper.privacy.budget import cut_budget
 from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
+from sweeper.privacy.spending._exploration import Exploration
+from sweeper.privacy.spending.slots import Slots
 from sweeper.records import Point, ReleasedCurves, Trial, TrialPlan
 from sweeper.specification.spec import Spec
 from sweeper.specification.stages import StagePlan
@@ -145,7 +145,7 @@ def composed(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
 
 def staged(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
     """Twelve explorers, three in the middle and one final, in the slots of a budget."""
-    ledger, budget = kept.ledger(), cut_budget(3.0, DELTA, STAGES, event)
+    ledger, budget = kept.ledger(), Slots.of_plans(3.0, DELTA, STAGES, event)
     ledger.set_budget(budget)
     trials = tuple(trial_of(n, budget.slot_of(f"t{n:04d}")) for n in range(1, budget.trials + 1))
     _spend(ledger, trials, [budget.stage_of(n) for n in range(1, budget.trials + 1)])
@@ -170,7 +170,7 @@ def selected(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
 
 def explored(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
     """A selection at a whisper, and the final that trains its winner aloud."""
-    ledger, budget = kept.ledger(), cut_exploration(3.0, DELTA, LAW, event, share=0.35)
+    ledger, budget = kept.ledger(), Exploration.of_share(3.0, DELTA, LAW, event, share=0.35)
     if budget.selection is None:
         raise AssertionError("a budget without its selection")
     ledger.set_budget(budget)

@@ -40,7 +40,6 @@ from mlflow import MlflowClient
 import clipless
 import sweeper
 from sweeper.pareto.dominance import front_mask
-from sweeper.privacy.budget import Budget
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import trial_number
 

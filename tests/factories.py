@@ -12,8 +12,8 @@ from clipless.datasets import Dataset, Evaluation, Metadata
 from clipless.testing import SeededSource
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
+from sweeper.planning.make import make_score_noise
 from sweeper.privacy.claims import Claim
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.specification import plugins
@@ -98,7 +98,7 @@ def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more
         "folder": None if sweep is None else sweep.path,
         "source": SeededSource(0),
         "repeats": spec.search.repeats,
-        "noise": ScoreNoise.of(spec, data),
+        "noise": make_score_noise(spec, data),
     }
     return TrialRun(**given | more)
 
@@ -111,7 +111,7 @@ def make_search(spec: Spec, folder: SweepFolder | None = None) -> Search:
 
 def make_recorder(spec: Spec, data: Dataset, folder: SweepFolder, tracker: FakeTracker | None = None) -> Recorder:
     """Make the recorder of a sweep on this data."""
-    noise, delta = ScoreNoise.of(spec, data), spec.privacy.delta
+    noise, delta = make_score_noise(spec, data), spec.privacy.delta
     claim = Claim.about(data.metadata, len(data.train), delta=delta, noise=noise)
     return Recorder(spec, folder, claim, tracker or FakeTracker(), make_search(spec, folder))
 

@@ -340,7 +340,7 @@ def _alerts(
 
     if url is None:
         return Alerts(None, name)
-    return Alerts(check_url(url), name, form=Form.of(url, form), folder=folder, page=page, silent=silent)
+    return Alerts(check_url(url), name, form=MessageForm.of(url, form), folder=folder, page=page, silent=silent)
 
 
 def _checked(page: str | None) -> str | None:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from sweeper.privacy.budget import cut_budget
-from sweeper.privacy.exploration import cut_exploration
 
 from clipless.audits.finding import Kind, judged
 from clipless.privacy.accounting.claim import claim
@@ -16,6 +14,8 @@ from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
+from sweeper.privacy.spending._exploration import Exploration
+from sweeper.privacy.spending.slots import Slots
 from sweeper.records import Point, ReleasedCurves
 from sweeper.specification.stages import StagePlan
 
@@ -69,7 +69,7 @@ def test_the_composition_of_all_trainings_is_nearly_attained_and_never_exceeded(
 
 
 def test_explorers_and_the_final_of_a_budget_are_nearly_attained_and_never_exceeded(ledger, make_trial):
-    budget = cut_budget(2.0, DELTA, [StagePlan(3, 0.6), StagePlan(1, 0.4)], TRIAL)
+    budget = Slots.of_plans(2.0, DELTA, [StagePlan(3, 0.6), StagePlan(1, 0.4)], TRIAL)
     ledger.set_budget(budget)
     trials = [make_trial(n, budget.slot_of(f"t{n:04d}")) for n in range(1, 5)]
     spend(ledger, trials, stages=[0, 0, 0, 1])
@@ -98,7 +98,7 @@ def test_a_private_selection_attains_more_than_one_training_and_no_more_than_its
 
 
 def test_a_selection_and_its_final_attain_more_than_the_final_and_no_more_than_their_price(ledger, make_trial):
-    budget = cut_exploration(3.0, DELTA, LAW, TRIAL, share=0.9)
+    budget = Exploration.of_share(3.0, DELTA, LAW, TRIAL, share=0.9)
     ledger.set_budget(budget)
     ledger.select(budget.selection)
     winner, final = make_trial(1, budget.selection.event), make_trial(2, budget.stages[0].slot)
@@ -198,7 +198,7 @@ def test_curves_that_are_louder_than_their_entry_are_contradicted(ledger, releas
 
 def test_within_a_budget_curves_without_an_entry_are_contradicted_though_its_price_is_not(ledger, make_trial):
     loud = PaidScores(event=LOUD.with_steps(2), apart=True)
-    budget = replace(cut_budget(9.0, DELTA, [StagePlan(1, 1.0)], TRIAL), tests=loud)
+    budget = replace(Slots.of_plans(9.0, DELTA, [StagePlan(1, 1.0)], TRIAL), tests=loud)
     ledger.set_budget(budget)
     trial = make_trial(1, budget.slot_of("t0001"), score_noise=None)
     spend(ledger, [trial], stages=[0])

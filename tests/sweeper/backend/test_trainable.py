@@ -11,7 +11,6 @@ import pytest
 import ray
 import torch
 from ray import cloudpickle
-from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from clipless.datasets import HashSplit
@@ -25,6 +24,7 @@ from sweeper.backend import trainable as module
 from sweeper.backend.on_ray.cluster import place
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.errors import SpecError, TrialError
+from sweeper.planning.make import make_trial_settings
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.specification.spec import Spec
@@ -67,7 +67,7 @@ def config(content, tmp_path):
         "proposal": {"training.learning_rate": 0.05},
         "recorded": 0,
         "front": [],
-        "settings": trial_settings(Spec.from_mapping(content), digits),
+        "settings": make_trial_settings(Spec.from_mapping(content), digits),
         "budget": None,
         "folder": str(tmp_path),
         "data": PlacedDataset.of(digits),
@@ -219,7 +219,7 @@ def test_trial_processes_see_the_rows_that_the_driver_has_placed(ray_running):  
 
 def with_model(content, **model):
     """What trials are told of a sweep of another model."""
-    return trial_settings(Spec.from_mapping(content | {"model": model}), clipless.datasets.load("digits"))
+    return make_trial_settings(Spec.from_mapping(content | {"model": model}), clipless.datasets.load("digits"))
 
 
 def test_what_cannot_be_trained_fails_in_its_first_step_and_not_before(trial, config, content):

@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from sweeper.privacy.budget import cut_budget
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend.endings import RunResult
@@ -15,6 +14,7 @@ from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending.slots import Slots
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.search.finalists import choose_finalists
 from sweeper.specification.spec import Spec
@@ -36,7 +36,7 @@ def spec(content):
 
 
 def rehearsals(spec, path):
-    return Rehearsals(spec.space, spec.rehearsals, SweepFolder(path), cut_budget(3.0, 1e-4, spec.stages, TRIAL))
+    return Rehearsals(spec.space, spec.rehearsals, SweepFolder(path), Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL))
 
 
 def play(made, plan, accuracies, status=TrialStatus.COMPLETED):

@@ -35,9 +35,9 @@ from sweeper.driver.options import Options
 from sweeper.driver.resume import claim_at_start
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
-from sweeper.planning.preview import lack_of_gpus
+from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import MADE_FROM, SweepStatus, TrialStatus
+from sweeper.records import MADE_FROM, SweepStatus
 from sweeper.results.front import read_front
 from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
@@ -705,7 +705,7 @@ def test_a_gpu_that_is_not_there_is_missed_before_anything_is_written(tmp_path, 
         run(spec, Options(out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert lack_of_gpus(spec) == ""
+    assert find_lack_of_gpus(spec) == ""
 
 
 def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):

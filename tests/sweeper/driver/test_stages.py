@@ -4,7 +4,6 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from sweeper.privacy.budget import cut_budget, signal
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend.queue import TrialQueue
@@ -13,6 +12,7 @@ from sweeper.driver.runner import resume, run
 from sweeper.driver.stages import StagedSearch
 from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending.slots import Slots
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import parse_constraint
@@ -36,7 +36,7 @@ class Sweep:
     """A search in stages, and the records that it looks at."""
 
     def __init__(self, spec, journal):
-        self.budget = cut_budget(3.0, 1e-4, spec.stages, TRIAL)
+        self.budget = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL)
         self.records = SimpleNamespace(points={}, objectives=spec.objectives)
         options = {"sampler": Sampler.RANDOM, "seed": 0, "journal": journal, "trials": spec.stages[0].trials}
         self.search = Search(spec.space.suggest, spec.objectives, **options)

@@ -9,6 +9,7 @@ import clipless
 from clipless.datasets import Split
 from sweeper.planning import estimate as module
 from sweeper.planning.estimate import Estimate, estimate, in_words
+from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.specification.spec import Spec
 
@@ -42,8 +43,8 @@ def unreadable(split):
 
 
 def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch):
-    spec, fitted = Spec.from_mapping(SPEC), []
-    previews = preview(spec, digits, 2)
+    plan, fitted = make_sweep_plan(Spec.from_mapping(SPEC), digits), []
+    previews = preview(plan, digits, 2)
     closed = replace(digits)
     for name in ("train", "validation", "test"):
         object.__setattr__(closed, name, unreadable(getattr(digits, name)))
@@ -56,7 +57,7 @@ def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch)
         return fit(model, loss, data, plan, **options)
 
     monkeypatch.setattr(clipless, "fit", watched)
-    found = estimate(spec, closed, previews)
+    found = estimate(plan, closed, previews)
     assert len(fitted) == 2
     assert all(not data.x.any() and not data.y.any() for data in fitted)
     assert all(len(data) == 256 for data in fitted)
@@ -66,12 +67,12 @@ def test_it_is_measured_on_rows_of_zeros_and_no_row_is_read(digits, monkeypatch)
 
 
 def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
-    spec = Spec.from_mapping(SPEC)
+    plan = make_sweep_plan(Spec.from_mapping(SPEC), digits)
     monkeypatch.setattr(module, "_step_seconds", lambda *_: 0.5)
     monkeypatch.setattr(module, "_scoring_seconds", lambda *_: (1.0, 3.0))
     monkeypatch.setattr(module.os, "cpu_count", lambda: 4)
-    (one,) = preview(spec, digits)
-    found = estimate(spec, digits, [one])
+    (one,) = preview(plan, digits)
+    found = estimate(plan, digits, [one])
     assert found.trial_seconds == 2 * (3.0 + 4 * (one.plan.steps_per_epoch * 0.5 + 1.0))
     assert found.places == 4
     assert found.seconds == module.START_SECONDS + 2 * found.trial_seconds  # six trials, four at a time
@@ -102,15 +103,16 @@ def test_every_kind_of_training_is_measured(changes):
     }
     spec = Spec.from_mapping(content)
     data = clipless.datasets.load(**spec.data_options())
-    assert estimate(spec, data, preview(spec, data)).seconds > 0
+    plan = make_sweep_plan(spec, data)
+    assert estimate(plan, data, preview(plan, data)).seconds > 0
 
 
 def test_fixed_features_are_counted_for_every_row_that_is_trained_on_or_scored(digits, monkeypatch):
-    spec = Spec.from_mapping(SPEC | {"model": SCATTERING})
-    (one,) = preview(spec, digits)
+    plan = make_sweep_plan(Spec.from_mapping(SPEC | {"model": SCATTERING}), digits)
+    (one,) = preview(plan, digits)
     monkeypatch.setattr(module, "_seconds", lambda work: work() is None or 1.0)
     rows = (len(digits.train) + len(digits.validation)) / module.FEATURE_ROWS
-    assert module._scoring_seconds(spec, one.config, module._zeros(digits))[1] == rows
+    assert module._scoring_seconds(plan.shared, one.config, module._zeros(digits))[1] == rows
 
 
 def test_it_is_said_in_a_few_sentences():

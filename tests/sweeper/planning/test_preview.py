@@ -6,8 +6,6 @@ from math import sqrt
 import pytest
 import torch
 from rich.console import Console
-from sweeper.planning.budget_plan import CHECKED_CONFIGURATIONS, plan_budget
-from sweeper.planning.price_preview import planned_cost
 
 import clipless
 from clipless.errors import CliplessError, PlanError
@@ -15,10 +13,12 @@ from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed
+from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
-from sweeper.planning import preview as module
-from sweeper.planning.preview import can_be_planned, check_plans, preview, priced_terms, render
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.planning import configurations as module
+from sweeper.planning.configurations import CHECKED_CONFIGURATIONS, can_be_planned
+from sweeper.planning.make import make_score_noise, make_sweep_plan
+from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
@@ -37,24 +37,27 @@ def spec(content):
     return Spec.from_mapping(content, "digits.yaml")
 
 
-def text(spec, data, previews):
-    screen = io.StringIO()
-    Console(file=screen, width=120).print(render(spec, data, previews))
-    return screen.getvalue()
+def look(spec, data, configurations=1):
+    """Return the plan of a spec, its first configurations, and what `sweeper check` prints of them."""
+    plan, screen = make_sweep_plan(spec, data), io.StringIO()
+    previews = preview(plan, data, configurations)
+    Console(file=screen, width=120).print(render_check(plan, data, previews))
+    return plan, previews, screen.getvalue()
+
+
+def estimate_price(plan, previews):
+    return plan.expected_price([one.plan for one in previews]).epsilon
 
 
 def test_a_gpu_that_this_machine_has_not_is_said(spec, digits, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    previews = preview(spec, digits, 1)
-    assert "GPU" not in text(spec, digits, previews)
+    assert "GPU" not in look(spec, digits)[2]
     asking = Spec.from_mapping(spec.to_plain() | {"resources": {"gpus": 0.5}}, "digits.yaml")
-    assert "Expected a GPU for resources.gpus: 0.5 in digits.yaml, but this machine has" in text(
-        asking, digits, previews
-    )
+    assert "Expected a GPU for resources.gpus: 0.5 in digits.yaml, but this machine has" in look(asking, digits)[2]
 
 
 def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):
-    (one,) = preview(spec, digits)
+    (one,) = preview(make_sweep_plan(spec, digits), digits)
     assert [p.name for p in one.parameters] == list(one.plan.sensitivities)
     for p in one.parameters:
         assert (p.sensitivity, p.noise_std) == (one.plan.sensitivities[p.name], one.plan.noise_stds[p.name])
@@ -63,20 +66,21 @@ def test_each_parameter_has_its_sensitivity_noise_and_ratio(spec, digits):
 
 
 def test_epsilon_is_given_per_epoch_and_as_a_claim(spec, digits):
-    (one,) = preview(spec, digits)
+    (one,) = preview(make_sweep_plan(spec, digits), digits)
     assert one.claims == tuple(claim(one.plan.event(epochs), 1e-4) for epochs in range(1, 11))
 
 
 def test_the_configurations_to_try_first_come_first(content, digits):
     content["training"] |= {"batch_size": {"int": [100, 1000]}}
     content["search"] = {"first": [{"training": {"batch_size": 123}}]}
-    one, _ = preview(Spec.from_mapping(content), digits, 2)
+    one, _ = preview(make_sweep_plan(Spec.from_mapping(content), digits), digits, 2)
     assert one.plan.batch_size == 123
 
 
 def test_the_sweep_costs_the_composition_of_its_trials(spec, digits):
-    previews = preview(spec, digits, 1)
-    answer = planned_cost(spec, [one.plan for one in previews])
+    plan = make_sweep_plan(spec, digits)
+    previews = preview(plan, digits)
+    answer = plan.expected_price([one.plan for one in previews])
     event = previews[0].plan.event()
     assert spec.trials == 2
     assert answer.events == 2
@@ -85,14 +89,12 @@ def test_the_sweep_costs_the_composition_of_its_trials(spec, digits):
 
 def test_a_spec_is_validated_against_its_data(content, digits):
     content["privacy"]["delta"] = 0.01
-    for look in (preview, check_plans):
-        with pytest.raises(SpecError, match="delta < 1/N"):
-            look(Spec.from_mapping(content), digits)
+    with pytest.raises(SpecError, match="delta < 1/N"):
+        make_sweep_plan(Spec.from_mapping(content), digits)
 
 
 def test_the_text_names_everything_that_matters(spec, digits):
-    previews = preview(spec, digits, 2)
-    shown = text(spec, digits, previews)
+    plan, previews, shown = look(spec, digits, 2)
     assert "digits: valid. digits, N = 1276 training rows" in shown
     assert "2 trials, 1 open hyperparameters" in shown
     for one in previews:
@@ -102,36 +104,32 @@ def test_the_text_names_everything_that_matters(spec, digits):
         for p in one.parameters:
             assert f"{p.sensitivity:.4g}" in shown
             assert f"{p.noise_to_gradient:.3g}" in shown
-    assert (
-        f"about epsilon {round_up(planned_cost(spec, [one.plan for one in previews]).epsilon)} at delta 0.0001" in shown
-    )
+    assert f"about epsilon {round_up(estimate_price(plan, previews))} at delta 0.0001" in shown
 
 
 def test_a_relation_that_one_accountant_cannot_price_says_so(content, digits):
     content["privacy"] = {"noise_multiplier": 4.0, "delta": 1e-4, "relation": "replace-one"}
     spec = Spec.from_mapping(content)
-    assert "RDP absent" in text(spec, digits, preview(spec, digits))
+    assert "RDP absent" in look(spec, digits)[2]
 
 
 def test_a_sweep_may_begin_if_one_of_its_configurations_can_be_planned(content, digits):
     content["model"] = {"architecture": ["convnet", "mlp"], "depth": [5, 6]}
     content["search"] = {"first": [{"model": {"architecture": "convnet"}}, {"model": {"architecture": "mlp"}}]}
-    spec = Spec.from_mapping(content)
-    check_plans(spec, digits)
-    (shown,) = preview(spec, digits)
+    _, (shown,), said = look(Spec.from_mapping(content), digits)
     assert shown.config.model.architecture == "mlp"
-    said = " ".join(text(spec, digits, [shown]).split())
+    said = " ".join(said.split())
     assert "1 configuration before this one cannot be planned; a trial of it fails and costs nothing: " in said
     assert "architecture=convnet" in said
 
 
 def test_a_sweep_of_which_no_configuration_can_be_planned_is_refused(content, digits, monkeypatch):
     tried = []
-    real = module.planned
-    monkeypatch.setattr(module, "planned", lambda *args: tried.append(args) or real(*args))
+    real = module.plan_configuration
+    monkeypatch.setattr(module, "plan_configuration", lambda *args: tried.append(args) or real(*args))
     content["model"] = {"architecture": "convnet", "depth": {"int": [5, 60]}}
     with pytest.raises(SpecError, match="maps of at least"):
-        check_plans(Spec.from_mapping(content), digits)
+        make_sweep_plan(Spec.from_mapping(content), digits)
     assert len(tried) == CHECKED_CONFIGURATIONS
 
 
@@ -139,7 +137,7 @@ def test_a_budget_for_less_than_one_epoch_is_refused(content, digits):
     content["training"] = {}
     content["privacy"] = {"epsilon": 6.5, "noise_multiplier": 0.5, "delta": 1e-4}
     with pytest.raises(PlanError, match="at least one epoch") as caught:
-        check_plans(Spec.from_mapping(content), digits)
+        make_sweep_plan(Spec.from_mapping(content), digits)
     assert isinstance(caught.value, CliplessError)
 
 
@@ -148,10 +146,10 @@ def test_a_private_selection_costs_what_its_winner_does_and_shows_no_number_of_t
     content["training"]["learning_rate"] = {"log": [0.01, 0.1]}
     content["search"] = {"sampler": "random", "selection": "private", "selection_mean": 7}
     selecting = Spec.from_mapping(content, "digits.yaml")
-    (shown,) = preview(selecting, digits)
+    _, (shown,), words = look(selecting, digits)
     repetitions = selecting.search.repetitions
     epsilon = float(round_up(selection_epsilon(shown.plan.event(), repetitions, 1e-4)))
-    words = " ".join(text(selecting, digits, (shown,)).split())
+    words = " ".join(words.split())
     assert f"and nothing else, can leave at epsilon {epsilon:g} at delta 0.0001, if the conditions" in words
     assert "a secret number of trials, 7 on average" in words
     assert "Everything the sweep releases" not in words
@@ -163,17 +161,16 @@ def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_a
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
     content["search"] = {"selection": "private", "selection_mean": 7, "selection_share": 0.3}
     selecting = Spec.from_mapping(content, "digits.yaml")
-    budget = plan_budget(selecting, digits)
-    (shown,) = preview(selecting, digits)
+    plan, (shown,), words = look(selecting, digits)
+    budget, words = plan.spending, " ".join(words.split())
     assert shown.plan.event() == budget.selection.event
-    words = " ".join(text(selecting, digits, (shown,)).split())
     assert f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta 0.0001" in words
     assert "a secret number of trials, 7 on average, then one final" in words
     assert f"selection 7 on average 30 % {budget.selection.event.noise_multiplier:.4g}" in words
-    assert f"final 1 70 % {budget.stages[0].slot.noise_multiplier:.4g}" in words
+    assert f"final 1 70 % {budget.final.slot.noise_multiplier:.4g}" in words
     assert "candidates with half the share" in words
     assert "sweep_epsilon: 6" in words
-    assert can_be_planned(selecting, digits, {"training.learning_rate": 0.05}, budget.selection.event)
+    assert can_be_planned(plan.shared, digits, {"training.learning_rate": 0.05}, budget.selection.event)
 
 
 # --- scores of private rows
@@ -196,9 +193,9 @@ def hidden():
 
 def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(private, hidden):
     spec = Spec.from_mapping(private)
-    previews, noise = preview(spec, hidden), ScoreNoise.of(spec, hidden)
+    (plan, previews, shown), noise = look(spec, hidden), make_score_noise(spec, hidden)
     one, all_ = (price([noise.paid(releases).event], 1e-4).epsilon for releases in (1, 30))
-    shown = " ".join(text(spec, hidden, previews).split())
+    shown = " ".join(shown.split())
     std = 2.0 * sqrt(2) / 2 / len(hidden.validation)
     assert f"a standard deviation of {std:.3g} on {len(hidden.validation)} validation rows and" in shown
     assert (
@@ -207,33 +204,31 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
     )
     assert f"all 30 of the sweep {round_up(all_)}; each point of the front is one release of test rows more." in shown
     assert f"Everything the sweep releases: about epsilon {round_up(all_)}" in shown
-    assert planned_cost(spec, [one.plan for one in previews]).epsilon < all_
+    of_training = price([event for event in plan.expected_events([previews[0].plan])[0]], 1e-4).epsilon
+    assert of_training < all_
 
 
 def test_every_repeat_is_in_the_cost(private, hidden):
     spec = Spec.from_mapping(private)
-    previews = preview(spec, hidden)
-    whole = previews[0].plan.event()
-    assert (
-        planned_cost(spec, [one.plan for one in previews]).epsilon
-        == price([whole.with_steps(3 * whole.steps)], 1e-4).epsilon
-    )
+    plan = make_sweep_plan(spec, hidden)
+    (one,) = preview(plan, hidden)
+    whole = one.plan.event()
+    assert plan.expected_events([one.plan])[0] == [whole.with_steps(3 * whole.steps)]
 
 
 def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidden):
     private["search"] = {"selection": "private", "sampler": "random", "selection_mean": 5}
     spec = Spec.from_mapping(private)
-    previews = preview(spec, hidden)
-    terms = priced_terms(spec, hidden, previews[0].plan, spec.search.repetitions)
-    assert terms.scores == ScoreNoise.of(spec, hidden).paid(10).event
+    plan, _, shown = look(spec, hidden)
+    terms = plan.spending.selection
+    assert terms.scores == make_score_noise(spec, hidden).paid(10).event
     expected = selection_epsilon(terms.scores, spec.search.repetitions, 1e-4)
     assert expected > selection_epsilon(terms.event, spec.search.repetitions, 1e-4)
-    shown = " ".join(text(spec, hidden, previews).split())
+    shown = " ".join(shown.split())
     assert f"can leave at epsilon {round_up(expected)}" in shown
     assert "of the sweep" not in shown.partition("The winner")[0]
 
 
 def test_private_rows_that_cannot_be_paid_for_are_refused_before_anything_is_planned(spec, hidden):
-    for check in (check_plans, preview):
-        with pytest.raises(SpecError, match="Expected score_noise, the noise multiplier of the scores"):
-            check(spec, hidden)
+    with pytest.raises(SpecError, match="Expected score_noise, the noise multiplier of the scores"):
+        make_sweep_plan(spec, hidden)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sweeper.privacy.budget import Budget, cut_budget, slots_epsilon
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
@@ -19,6 +18,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
+from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5
@@ -28,7 +28,7 @@ PLANS = (StagePlan(6, 0.1), StagePlan(2, 0.3), StagePlan(1, 0.6))
 @pytest.fixture(scope="module")
 def budget():
     trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
-    return cut_budget(3.0, DELTA, PLANS, trial, spare=5)
+    return Slots.of_plans(3.0, DELTA, PLANS, trial, spare=5)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_another_delta_has_another_price(budget):
 def test_a_budget_is_read_back_as_it_was_written(ledger, budget):
     assert Ledger(ledger._file.path).budget == budget
     scored = replace(budget, scores=PaidScores(event=scores_event(9.0, 7, Relation.ADD_OR_REMOVE_ONE), apart=True))
-    assert Budget.from_json(scored.to_json()) == scored
+    assert Slots.from_json(scored.to_json()) == scored
 
 
 @pytest.mark.parametrize(("number", "stage"), [(1, 0), (6, 0), (7, 1), (8, 1), (9, 2), (10, 2)])
@@ -94,7 +94,7 @@ def test_a_trial_belongs_to_a_stage_by_its_number(budget, number, stage):
 @pytest.mark.parametrize("epsilon", [pytest.param(1e-12, marks=pytest.mark.long), 1e7])
 def test_a_budget_that_no_noise_meets_is_refused(budget, epsilon):
     with pytest.raises(AccountingError, match="Expected a budget that"):
-        cut_budget(epsilon, DELTA, PLANS, budget.stages[0].slot)
+        Slots.of_plans(epsilon, DELTA, PLANS, budget.stages[0].slot)
 
 
 def test_a_trial_louder_than_its_slot_is_refused(ledger, budget):

@@ -11,7 +11,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
-from sweeper.privacy.charges import Entry
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, whole_event

@@ -5,8 +5,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from sweeper.privacy.budget import cut_budget
-from sweeper.privacy.exploration import cut_exploration
 from sweeper.privacy.prices import answers
 
 from clipless.errors import AccountingError
@@ -20,6 +18,8 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending._exploration import Exploration
+from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5
@@ -30,7 +30,7 @@ QUESTIONS = ("winner", "front", "everything")
 
 @pytest.fixture(scope="module")
 def budget():
-    return cut_exploration(3.0, DELTA, LAW, TRIAL, share=0.2, spare=5)
+    return Exploration.of_share(3.0, DELTA, LAW, TRIAL, share=0.2, spare=5)
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_the_price_is_above_that_of_all_that_it_holds(budget):
 
 def test_the_share_is_that_of_the_mean_number_of_candidates(budget):
     assert budget.shares == pytest.approx((0.2, 0.8))
-    louder = cut_exploration(3.0, DELTA, LAW, TRIAL, share=0.5)
+    louder = Exploration.of_share(3.0, DELTA, LAW, TRIAL, share=0.5)
     assert louder.shares == pytest.approx((0.5, 0.5))
     assert louder.selection.event.noise_multiplier < budget.selection.event.noise_multiplier
 
@@ -104,7 +104,7 @@ def test_candidates_have_the_noise_of_the_selection(budget):
 
 def test_a_budget_that_no_noise_meets_is_refused():
     with pytest.raises(AccountingError):
-        cut_exploration(1e-9, DELTA, LAW, TRIAL, share=0.2)
+        Exploration.of_share(1e-9, DELTA, LAW, TRIAL, share=0.2)
 
 
 def test_it_is_read_back_as_it_was_written(selected, path, budget):
@@ -211,7 +211,7 @@ def test_no_other_selection_than_the_one_that_was_priced_is_entered(path, budget
 
 def test_slots_without_a_selection_take_none(path, budget):
     ledger = Ledger(path)
-    ledger.set_budget(cut_budget(3.0, DELTA, (StagePlan(2, 0.2), StagePlan(1, 0.8)), TRIAL))
+    ledger.set_budget(Slots.of_plans(3.0, DELTA, (StagePlan(2, 0.2), StagePlan(1, 0.8)), TRIAL))
     with pytest.raises(RecordError, match="Expected the private selection in the budget of"):
         ledger.select(budget.selection)
 

@@ -13,7 +13,7 @@ from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.errors import SpecError
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.planning.make import make_score_noise
 from sweeper.records import Direction, Objective, Point
 from sweeper.specification import plugins
 from sweeper.specification.objectives import metric_list, parse, parse_metric, reads_training_rows
@@ -146,8 +146,8 @@ def test_an_objective_of_a_plug_in_is_refused_on_private_rows(own, digits):
     declared = replace(digits.metadata, evaluation=Evaluation.PRIVATE, split_by_row=True)
     private, paid = replace(digits, metadata=declared), {"epsilon": 3.0, "delta": 1e-4, "score_noise": 60}
     with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only with evaluation: private.*light"):
-        ScoreNoise.of(Spec.from_mapping(own | {"privacy": paid}), private)
-    noise = ScoreNoise.of(Spec.from_mapping(own | {"privacy": paid, "search": {"objectives": ["accuracy"]}}), private)
+        make_score_noise(Spec.from_mapping(own | {"privacy": paid}), private)
+    noise = make_score_noise(Spec.from_mapping(own | {"privacy": paid, "search": {"objectives": ["accuracy"]}}), private)
     with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only.*got the objective light"):
         scorer(declared, (), noise, own=["light"])
 

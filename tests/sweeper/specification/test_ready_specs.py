@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from sweeper.planning.budget_plan import plan_budget
-from sweeper.privacy.budget import Budget
 
 from clipless.datasets import load
 from sweeper.search.space import sample

@@ -29,7 +29,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front, spread
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.planning.make import make_score_noise
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point
 from sweeper.results.front import read_front
@@ -127,7 +127,7 @@ def test_a_row_more_or_another_moves_all_curves_together_by_no_more_than_the_eve
     monkeypatch, model, data, relation
 ):
     """In deviations of the noise, correlations and all: the distance of neighbours is at most that of the event."""
-    noise = ScoreNoise.of(make_spec(CONTENT, privacy={"relation": relation.value}), data)
+    noise = make_score_noise(make_spec(CONTENT, privacy={"relation": relation.value}), data)
     rows, mechanism = data.test, noise.curves.mechanism
     before = exact_counts(monkeypatch, model, rows, noise, data)
     moved = 1.0 if relation is Relation.ADD_OR_REMOVE_ONE else 2.0
@@ -151,7 +151,7 @@ def test_a_row_more_or_another_moves_all_curves_together_by_no_more_than_the_eve
 
 
 def test_every_curve_is_its_counts_with_noise_of_its_own(monkeypatch, model, data):
-    noise = ScoreNoise.of(make_spec(CONTENT), data)
+    noise = make_score_noise(make_spec(CONTENT), data)
     certified, positives, negatives = exact_counts(monkeypatch, model, data.test, noise, data)
     found = release_curves(model, data.test, None, noise, data.metadata, temperature=0.5, source=SeededSource(3))
     source, mechanism = SeededSource(3), noise.curves.mechanism
@@ -166,7 +166,7 @@ def test_without_noise_the_curves_are_the_scores_of_the_rows(monkeypatch, model,
     monkeypatch.setattr(
         "clipless.curves.release.Gaussian.noise", lambda _self, leaves, _change, _source: np.zeros(leaves)
     )
-    noise = ScoreNoise.of(make_spec(CONTENT), data)
+    noise = make_score_noise(make_spec(CONTENT), data)
     found = release_curves(model, data.test, None, noise, data.metadata, temperature=0.5)
     truth = clipless.evaluate(model, data.test, ["0.5"], data.metadata.input_gain)
     scores = scores_of(found, noise)
@@ -189,7 +189,7 @@ def test_a_row_at_a_radius_is_not_certified_there(monkeypatch, model, data):
     monkeypatch.setattr(
         "clipless.curves.release.Gaussian.noise", lambda _self, leaves, _change, _source: np.zeros(leaves)
     )
-    noise = ScoreNoise.of(make_spec(CONTENT), data)
+    noise = make_score_noise(make_spec(CONTENT), data)
     at = noise.curves.radii[5]
     monkeypatch.setattr(
         "sweeper.trials.curves.certified_radii",
@@ -201,13 +201,13 @@ def test_a_row_at_a_radius_is_not_certified_there(monkeypatch, model, data):
 
 def test_curves_without_declared_noise_are_refused(model, data):
     content = {**CONTENT, "privacy": {name: v for name, v in CONTENT["privacy"].items() if name != "curve_noise"}}
-    noise = ScoreNoise.of(Spec.from_mapping(content), data)
+    noise = make_score_noise(Spec.from_mapping(content), data)
     with pytest.raises(AccountingError, match="Expected noise of curves, got none"):
         release_curves(model, data.test, None, noise, data.metadata)
 
 
 def test_private_curves_are_of_rows_alone(model, data, monkeypatch):
-    noise = ScoreNoise.of(make_spec(CONTENT), data)
+    noise = make_score_noise(make_spec(CONTENT), data)
     expected = release_curves(model, data.test, None, noise, data.metadata, source=SeededSource(0))
     whole = certify._through
     monkeypatch.setattr(
@@ -221,17 +221,17 @@ def test_private_curves_are_of_rows_alone(model, data, monkeypatch):
 def test_grids_do_not_depend_on_rows(data):
     spec = make_spec(CONTENT)
     poison = replace(data, test=Split(-data.test.x, 1 - data.test.y))
-    first, second = (ScoreNoise.of(spec, one).curves for one in (data, poison))
+    first, second = (make_score_noise(spec, one).curves for one in (data, poison))
     assert first == second
     assert {0.0, 0.5, 1.0} <= set(first.radii)
     np.testing.assert_array_equal(first.probabilities.thresholds, second.probabilities.thresholds)
-    plain = ScoreNoise.of(make_spec(CONTENT, search={"metrics": []}), data).curves
+    plain = make_score_noise(make_spec(CONTENT, search={"metrics": []}), data).curves
     assert plain.radii[-1] == data.metadata.input_norm / data.metadata.input_gain
 
 
 def test_more_classes_have_certified_accuracy_alone():
     digits = load("digits", evaluation="private")
-    noise = ScoreNoise.of(make_spec(CONTENT, data={"name": "digits"}), digits)
+    noise = make_score_noise(make_spec(CONTENT, data={"name": "digits"}), digits)
     assert not noise.curves.two_classes
     assert noise.curves.mechanism.noise_multiplier == SIGMA  # all of it
 

@@ -10,7 +10,7 @@ from clipless.datasets import Evaluation, load
 from clipless.evaluation import evaluate
 from sweeper.errors import SpecError
 from sweeper.pareto.dominance import dominates
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.planning.make import make_score_noise
 from sweeper.records import MADE_FROM, described
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
@@ -162,7 +162,7 @@ def private_spec(**search):
 
 
 def test_where_scores_are_paid_for_there_is_no_family(hidden, digits):
-    noise = ScoreNoise.of(private_spec(), hidden)
+    noise = make_score_noise(private_spec(), hidden)
     for declared, paid in ((hidden.metadata, noise), (hidden.metadata, None), (digits.metadata, noise)):
         assert free_points(None, declared, paid, ["accuracy"]) == {}
         assert free_points(False, declared, paid, ["accuracy"]) == {}

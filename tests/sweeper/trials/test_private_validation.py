@@ -25,7 +25,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.planning.make import make_score_noise
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
@@ -79,7 +79,7 @@ def all_bytes(path):
 def test_every_score_of_an_epoch_is_its_count_with_the_declared_noise(digits):
     spec, source = make_spec(CONTENT), RecordingSource(3)
     run = make_run(digits, spec, source=source)
-    gain, std = digits.metadata.input_gain, ScoreNoise.of(spec, digits).stds["validation"]
+    gain, std = digits.metadata.input_gain, make_score_noise(spec, digits).stds["validation"]
     assert std == pytest.approx(SIGMA * sqrt(3) / 2 / len(digits.validation))
     for row in run.epoch_rows():
         truth = exact(run.model, digits.validation, gain)
@@ -100,7 +100,7 @@ def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
     y[::2] = (y[::2] + 1) % 10  # half of the rows are decided correctly
     rows = Split(rows.x, y)
     found = torch.tensor([run._score(run.model, rows, features)["accuracy"] for _ in range(400)])
-    std = ScoreNoise.of(spec, digits).stds["validation"]
+    std = make_score_noise(spec, digits).stds["validation"]
     assert float(found.std()) == pytest.approx(std, rel=0.15)
     assert float(found.mean()) == pytest.approx(exact(run.model, rows, 1.0)["accuracy"], abs=4 * std / 20)
 
@@ -108,7 +108,7 @@ def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
 def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_more_than_the_sensitivity(digits):
     """Same source, one row less: the released vectors differ by sqrt(m)/2 counts at most, and in no other way."""
     spec = make_spec(CONTENT, privacy={"score_noise": 1.0})
-    noise = ScoreNoise.of(spec, digits)
+    noise = make_score_noise(spec, digits)
     rows, worst = digits.validation, 0.0
     for left_out in (0, 17, len(rows) - 1):
         others = torch.arange(len(rows)) != left_out
@@ -158,7 +158,7 @@ def test_a_trial_on_private_rows_without_noise_is_refused(digits):
 def test_the_plan_says_what_scores_are_released_and_how_noisy_they_are(digits):
     spec, source = make_spec(CONTENT), RecordingSource(0)
     row = make_run(digits, spec, source=source).plan_row()
-    assert dump(row.plan)["scores"] == ScoreNoise.of(spec, digits).to_json()
+    assert dump(row.plan)["scores"] == make_score_noise(spec, digits).to_json()
     assert (row.scores_kept, source.normals) == (0, [])
     public = load("digits")
     free = Spec.from_mapping(
@@ -343,7 +343,7 @@ def test_the_tracker_is_told_how_noisy_scores_are_and_never_their_truth(digits, 
     spec, kept, tracker = finished
     assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
     (tags,) = [call[2] for call in tracker.calls if call[0] == "tag" and "sweeper.privacy.score_noise" in call[2]]
-    stds = ScoreNoise.of(spec, digits).stds
+    stds = make_score_noise(spec, digits).stds
     assert tags == {"sweeper.privacy.score_noise": "20"} | {
         f"sweeper.score_std.{split}": f"{stds[split]:.3g}" for split in stds
     }

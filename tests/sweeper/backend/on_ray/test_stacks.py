@@ -11,7 +11,6 @@ import pytest
 import ray
 from ray._private import state as _private_state
 from ray.core.generated import gcs_pb2
-from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from sweeper.backend.backend import RunSettings
@@ -22,6 +21,7 @@ from sweeper.backend.on_ray.stacks import run_stacks
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.planning.make import make_trial_settings
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
 
@@ -76,7 +76,7 @@ def run(data, tmp_path):
 
     def go(told, trials, trainable=CliplessTrial, *, stack=1, should_stop=lambda: None):
         settings = RunSettings(
-            trial=trial_settings(Spec.from_mapping(CONTENT), data),
+            trial=make_trial_settings(Spec.from_mapping(CONTENT), data),
             folder=tmp_path,
             interruption=Interruption(),
             should_stop=should_stop,

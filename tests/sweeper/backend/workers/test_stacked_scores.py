@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from clipless.testing import SeededSource
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers.messages import Orders
 from sweeper.backend.workers.trial_group import TrialGroup
+from sweeper.planning.make import make_trial_settings
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow
 
@@ -49,7 +49,7 @@ def told(folder, most, content, trials=3):
     )
     data = clipless.datasets.load(**spec.data_options())
     constants = {
-        "settings": trial_settings(spec, data),
+        "settings": make_trial_settings(spec, data),
         "budget": None,
         "folder": str(folder),
         "data": PlacedDataset.of(data),

@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import pytest
 import torch
-from sweeper.planning.trial_settings import trial_settings
 
 import clipless
 from clipless.errors import PlanError
@@ -15,6 +14,7 @@ from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.workers import stacking
 from sweeper.backend.workers.messages import Failure, Orders
 from sweeper.backend.workers.trial_group import TrialGroup
+from sweeper.planning.make import make_trial_settings
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
@@ -79,7 +79,7 @@ def group(tmp_path):
             **changes,
         }
         constants = {
-            "settings": trial_settings(Spec.from_mapping(content), digits),
+            "settings": make_trial_settings(Spec.from_mapping(content), digits),
             "budget": None,
             "folder": str(tmp_path),
             "data": placed,

@@ -9,6 +9,7 @@ from sweeper.driver.reporting.progress import (
     NOTHING_TRAINS,
     Display,
     RunningTrial,
+    SweepProgress,
     closing_summary,
     line,
     render,

@@ -11,8 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 from sweeper.planning.budget_plan import plan_budget
-from sweeper.privacy.budget import Budget
-from sweeper.privacy.exploration import cut_exploration
 
 import clipless
 from sweeper.adapters import parse
@@ -33,6 +31,8 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.planning import budget_plan
 from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending._exploration import Exploration
+from sweeper.privacy.spending.slots import Slots
 from sweeper.records import SweepStatus, TrialPlan, TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.service.supervision.supervisor import check_resumable
@@ -78,7 +78,7 @@ def cut_once(monkeypatch):
 
     def remembered(*args, **options):
         key = repr((args, options))
-        cut[key] = cut.get(key) or cut_exploration(*args, **options)
+        cut[key] = cut.get(key) or Exploration.of_share(*args, **options)
         return cut[key]
 
     monkeypatch.setattr(budget_plan, "cut_exploration", remembered)
@@ -288,7 +288,7 @@ def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_th
     """The budget shrinks to less than two whispers, as many more candidates than the mean would make it."""
     whole.candidates.does = {"t0003": "crashes"}
     small = {"epsilon": 0.5}
-    asked = Budget.from_json
+    asked = Slots.from_json
     monkeypatch.setattr(Budget, "from_json", classmethod(lambda _, content: asked(content | small)))
     with pytest.raises(SelectionWaitsError, match=r"costs epsilon [\d.]+, more than its budget") as waits:
         ran(whole, tmp_path)

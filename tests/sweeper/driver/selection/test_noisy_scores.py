@@ -9,7 +9,7 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.planning.make import make_score_noise
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.specification.spec import Spec
@@ -27,7 +27,7 @@ PRIVATE = SPEC | {
 
 @pytest.fixture
 def noise():
-    return ScoreNoise.of(Spec.from_mapping(PRIVATE), clipless.datasets.load("digits", evaluation="private"))
+    return make_score_noise(Spec.from_mapping(PRIVATE), clipless.datasets.load("digits", evaluation="private"))
 
 
 def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_own_test_scores(whole, tmp_path, noise):
@@ -50,7 +50,7 @@ def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_o
 
 def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
     spec = Spec.from_mapping(PRIVATE | {"privacy": PRIVATE["privacy"] | {"curve_noise": 0.3}})
-    noise = ScoreNoise.of(spec, clipless.datasets.load("digits", evaluation="private"))
+    noise = make_score_noise(spec, clipless.datasets.load("digits", evaluation="private"))
     whole.plan = whole.plan | {"scores": noise.to_json()}
     ended = run_sweep(spec, Options(out=tmp_path))
     released = [point for point in ended.front.points if point.curves is not None]

@@ -11,8 +11,8 @@ from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import parse
 from sweeper.errors import SpecError
+from sweeper.planning.make import make_score_noise
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.records import TrialPlan
 from sweeper.specification.spec import Spec
 
@@ -36,7 +36,7 @@ def spec(content):
 
 @pytest.fixture
 def noise(spec, digits):
-    return ScoreNoise.of(spec, digits)
+    return make_score_noise(spec, digits)
 
 
 def test_all_scores_of_a_spec_are_released_together_accuracy_first(noise, digits):
@@ -54,25 +54,25 @@ def test_the_deviation_of_a_score_is_that_of_its_count_over_the_rows(noise):
 
 
 def test_free_scores_have_no_noise(content):
-    assert ScoreNoise.of(Spec.from_mapping(content), clipless.datasets.load("digits")) is None
+    assert make_score_noise(Spec.from_mapping(content), clipless.datasets.load("digits")) is None
 
 
 def test_a_data_set_that_declares_its_rows_private_by_itself_is_held_to_the_same_rules(content, digits):
     with pytest.raises(SpecError, match=r"Expected score_noise, the noise .* \(privacy\.score_noise in s\.yaml\); add"):
-        ScoreNoise.of(Spec.from_mapping(content, "s.yaml"), digits)
+        make_score_noise(Spec.from_mapping(content, "s.yaml"), digits)
     content["privacy"]["score_noise"] = 2.0
     content["search"] = {"metrics": ["attacked@1"]}
     said = r"noisy counts of rows, got metrics='attacked@1' \(search\.metrics in s\.yaml\); leave it out, or declare"
     with pytest.raises(SpecError, match=said):
-        ScoreNoise.of(Spec.from_mapping(content, "s.yaml"), digits)
+        make_score_noise(Spec.from_mapping(content, "s.yaml"), digits)
     del content["search"]
     with pytest.raises(SpecError, match=r"Expected no score_noise without evaluation: private, .*got score_noise=2\.0"):
-        ScoreNoise.of(Spec.from_mapping(content), declared(digits, evaluation=Evaluation.PUBLIC))
-    assert ScoreNoise.of(Spec.from_mapping(content), digits).noise_multiplier == 2.0
+        make_score_noise(Spec.from_mapping(content), declared(digits, evaluation=Evaluation.PUBLIC))
+    assert make_score_noise(Spec.from_mapping(content), digits).noise_multiplier == 2.0
 
 
 def test_rows_that_do_not_choose_their_split_alone_are_not_apart(spec, digits):
-    assert ScoreNoise.of(spec, declared(digits, split_by_row=False)).apart is False
+    assert make_score_noise(spec, declared(digits, split_by_row=False)).apart is False
 
 
 def test_a_private_selection_needs_rows_that_are_apart(content, digits):
@@ -80,10 +80,10 @@ def test_a_private_selection_needs_rows_that_are_apart(content, digits):
     content["privacy"] |= {"score_noise": 30.0}
     content["search"] = {"selection": "private", "sampler": "random"}
     spec = Spec.from_mapping(content, "s.yaml")
-    assert ScoreNoise.of(spec, digits).apart
+    assert make_score_noise(spec, digits).apart
     said = r"Expected no private selection by scores of private rows of digits, .*\(search\.selection in s\.yaml\)"
     with pytest.raises(SpecError, match=said):
-        ScoreNoise.of(spec, declared(digits, split_by_row=False))
+        make_score_noise(spec, declared(digits, split_by_row=False))
 
 
 def test_every_release_is_paid(noise):

@@ -1,12 +1,9 @@
 """The price of a sweep in one line before it trains, and what other cuts of its budget would buy."""
 
 import pytest
-from sweeper.planning.budget_plan import plan_budget
-from sweeper.planning.price_preview import announcement, other_cuts, selection_announcement
 
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
-from sweeper.planning import price_preview
-from sweeper.planning.preview import first_plan, priced_terms
+from sweeper.planning import make
+from sweeper.planning.make import make_sweep_plan, plan_first_configuration
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
@@ -29,43 +26,43 @@ def within(spec):
 
 
 def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digits):
-    budget = plan_budget(within, digits)
-    said = announcement(within, digits, budget)
+    plan = make_sweep_plan(within, digits)
+    budget, said = plan.spending, plan.announcement
     assert f"epsilon {round_up(budget.price)} at delta 0.0001, whatever results are used for." in said
     assert "cut into 4 + 1 + 1 slots" in said
     assert "about" not in said
 
 
-def test_a_filter_states_its_budget(within, digits):
-    said = announcement(within, digits, RenyiFilter(order=8, epsilon=4.0, delta=1e-4))
+def test_a_filter_states_its_budget(spec, digits):
+    privacy = {"sweep_epsilon": 4, "delta": 1e-4, "noise_multiplier": 4.0, "accounting": "filter"}
+    said = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"privacy": privacy}), digits).announcement
     assert "Everything the sweep releases: epsilon 4 at delta 0.0001, however many trials that is" in said
 
 
 def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(spec, digits):
-    event = first_plan(spec, digits).event()
-    total = round_up(price([event] * 6, 1e-4).epsilon, 3)
-    said = announcement(spec, digits)
-    assert f"will cost about epsilon {total} at delta 0.0001, if all 6 trials" in said
+    plan = make_sweep_plan(spec, digits)
+    event, said = plan_first_configuration(plan, digits).event(), plan.announcement
+    total = round_up(price([event] * 6, 1e-4).epsilon)
+    assert f"about epsilon {total} at delta 0.0001, if all 6 trials" in said
     assert said.endswith("Set privacy.sweep_epsilon to bound it.")
 
 
 def test_a_price_that_cannot_be_estimated_is_said(spec, digits, monkeypatch):
-    monkeypatch.setattr(price_preview, "sample", lambda *_: [])
-    assert announcement(spec, digits).endswith("none of its first configurations can be planned.")
+    monkeypatch.setattr(make, "plan_first", lambda *_: [])
+    assert make_sweep_plan(spec, digits).announcement.endswith("none of its first configurations can be planned.")
 
 
 def test_a_private_selection_states_the_price_of_its_winner_and_no_number_of_trials(spec, digits):
     search = {"sampler": "random", "selection": "private", "selection_mean": 7}
     selecting = Spec.from_mapping(spec.to_plain() | {"search": search}, "digits.yaml")
-    terms = priced_terms(selecting, digits, first_plan(selecting, digits), selecting.search.repetitions)
-    said = selection_announcement(selecting, terms)
+    said = make_sweep_plan(selecting, digits).announcement
     assert "The winner of the sweep, and nothing else, can leave at epsilon" in said
     assert "7" not in said.partition("epsilon")[0]
 
 
 def test_other_cuts_cost_what_they_say(within, digits):
-    budget = plan_budget(within, digits)
-    cuts = other_cuts(budget)
+    budget = make_sweep_plan(within, digits).spending
+    cuts = budget.other_cuts()
     half, twice, larger = cuts.values()
     assert list(cuts)[-1] == "sweep_epsilon: 8"
     first = budget.shares[0]
@@ -82,4 +79,4 @@ def test_other_cuts_cost_what_they_say(within, digits):
 
 def test_one_stage_has_no_explorers_to_give_more(within, digits):
     alone = within.with_search(trials=1)
-    assert list(other_cuts(plan_budget(alone, digits))) == ["sweep_epsilon: 8"]
+    assert list(make_sweep_plan(alone, digits).spending.other_cuts()) == ["sweep_epsilon: 8"]

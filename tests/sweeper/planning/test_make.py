@@ -1,21 +1,23 @@
-"""The budget of a sweep, cut for the trials of its spec, and the noise that it gives them."""
+"""The plan of a sweep: its budget, cut for the trials of its spec, and the noise that it gives them."""
 
 import io
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from sweeper.planning.budget_plan import plan_budget
-from sweeper.privacy.budget import Budget
 
 import clipless
 from clipless.privacy.accounting.domination import dominates
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
+from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
-from sweeper.planning.preview import preview, render
+from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.preview import preview
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
+from sweeper.privacy.spending._composition import Composition
+from sweeper.privacy.spending.filter import Filter
+from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
 
@@ -32,7 +34,11 @@ def spec_of(content, *, privacy=None, **sections):
     return Spec.from_mapping(content, "digits.yaml")
 
 
-def planned(spec, data, trial, budget, proposal=None):
+def plan_budget(spec, data):
+    return make_sweep_plan(spec, data).spending
+
+
+def plan_trial(spec, data, trial, budget, proposal=None):
     run = TrialRun(
         trial=trial,
         config=spec.space.resolve(proposal or {}),
@@ -66,7 +72,7 @@ def test_repeats_and_private_statistics_are_in_the_slot(content, digits):
     content["model"]["standardise"] = True
     spec = spec_of(content, search={"repeats": 3}, privacy={"spare_epochs": 2})
     budget = plan_budget(spec, digits)
-    steps = whole_event(planned(spec, digits, "t0001", budget)).steps
+    steps = whole_event(plan_trial(spec, digits, "t0001", budget)).steps
     assert budget.stages[0].slot.steps == steps > 3 * 20
     assert budget.stages[0].spare == 2 * (steps // 4)
 
@@ -75,7 +81,7 @@ def test_repeats_and_private_statistics_are_in_the_slot(content, digits):
 def test_a_trial_has_the_noise_of_its_stage(content, digits, trial):
     spec = spec_of(content)
     budget = plan_budget(spec, digits)
-    plan = planned(spec, digits, trial, budget)
+    plan = plan_trial(spec, digits, trial, budget)
     assert whole_event(plan) == budget.slot_of(trial)
     assert plan.epsilon_curve[-1] == price([budget.slot_of(trial)], 1e-4).epsilon
 
@@ -89,7 +95,7 @@ def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(c
     noises = set()
     for number, (batch, epochs) in enumerate([(256, 4), (128, 4), (256, 6), (128, 6)], start=1):
         proposal = {"training.batch_size": batch, "training.epochs": epochs}
-        plan = planned(spec, digits, f"t000{number}", budget, proposal)
+        plan = plan_trial(spec, digits, f"t000{number}", budget, proposal)
         assert dominates(budget.stages[0].slot, whole_event(plan), 1e-4)
         ledger.open(f"t000{number}", whole_event(plan), stage=0)
         noises.add(plan.noise_multiplier)
@@ -98,22 +104,22 @@ def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(c
 
 
 def test_a_filter_fixes_its_order_beforehand(content, digits, monkeypatch):
-    monkeypatch.setattr("sweeper.planning.budget_plan.best_order", lambda *_: 5)
+    monkeypatch.setattr("sweeper.privacy.spending.filter.best_order", lambda *_: 5)
     content["model"] |= {"width": 16}
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "epsilon": 1.0, "accounting": "filter"}
     spec = Spec.from_mapping(content)
     kept = plan_budget(spec, digits)
-    assert isinstance(kept, RenyiFilter)
+    assert isinstance(kept, Filter)
     assert (kept.order, kept.epsilon, kept.delta) == (5, 3.0, 1e-4)
     content["privacy"] = {"epsilon": 1.0, "delta": 1e-4}
-    assert plan_budget(Spec.from_mapping(content), digits) is None
+    assert isinstance(plan_budget(Spec.from_mapping(content), digits), Composition)
 
 
 def test_scores_of_private_rows_have_their_place_in_the_budget(content):
     data = clipless.datasets.load("digits", evaluation="private")
     spec = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 40.0})
     budget = plan_budget(spec, data)
-    assert isinstance(budget, Budget)
+    assert isinstance(budget, Slots)
     assert budget.scores.event.steps == 5 * 4 + 2
     assert budget.price <= 3.0
     loud = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 1.0})
@@ -133,8 +139,8 @@ def test_scores_of_candidates_and_their_final_have_their_place_in_the_budget(con
     budget = plan_budget(Spec.from_mapping(content), data)
     assert budget.shares == pytest.approx((0.5, 0.5))
     assert (budget.selection.scores.steps, budget.scores.event.steps, budget.tests.event.steps) == (4, 6, 10)
-    assert budget.stages[0].spare == 2 * budget.stages[0].slot.steps // 4
-    assert budget.selection.event.steps == budget.stages[0].slot.steps
+    assert budget.final.spare == 2 * budget.final.slot.steps // 4
+    assert budget.selection.event.steps == budget.final.slot.steps
     assert budget.price <= 3.0
     content["privacy"]["score_noise"] = 1.0
     with pytest.raises(SpecError, match="Expected noise with which 6 releases of scores cost at most the budget"):
@@ -143,9 +149,9 @@ def test_scores_of_candidates_and_their_final_have_their_place_in_the_budget(con
 
 def test_check_shows_the_cut_of_the_budget(content, digits):
     spec, screen = spec_of(content), io.StringIO()
-    previews = preview(spec, digits)
-    Console(file=screen, width=120).print(render(spec, digits, previews))
-    budget = plan_budget(spec, digits)
+    plan = make_sweep_plan(spec, digits)
+    previews, budget = preview(plan, digits), plan.spending
+    Console(file=screen, width=120).print(render_check(plan, digits, previews))
     assert previews[0].plan.noise_multiplier == budget.stages[0].slot.noise_multiplier
     for stage in budget.stages:
         assert f"{stage.slot.noise_multiplier:.4g}" in screen.getvalue()
