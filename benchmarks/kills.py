@@ -41,7 +41,6 @@ import clipless
 import sweeper
 from sweeper.pareto.dominance import front_mask
 from sweeper.privacy.ledger import Ledger
-from sweeper.records import trial_number
 
 SPEC = """\
 name: {name}
@@ -276,11 +275,11 @@ class Campaign:
         budget = Ledger(self.sweep / "ledger.jsonl").budget
         if self.budget is None:
             return "" if budget is None else "a budget that was not asked for"
-        if not (isinstance(budget, Budget) and budget.price <= self.budget):
+        if not (isinstance(budget, Slots) and budget.price <= self.budget):
             return f"{budget} is no budget of {self.budget:g}"
         drawn: Counter[int] = Counter()
         for trial, steps in drawn_steps(self.noise).items():
-            drawn[budget.stage_of(trial_number(trial))] += steps
+            drawn[budget.stage_of(trial)] += steps
         spent = {index: (drawn[index], stage.pool.steps) for index, stage in enumerate(budget.stages)}
         price = sweeper.load(self.sweep).front().ledger["everything"].epsilon
         wrong = {index: steps for index, steps in spent.items() if steps[0] > steps[1]}

@@ -12,8 +12,7 @@ from clipless.datasets import Dataset, Evaluation, Metadata
 from clipless.testing import SeededSource
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_score_noise
-from sweeper.privacy.claims import Claim
+from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.specification import plugins
@@ -111,9 +110,7 @@ def make_search(spec: Spec, folder: SweepFolder | None = None) -> Search:
 
 def make_recorder(spec: Spec, data: Dataset, folder: SweepFolder, tracker: FakeTracker | None = None) -> Recorder:
     """Make the recorder of a sweep on this data."""
-    noise, delta = make_score_noise(spec, data), spec.privacy.delta
-    claim = Claim.about(data.metadata, len(data.train), delta=delta, noise=noise)
-    return Recorder(spec, folder, claim, tracker or FakeTracker(), make_search(spec, folder))
+    return Recorder(make_sweep_plan(spec, data), folder, tracker or FakeTracker(), make_search(spec, folder))
 
 
 def begin(recorder: Recorder, plan_row: PlanRow, trial: str = "t0001", config: Mapping[str, Any] | None = None) -> None:

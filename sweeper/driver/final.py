@@ -1,7 +1,7 @@
 """The final of a private selection: the configuration of its winner, trained in sight once the selection has ended.
 
-The winner trained with much noise, the final fills the slot of the budget beside the selection. Its configuration is that
-of the winner, moved from one signal to the other as between the stages of any sweep (`sweeper.search.transfer`).
+The winner trained with much noise, the final fills the slot of the budget beside the selection. Its configuration is
+that of the winner, moved from one signal to the other as between the stages of any sweep (`sweeper.search.transfer`).
 """
 
 from collections.abc import Mapping

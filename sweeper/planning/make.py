@@ -15,6 +15,7 @@ from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
 from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.rules.scores import broken_score_rules
@@ -75,8 +76,11 @@ def make_sweep_plan(
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
     plan = plan_of_records(spec, make_claim(spec, data, shared, spending, steering), spending)
     plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)))
-    announced = spending.in_words(spec.privacy.delta, lambda: plan.expected_price(plan_first(shared, plan.trials, data)))
-    return replace(plan, announcement=f"{spec.name}: {announced}")
+
+    def expect() -> Price | None:
+        return plan.expected_price(plan_first(shared, plan.trials, data))
+
+    return replace(plan, announcement=f"{spec.name}: {spending.in_words(spec.privacy.delta, expect)}")
 
 
 def plan_of_records(spec: Spec, claim: Claim, spending: Spending) -> SweepPlan:

@@ -51,7 +51,7 @@ def in_process():
 @pytest.fixture
 def bare(monkeypatch):
     """A sweep ends without audits and without a report, three quarters of the time of one whose trials are played."""
-    monkeypatch.setattr("sweeper.driver.driver.audited", lambda *_, **__: [])
+    monkeypatch.setattr("sweeper.driver.driver.audit_trials_of_front", lambda *_, **__: [])
     monkeypatch.setattr("sweeper.driver.finished.exporter", lambda _name: lambda *_: None)
 
 

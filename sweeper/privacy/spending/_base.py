@@ -100,7 +100,7 @@ class Spending(ABC):
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:
         """Return what everything costs at delta, in a sentence.
 
-        ``expected`` estimates it where nothing fixes it beforehand; its answer is ``None`` where nothing can be planned.
+        ``expected`` estimates it where nothing fixes it beforehand, as ``None`` where nothing can be planned.
         """
 
     @abstractmethod

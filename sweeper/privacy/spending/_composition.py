@@ -79,9 +79,7 @@ def _composed_answers(charged: Charged, delta: float, why: str, *, tight: bool) 
         f"Releasing the front and its models: {cost}. {_EVERY_TRIAL}.",
         f"Releasing every model of every epoch: {cost}.",
     )
-    return {
-        question: replace(everything, statement=text) for question, text in zip(QUESTIONS, statements, strict=True)
-    }
+    return {question: replace(everything, statement=text) for question, text in zip(QUESTIONS, statements, strict=True)}
 
 
 def compose(

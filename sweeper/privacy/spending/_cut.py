@@ -146,4 +146,3 @@ def read_pools(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `CutBudget` from what ``to_json`` wrote."""
     pools = {name: PaidScores.from_json(content[name]) for name in ("scores", "tests") if name in content}
     return {"epsilon": float(content["epsilon"]), "delta": float(content["delta"]), **pools}
-

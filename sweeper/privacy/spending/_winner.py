@@ -77,7 +77,8 @@ class Winner(Spending):
 
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price of the winner."""
+        epsilon = round_up(self.price_at(delta))
         return (
-            f"The winner of the sweep, and nothing else, can leave at epsilon {round_up(self.price_at(delta))} at delta "
-            f"{delta!r}, if the conditions of private selection hold."
+            f"The winner of the sweep, and nothing else, can leave at epsilon {epsilon} at delta {delta!r}, if the "
+            "conditions of private selection hold."
         )

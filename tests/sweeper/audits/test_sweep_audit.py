@@ -13,12 +13,12 @@ from clipless.guards import guard
 from sweeper.audits import sweep_audit, trials
 from sweeper.audits.sweep_audit import audit_sweep, contradictions, one_of_each_trial
 from sweeper.audits.trials import audit_trial, audited_training
-from sweeper.driver.audits import audited
+from sweeper.driver.audits import audit_trials_of_front
 from sweeper.errors import PickError, RecordError
 from sweeper.results.front import gated, read_front
 from sweeper.results.pick import pick
 from sweeper.results.sweep import load
-from sweeper.specification.spec import Spec
+from sweeper.specification.settings import AuditEffort
 from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, read_evidence
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -173,39 +173,37 @@ class FakeRecorder:
         self.records.archive.points = gated(replace(self._front, refused=self._refused)).front_points
 
 
-@pytest.fixture
-def spec(sweep_copy):
-    return load(sweep_copy).manifest().read_spec()
-
-
-def test_at_the_end_of_a_run_what_is_contradicted_leaves_and_what_comes_up_is_audited(sweep_copy, spec, cheated):
+def test_at_the_end_of_a_run_what_is_contradicted_leaves_and_what_comes_up_is_audited(sweep_copy, cheated):
     (sweep_copy / EVIDENCE_NAME).unlink()
     guilty = max(front_trials(sweep_copy))
     cheated(guilty)
     recorder = FakeRecorder(sweep_copy)
-    said = audited(spec, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
+    said = audit_trials_of_front(AuditEffort.CHEAP, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
     assert any(line.startswith("Refused from the front: the step audit of trial") for line in said)
     assert guilty not in {point.trial for point in recorder.records.archive.points}
     audited_trials = {row.trial for row in read_evidence(sweep_copy)}
     with_model = {point.trial for point in recorder.records.archive.points if point.model is not None}
     assert with_model | {guilty} <= audited_trials
     rows = len(read_evidence(sweep_copy))
-    audited(spec, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
+    audit_trials_of_front(AuditEffort.CHEAP, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
     assert len(read_evidence(sweep_copy)) == rows
 
 
-def test_audits_end_when_asked_and_can_be_turned_off(sweep_copy, spec, cheated):
+def test_audits_end_when_asked_and_can_be_turned_off(sweep_copy, cheated):
     cheated()
     (sweep_copy / EVIDENCE_NAME).unlink()
-    assert audited(spec, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: True) == []
-    content = spec.to_plain()
-    content["privacy"]["audit"] = "none"
-    none = Spec.from_mapping(content)
-    assert audited(none, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: False) == []
+    assert (
+        audit_trials_of_front(
+            AuditEffort.CHEAP, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: True
+        )
+        == []
+    )
+    none = AuditEffort.NONE
+    assert audit_trials_of_front(none, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: False) == []
     assert read_evidence(sweep_copy) == ()
 
 
-def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(sweep_copy, spec, cheated, monkeypatch):
+def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(sweep_copy, cheated, monkeypatch):
     (sweep_copy / EVIDENCE_NAME).unlink()
     guilty = max(front_trials(sweep_copy))
     cheated(guilty)
@@ -215,20 +213,22 @@ def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(sweep_copy, s
 
     monkeypatch.setattr("sweeper.driver.audits.append_evidence", full)
     recorder = FakeRecorder(sweep_copy)
-    said = audited(spec, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
+    said = audit_trials_of_front(AuditEffort.CHEAP, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
     assert "Cannot write: no space" in said
     assert guilty not in {point.trial for point in recorder.records.archive.points}
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, ValueError, TypeError])
-def test_an_audit_that_fails_fails_no_sweep(sweep_copy, spec, monkeypatch, kind):
+def test_an_audit_that_fails_fails_no_sweep(sweep_copy, monkeypatch, kind):
     (sweep_copy / EVIDENCE_NAME).unlink()
 
     def fail(*_args, **_more):
         raise kind("quotes a row")
 
     monkeypatch.setattr(trials, "audit_training", fail)
-    said = audited(spec, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: False)
+    said = audit_trials_of_front(
+        AuditEffort.CHEAP, SweepFolder(sweep_copy), FakeRecorder(sweep_copy), is_over=lambda: False
+    )
     assert said
     assert all(f"was not audited: {kind.__name__}" in line for line in said)
     assert "quotes a row" not in " ".join(said)

@@ -12,14 +12,15 @@ import yaml
 import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
 from sweeper.driver.options import Options, manifest_of
-from sweeper.driver.resume import claim_at_start, claimed, recorded_claim
+from sweeper.driver.resume import recorded_claim, resume_plan
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
+from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, Steering
 from sweeper.records import SweepStatus
 from sweeper.results.front import build_front
 from sweeper.specification.spec import Spec
-from sweeper.store.input_format import DATA_NAME, describe, write_input
+from sweeper.store.input_format import DATA_NAME, write_input
 from sweeper.store.sweep_folder import SweepFolder
 
 RANGES = {
@@ -50,10 +51,10 @@ def begin(tmp_path):
         spec = Spec.from_yaml(tmp_path / "t.yaml")
         data = clipless.datasets.load(**spec.data_options())
         folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
-        claim = claimed(spec, data, steering)
-        folder.write_manifest(manifest_of(spec, Options(), claim, folder, SweepStatus.INTERRUPTED))
-        write_input(folder.path, describe(spec))
-        return SimpleNamespace(spec=spec, data=data, folder=folder, claim=claim)
+        plan = make_sweep_plan(spec, data, steering=steering)
+        folder.write_manifest(manifest_of(plan, Options(), folder, SweepStatus.INTERRUPTED))
+        write_input(folder.path, plan.input)
+        return SimpleNamespace(spec=spec, data=data, folder=folder, claim=plan.claim)
 
     def declare(ranges):
         (tmp_path / "ranges.yaml").write_text(yaml.safe_dump(ranges, sort_keys=False), encoding="utf-8")
@@ -81,7 +82,7 @@ def without_record(begun, *, front):
 def test_the_caveat_of_adaptive_use_is_in_the_claim_of_every_sweep_without_a_budget(begin, privacy, has_budget):
     begun = begin(RANGES, scheduler="asha")
     spec = Spec.from_mapping(begun.spec.to_plain() | {"privacy": privacy | {"delta": 1e-3}}, begun.spec.source)
-    conditions = claimed(spec, begun.data).conditions
+    conditions = make_sweep_plan(spec, begun.data).claim.conditions
     wanted, gone = (BUDGET_CONDITIONS, STANDARD_CONDITIONS) if has_budget else (STANDARD_CONDITIONS, BUDGET_CONDITIONS)
     assert set(wanted) <= set(conditions)
     assert not (set(gone) - set(wanted)) & set(conditions)
@@ -137,13 +138,13 @@ def test_another_order_of_columns_is_refused(begin, tmp_path):
 def test_the_same_data_go_on_with_the_same_claim(begin):
     begun = begin(RANGES)
     assert recorded_claim(begun.folder) == begun.claim
-    assert claim_at_start(begun.folder, begun.spec, begun.data, None) == begun.claim
+    assert resume_plan(begun.folder, begun.spec, begun.data, None).claim == begun.claim
 
 
 def test_what_steered_the_beginning_is_still_said_when_its_source_is_gone(begin):
     steering = Steering(("Proposals were steered by unpaid scores.",), exploratory=True)
     begun = begin(RANGES, steering, sampler="tpe", warm_start="gone-1")
-    claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
+    claim = resume_plan(begun.folder, begun.spec, begun.data, None).claim
     assert claim.exploratory
     assert set(claim.conditions) == set(begun.claim.conditions)
 
@@ -153,13 +154,13 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
     without_record(begun, front=False)
     (begun.folder.path / DATA_NAME).unlink()
     assert recorded_claim(begun.folder) is None
-    claim = claim_at_start(begun.folder, begun.spec, begun.data, None)
+    claim = resume_plan(begun.folder, begun.spec, begun.data, None).claim
     assert not claim.exploratory
     assert [one for one in claim.steered if "gone-1" in one and one in claim.conditions]
     without = begun.folder.read_manifest()
     begun.folder.write_manifest(replace(without, claim=begun.claim.to_json()))
     without_record(begun, front=True)
-    assert claim_at_start(begun.folder, begun.spec, begun.data, None).exploratory
+    assert resume_plan(begun.folder, begun.spec, begun.data, None).claim.exploratory
 
 
 def test_a_selection_that_was_cut_off_is_not_concluded_on_other_declarations(begin):

@@ -32,9 +32,10 @@ from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.options import Options
-from sweeper.driver.resume import claim_at_start
+from sweeper.driver.resume import resume_plan
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
+from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, SweepStatus
@@ -705,7 +706,7 @@ def test_a_gpu_that_is_not_there_is_missed_before_anything_is_written(tmp_path, 
         run(spec, Options(out=tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    assert find_lack_of_gpus(spec) == ""
+    assert find_lack_of_gpus(make_sweep_plan(spec, clipless.datasets.load("digits"))) == ""
 
 
 def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
@@ -713,8 +714,8 @@ def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
     folder = SweepFolder(ended)
     spec = folder.read_manifest().read_spec()
     data = clipless.datasets.load(**spec.data_options(None))
-    claim = claim_at_start(folder, spec, data, None)
-    run = SweepRun(spec, Options(), data, claim, folder, Interruption(), resumed=True)
+    plan = resume_plan(folder, spec, data, None)
+    run = SweepRun(plan, Options(), data, folder, Interruption(), resumed=True)
     run._open()
     try:
         assert [str(bound) for bound in run._search.region] == ["epsilon <= 1"]

@@ -12,6 +12,7 @@ from sweeper.driver.runner import resume, run
 from sweeper.driver.stages import StagedSearch
 from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import signal_of
 from sweeper.privacy.spending.slots import Slots
 from sweeper.records import Point
 from sweeper.search.optuna_search import Search
@@ -109,8 +110,8 @@ def test_a_stage_begins_when_every_trial_before_it_has_ended(sweep):
     assert queue.start()[0] == "t0004"
 
 
-def test_loudness_is_the_signal_of_a_training(sweep):
-    first, *_, last = (signal(stage.slot) for stage in sweep.budget.stages)
+def test_the_signal_of_a_training_grows_with_its_share_of_the_budget(sweep):
+    first, *_, last = (signal_of(stage.slot) for stage in sweep.budget.stages)
     assert last / first == pytest.approx((6.0 * 3.0) ** 0.5, rel=1e-9)
 
 

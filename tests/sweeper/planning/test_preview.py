@@ -204,7 +204,7 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
     )
     assert f"all 30 of the sweep {round_up(all_)}; each point of the front is one release of test rows more." in shown
     assert f"Everything the sweep releases: about epsilon {round_up(all_)}" in shown
-    of_training = price([event for event in plan.expected_events([previews[0].plan])[0]], 1e-4).epsilon
+    of_training = price(plan.expected_events([previews[0].plan])[0], 1e-4).epsilon
     assert of_training < all_
 
 

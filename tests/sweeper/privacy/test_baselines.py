@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from clipless.datasets import Evaluation, Split, load
-from sweeper.driver.resume import claimed
 from sweeper.errors import SpecError
+from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.baselines import Baselines, warning
 from sweeper.privacy.claims import Claim
 from sweeper.records import ClassCounts
@@ -59,10 +59,10 @@ def test_an_evaluation_that_nobody_knows_counts_as_private():
 
 def test_what_was_reached_without_privacy_is_what_the_spec_says_and_is_named_as_public():
     spec = Spec.from_mapping(CONTENT | {"search": {"without_privacy": {"accuracy": 0.976}}})
-    claim = claimed(spec, load("digits"))
+    claim = make_sweep_plan(spec, load("digits")).claim
     assert claim.baselines.without_privacy == {"accuracy": 0.976}
     assert any("without privacy, as the spec gives it: accuracy 0.976" in sentence for sentence in claim.public)
-    assert claimed(Spec.from_mapping(CONTENT), load("digits")).baselines.without_privacy == {}
+    assert make_sweep_plan(Spec.from_mapping(CONTENT), load("digits")).claim.baselines.without_privacy == {}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_a_score_that_is_none_is_refused(given, said):
 
 
 def test_a_claim_keeps_its_baselines_on_its_way_through_a_file():
-    claim = claimed(Spec.from_mapping(CONTENT), load("digits"))
+    claim = make_sweep_plan(Spec.from_mapping(CONTENT), load("digits")).claim
     content = json.loads(json.dumps(claim.to_json()))
     again = Claim(**content | {"baselines": Baselines(**content["baselines"])})
     assert again.baselines.majority == claim.baselines.majority

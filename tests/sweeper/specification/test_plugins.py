@@ -13,7 +13,7 @@ from clipless.datasets import Evaluation
 from clipless.losses import TauCCE
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_score_noise
+from sweeper.planning.make import make_score_noise, make_trial_settings
 from sweeper.records import Direction, Objective, Point
 from sweeper.specification import plugins
 from sweeper.specification.objectives import metric_list, parse, parse_metric, reads_training_rows
@@ -130,7 +130,14 @@ def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(
         archive=SimpleNamespace(points=points.values()),
         add_test=lambda point, scores, _classes: scored.update({point.epoch: scores}),
     )
-    assert list(score_front(spec, digits, folder, SimpleNamespace(records=records), lambda: False)) == []
+    assert (
+        list(
+            score_front(
+                make_trial_settings(spec, digits), digits, folder, SimpleNamespace(records=records), lambda: False
+            )
+        )
+        == []
+    )
     assert set(scored) == {1, 2, 3}
     assert scored[3]["light"] == light.function(run.model, digits.test, None)
 
@@ -147,7 +154,9 @@ def test_an_objective_of_a_plug_in_is_refused_on_private_rows(own, digits):
     private, paid = replace(digits, metadata=declared), {"epsilon": 3.0, "delta": 1e-4, "score_noise": 60}
     with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only with evaluation: private.*light"):
         make_score_noise(Spec.from_mapping(own | {"privacy": paid}), private)
-    noise = make_score_noise(Spec.from_mapping(own | {"privacy": paid, "search": {"objectives": ["accuracy"]}}), private)
+    noise = make_score_noise(
+        Spec.from_mapping(own | {"privacy": paid, "search": {"objectives": ["accuracy"]}}), private
+    )
     with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only.*got the objective light"):
         scorer(declared, (), noise, own=["light"])
 

@@ -5,9 +5,9 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from sweeper.planning.budget_plan import plan_budget
 
 from clipless.datasets import load
+from sweeper.planning.make import make_sweep_plan
 from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
@@ -46,8 +46,7 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
     settings = json.dumps(spec.to_plain()["data"], sort_keys=True)
     data = data_of(settings, spec.privacy.score_noise, str(path.parent / "spec"), folder)
     spec.validate_against(len(data.train), len(data.metadata.classes))
-    budget = plan_budget(spec, data)
-    slot = budget.stages[-1].slot if isinstance(budget, Budget) else None
+    slot = make_sweep_plan(spec, data).spending.final_slot
     for proposal in sample(spec.space, configurations):
         config = spec.space.resolve(proposal)
         loss = build_loss(config)

@@ -22,15 +22,15 @@ from clipless.curves.tree import Change
 from clipless.datasets import Split, load
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim as price_claim
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.testing import SeededSource
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front, spread
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_score_noise
+from sweeper.planning.make import make_score_noise, make_trial_settings
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending.filter import Filter
 from sweeper.records import Point
 from sweeper.results.front import read_front
 from sweeper.specification.spec import Spec
@@ -259,7 +259,7 @@ def test_a_release_is_in_the_ledger_before_any_of_its_noise_is_drawn(data, folde
 
     monkeypatch.setattr("sweeper.trials.curves.SecureSource", lambda: Watching(0))
     points = len(kept.records.archive.points)
-    assert list(score_front(spec, data, folder, kept, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False)) == []
     assert sorted(set(seen)) == list(range(1, points + 1))  # each draw of the n-th point after the n-th row
     events = [PoissonGaussian.from_json(row["scores"]["event"]) for row in entered(folder)]
     assert {(event.noise_multiplier, event.steps, event.sampling_rate) for event in events} == {(SIGMA, 1, 1.0)}
@@ -269,14 +269,14 @@ def test_a_release_is_in_the_ledger_before_any_of_its_noise_is_drawn(data, folde
 
 def test_curves_that_are_written_down_are_not_drawn_again(data, folder, finished, monkeypatch):
     spec, kept = finished
-    assert list(score_front(spec, data, folder, kept, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False)) == []
     kept.records.close()
     written = folder.points()
     monkeypatch.setattr(
         "sweeper.driver.recording.held_out_scores.release_curves", lambda *_, **__: pytest.fail("drawn again")
     )
     again = make_recorder(spec, data, folder)
-    assert list(score_front(spec, data, folder, again, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, data), data, folder, again, lambda: False)) == []
     assert {key: point.curves for key, point in again.records.points.items()} == {
         key: point.curves for key, point in written.items()
     }
@@ -295,11 +295,11 @@ def test_killed_between_its_row_in_the_ledger_and_its_noise_a_release_is_paid_fo
     with monkeypatch.context() as patched:
         patched.setattr("sweeper.driver.recording.held_out_scores.release_curves", killed)
         with pytest.raises(KeyboardInterrupt):
-            list(score_front(spec, data, folder, kept, lambda: False))
+            list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))
     assert len(entered(folder)) == 1
     kept.records.close()
     again = make_recorder(spec, data, folder)
-    assert list(score_front(spec, data, folder, again, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, data), data, folder, again, lambda: False)) == []
     assert len(entered(folder)) == count + 1
     charged = Ledger(folder.ledger)._charges.splits()[0][2]
     assert sum(event.steps for event in charged) == count + 1
@@ -310,8 +310,8 @@ def test_a_release_beyond_the_budget_draws_nothing(data, folder, finished, monke
     spec, kept = finished
     source = RecordingSource(0)
     monkeypatch.setattr("sweeper.trials.curves.SecureSource", lambda: source)
-    kept.spending._ledger._charges.budget = RenyiFilter(8, 0.5, DELTA)
-    troubles = list(score_front(spec, data, folder, kept, lambda: False))
+    kept.spending._ledger._charges.budget = Filter(order=8, epsilon=0.5, delta=DELTA)
+    troubles = list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))
     assert len(troubles) == len(kept.records.archive.points)
     assert "has no room for it" in troubles[0]
     assert entered(folder) == source.normals == []
@@ -328,12 +328,12 @@ def test_a_ledger_that_cannot_be_written_lets_nothing_be_drawn(data, folder, fin
         "sweeper.driver.recording.held_out_scores.release_curves", lambda *_, **__: pytest.fail("drawn")
     )
     with pytest.raises(OSError, match="disk full"):
-        list(score_front(spec, data, folder, kept, lambda: False))
+        list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))
 
 
 def test_exact_scores_are_in_no_record(data, folder, finished):
     spec, kept = finished
-    list(score_front(spec, data, folder, kept, lambda: False))
+    list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))
     kept.records.close()
     written = (folder.path / "points.jsonl").read_text()
     for point in folder.points().values():
@@ -384,7 +384,7 @@ def test_points_beyond_the_slots_have_no_curves_and_the_others_are_spread_over_t
     budget = plan_budget(budget_of(), data)
     tests = replace(budget.tests, event=budget.tests.event.with_steps(1))
     kept.spending._ledger._charges.budget = replace(budget, tests=tests)
-    troubles = list(score_front(spec, data, folder, kept, lambda: False))
+    troubles = list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))
     scored = [point for point in kept.records.points.values() if point.curves is not None]
     assert len(scored) == len(entered(folder)) == 1
     assert len(troubles) == len(kept.records.archive.points) - 1

@@ -17,7 +17,6 @@ import clipless
 from clipless.certificates.certify import float64_features
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Evaluation, Split, load
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
@@ -25,8 +24,9 @@ from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_score_noise
+from sweeper.planning.make import make_score_noise, make_trial_settings
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending.filter import Filter
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
 from sweeper.trials.scores import answers_of_rows
@@ -251,7 +251,7 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
     privacy = {"score_noise": 3.0, "noise_multiplier": 50.0, "sweep_epsilon": budget, "accounting": "filter"}
     spec = make_spec(CONTENT, privacy=privacy)
     kept, source = make_recorder(spec, digits, folder), RecordingSource(1)
-    kept.spending.set_budget(RenyiFilter(8, budget, DELTA))
+    kept.spending._ledger.set_budget(Filter(order=8, epsilon=budget, delta=DELTA))
     row = make_run(digits, spec, source=source).plan_row()
     begin(kept, row)
     kept.on_start("t0002", {"proposal": {}})
@@ -291,13 +291,15 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
 
     monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: Watching(0))
     points = len(kept.records.archive.points)
-    assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False)) == []
     assert seen == list(range(1, points + 1))
     assert all(kept.records.points[point.key].test is not None for point in kept.records.archive.points)
     assert all(point.classes is None for point in kept.records.points.values())  # counts by class are not paid for
     cost = kept.front().ledger["everything"].epsilon
     assert cost >= price_of(points)
-    assert list(score_front(spec, digits, folder, kept, lambda: False)) == []  # nothing is drawn a second time
+    assert (
+        list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False)) == []
+    )  # nothing is drawn a second time
     assert len(seen) == points
 
 
@@ -305,7 +307,7 @@ def test_test_scores_that_were_lost_are_charged_again(digits, folder, finished, 
     spec, kept, _ = finished
     monkeypatch.setattr(kept.records, "add_test", lambda *_: None)  # killed before they were written
     for count in (1, 2):
-        list(score_front(spec, digits, folder, kept, lambda: False))
+        list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False))
         lines = folder.ledger.read_text().splitlines()
         assert sum('"record":"test"' in line.replace(" ", "") for line in lines) == count * len(
             kept.records.archive.points
@@ -316,8 +318,8 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
     spec, kept, _ = finished
     source = RecordingSource(0)
     monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: source)
-    kept.spending._ledger._charges.budget = RenyiFilter(8, 1.0, DELTA)
-    troubles = list(score_front(spec, digits, folder, kept, lambda: False))
+    kept.spending._ledger._charges.budget = Filter(order=8, epsilon=1.0, delta=DELTA)
+    troubles = list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False))
     assert len(troubles) == len(kept.records.archive.points)
     assert "has no room for it" in troubles[0]
     assert '"test"' not in folder.ledger.read_text()
@@ -326,7 +328,7 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
 
 def test_front_scores_end_when_they_are_asked_to(digits, folder, finished):
     spec, kept, _ = finished
-    assert list(score_front(spec, digits, folder, kept, lambda: True)) == []
+    assert list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: True)) == []
     assert all(point.test is None for point in kept.records.archive.points)
 
 
@@ -334,14 +336,14 @@ def test_a_model_that_cannot_be_read_costs_no_test_scores(digits, folder, finish
     spec, kept, _ = finished
     for point in kept.records.archive.points:
         (folder.path / point.model).write_bytes(b"broken")
-    troubles = list(score_front(spec, digits, folder, kept, lambda: False))
+    troubles = list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False))
     assert len(troubles) == len(kept.records.archive.points)
     assert '"test"' not in folder.ledger.read_text()
 
 
 def test_the_tracker_is_told_how_noisy_scores_are_and_never_their_truth(digits, folder, finished):
     spec, kept, tracker = finished
-    assert list(score_front(spec, digits, folder, kept, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False)) == []
     (tags,) = [call[2] for call in tracker.calls if call[0] == "tag" and "sweeper.privacy.score_noise" in call[2]]
     stds = make_score_noise(spec, digits).stds
     assert tags == {"sweeper.privacy.score_noise": "20"} | {

@@ -7,12 +7,11 @@ import torch
 
 import clipless
 from sweeper.driver.recording.held_out_scores import score_front
-from sweeper.driver.recording.recorder import Recorder
-from sweeper.driver.resume import claimed
+from sweeper.planning.make import make_trial_settings
 from sweeper.records import Point
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model
-from tests.factories import FakeTracker, complete, make_run, make_search
+from tests.factories import complete, make_recorder, make_run
 
 CONTENT = {
     "name": "shown",
@@ -25,9 +24,9 @@ CONTENT = {
 
 def test_points_of_the_front_are_counted_by_class_and_the_counts_are_kept(digits, folder):
     spec = Spec.from_mapping(CONTENT)
-    recorder = Recorder(spec, folder, claimed(spec, digits), FakeTracker(), make_search(spec, folder))
+    recorder = make_recorder(spec, digits, folder)
     complete(recorder, make_run(digits, spec, folder))
-    assert list(score_front(spec, digits, folder, recorder, lambda: False)) == []
+    assert list(score_front(make_trial_settings(spec, digits), digits, folder, recorder, lambda: False)) == []
     recorder.records.close()
     (point,) = folder.points().values()
     assert sum(point.classes.rows) == len(digits.test)
@@ -56,7 +55,14 @@ def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_mo
         archive=SimpleNamespace(points=points.values()),
         add_test=lambda point, scores, _classes: scored.append((point, scores)),
     )
-    assert list(score_front(spec, digits, folder, SimpleNamespace(records=records), lambda: False)) == []
+    assert (
+        list(
+            score_front(
+                make_trial_settings(spec, digits), digits, folder, SimpleNamespace(records=records), lambda: False
+            )
+        )
+        == []
+    )
     for point, scores in scored:
         found = clipless.load(folder.path / point.model)
         assert scores == clipless.evaluate(found, digits.test, spec.radii, digits.metadata.input_gain)

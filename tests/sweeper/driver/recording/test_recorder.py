@@ -6,15 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from sweeper.adapters import parse
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.recording import recorder as module
 from sweeper.driver.recording.recorder import Recorder
-from sweeper.driver.recording.spending import Spending
+from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.errors import FAILURES_NAME, FOR_THE_OWNER, RecordError, TrialError
+from sweeper.planning.make import plan_of_records
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import drawn_by, price
+from sweeper.privacy.spending._composition import Composition
+from sweeper.privacy.spending.filter import Filter
 from sweeper.records import Point, ScorePlan, TrialPlan, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.search.optuna_search import Search
@@ -50,9 +52,10 @@ def kept(content, claim, tmp_path, request):
     folder, tracker = SweepFolder(tmp_path), BestTracker()
     (tmp_path / "models").mkdir()
     search = make_search(spec)
-    made = Recorder(spec, folder, claim, tracker, search)
+    plan = plan_of_records(spec, claim, Composition())
+    made = Recorder(plan, folder, tracker, search)
     yield SimpleNamespace(
-        recorder=made, folder=folder, tracker=tracker, path=tmp_path, search=search, spec=spec, claim=claim
+        recorder=made, folder=folder, tracker=tracker, path=tmp_path, search=search, spec=spec, plan=plan
     )
     made.records.close()
 
@@ -194,14 +197,14 @@ def limited(kept, **privacy):
     spec = Spec.from_mapping(content | {"privacy": content["privacy"] | privacy})
     folder = SweepFolder(kept.path / "limited")
     (folder.path / "models").mkdir(parents=True)
-    return Recorder(spec, folder, kept.claim, BestTracker(), make_search(spec))
+    return Recorder(plan_of_records(spec, kept.plan.claim, Composition()), folder, BestTracker(), make_search(spec))
 
 
 def filtered(kept, plan_row):
     """A recorder whose filter has room for three trials composed, and its epsilon."""
     epsilon = price([plan_row.plan.event] * 3, plan_row.plan.delta).epsilon
     made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
-    made.spending.set_budget(RenyiFilter(BEST_ORDER, epsilon, plan_row.plan.delta))
+    made.spending._ledger.set_budget(Filter(order=BEST_ORDER, epsilon=epsilon, delta=plan_row.plan.delta))
     return made, epsilon
 
 
@@ -234,7 +237,7 @@ def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, pla
 def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept, plan_row, monkeypatch):
     """A driver that is killed then closes the training one epoch behind its last point; that is all that was drawn."""
     made = limited(kept, sweep_epsilon=8.0, accounting="filter")
-    made.spending.set_budget(RenyiFilter(BEST_ORDER, 8.0, plan_row.plan.delta))
+    made.spending._ledger.set_budget(Filter(order=BEST_ORDER, epsilon=8.0, delta=plan_row.plan.delta))
     begin(made, plan_row)
     assert made.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5, model=False)) is None
     with monkeypatch.context() as patched:
@@ -243,7 +246,7 @@ def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept
             made.on_epoch("t0001", epoch_row(kept, "t0001", 2, 0.6, model=False))
     folder = SweepFolder(kept.path / "limited")
     assert list(folder.points()) == [("t0001", 1, "")]
-    spending = Spending(folder, kept.spec.privacy)
+    spending = SpendingRecord(folder, kept.plan)
     spending.take_up(made.records.trials["t0001"], 1, rebooted=False)
     assert Ledger(folder.ledger).entries()[-1].spent.steps == drawn_by(plan_row.plan, 2)
     made.records.close()
@@ -361,7 +364,7 @@ def test_a_trial_that_begins_is_told_what_its_models_have_to_reach(kept, plan_ro
 
 
 def test_a_trial_whose_every_model_is_kept_has_none_to_reach(kept, plan_row):
-    recorder = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, kept.search, keep_every_model=True)
+    recorder = Recorder(kept.plan, kept.folder, kept.tracker, kept.search, keep_every_model=True)
     again = SimpleNamespace(recorder=recorder, path=kept.path)
     begin(recorder, plan_row)
     recorder.on_epoch("t0001", epoch_row(again, "t0001", 1, 0.5))
@@ -392,7 +395,7 @@ def test_a_torn_write_leaves_no_point_of_the_front_without_its_model(kept, plan_
     assert len(written) == len(before) + 5  # and one more for the point that has left the front
     assert models(kept) == ["t0002-1-late.safetensors", "t0002-1-slow.safetensors"]
     (kept.path / "points.jsonl").write_bytes(b"".join(written[: len(before) + whole])[: -5 if whole else None])
-    again = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, make_search(kept.spec))
+    again = Recorder(kept.plan, kept.folder, kept.tracker, make_search(kept.spec))
     assert all(one.model is not None for one in again.front().front_points)
     assert again.records.last_epoch("t0002") == (whole > 3)
 
@@ -490,7 +493,7 @@ def first_driver(kept, trials=1):
     search = make_search(kept.spec, kept.folder)
     for _ in range(trials):
         search.ask()
-    return Recorder(kept.spec, kept.folder, kept.claim, BestTracker(), search), search
+    return Recorder(kept.plan, kept.folder, BestTracker(), search), search
 
 
 def charged(kept):
@@ -505,7 +508,7 @@ def take_up(kept, **more):
     """Another driver's recorder of the same folder, as after kill -9 of the first."""
     search = make_search(kept.spec, kept.folder)
     folder = SweepFolder(kept.path)
-    return Recorder(kept.spec, folder, kept.claim, BestTracker(), search, **more), search
+    return Recorder(kept.plan, folder, BestTracker(), search, **more), search
 
 
 EVENTS = [
@@ -686,7 +689,7 @@ def test_a_sweep_whose_ledger_is_gone_does_not_go_on(kept, plan_row):
     begin(kept.recorder, plan_row)
     kept.folder.ledger.unlink()
     with pytest.raises(RecordError, match=r"Expected what trial t0001 spent in .*ledger.jsonl, got nothing; restore"):
-        Recorder(kept.spec, kept.folder, kept.claim, BestTracker(), make_search(kept.spec))
+        Recorder(kept.plan, kept.folder, BestTracker(), make_search(kept.spec))
 
 
 def test_a_trial_that_begins_anew_is_charged_twice(kept, plan_row):
@@ -826,6 +829,6 @@ def test_a_run_that_resumes_refuses_what_was_refused_before(kept, plan_row, lost
     kept.recorder.refuse(read_refusals(kept.path))
     kept.recorder.front().write(kept.folder.front)
     (kept.path / lost).unlink()
-    again = Recorder(kept.spec, kept.folder, kept.claim, kept.tracker, make_search(kept.spec))
+    again = Recorder(kept.plan, kept.folder, kept.tracker, make_search(kept.spec))
     assert again.records.archive.points == ()
     assert again.front().on_front == frozenset()

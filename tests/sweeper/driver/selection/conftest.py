@@ -9,8 +9,7 @@ from sweeper.driver import driver
 from sweeper.driver.selection import candidates, private_run, selection_run
 from sweeper.driver.selection.hidden_folder import hide
 from sweeper.driver.selection.private_run import select
-from sweeper.planning.preview import first_plan
-from sweeper.privacy.claims import Claim
+from sweeper.planning.make import make_sweep_plan, plan_first_configuration
 from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
@@ -19,7 +18,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model
 
 from ...in_process import fake_backend
-from .played import DELTA, FOUR, SPEC, Bytes, Calls, Mortal, Play
+from .played import FOUR, SPEC, Bytes, Calls, Mortal, Play
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +28,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def plan(data):
-    made = first_plan(Spec.from_mapping(SPEC), data)
+    made = plan_first_configuration(make_sweep_plan(Spec.from_mapping(SPEC), data), data)
     curve = made.epsilon_curve()
     priced = {"epsilon_curve": curve, "accountants": {"pld": curve}}
     return made.to_json() | priced | {"secure_generator": True, "repeats": 1}
@@ -60,9 +59,8 @@ def play(plan, weights, data, tmp_path):
         started = Manifest(name="small", spec=spec.to_plain(), source="the spec", status=SweepStatus.RUNNING)
         hidden.write_manifest(started)
         engine = Play(plan, weights, accuracies, does or {}, hidden, extra or {})
-        claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
         with driver_lock(hidden.path):
-            folder = select(spec, data, claim, hidden, engine, source=source or Bytes())
+            folder = select(make_sweep_plan(spec, data), data, hidden, engine, source=source or Bytes())
         return SimpleNamespace(folder=folder, engine=engine, spec=spec, hidden=hidden, out=tmp_path / "out")
 
     return run
@@ -76,9 +74,8 @@ def again(plan, weights, data):
         spec = Spec.from_mapping(SPEC)
         engine = Mortal(plan, weights, accuracies, {}, hidden)
         engine.dies = dies or (lambda _engine: None)
-        claim = Claim.about(data.metadata, len(data.train), delta=DELTA)
         with driver_lock(hidden.path):
-            return select(spec, data, claim, hidden, engine, source=source), engine
+            return select(make_sweep_plan(spec, data), data, hidden, engine, source=source), engine
 
     return run
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from sweeper.planning.budget_plan import plan_budget
 
 import clipless
 from sweeper.adapters import parse
@@ -19,7 +18,6 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.cli.main import main
 from sweeper.driver import driver
 from sweeper.driver.options import Options
-from sweeper.driver.recording.spending import Spending
 from sweeper.driver.reporting import alerts
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run, selection_run
@@ -28,11 +26,9 @@ from sweeper.driver.selection.hidden_folder import hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
 from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, SweeperError
-from sweeper.planning import budget_plan
-from sweeper.privacy.claims import SELECTED_WITHIN_BUDGET
+from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending._exploration import Exploration
-from sweeper.privacy.spending.slots import Slots
 from sweeper.records import SweepStatus, TrialPlan, TrialStatus
 from sweeper.results.sweep import Sweep
 from sweeper.service.supervision.supervisor import check_resumable
@@ -68,20 +64,20 @@ QUESTIONS = ("winner", "front", "everything")
 
 @pytest.fixture(scope="module")
 def budget(data):
-    return plan_budget(Spec.from_mapping(SPEC), data)
+    return make_sweep_plan(Spec.from_mapping(SPEC), data).spending
 
 
 @pytest.fixture(autouse=True)
 def cut_once(monkeypatch):
     """Cut the budget of this spec once for all tests; others as they come."""
-    cut = {}
+    cut, of_share = {}, Exploration.of_share
 
     def remembered(*args, **options):
         key = repr((args, options))
-        cut[key] = cut.get(key) or Exploration.of_share(*args, **options)
+        cut[key] = cut.get(key) or of_share(*args, **options)
         return cut[key]
 
-    monkeypatch.setattr(budget_plan, "cut_exploration", remembered)
+    monkeypatch.setattr(Exploration, "of_share", staticmethod(remembered))
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +88,7 @@ def plans(data, budget):
     loss = build_loss(config)
     model = build_model(config, data, loss, 0)
     made = []
-    for slot in (budget.selection.event, budget.stages[0].slot):
+    for slot in (budget.selection.event, budget.final.slot):
         plan = build_plan(config, model, loss, len(data.train), slot)
         curve = plan.epsilon_curve()
         priced = {"epsilon_curve": curve, "accountants": {"pld": curve}}
@@ -152,7 +148,7 @@ def whole(monkeypatch, plans, weights):
     def train(kind, queue, states, settings):
         made = engine.candidates if kind is Candidate else engine.final
         made.folder = SweepFolder(settings.folder)
-        engine.budgets.append((kind, settings.budget))
+        engine.budgets.append((kind, settings.spending))
         return made(kind, queue, states, settings.should_stop)
 
     def open_pool(*_, secret, **__):
@@ -210,7 +206,7 @@ def test_the_ledger_has_the_cut_the_selection_and_the_final_in_this_order(whole,
     ledger = Ledger(folder.ledger)
     assert (ledger.budget, ledger.selection) == (budget, budget.selection)
     (entry,) = ledger.entries()
-    assert (entry.trial, entry.stage, entry.event) == ("t0002", 0, budget.stages[0].slot)
+    assert (entry.trial, entry.stage, entry.event) == ("t0002", 0, budget.final.slot)
 
 
 def test_every_price_is_that_of_the_budget(whole, tmp_path, budget):
@@ -227,10 +223,11 @@ def test_every_price_is_that_of_the_budget(whole, tmp_path, budget):
     assert picked.point.trial == "t0002"
     assert guarantee["after_the_sweep"] == {"epsilon": budget.price, "fixed": True}
     assert guarantee["selected"] is None
-    assert SELECTED_WITHIN_BUDGET in ended.front.claim.conditions
+    assert Exploration.conditions[0] in ended.front.claim.conditions
     metrics = price_metrics(prices)
     assert metrics["price/everything"] == metrics["price/winner"] == budget.price
-    assert Spending(ended.sweep.folder, Spec.from_mapping(SPEC).privacy).share == pytest.approx(1.0)
+    ledger = Ledger(ended.sweep.folder.ledger)
+    assert budget.share(ledger.entries()) == pytest.approx(1.0)
     assert any(metrics.items() <= call[3].items() for call in Calls.told if call[0] == "log" and call[1] is None)
     page = (ended.sweep.directory / "front.html").read_text(encoding="utf-8")
     assert ">not released<" not in page
@@ -247,7 +244,7 @@ def test_the_final_trains_the_configuration_of_the_winner_with_the_noise_of_its_
     assert folder.trials()["t0002"].config["training"]["learning_rate"] == winner["training.learning_rate"]
     given = dict(whole.budgets)
     assert given[Candidate].slot_of("t0003") == budget.selection.event
-    assert given[CliplessTrial].slot_of("t0002") == budget.stages[0].slot
+    assert given[CliplessTrial].slot_of("t0002") == budget.final.slot
 
 
 @pytest.mark.usefixtures("bare")
@@ -288,8 +285,8 @@ def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_th
     """The budget shrinks to less than two whispers, as many more candidates than the mean would make it."""
     whole.candidates.does = {"t0003": "crashes"}
     small = {"epsilon": 0.5}
-    asked = Slots.from_json
-    monkeypatch.setattr(Budget, "from_json", classmethod(lambda _, content: asked(content | small)))
+    asked = Exploration.from_json
+    monkeypatch.setattr(Exploration, "from_json", classmethod(lambda _, content: asked(content | small)))
     with pytest.raises(SelectionWaitsError, match=r"costs epsilon [\d.]+, more than its budget") as waits:
         ran(whole, tmp_path)
     (hidden,) = hidden_sweeps(tmp_path)
@@ -352,8 +349,8 @@ def check_never_overspent(folder, budget):
     ledger = Ledger(folder.ledger)
     *killed, last = [entry for entry in ledger.entries() if entry.drawn] or [None]
     drawn = sum(entry.spent.steps for entry in killed) + (0 if last is None else last.charged.steps)
-    assert drawn <= budget.stages[0].pool.steps
-    assert all(entry.event.noise_multiplier >= budget.stages[0].slot.noise_multiplier for entry in ledger.entries())
+    assert drawn <= budget.final.pool.steps
+    assert all(entry.event.noise_multiplier >= budget.final.slot.noise_multiplier for entry in ledger.entries())
     assert ledger.answers(DELTA)["everything"].epsilon == budget.price
 
 
@@ -458,7 +455,7 @@ def test_killed_in_the_selection_its_cut_and_its_number_stay_and_the_final_follo
     (hidden,) = hidden_sweeps(tmp_path)
     assert not has_final_left(hidden.path)
     whole.candidates.does, whole.source = {}, lambda: Bytes(250)
-    monkeypatch.setattr(private_run, "plan_budget", lambda *_: pytest.fail("it was cut again"))
+    monkeypatch.setattr(Exploration, "cut", lambda *_: pytest.fail("it was cut again"))
     ended = resume_sweep(hidden.path)
     assert [trial for trial, _ in whole.candidates.asked] == ["t0001", "t0002", "t0003", "t0003", "t0004"]
     assert [trial for trial, _ in whole.final.asked] == ["t0002"]
@@ -624,7 +621,7 @@ def test_a_real_sweep_selects_at_a_whisper_and_trains_the_winner_aloud(tmp_path)
     assert kinds(folder) == ["budget", "selection", "open", "draw", "close"]
     plans = [trial.plan for trial in folder.trials().values()]
     assert plans[0].noise_multiplier > 1.5 * plans[1].noise_multiplier
-    assert plans[1].noise_multiplier == Ledger(folder.ledger).budget.stages[0].slot.noise_multiplier
+    assert plans[1].noise_multiplier == Ledger(folder.ledger).budget.final.slot.noise_multiplier
     for point in ended.front.front_points:
         clipless.load(folder.path / point.model)
     assert 2.9 < ended.front.ledger["everything"].epsilon <= 3.0

@@ -12,7 +12,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run
 from sweeper.errors import RecordError
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import SweepStatus
 from sweeper.results.front import read_front
 from sweeper.results.sweep import Sweep
 from sweeper.service.catalog import Catalog
@@ -53,7 +53,7 @@ def test_while_it_runs_its_folder_shows_that_and_nothing_else(whole, made):
 
     whole.does = {"t0001": look, "t0004": look}
     ended = run_sweep(Spec.from_mapping(SPEC), options)
-    assert seen == [(TrialStatus.RUNNING, "selecting privately", ["driver.json", "front.json", "sweep.json"])] * 2
+    assert seen == [(SweepStatus.RUNNING, "selecting privately", ["driver.json", "front.json", "sweep.json"])] * 2
     assert ended.sweep.directory == public.path
     assert [path.name for path in public.path.parent.iterdir()] == [public.path.name]
     check_only_the_winner(everything_in(public.path) + repr(Calls.told).encode(), whole)

@@ -6,15 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.stats import norm
-from sweeper.privacy.prices import answers
 
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
+from sweeper.privacy.entries import Charged
 from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
+from sweeper.privacy.spending._composition import Composition
+from sweeper.privacy.spending._winner import Winner
 from sweeper.rounding import round_up
 
 DELTA = 1e-5
@@ -22,6 +24,13 @@ QUESTIONS = ("winner", "front", "everything")
 GEOMETRIC = Repetitions(mean=10.0)
 ONE = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.05, steps=2000, relation=Relation.ADD_OR_REMOVE_ONE)
 TERMS = Terms(event=ONE, repetitions=GEOMETRIC)
+
+
+def answers(training, delta, *, tight=False, **charged):
+    """Return the prices of a sweep without a budget."""
+    terms = charged.get("selection")
+    spending = Composition() if terms is None else Winner(terms=terms)
+    return spending.prices(Charged(training=training, **charged), delta, tight=tight)
 
 
 def test_an_adaptive_search_pays_the_composition_for_everything_it_may_release(event):

@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.domination import DOMINATION_SLACK, dominated_noise_multiplier, dominates
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
+from sweeper.privacy.spending._stages import slots_epsilon
+from sweeper.privacy.spending.filter import Filter
 from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.stages import StagePlan
 
@@ -87,7 +88,7 @@ def test_a_budget_is_read_back_as_it_was_written(ledger, budget):
 
 @pytest.mark.parametrize(("number", "stage"), [(1, 0), (6, 0), (7, 1), (8, 1), (9, 2), (10, 2)])
 def test_a_trial_belongs_to_a_stage_by_its_number(budget, number, stage):
-    assert budget.stage_of(number) == stage
+    assert budget.stage_of(f"t{number:04d}") == stage
     assert budget.slot_of(f"t{number:04d}") == budget.stages[stage].slot
 
 
@@ -251,7 +252,7 @@ def test_a_stage_needs_steps_or_slots(budget):
 def filtered(tmp_path, event):
     epsilon = price([event] * 3, DELTA).epsilon
     order = 4  # the best one for such trainings
-    return ledger_with(tmp_path / "ledger.jsonl", RenyiFilter(order, epsilon=epsilon, delta=DELTA))
+    return ledger_with(tmp_path / "ledger.jsonl", Filter(order=order, epsilon=epsilon, delta=DELTA))
 
 
 def test_a_filter_takes_trainings_as_long_as_they_fit(filtered, event):
@@ -309,7 +310,7 @@ def test_a_filter_counts_scores_of_test_rows_where_a_training_asks(filtered, eve
 
 def releases_beside(budget, event, *events):
     """As many releases as have room beside events, but not beside one more."""
-    return next(n for n in range(1, 9999) if budget.spent([paid(n).event, event, *events]) > budget.budget)
+    return next(n for n in range(1, 9999) if budget.renyi.spent([paid(n).event, event, *events]) > budget.renyi.budget)
 
 
 def test_a_filter_counts_a_training_that_has_not_drawn_where_scores_of_test_rows_ask(filtered, event):
@@ -324,7 +325,7 @@ def test_a_filter_counts_a_training_that_has_not_drawn_where_scores_of_test_rows
 def test_whatever_a_filter_admits_in_whatever_order_adds_up_to_its_budget(asked):
     """Splits that are not apart: trainings, some of which end early, and scores of validation and of test rows."""
     event = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.2, steps=60, relation=Relation.ADD_OR_REMOVE_ONE)
-    budget, drawn = RenyiFilter(4, epsilon=price([event] * 3, DELTA).epsilon, delta=DELTA), []
+    budget, drawn = Filter(order=4, epsilon=price([event] * 3, DELTA).epsilon, delta=DELTA), []
     with tempfile.TemporaryDirectory() as folder:
         add_up(ledger_with(Path(folder) / "ledger.jsonl", budget), event, asked, drawn)
 
@@ -342,13 +343,13 @@ def add_up(ledger, event, asked, drawn):
             if what == "close":
                 ledger.close(trial, steps, scored=count)
             drawn += [event.with_steps(steps), scores.event]
-        assert ledger.budget.spent(drawn) <= ledger.budget.budget
+        assert ledger.budget.renyi.spent(drawn) <= ledger.budget.renyi.budget
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_filter_counts_scores(filtered, event, apart):
     near = filtered.budget.budget
-    releases = next(n for n in range(1, 9999) if filtered.budget.spent([paid(n).event]) > 0.55 * near)
+    releases = next(n for n in range(1, 9999) if filtered.budget.renyi.spent([paid(n).event]) > 0.55 * near)
     train(filtered, "t", event, None, scores=paid(releases, apart=apart))
     assert (filtered.refusal("u", event) is None) == apart
     assert filtered.refusal("u", event, scores=paid(releases, apart=apart)) is not None

@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from sweeper.privacy.prices import answers
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
@@ -16,6 +15,7 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
+from sweeper.privacy.entries import Charged
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending._exploration import Exploration
@@ -70,7 +70,7 @@ def rows(path):
 
 
 def test_candidates_and_final_use_up_the_budget_and_no_more(budget):
-    (stage,) = budget.stages
+    stage = budget.final
     assert (stage.trials, stage.pool.steps, budget.selection.event.steps) == (1, 55, 50)
     exact = explored_epsilon(budget.selection.priced, LAW, Composed((stage.pool,)), delta_of_slots(DELTA, 1))
     assert budget.price == exact
@@ -79,7 +79,7 @@ def test_candidates_and_final_use_up_the_budget_and_no_more(budget):
 
 def test_the_price_is_above_that_of_all_that_it_holds(budget):
     """The final with its spare steps, the selection, the slack of domination: none is left out."""
-    (stage,), terms = budget.stages, budget.selection
+    stage, terms = budget.final, budget.selection
     alone = claim(stage.pool, DELTA).epsilon, selection_epsilon(terms.event, LAW, DELTA)
     assert max(alone) < budget.price < sum(alone)
     assert budget.price > explored_epsilon(terms.event, LAW, stage.pool, DELTA)
@@ -97,9 +97,8 @@ def test_the_share_is_that_of_the_mean_number_of_candidates(budget):
 
 def test_candidates_have_the_noise_of_the_selection(budget):
     assert budget.candidates.slot_of("t0001") == budget.candidates.slot_of("t0099") == budget.selection.event
-    assert budget.slot_of("t0002") == budget.stages[0].slot
-    with pytest.raises(AccountingError, match="with a private selection"):
-        _ = budget.candidates.candidates
+    assert budget.slot_of("t0002") == budget.final.slot
+    assert budget.candidates.selection is None
 
 
 def test_a_budget_that_no_noise_meets_is_refused():
@@ -108,7 +107,7 @@ def test_a_budget_that_no_noise_meets_is_refused():
 
 
 def test_it_is_read_back_as_it_was_written(selected, path, budget):
-    train(selected, "t0002", budget.stages[0].slot)
+    train(selected, "t0002", budget.final.slot)
     again = Ledger(path)
     assert (again.budget, again.selection, again.entries()) == (budget, budget.selection, selected.entries())
     assert again.budget.price == budget.price
@@ -118,7 +117,7 @@ def test_it_is_read_back_as_it_was_written(selected, path, budget):
 @pytest.mark.parametrize("finals", [0, 1])
 def test_everything_costs_the_budget_once_the_selection_has_a_winner(selected, budget, finals):
     for _ in range(finals):
-        train(selected, "t0002", budget.stages[0].slot)
+        train(selected, "t0002", budget.final.slot)
     prices = selected.answers(DELTA)
     assert [prices[question].epsilon for question in QUESTIONS] == [budget.price] * 3
     assert all(price.fixed and price.released and "Its conditions held" in price.statement for price in prices.values())
@@ -147,7 +146,7 @@ def test_a_candidate_spends_what_the_selection_prices_and_nothing_else(selecting
     for other in (
         event.with_steps(event.steps - 1),
         replace(event, noise_multiplier=0.99 * event.noise_multiplier),
-        budget.stages[0].slot,
+        budget.final.slot,
     ):
         with pytest.raises(RecordError, match="it would spend another event than a candidate"):
             selecting.open("t0001", other)
@@ -157,7 +156,7 @@ def test_a_candidate_spends_what_the_selection_prices_and_nothing_else(selecting
 
 
 def test_no_final_is_trained_before_the_selection_has_a_winner(selecting, path, budget):
-    slot = budget.stages[0].slot
+    slot = budget.final.slot
     with pytest.raises(RecordError, match="has no winner, whose configuration it would train"):
         selecting.open("t0002", slot, stage=0)
     written = {"record": "open", "trial": "t0002", "attempt": 1, "event": slot.to_json(), "stage": 0}
@@ -170,10 +169,10 @@ def test_no_final_is_trained_before_the_selection_has_a_winner(selecting, path, 
 def test_nothing_is_trained_before_the_selection_has_begun(path, budget):
     ledger = Ledger(path)
     ledger.set_budget(budget)
-    for stage, event in ((None, budget.selection.event), (0, budget.stages[0].slot)):
+    for stage, event in ((None, budget.selection.event), (0, budget.final.slot)):
         with pytest.raises(RecordError, match="the private selection in the budget has not begun"):
             ledger.open("t0001", event, stage=stage)
-    written = {"record": "open", "trial": "t0002", "attempt": 1, "event": budget.stages[0].slot.to_json(), "stage": 0}
+    written = {"record": "open", "trial": "t0002", "attempt": 1, "event": budget.final.slot.to_json(), "stage": 0}
     with path.open("a") as file:
         file.write(json.dumps(written) + "\n")
     with pytest.raises(RecordError, match="Expected the private selection in the budget of"):
@@ -224,7 +223,7 @@ def test_the_budget_comes_before_the_selection(path, budget):
 
 
 def test_a_final_louder_than_its_slot_is_refused(selected, budget):
-    slot = budget.stages[0].slot
+    slot = budget.final.slot
     for louder in (
         replace(slot, noise_multiplier=0.99 * slot.noise_multiplier),
         slot.with_steps(51),
@@ -235,7 +234,7 @@ def test_a_final_louder_than_its_slot_is_refused(selected, budget):
 
 
 def test_a_killed_final_takes_spare_steps_and_is_refused_without_them(selected, budget):
-    slot = budget.stages[0].slot
+    slot = budget.final.slot
     train(selected, "t0002", slot)
     selected.close("t0002", 25)
     train(selected, "t0002", slot, kept=20)  # five steps again, which are spare
@@ -247,7 +246,7 @@ def test_a_killed_final_takes_spare_steps_and_is_refused_without_them(selected, 
 
 
 def test_a_second_final_is_refused_once_the_first_has_drawn(selected, budget):
-    slot = budget.stages[0].slot
+    slot = budget.final.slot
     selected.open("t0002", slot, stage=0, marked=True)
     selected.close("t0002", 0)  # it died before its first noise
     train(selected, "t0002", slot)
@@ -260,18 +259,18 @@ def test_the_winner_alone_may_stand_for_the_selection(selected, budget):
     selected.check_charged("t0001")
     with pytest.raises(RecordError, match="Expected what trial t0002 spent"):
         selected.check_charged("t0002")
-    train(selected, "t0002", budget.stages[0].slot)
+    train(selected, "t0002", budget.final.slot)
     selected.check_charged("t0002")
 
 
 def test_noisy_scores_of_candidates_and_final_are_priced_together(budget):
     terms = replace(budget.selection, scores=paid(5).event)
-    with_scores = replace(budget, selection=terms, scores=paid(6), tests=paid(9))
+    with_scores = replace(budget, terms=terms, scores=paid(6), tests=paid(9))
     assert with_scores.price == budget.price
     loud = replace(terms, scores=paid(5, 2.0).event)
-    dear = replace(budget, selection=loud, scores=paid(6, 2.0))
+    dear = replace(budget, terms=loud, scores=paid(6, 2.0))
     assert dear.price == explored_epsilon(loud.scores, LAW, dear.scores.event, DELTA) > budget.price
-    unpaid = replace(budget, selection=loud)
+    unpaid = replace(budget, terms=loud)
     assert unpaid.price >= selection_epsilon(loud.scores, LAW, DELTA) > budget.price
     assert replace(budget, tests=paid(9, 1.0)).price == claim(paid(9, 1.0).event, DELTA).epsilon
 
@@ -279,9 +278,9 @@ def test_noisy_scores_of_candidates_and_final_are_priced_together(budget):
 def test_scores_of_the_final_have_a_place_of_their_own(path, budget):
     terms = replace(budget.selection, scores=paid(5).event)
     ledger = Ledger(path)
-    ledger.set_budget(replace(budget, selection=terms, scores=paid(6), tests=paid(1)))
+    ledger.set_budget(replace(budget, terms=terms, scores=paid(6), tests=paid(1)))
     ledger.select(terms)
-    slot = budget.stages[0].slot
+    slot = budget.final.slot
     assert "are taken" in ledger.refusal("t0002", slot, stage=0, scores=paid(7))
     train(ledger, "t0002", slot, scores=paid(6))
     ledger.enter_test("t0002", 1, paid(1))
@@ -289,7 +288,6 @@ def test_scores_of_the_final_have_a_place_of_their_own(path, budget):
 
 
 def test_the_statement_names_selection_and_final(budget):
-    prices = answers([], DELTA, selection=budget.selection, budget=budget)
-    said = prices["everything"].statement
+    said = budget.prices(Charged(selection=budget.selection), DELTA)["everything"].statement
     assert "the best of a secret random number of independent trials (geometric, mean 6)" in said
     assert "the final that trains the configuration of its winner, cut before any row was read" in said
