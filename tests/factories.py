@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clipless.audits.finding import Finding, Kind
+from clipless.curves import ecdf
 from clipless.datasets import Dataset, Evaluation, Metadata
 from clipless.testing import SeededSource
 from sweeper.driver.recording.recorder import Recorder
@@ -153,3 +154,14 @@ def install_plugins(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str, s
     """Let these entry points, name, value and group, be all that is installed."""
     known = EntryPoints(EntryPoint(*entry) for entry in entries)
     monkeypatch.setattr(plugins.importlib_metadata, "entry_points", lambda **wanted: known.select(**wanted))
+
+
+def draw_few_bands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let bands of released curves be simulated with few draws."""
+    real = ecdf.largest_noise
+
+    def few(*args: Any, draws: int, **more: Any) -> Any:
+        return real(*args, draws=min(draws, 20), **more)
+
+    for module in ("ecdf", "bands"):
+        monkeypatch.setattr(f"clipless.curves.{module}.largest_noise", few)

@@ -146,8 +146,8 @@ def test_a_sum_that_moves_by_more_than_the_sensitivity_ends_the_campaign_with_1(
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize(
     "part",
-    ["waiting", "noise", "steps", "evaluation"]
-    + [pytest.param(part, marks=pytest.mark.long) for part in ("exact", "stacks")],
+    ["waiting", "noise", "steps"]
+    + [pytest.param(part, marks=pytest.mark.long) for part in ("evaluation", "exact", "stacks")],
 )
 def test_the_script_for_a_gpu_measures_on_a_cpu(script, part, monkeypatch):
     gpu = script("gpu")

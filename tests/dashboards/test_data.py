@@ -76,14 +76,11 @@ def test_an_empty_sweep_has_nothing(small):
     assert (data.front_points, data.deltas, data.certificate, data.utility) == ((), (), None, "accuracy")
 
 
-def test_certificates_are_ordered_as_fractions(small):
+def test_certificates_are_ordered_as_fractions_and_one_may_be_the_utility(small):
     names = ("certified@36/255", "certified@0.1", "certified@1")
     data = small([Point(trial="t", epoch=1, values=dict.fromkeys(names, 0.5))])
     assert data.certificates == ("certified@0.1", "certified@36/255", "certified@1")
     assert data.certificate == "certified@0.1"
-
-
-def test_a_certificate_can_be_the_utility_and_then_is_no_colour(small):
     data = small([], objectives=("epsilon", "certified@0.5", "certified@1"))
     assert (data.utility, data.certificate) == ("certified@0.5", "certified@1")
 

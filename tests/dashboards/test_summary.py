@@ -5,7 +5,7 @@ import pytest
 from dashboards.summary import best_within, budgets, front_rows
 
 
-def test_the_best_point_within_a_budget_is_on_the_front_and_within_it(sweep):
+def test_the_best_within_a_budget_is_on_the_front_and_a_larger_one_never_buys_less(sweep):
     for budget in budgets(sweep):
         best = budget.best["accuracy"]
         assert best.key in sweep.result.on_front
@@ -13,15 +13,9 @@ def test_the_best_point_within_a_budget_is_on_the_front_and_within_it(sweep):
         assert best.values["accuracy"] == max(
             p.values["accuracy"] for p in sweep.points if p.values["epsilon"] <= budget.epsilon
         )
-
-
-def test_a_larger_budget_never_buys_less(sweep):
     for name in ("accuracy", "certified@0.25"):
         values = [b.best[name].values[name] for b in budgets(sweep)]
         assert values == sorted(values)
-
-
-def test_no_point_is_private_enough_for_a_tiny_budget(sweep):
     assert best_within(sweep, "accuracy", 1e-6) is None
 
 

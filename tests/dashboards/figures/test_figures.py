@@ -24,19 +24,13 @@ def axes_of(with_configs):
     return lambda *configs: {axis.name: axis for axis in configurations.info(with_configs(*configs)).axes}
 
 
-def test_robustness_has_clean_first_and_then_every_radius_in_order(sweep):
+def test_robustness_has_the_best_of_each_radius_in_order_and_less_for_larger_ones(sweep):
     info = robustness.info(sweep)
     assert [curve.name for curve in info.curves] == ["accuracy", "certified@0.1", "certified@0.25", "certified@0.5"]
     assert [curve.radius for curve in info.curves] == [0.0, 0.1, 0.25, 0.5]
-
-
-def test_each_robustness_curve_is_the_best_at_its_own_radius(sweep):
     for curve in robustness.info(sweep).curves:
         for step in curve.steps[:: max(1, len(curve.steps) // 5)]:
             assert step.value == max(p.values[curve.name] for p in sweep.points if p.values["epsilon"] <= step.epsilon)
-
-
-def test_a_larger_radius_is_never_certified_more(sweep):
     ends = [curve.steps[-1].value for curve in robustness.info(sweep).curves]
     assert ends == sorted(ends, reverse=True)
 
@@ -111,15 +105,12 @@ def test_rungs_that_a_trial_passed_are_rings_with_their_reason(sweep):
     assert rows["t0000", 2]["decision"] == ""
 
 
-def test_hypervolume_never_falls_and_ends_at_that_of_all_points(sweep):
+def test_hypervolume_counts_the_epochs_that_were_paid_for_and_never_falls(sweep):
     info = hypervolume.info(sweep)
     assert info.trials == tuple(sweep.trials)
     assert list(info.values) == sorted(info.values)
     whole = measure(sweep.points, sweep.result.objectives, sweep.result.box)
     assert info.values[-1] == pytest.approx(whole, rel=1e-12)
-
-
-def test_hypervolume_counts_the_epochs_that_were_paid_for(sweep):
     info = hypervolume.info(sweep)
     assert info.counts == tuple(range(1, 25))
     assert info.epochs[-1] == len(sweep.points)
@@ -272,28 +263,19 @@ def test_colours_can_be_read(theme):
     assert strengths == sorted(strengths)  # larger values stand out more, in print too
 
 
-def test_epsilon_ticks_are_the_budgets_people_quote():
+def test_an_axis_has_the_ticks_that_people_quote_however_wide_it_is():
     assert epsilon_axis("epsilon", [0.5, 10.0])["ticktext"] == ["0.5", "1", "2", "3", "5", "8", "10"]
-
-
-def test_a_very_wide_axis_ticks_at_decades():
     assert log_ticks([1e-3, 1e4])["tickvals"] == pytest.approx([10.0**k for k in range(-3, 5)])
-
-
-def test_a_narrow_axis_has_ticks_all_the_same():
     assert epsilon_axis("epsilon", [2.1, 2.8])["ticktext"] == ["2.2", "2.4", "2.6", "2.8"]
     assert epsilon_axis("epsilon", [1.1, 2.8])["ticktext"] == ["1.5", "2", "2.5"]
+    assert log_ticks([nan, inf, 0.0]) == {}
+    assert log_ticks([2.0])["ticktext"] == ["2"]
 
 
 def test_an_axis_begins_and_ends_with_what_is_shown():
     axis = epsilon_axis("epsilon", [0.01, 100.0], shown=[1.0, 8.0])
     assert axis["range"] == log_ticks([1.0, 8.0])["range"]
     assert {"0.1", "1", "5", "10", "100"} <= set(axis["ticktext"])
-
-
-def test_an_axis_without_a_usable_value_is_left_to_plotly():
-    assert log_ticks([nan, inf, 0.0]) == {}
-    assert log_ticks([2.0])["ticktext"] == ["2"]
 
 
 def test_ticks_that_would_touch_are_one(axes_of):

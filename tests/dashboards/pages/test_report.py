@@ -88,20 +88,14 @@ def test_the_page_loads_nothing(page, own):
     assert "connect-src" not in policy
 
 
-def test_the_page_offers_no_upload(own):
-    assert "showSendToCloud: false" in own
-    assert 'plotlyServerURL: ""' in own
-
-
-def test_every_part_is_there(page):
+def test_every_part_is_there_with_the_terms_and_nothing_is_uploaded(page, own):
     parts = {"headline", *(name for name in FIGURES), "points", "cost", "claim", "pick", "records"}
     assert parts <= page.ids
     assert {f"plot-{name}" for name in FIGURES} <= page.ids
-
-
-def test_the_header_states_the_terms(page):
     for words in ("digits", "1e-4", "add-or-remove-one", "20 completed, 2 stopped, 1 failed, 1 interrupted"):
         assert words in page.words
+    assert "showSendToCloud: false" in own
+    assert 'plotlyServerURL: ""' in own
 
 
 def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
@@ -134,13 +128,10 @@ def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
     assert "That is what releasing the winner costs; nothing else of this sweep may leave." in words
 
 
-def test_the_ledger_has_three_answers(page):
+def test_the_ledger_has_three_answers_with_conditions_and_public_facts(page):
     assert page.words.count("13.61 epsilon") == 3
     for what in ("one model", "the front", "every model"):
         assert f"Releasing {what}: epsilon 13.61 at delta 0.0001" in page.words
-
-
-def test_conditions_and_public_facts_are_listed(page):
     assert "rows were assigned by keyed hash" in page.words
     assert "The ten classes are known in advance." in page.words
 

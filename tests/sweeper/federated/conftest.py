@@ -12,7 +12,6 @@ import torch
 import uvicorn
 
 import clipless
-from clipless.curves.ecdf import largest_noise
 from clipless.datasets import input_format
 from clipless.federated.primitives import Identity
 from sweeper.federated.connection import Connection
@@ -21,6 +20,7 @@ from sweeper.federated.federation import ANALYST, SERVERS, Federation, parse_fed
 from sweeper.federated.serving import create_app
 from sweeper.results.models.predict import CARD_NAME, CONFIG_NAME, MODEL_NAME
 from sweeper.store.input_format import write_input
+from tests.factories import draw_few_bands
 
 ROWS = 60
 
@@ -85,12 +85,7 @@ class Everybody:
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
     """Bands of released curves, which no test here measures, are simulated with few draws."""
-
-    def few(*args, draws, **more):
-        return largest_noise(*args, draws=min(draws, 20), **more)
-
-    for module in ("ecdf", "bands"):
-        monkeypatch.setattr(f"clipless.curves.{module}.largest_noise", few)
+    draw_few_bands(monkeypatch)
 
 
 @pytest.fixture

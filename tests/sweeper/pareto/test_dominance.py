@@ -76,23 +76,17 @@ def test_the_front_does_not_depend_on_the_order(seq, random):
     assert fronts[0] == fronts[1]
 
 
-def test_a_nan_or_a_missing_value_is_never_on_the_front():
+def test_no_privacy_is_comparable_nan_is_not_and_equals_stand_side_by_side():
+    points = points_of([(math.inf, 0.9, 0.5), (1.0, 0.8, 0.5), (math.inf, 0.7, 0.5)])
+    assert front_mask(points, ALL).tolist() == [True, True, False]
+    points = points_of([(1.0, 0.5, 0.0), (1.0, 0.5, -0.0), (2.0, 0.5, 0.0)])
+    assert front_mask(points, ALL).tolist() == [True, True, False]
     points = points_of(
         [(1.0, 0.5, 0.5), (math.nan, 1.0, 1.0), (0.5, 1.0, None), (0.5, math.inf, 1.0), (-math.inf, 1, 1)]
     )
     assert front_mask(points, ALL).tolist() == [True, False, False, False, False]
     assert front_mask(points[1:2], ALL).tolist() == [False]
     assert front_mask(points[2:3], (EPSILON, ACCURACY)).tolist() == [True]
-
-
-def test_no_privacy_is_a_comparable_cost():
-    points = points_of([(math.inf, 0.9, 0.5), (1.0, 0.8, 0.5), (math.inf, 0.7, 0.5)])
-    assert front_mask(points, ALL).tolist() == [True, True, False]
-
-
-def test_equal_points_do_not_dominate_each_other():
-    points = points_of([(1.0, 0.5, 0.0), (1.0, 0.5, -0.0), (2.0, 0.5, 0.0)])
-    assert front_mask(points, ALL).tolist() == [True, True, False]
 
 
 @settings(deadline=None, max_examples=50)

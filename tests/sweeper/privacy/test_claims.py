@@ -69,17 +69,11 @@ def test_a_budget_lifts_no_other_mark(metadata):
     assert [sentence.partition(" ")[0] for sentence in claim.conditions[:3]] == ["No", "Membership", "The"]
 
 
-def test_unpaid_scores_make_it_exploratory(metadata):
+def test_unpaid_scores_and_an_injected_generator_make_it_exploratory(metadata):
     assert Claim.about(replace(metadata, evaluation=Evaluation.EXPLORATORY), 10, delta=1e-5).exploratory
-
-
-def test_an_injected_generator_makes_it_exploratory(metadata):
     claim = Claim.about(metadata, 10, delta=1e-5, secure_generator=False)
     assert claim.exploratory
     assert claim.conditions[0] == INJECTED_GENERATOR
-
-
-def test_an_accepted_large_delta_is_told(metadata):
     claim = Claim.about(metadata, 10, delta=0.1)
     assert claim.conditions[0].startswith("The accepted delta = 0.1 is not below 1/N for N = 10")
 

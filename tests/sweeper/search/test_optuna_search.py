@@ -246,20 +246,21 @@ def test_what_is_no_result_fails_its_trial(values):
     run(search, 15)
 
 
-def test_an_error_fails_a_trial_that_had_results():
+def test_a_trial_fails_with_its_error_and_ends_once():
     search = make()
     trial = search.ask()
     search.report(point(trial, 1, **GOOD))
     search.finish(trial, failed=True)
     assert search.study.trials[0].state is TrialState.FAIL
-
-
-def test_a_trial_ends_once():
     search = make()
     trial = search.ask()
     search.finish(trial, failed=True)
     search.report(point(trial, 2, **GOOD))
     search.finish(trial)
+    assert [trial.state for trial in search.study.trials] == [TrialState.FAIL]
+    search = make()
+    search.finish(search.ask(), failed=True)
+    search.steer(REGION)
     assert [trial.state for trial in search.study.trials] == [TrialState.FAIL]
 
 
@@ -361,10 +362,3 @@ def test_a_region_that_is_asked_for_again_changes_nothing(tmp_path):
     before, study = (tmp_path / "p.jsonl").read_text(), search.study
     search.steer(list(REGION))
     assert ((tmp_path / "p.jsonl").read_text(), search.study) == (before, study)
-
-
-def test_a_trial_that_failed_stays_failed_under_a_region():
-    search = make()
-    search.finish(search.ask(), failed=True)
-    search.steer(REGION)
-    assert [trial.state for trial in search.study.trials] == [TrialState.FAIL]

@@ -113,14 +113,11 @@ def test_what_fails_is_raised_and_not_kept(cache):
     assert cache.get("a", lambda: 7) == 7
 
 
-def test_what_is_kept_is_bounded_and_what_was_asked_for_last_stays():
+def test_what_is_kept_is_bounded_by_number_or_by_size():
     cache = SharedCache(3)
     for key in (0, 1, 2, 0, 3):
         cache.get(key, lambda: "value")
     assert [cache.peek(key) is not None for key in range(4)] == [True, False, True, True]
-
-
-def test_sizes_can_count_instead_of_values_and_what_is_too_large_is_returned_but_not_kept():
     cache = SharedCache(10, size=len)
     assert cache.get("a", lambda: "x" * 11) == "x" * 11
     assert (len(cache), cache.total) == (0, 0)

@@ -62,12 +62,9 @@ def test_a_list_is_compared_in_time_that_grows_with_it_alone(monkeypatch):
     assert len(read) <= 4 * len(names)
 
 
-def test_radii_keep_their_text():
+def test_radii_keep_their_text_and_both_kinds_of_certificate_share_them():
     names = ("epsilon", "certified@36/255", "accuracy", "certified@0.50")
     assert objectives.radii(map(Objective.named, names)) == ("36/255", "0.50")
-
-
-def test_both_kinds_of_certificate_share_their_radii():
     names = ("certified@0.5", "certified-auroc@0.5", "certified-auroc@1/2")
     assert objectives.radii(map(Objective.named, names)) == ("0.5", "1/2")
     assert [objectives.radius_text(name) for name in names] == ["0.5", None, None]

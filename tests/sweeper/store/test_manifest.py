@@ -26,7 +26,6 @@ MANIFEST = Manifest(
     claim={"exploratory": False},
     tracking="http://store",
 )
-OLDER = r"Expected format 1 in .*sweep\.json, got none, as in the format before it; read it with the version of sweeper"
 
 
 def test_what_is_written_is_read_back(tmp_path):

@@ -14,7 +14,6 @@ import clipless
 from clipless import alone
 from clipless.certificates import certify
 from clipless.curves.classes import class_change, null_of_hosmer_lemeshow
-from clipless.curves.ecdf import largest_noise
 from clipless.curves.grid import Grid
 from clipless.curves.release import change_of
 from clipless.curves.toeplitz import SquareRoot
@@ -36,7 +35,7 @@ from sweeper.results.front import read_front
 from sweeper.specification.spec import Spec
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from tests.clipless.steps import RecordingSource
-from tests.factories import complete, make_recorder, make_run, make_spec
+from tests.factories import complete, draw_few_bands, make_recorder, make_run, make_spec
 
 READY = Path(__file__).parents[3] / "sweeps" / "private-curves.yaml"
 EPOCHS, SIGMA, DELTA = 3, 2.0, 1e-3
@@ -58,12 +57,7 @@ CONTENT = {
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch):
     """Bands and nulls, which no test here measures, are simulated with few draws."""
-
-    def few(*args, draws, **more):
-        return largest_noise(*args, draws=min(draws, 20), **more)
-
-    for module in ("ecdf", "bands"):
-        monkeypatch.setattr(f"clipless.curves.{module}.largest_noise", few)
+    draw_few_bands(monkeypatch)
     monkeypatch.setattr("sweeper.trials.curves.null_of_hosmer_lemeshow", partial(null_of_hosmer_lemeshow, draws=20))
 
 

@@ -208,11 +208,8 @@ def test_the_page_has_every_figure_the_terms_and_the_numbers():
     assert "Exploratory: no guarantee." in build_page(diagnosis(exploratory=True))
 
 
-def test_rows_that_were_left_out_are_counted_on_the_page():
+def test_the_page_counts_rows_that_were_left_out_and_shows_names_as_text():
     assert "3 left out: not finite" in build_page(once(left_out=3))
-
-
-def test_no_name_becomes_markup():
     page = build_page(diagnosis(sweep=EVIL, data=EVIL, loss=EVIL, trial=EVIL)).replace(plotly_js(), "")
     assert "<img" not in page
     assert page.count("<script") == build_page(diagnosis()).replace(plotly_js(), "").count("<script")

@@ -28,23 +28,17 @@ def test_the_staircase_is_what_is_achievable_within_an_epsilon():
     ]
 
 
-def test_at_equal_epsilon_the_staircase_takes_the_better_point():
+def test_the_staircase_takes_the_better_of_equals_and_finite_points_alone():
     steps = staircase([point("a", 1, 1.0, 0.5), point("b", 1, 1.0, 0.6)], "accuracy")
     assert [(s.value, s.trial) for s in steps] == [(0.6, "b")]
-
-
-def test_a_minimised_value_steps_downwards():
-    points = [
-        Point(trial="a", epoch=e, values={"epsilon": float(e), "loss": v}) for e, v in ((1, 0.9), (2, 1.2), (3, 0.4))
-    ]
-    assert [s.value for s in staircase(points, "loss", Direction.MINIMIZE)] == [0.9, 0.4]
-
-
-def test_points_without_a_finite_number_are_no_steps():
     assert (
         staircase([point("a", 1, inf, 0.9), point("a", 2, 1.0, nan), Point(trial="b", epoch=1, values={})], "accuracy")
         == ()
     )
+    points = [
+        Point(trial="a", epoch=e, values={"epsilon": float(e), "loss": v}) for e, v in ((1, 0.9), (2, 1.2), (3, 0.4))
+    ]
+    assert [s.value for s in staircase(points, "loss", Direction.MINIMIZE)] == [0.9, 0.4]
 
 
 def test_every_point_is_either_on_the_front_or_dominated(sweep):
@@ -54,15 +48,12 @@ def test_every_point_is_either_on_the_front_or_dominated(sweep):
     assert not {p.key for p in info.dominated} & sweep.result.on_front
 
 
-def test_the_steps_are_the_running_best_of_all_points(sweep):
+def test_the_line_goes_through_the_running_best_of_all_points_to_the_last_epsilon(sweep):
     info = front.info(sweep)
     for step in info.steps:
         within = [p.values["accuracy"] for p in sweep.points if p.values["epsilon"] <= step.epsilon]
         assert step.value == max(within)
     assert info.steps[-1].value == max(p.values["accuracy"] for p in sweep.points)
-
-
-def test_the_step_line_goes_through_the_steps_to_the_last_epsilon(sweep):
     info = front.info(sweep)
     (line,) = (trace for trace in front.plot(info).data if trace.line.shape == "hv")
     assert list(line.y[:-1]) == [step.value for step in info.steps]

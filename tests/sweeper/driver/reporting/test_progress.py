@@ -79,12 +79,14 @@ def test_a_sweep_that_waits_for_room_says_so():
     assert not any(NOTHING_TRAINS in line(one) for one in begun)
 
 
-def test_a_long_front_is_thinned_out_and_keeps_its_ends():
+def test_a_long_front_is_thinned_out_keeps_its_ends_and_says_how_much_is_shown():
     front = [point(f"t{i:04d}", 100.0 - i, 0.5) for i in range(100)]
     shown = spread(front)
     assert [shown[0].values["epsilon"], shown[-1].values["epsilon"]] == [1.0, 100.0]
     assert len(shown) == MAX_ROWS
     assert spread(front[:3]) == sorted(front[:3], key=lambda each: each.values["epsilon"])
+    text = screen(state(front=tuple(point(f"t{i:04d}", 1.0 + i, 0.5) for i in range(100))))
+    assert "front: 100 points, hypervolume 0.500, 8 of them shown" in text
 
 
 def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
@@ -94,11 +96,6 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
     assert "  epsilon 14.00, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
     assert "  epsilon 41.00, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
     assert f"  and {100 - MAX_ROWS - 2} more: out/front.csv" in lines
-
-
-def test_the_display_says_how_much_of_the_front_it_shows():
-    text = screen(state(front=tuple(point(f"t{i:04d}", 1.0 + i, 0.5) for i in range(100))))
-    assert "front: 100 points, hypervolume 0.500, 8 of them shown" in text
 
 
 @pytest.mark.parametrize(
