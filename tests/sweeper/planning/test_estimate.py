@@ -84,24 +84,15 @@ def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
         {"training": {"method": "dp-sgd", "clip_norm": 1.0}},
         {"training": {"method": "non-private"}, "privacy": {"delta": 1e-4, "noise_multiplier": 1.0}},
         {"privacy": {"delta": 1e-4, "sweep_epsilon": 3.0}, "search": {"trials": 3}},
-        {
-            "data": {"name": "digits", "evaluation": "private"},
-            "privacy": {"epsilon": 3.0, "delta": 1e-4, "score_noise": 9},
-        },
+        {"data": {"name": "digits", "evaluation": "private"}, "privacy": SPEC["privacy"] | {"score_noise": 9}},
         {"model": {"architecture": "mlp", "width": 16, "standardise": True}},
         {"model": SCATTERING},
     ],
     ids=lambda changes: "-".join(changes),
 )
 def test_every_kind_of_training_is_measured(changes):
-    content = {
-        **SPEC,
-        **{
-            k: {**(v if k in ("privacy", "data", "search") or v is SCATTERING else SPEC[k] | v)}
-            for k, v in changes.items()
-        },
-    }
-    spec = Spec.from_mapping(content)
+    training = SPEC["training"] | changes.get("training", {})
+    spec = Spec.from_mapping(SPEC | changes | {"training": training})
     data = clipless.datasets.load(**spec.data_options())
     plan = make_sweep_plan(spec, data)
     assert estimate(plan, data, preview(plan, data)).seconds > 0

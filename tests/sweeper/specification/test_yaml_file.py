@@ -7,29 +7,12 @@ from sweeper.specification.yaml_file import MAX_BYTES, MAX_DEPTH, parse_mapping,
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("1e-4", 1e-4),
-        ("1E5", 1e5),
-        ("-.5e+3", -500.0),
-        ("1.", 1.0),
-        ("12", 12),
-        ("010", 10),
-        ("1_000", 1000),
-        ("+3", 3),
-        ("no", "no"),
-        ("on", "on"),
-        ("1:30", "1:30"),
-        ("0x10", "0x10"),
-        ("2024-01-01", "2024-01-01"),
-        ("true", True),
-        ("~", None),
-        ("", None),
-        ("none", "none"),
-        ("36/255", "36/255"),
-        ("certified@36/255", "certified@36/255"),
-        ("'1e-4'", "1e-4"),
-        (".inf", float("inf")),
+        ("1e-4", 1e-4), ("1E5", 1e5), ("-.5e+3", -500.0), ("1.", 1.0), ("12", 12), ("010", 10), ("1_000", 1000),
+        ("+3", 3), ("no", "no"), ("on", "on"), ("1:30", "1:30"), ("0x10", "0x10"), ("2024-01-01", "2024-01-01"),
+        ("true", True), ("~", None), ("", None), ("none", "none"), ("36/255", "36/255"),
+        ("certified@36/255", "certified@36/255"), ("'1e-4'", "1e-4"), (".inf", float("inf")),
     ],
-)
+)  # fmt: skip
 def test_scalars_mean_what_a_reader_expects(text, value):
     read = parse_mapping(f"a: {text}", "f")["a"]
     assert read == value

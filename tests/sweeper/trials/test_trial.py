@@ -128,7 +128,7 @@ def test_the_plan_says_that_batches_and_noise_are_secure_unless_a_source_was_inj
     assert trial(digits, source=SeededSource(0)).plan_row().plan.secure_generator is False
 
 
-def test_every_epoch_is_a_row_with_its_epsilon_and_scores(digits):
+def test_every_epoch_is_a_row_with_its_epsilon_and_the_scores_of_the_validation_rows(digits):
     run, rows = trained(digits, source=SeededSource(0))
     assert [(row.KIND, row.epoch) for row in rows] == [("epoch", t + 1) for t in range(EPOCHS)]
     assert [row.done for row in rows] == [False] * (EPOCHS - 1) + [True]
@@ -136,10 +136,6 @@ def test_every_epoch_is_a_row_with_its_epsilon_and_scores(digits):
     assert {tuple(row.values) for row in rows} == {("epsilon", "accuracy", "certified@1/4")}
     assert all(row.model is None for row in rows)
     assert rows[-1].values["accuracy"] > 0.5
-
-
-def test_scores_are_those_of_the_validation_rows(digits):
-    run, rows = trained(digits, source=SeededSource(0))
     expected = clipless.evaluate(run.model, digits.validation, ["1/4"], digits.metadata.input_gain)
     assert rows[-1].values == {"epsilon": rows[-1].values["epsilon"], **expected}
 

@@ -65,6 +65,11 @@ def train(ledger, trial, event, stage=0, **more):
     ledger.draw(trial)
 
 
+def append(path, row):
+    with path.open("a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
 def rows(path):
     return [json.loads(row) for row in path.read_text().splitlines()]
 
@@ -160,8 +165,7 @@ def test_no_final_is_trained_before_the_selection_has_a_winner(selecting, path, 
     with pytest.raises(RecordError, match="has no winner, whose configuration it would train"):
         selecting.open("t0002", slot, stage=0)
     written = {"record": "open", "trial": "t0002", "attempt": 1, "event": slot.to_json(), "stage": 0}
-    with path.open("a") as file:
-        file.write(json.dumps(written) + "\n")
+    append(path, written)
     with pytest.raises(RecordError, match="Expected no final of the private selection in the budget"):
         Ledger(path)
 
@@ -173,8 +177,7 @@ def test_nothing_is_trained_before_the_selection_has_begun(path, budget):
         with pytest.raises(RecordError, match="the private selection in the budget has not begun"):
             ledger.open("t0001", event, stage=stage)
     written = {"record": "open", "trial": "t0002", "attempt": 1, "event": budget.final.slot.to_json(), "stage": 0}
-    with path.open("a") as file:
-        file.write(json.dumps(written) + "\n")
+    append(path, written)
     with pytest.raises(RecordError, match="Expected the private selection in the budget of"):
         Ledger(path)
 
@@ -183,8 +186,7 @@ def test_no_candidate_is_trained_once_the_selection_has_a_winner(selected, path,
     with pytest.raises(RecordError, match="it belongs to no stage of the budget"):
         selected.open("t0003", budget.selection.event)
     written = {"record": "open", "trial": "t0003", "attempt": 1, "event": budget.selection.event.to_json()}
-    with path.open("a") as file:
-        file.write(json.dumps(written) + "\n")
+    append(path, written)
     with pytest.raises(RecordError, match="Expected no candidate of the private selection in the budget"):
         Ledger(path)
 
