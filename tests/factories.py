@@ -25,6 +25,18 @@ from sweeper.trials.stream import PlanRow
 from sweeper.trials.trial import TrialRun
 
 
+def small_content(name: str = "small", *, privacy: Mapping[str, Any] | None = None, **sections: Any) -> dict[str, Any]:
+    """The content of the spec of a small network on digits; sections add their keys, and ``privacy`` is replaced."""
+    content: dict[str, Any] = {
+        "name": name,
+        "data": {"name": "digits"},
+        "model": {"architecture": "mlp", "width": 16},
+        "training": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05},
+        "privacy": dict(privacy or {"epsilon": 3.0, "delta": 1e-4}),
+    }
+    return content | {name: content.get(name, {}) | keys for name, keys in sections.items()}
+
+
 class Clock:
     """Stands still unless a test moves it: a busy machine makes nothing older."""
 

@@ -13,17 +13,11 @@ from sweeper.cli import main as main_module
 from sweeper.cli.main import main
 from sweeper.errors import SpecError
 from sweeper.results.front import read_front
+from tests.factories import small_content
 
 pytestmark = pytest.mark.slow
 
-SPEC = {
-    "name": "small",
-    "data": {"name": "digits"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}},
-    "privacy": {"epsilon": 3.0, "delta": 1e-4},
-    "search": {"trials": 2},
-}
+SPEC = small_content(training={"learning_rate": {"log": [0.01, 0.1]}}, search={"trials": 2})
 
 
 @pytest.fixture

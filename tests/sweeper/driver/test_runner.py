@@ -50,6 +50,7 @@ from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import stored_rows
+from tests.factories import make_spec, small_content
 
 from ..in_process import fake_backend
 
@@ -59,18 +60,14 @@ ROOT = Path(__file__).resolve().parents[3]
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE_SECONDS = 600.0  # ends a test that hangs; no test takes so long
 
-SMALL = {
-    "name": "small",
-    "data": {"name": "digits"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.02, 0.1]}, "sensitivity_fraction": 0.1},
-    "privacy": {"epsilon": 3.0, "delta": 1e-4},
-    "search": {"objectives": ["epsilon", "accuracy"], "trials": 2},
-}
+SMALL = small_content(
+    training={"learning_rate": {"log": [0.02, 0.1]}, "sensitivity_fraction": 0.1},
+    search={"objectives": ["epsilon", "accuracy"], "trials": 2},
+)
 
 
 def small(**changes):
-    return Spec.from_mapping({**SMALL, **{section: SMALL.get(section, {}) | c for section, c in changes.items()}})
+    return make_spec(SMALL, **changes)
 
 
 def runs(folder):

@@ -12,15 +12,11 @@ from sweeper.planning.estimate import Estimate, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.specification.spec import Spec
+from tests.factories import small_content
 
-SPEC = {
-    "name": "small",
-    "data": {"name": "digits"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": 4, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}},
-    "privacy": {"epsilon": 3.0, "delta": 1e-4},
-    "search": {"trials": 6, "repeats": 2},
-}
+SPEC = small_content(
+    training={"epochs": 4, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}}, search={"trials": 6, "repeats": 2}
+)
 SCATTERING = {"architecture": "scattering", "orientations": 2, "order": 1}
 
 

@@ -13,14 +13,9 @@ from sweeper.privacy.baselines import Baselines, warning
 from sweeper.privacy.claims import Claim
 from sweeper.records import ClassCounts
 from sweeper.specification.spec import Spec
+from tests.factories import small_content
 
-CONTENT = {
-    "name": "s",
-    "data": {"name": "digits"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": 2, "batch_size": 256, "learning_rate": 0.05},
-    "privacy": {"noise_multiplier": 1.0, "delta": 1e-4},
-}
+CONTENT = small_content(privacy={"noise_multiplier": 1.0, "delta": 1e-4})
 
 
 def data_with(evaluation, labels=(0, 1, 1, 1)):

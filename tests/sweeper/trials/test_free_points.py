@@ -15,17 +15,14 @@ from sweeper.records import MADE_FROM, described
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
 from tests.clipless.steps import RecordingSource
-from tests.factories import make_run, make_spec
+from tests.factories import make_run, make_spec, small_content
 
 EPOCHS = 6
-CONTENT = {
-    "name": "free",
-    "data": {"name": "digits"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": EPOCHS, "batch_size": 256, "learning_rate": 0.1, "sensitivity_fraction": 0.1},
-    "privacy": {"noise_multiplier": 2.0, "delta": 1e-4},
-    "search": {"objectives": ["epsilon", "accuracy", "certified@1/4"], "trials": 1},
-}
+CONTENT = small_content(
+    training={"epochs": EPOCHS, "learning_rate": 0.1, "sensitivity_fraction": 0.1},
+    privacy={"noise_multiplier": 2.0, "delta": 1e-4},
+    search={"objectives": ["epsilon", "accuracy", "certified@1/4"], "trials": 1},
+)
 SCORES = ("accuracy", "certified@1/4")
 
 

@@ -10,6 +10,7 @@ from sweeper.driver.runner import run_sweep
 from sweeper.privacy.claims import MEMBERSHIP as CONDITION
 from sweeper.results.front import read_front
 from sweeper.specification.spec import Spec
+from tests.factories import small_content
 
 from ..in_process import trained_in_process
 
@@ -20,19 +21,8 @@ NAMES = ("attacked@0.25", "membership-auroc", "membership-advantage")
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
-    content = {
-        "name": "metrics",
-        "data": {"name": "digits"},
-        "model": {"architecture": "mlp", "width": 16},
-        "training": {
-            "epochs": 1,
-            "batch_size": 256,
-            "learning_rate": 0.05,
-            "loss": {"name": "tau-cce", "temperature": 0.1},
-        },
-        "privacy": {"epsilon": 3.0, "delta": 1e-4},
-        "search": {"trials": 1, "metrics": list(NAMES)},
-    }
+    training = {"epochs": 1, "loss": {"name": "tau-cce", "temperature": 0.1}}
+    content = small_content("metrics", training=training, search={"trials": 1, "metrics": list(NAMES)})
     with trained_in_process():
         return run_sweep(Spec.from_mapping(content), Options(out=tmp_path_factory.mktemp("out"))).sweep.directory
 

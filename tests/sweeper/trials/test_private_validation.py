@@ -32,20 +32,18 @@ from sweeper.specification.spec import Spec
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun
 from tests.clipless.steps import RecordingSource
-from tests.factories import FakeTracker, begin, complete, make_recorder, make_run, make_spec
+from tests.factories import FakeTracker, begin, complete, make_recorder, make_run, make_spec, small_content
 
 pytestmark = pytest.mark.slow
 
 EPOCHS, SIGMA, DELTA = 4, 20.0, 1e-4
 NAMES = ("accuracy", "certified@1/4", "certified@1/2")
-CONTENT = {
-    "name": "hidden",
-    "data": {"name": "digits", "evaluation": "private"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": EPOCHS, "batch_size": 256, "learning_rate": 0.05, "sensitivity_fraction": 0.1},
-    "privacy": {"noise_multiplier": 1.0, "delta": DELTA, "score_noise": SIGMA},
-    "search": {"objectives": ["epsilon", "accuracy", "certified@1/4"], "metrics": ["certified@1/2"], "trials": 1},
-}
+CONTENT = small_content(
+    data={"evaluation": "private"},
+    training={"epochs": EPOCHS, "sensitivity_fraction": 0.1},
+    privacy={"noise_multiplier": 1.0, "delta": DELTA, "score_noise": SIGMA},
+    search={"objectives": ["epsilon", "accuracy", "certified@1/4"], "metrics": ["certified@1/2"], "trials": 1},
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,15 +11,11 @@ from sweeper.planning.make import make_trial_settings
 from sweeper.records import Point
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model
-from tests.factories import complete, make_recorder, make_run
+from tests.factories import complete, make_recorder, make_run, small_content
 
-CONTENT = {
-    "name": "shown",
-    "data": {"name": "digits"},
-    "model": {"architecture": "mlp", "width": 16},
-    "training": {"epochs": 1, "batch_size": 256, "learning_rate": 0.05, "sensitivity_fraction": 0.1},
-    "privacy": {"noise_multiplier": 1.0, "delta": 1e-4},
-}
+CONTENT = small_content(
+    training={"epochs": 1, "sensitivity_fraction": 0.1}, privacy={"noise_multiplier": 1.0, "delta": 1e-4}
+)
 
 
 def test_points_of_the_front_are_counted_by_class_and_the_counts_are_kept(digits, folder):
