@@ -104,6 +104,12 @@ def test_a_federation_without_keys_or_addresses_is_not_complete(changes):
         parse(**changes).check_complete()
 
 
+def test_an_address_that_is_none_is_refused():
+    servers = [{**server, "url": "ftp://x"} for server in CONTENT["servers"]]
+    with pytest.raises(SweeperError, match="an address of north"):
+        parse(servers=servers).check_complete()
+
+
 def test_whoever_is_not_there_is_named():
     for ask in (parse().key_of, parse().server, parse().party):
         with pytest.raises(SweeperError, match="got 'eve'"):

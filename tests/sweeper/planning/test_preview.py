@@ -173,6 +173,12 @@ def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_a
     assert can_be_planned(plan.shared, digits, {"training.learning_rate": 0.05}, budget.selection.event)
 
 
+def test_whether_a_configuration_can_be_planned_is_said_without_training(content, digits):
+    content["model"] = {"architecture": "convnet", "depth": [1, 6]}
+    spec = Spec.from_mapping(content, "digits.yaml")
+    assert [can_be_planned(spec, digits, {"model.depth": depth}) for depth in (1, 6)] == [True, False]
+
+
 # --- scores of private rows
 
 

@@ -157,3 +157,8 @@ def test_default_stages_share_out_everything(trials):
     assert stages[-1][0] == 1
     loud = [share / count for count, share in stages]
     assert loud == sorted(loud)
+
+
+def test_default_stages_of_no_trial():
+    with pytest.raises(ValueError, match="at least one trial, got trials=0"):
+        default_stages(0)

@@ -5,9 +5,11 @@ import logging
 import time
 
 import pytest
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
 from clipless.errors import DataError, DeclarationError
-from sweeper.service.problems import INTERNAL, Redactor
+from sweeper.service.problems import INTERNAL, Redactor, add_handlers
 from sweeper.service.responses import views
 from sweeper.service.telemetry import LOGGER, JsonLines, where
 
@@ -159,6 +161,21 @@ def test_folders_of_this_machine_are_taken_out_of_sentences(tmp_path):
     )
     assert redact("nothing") == "nothing"
     assert Redactor(type(tmp_path)("/"))("a/b") == "a/b"
+
+
+def test_handlers_pass_on_what_is_not_theirs():
+    import asyncio
+
+    handlers = {}
+
+    class App:
+        def add_exception_handler(self, kind, handler):
+            handlers[kind] = handler
+
+    add_handlers(App(), Redactor())
+    for kind in (HTTPException, RequestValidationError):
+        with pytest.raises(KeyError):
+            asyncio.run(handlers[kind](None, KeyError("x")))
 
 
 def test_a_log_line_of_an_exception_says_where_and_not_what(caplog):

@@ -136,6 +136,11 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path, broken):
         JsonlFile(path).append({"a": 3})
 
 
+def test_an_unreadable_file_is_named(tmp_path):
+    with pytest.raises(RecordError, match="Cannot read"):
+        JsonlFile(tmp_path).read()
+
+
 def test_a_full_disk_leaves_no_part_of_a_row(tmp_path, full_disk):
     file = JsonlFile(tmp_path / "a.jsonl", durable=True)
     file.append({"a": 1})

@@ -131,3 +131,9 @@ def test_rows_before_a_broken_file_took_their_place_no_longer_count_once_it_is_m
     path.write_text(row + "\n")
     follower.look()
     assert list(follower.points) == [("t0001", 2, "")]
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path):
+    (tmp_path / "points.jsonl").mkdir()
+    with pytest.raises(RecordError, match="Cannot read"):
+        JsonlTail(tmp_path / "points.jsonl").read()

@@ -192,6 +192,13 @@ def test_another_version_of_the_record_is_refused(found, tmp_path):
         read_diagnosis(path)
 
 
+def test_a_broken_record_is_named(found, tmp_path):
+    path = found.write(tmp_path / "x.json")
+    change(path, lambda content: content["snapshots"][0].update(epoch="soon"))
+    with pytest.raises(RecordError, match=r"snapshots\.0\.epoch in .*x\.json"):
+        read_diagnosis(path)
+
+
 def test_numbers_that_json_lacks_survive(found, tmp_path):
     values = {"epsilon": float("inf"), "accuracy": nan}
     path = replace(found, values=values).write(tmp_path / "x.json")

@@ -146,6 +146,11 @@ def test_later_sweeps_of_the_process_go_where_they_would_have_gone(monkeypatch, 
     mlflow.set_tracking_uri(None)
 
 
+def test_what_cannot_be_registered_is_an_error(tracked):
+    with pytest.raises(SweeperError, match=r"Cannot register x in ftp://nowhere"):
+        register(tracked.pick(), "x", tracking="ftp://nowhere")
+
+
 def test_a_table_is_served_by_columns(tmp_path):
     columns = {"age": Numeric(low=0, high=10), "ward": Categorical(categories=("A", "2"), other=True)}
     raw = Ranges(name="r", source="s", target="left", columns=columns)
