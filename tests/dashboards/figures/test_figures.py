@@ -139,17 +139,17 @@ def test_only_what_differs_between_trials_has_an_axis(sweep):
     assert all(len(axis.positions) == len(info.trials) == 24 for axis in info.axes)
 
 
-def test_a_wide_range_is_logarithmic_and_a_narrow_one_is_not(axes_of):
+def test_a_wide_range_is_logarithmic_many_values_get_five_ticks_and_touching_ones_are_one(axes_of):
     axes = axes_of({"rate": 0.001, "width": 64}, {"rate": 1.0, "width": 128})
     assert axes["rate"].positions == pytest.approx((-3.0, 0.0))
     assert axes["width"].positions == (64.0, 128.0)
     assert axes["width"].tick_texts == ("64", "128")
-
-
-def test_many_values_get_five_ticks(axes_of):
     axes = axes_of(*({"width": 10.0 + i} for i in range(9)))
     assert axes["width"].tick_positions == (10.0, 12.0, 14.0, 16.0, 18.0)
     assert axes_of(*({"rate": 10.0**-i} for i in range(9)))["rate"].tick_texts[0] == "1e-8"
+    axis = axes_of({"rate": 0.001}, {"rate": 0.00102}, {"rate": 0.05})["rate"]
+    assert axis.tick_texts == ("0.001", "0.05")
+    assert len(axis.positions) == 3
 
 
 def test_categories_are_sorted_and_a_missing_one_has_its_place(axes_of):
@@ -276,9 +276,3 @@ def test_an_axis_begins_and_ends_with_what_is_shown():
     axis = epsilon_axis("epsilon", [0.01, 100.0], shown=[1.0, 8.0])
     assert axis["range"] == log_ticks([1.0, 8.0])["range"]
     assert {"0.1", "1", "5", "10", "100"} <= set(axis["ticktext"])
-
-
-def test_ticks_that_would_touch_are_one(axes_of):
-    axis = axes_of({"rate": 0.001}, {"rate": 0.00102}, {"rate": 0.05})["rate"]
-    assert axis.tick_texts == ("0.001", "0.05")
-    assert len(axis.positions) == 3

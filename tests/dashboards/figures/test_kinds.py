@@ -21,11 +21,13 @@ def test_each_kind_has_the_best_of_its_own_trials(sweep):
             assert step.value == max(p.values["accuracy"] for p in own) <= max(within)
 
 
-def test_curves_differ_in_dash_and_mark_and_say_how_many_trials_they_had(sweep):
+def test_kinds_can_be_told_apart_by_another_setting_and_differ_in_dash_and_mark(sweep):
     info = architectures.info(sweep)
     figure = architectures.plot(info)
     assert len({(trace.line.dash, trace.marker.symbol, trace.line.color) for trace in figure.data}) == 2
     assert all(f"({kind.trials} trials)" in t.name for kind, t in zip(info.kinds, figure.data, strict=True))
+    info = architectures.info(sweep, by="model.width")
+    assert {kind.name for kind in info.kinds} == {"64", "128", "256"}
 
 
 def test_where_the_architecture_is_the_same_the_method_tells_kinds_apart_and_then_the_loss(with_configs):
@@ -42,11 +44,6 @@ def test_kinds_beyond_the_colours_go_together(with_configs):
     info = architectures.info(with_configs(*configs, configs[0]))
     assert [kind.name for kind in info.kinds] == ["net-0", "net-1", "net-2", "net-3", "net-4", "others"]
     assert sum(kind.trials for kind in info.kinds) == 10
-
-
-def test_another_setting_can_tell_kinds_apart(sweep):
-    info = architectures.info(sweep, by="model.width")
-    assert {kind.name for kind in info.kinds} == {"64", "128", "256"}
 
 
 def test_what_matters_most_stands_first_and_every_panel_has_every_parameter(sweep):

@@ -39,29 +39,23 @@ def comparison(fronts):
     return compare(fronts)
 
 
-def test_every_run_is_a_line_and_every_spec_a_legend_entry(comparison):
+def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(comparison, fronts):
     figure = overlay.plot(overlay.info(comparison))
     assert [trace.name for trace in figure.data if trace.showlegend] == ["digits", "&lt;b&gt;cold"]
     assert len(figure.data) == 5
     assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data}) == 2
-
-
-def test_a_line_is_what_its_run_achieves(fronts, comparison):
     for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):
         assert line.run == label
         assert line.steps[-1].value == max(p.values["accuracy"] for p in front.points)
 
 
-def test_the_bands_lie_between_what_all_and_what_one_attain(comparison):
+def test_the_bands_lie_between_what_all_and_what_one_attain_and_are_filled_where_all_have_a_point(comparison):
     info = attainment.info(comparison)
     assert [(band.spec, band.runs) for band in info.bands] == [("digits", 3), ("<b>cold", 2)]
     best, median, worst = (info.bands[0].surface(name) for name in ("best", "median", "worst"))
     for epsilon, value in median.steps:
         assert worst.at(epsilon) == pytest.approx(value - 0.01)
         assert best.at(epsilon) == pytest.approx(value + 0.01)
-
-
-def test_a_band_is_filled_from_where_every_run_has_a_point(comparison):
     info = attainment.info(comparison)
     filled = [trace for trace in attainment.plot(info).data if trace.fill == "toself"]
     assert len(filled) == 2

@@ -310,16 +310,13 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     assert set(seen["drawn"]) == {f"plot-{name}" for name in names}
 
 
-def test_text_is_escaped_and_markup_is_not():
+def test_text_is_escaped_markup_is_not_and_json_cannot_hold_what_javascript_cannot():
     assert tag("p", "<", Html("<br>"), None, 3) == "<p>&lt;<br>3</p>"
     assert tag("a", "x", title='"&') == '<a title="&quot;&amp;">x</a>'
     assert tag("details", open=True, hidden=None) == "<details open></details>"
     assert tag("meta", charset="utf-8") == '<meta charset="utf-8">'
     assert each("li", ["<"]) == "<li>&lt;</li>"
     assert _html.join([]) == ""
-
-
-def test_json_in_the_page_cannot_hold_what_javascript_cannot():
     with pytest.raises(ValueError, match="JSON"):
         json_script("x", float("nan"))
 

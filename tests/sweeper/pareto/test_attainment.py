@@ -48,12 +48,9 @@ def test_a_minimised_value_is_attained_from_above():
     assert [s.steps for s in attainment(each, loss)] == [((1.0, 0.5),), ((1.0, 0.5),), ((1.0, 0.7),)]
 
 
-def test_one_run_has_no_band():
+def test_one_run_has_no_band_and_one_without_points_no_worst():
     assert attainment([points((1.0, 0.5))], ACCURACY) == ()
     assert attainment([[], []], ACCURACY) == ()
-
-
-def test_a_run_without_points_attains_nothing_so_there_is_no_worst():
     found = by_name(points((1.0, 0.5), (math.inf, 0.9), (2.0, math.nan)), [], points((1.0, 0.4)))
     assert set(found) == {"best", "median"}
     assert found["median"].steps == ((1.0, 0.4),)

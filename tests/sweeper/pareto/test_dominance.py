@@ -131,14 +131,11 @@ def test_four_and_five_objectives_are_measured():
         assert hypervolume(points, objectives) == pytest.approx(0.5**count)
 
 
-def test_epsilon_counts_in_its_logarithm():
+def test_the_box_counts_epsilon_in_its_logarithm_and_cuts_what_is_beyond():
     middle = math.sqrt(EPSILON_FLOOR * EPSILON_CEILING)
     assert hypervolume(points_of([(middle, 1.0, 1.0)]), ALL) == pytest.approx(0.5)
     linear = Box.default(ALL, log_epsilon=False)
     assert hypervolume(points_of([(EPSILON_CEILING / 2, 1.0, 1.0)]), ALL, linear) == pytest.approx(0.5, abs=1e-4)
-
-
-def test_values_beyond_the_box_are_cut_or_add_nothing():
     assert hypervolume(points_of([(0.0, 1.0, 1.0)]), ALL) == pytest.approx(1.0)
     assert (
         hypervolume(points_of([(EPSILON_CEILING, 1.0, 1.0), (1.0, 0.0, 1.0), (math.inf, 1, 1), (math.nan, 1, 1)]), ALL)

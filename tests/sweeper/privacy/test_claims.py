@@ -24,15 +24,12 @@ def metadata():
     return make_metadata(public_facts=("Pixels lie in [0, 16].",), conditions=("The split is by hash.",))
 
 
-def test_a_claim_repeats_what_the_data_declare(metadata):
+def test_every_claim_repeats_what_the_data_declare_and_that_chosen_lengths_can_cost_more(metadata):
     claim = Claim.about(metadata, 1438, delta=1e-5)
     assert claim.public == ("The number of training rows, N = 1438.", "Pixels lie in [0, 16].")
     assert claim.conditions == ("The split is by hash.", *STANDARD_CONDITIONS)
     assert (claim.data, claim.population, claim.unit, claim.evaluation) == ("digits", 1438, "row", "public")
     assert not claim.exploratory
-
-
-def test_every_claim_says_that_lengths_which_results_chose_can_cost_more(metadata):
     (said,) = [sentence for sentence in Claim.about(metadata, 10, delta=1e-5).conditions if "1605.08294" in sentence]
     for fact in (
         "as if their number, noise and length had been fixed",

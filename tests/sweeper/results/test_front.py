@@ -31,9 +31,17 @@ def front(make_front, trial, make_point):
     return make_front(points, trials=[trial, failed], ledger=LEDGER)
 
 
-def test_the_front_is_chosen_among_all_points(front, objectives):
+def test_the_front_and_its_table_have_every_point(front, objectives):
     assert [point.key for point in front.front_points] == [("t0001", 1, ""), ("t0001", 2, ""), ("t0002", 1, "")]
     assert front.hypervolume == hypervolume(front.points, objectives)
+    rows = list(csv.DictReader(io.StringIO(front.to_csv())))
+    assert len(rows) == 5
+    first, second = rows[:2]
+    assert (first["trial"], first["epoch"], first["on_front"], first["epsilon"]) == ("t0001", "1", "True", "1.0")
+    assert (first["epsilon.rdp"], first["epsilon.pld"], first["test.accuracy"]) == ("1.1", "1.0", "")
+    assert second["test.accuracy"] == "0.88"
+    assert first["config.training.loss.temperature"] == "0.25"
+    assert (rows[3]["status"], rows[3]["config.training.epochs"], rows[3]["epsilon"]) == ("failed", "3", "inf")
 
 
 def test_the_file_holds_what_design_promises(front, tmp_path):
@@ -139,17 +147,6 @@ def test_a_broken_file_is_named_in_one_sentence(front, tmp_path, path, value, sa
     with pytest.raises(RecordError, match=said) as caught:
         read_front(file)
     assert "\n" not in str(caught.value)
-
-
-def test_the_table_has_one_row_per_point(front):
-    rows = list(csv.DictReader(io.StringIO(front.to_csv())))
-    assert len(rows) == 5
-    first, second = rows[:2]
-    assert (first["trial"], first["epoch"], first["on_front"], first["epsilon"]) == ("t0001", "1", "True", "1.0")
-    assert (first["epsilon.rdp"], first["epsilon.pld"], first["test.accuracy"]) == ("1.1", "1.0", "")
-    assert second["test.accuracy"] == "0.88"
-    assert first["config.training.loss.temperature"] == "0.25"
-    assert (rows[3]["status"], rows[3]["config.training.epochs"], rows[3]["epsilon"]) == ("failed", "3", "inf")
 
 
 def test_the_table_has_deviations_over_repeats(make_front, make_point):

@@ -38,10 +38,14 @@ def test_what_matters_is_told_from_what_does_not(front_of):
     assert "same" not in accuracy.shares
 
 
-def test_noise_is_not_explained(front_of):
+def test_noise_few_trials_and_what_does_not_vary_explain_nothing(front_of):
     generator = np.random.default_rng(1)
     configs = [{"rate": float(r)} for r in generator.uniform(size=80)]
     assert importances(front_of(configs, generator.uniform(size=80)))[0].explained < 0.1
+    few = [{"rate": float(i)} for i in range(LEAST_TRIALS - 1)]
+    assert importances(front_of(few, np.linspace(0, 1, len(few)))) == ()
+    assert importances(front_of([{"rate": 1.0}] * 30, np.linspace(0, 1, 30))) == ()
+    assert importances(front_of([], [])) == ()
 
 
 def test_a_choice_is_credited_and_not_the_parameter_that_comes_with_it(front_of):
@@ -66,13 +70,6 @@ def test_a_parameter_of_a_choice_that_matters_there_is_found(front_of):
     (importance, *_) = importances(front_of(configs, accuracies))
     assert importance.shares["loss.alpha"] > 0.7
     assert max(importance.shares["x"], importance.shares["loss.name"]) < 0.05
-
-
-def test_few_trials_or_nothing_that_varies_say_nothing(front_of):
-    few = [{"rate": float(i)} for i in range(LEAST_TRIALS - 1)]
-    assert importances(front_of(few, np.linspace(0, 1, len(few)))) == ()
-    assert importances(front_of([{"rate": 1.0}] * 30, np.linspace(0, 1, 30))) == ()
-    assert importances(front_of([], [])) == ()
 
 
 def test_a_configuration_becomes_numbers_and_what_it_lacks_is_nan():

@@ -125,11 +125,17 @@ def test_an_infinite_epsilon_can_be_compared():
     assert [made.judge(point("t", inf, 0.1 * e, epoch=e)) is None for e in range(1, 5)] == [True, False, True, True]
 
 
-def test_nothing_is_decided_before_every_objective_was_computed_once():
+def test_nothing_is_decided_before_every_objective_was_computed_or_after_the_last_epoch():
     made = scheduler(THREE)
     made.begin("t1", [1.0] * EPOCHS)
     assert made.judge(partial("t1", 1.0, 0.5, 1)) is None
     assert made.judge(point("t1", 1.0, 0.5, 0.5, epoch=3)).of == 1
+    made = scheduler()
+    made.begin("t1", [1.0, 2.0, 3.0])
+    made.begin("t2", [1.0, 2.0, 3.0])
+    made.judge(point("t1", 1.0, 0.9))
+    made.judge(point("t1", 2.0, 0.95, epoch=2))
+    assert made.judge(point("t1", 3.0, 0.96, epoch=3)) is None
 
 
 def test_an_objective_computed_now_and_then_counts_with_its_last_value():
@@ -178,15 +184,6 @@ def test_a_trial_joins_the_bracket_of_its_number_whenever_it_begins(begun):
         made.begin(f"t{number}", [1.0] * EPOCHS, number=number)
     assert made.judge(point("t2", 1.0, 0.9)) is None
     assert 1 not in begun or made.judge(point("t1", 1.0, 0.9)).rung == 1
-
-
-def test_nothing_is_decided_after_the_last_epoch():
-    made = scheduler()
-    made.begin("t1", [1.0, 2.0, 3.0])
-    made.begin("t2", [1.0, 2.0, 3.0])
-    made.judge(point("t1", 1.0, 0.9))
-    made.judge(point("t1", 2.0, 0.95, epoch=2))
-    assert made.judge(point("t1", 3.0, 0.96, epoch=3)) is None
 
 
 def project(gain, curve, front):

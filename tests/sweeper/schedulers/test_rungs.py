@@ -11,10 +11,17 @@ from sweeper.records import Objective, Point
 from sweeper.schedulers._rungs import DominanceRung, Frontier, Margins, crowding
 
 
-def test_beyond_three_objectives_the_gap_is_the_crowding_distance():
+def test_gaps_are_crowding_distances_and_a_frontier_forgets_what_is_dominated():
     rows_ = np.array([[0.0, 4.0], [1.0, 3.0], [3.0, 1.0], [4.0, 0.0]])
     assert crowding(rows_).tolist() == [inf, 1.5, 1.5, inf]
     assert crowding(np.array([[inf, 1.0], [inf, 2.0]])).tolist() == [inf, inf]
+    frontier = Frontier(2)
+    assert not frontier.covers(np.array([9.0, 9.0]))
+    for row in ([2.0, 2.0], [1.0, 3.0], [1.0, 2.0], [4.0, 4.0]):
+        frontier.add(np.array(row))
+    assert frontier.covers(np.array([1.0, 2.0]))
+    assert not frontier.covers(np.array([0.9, 9.0]))
+    assert len(frontier.rows) == 1
 
 
 @settings(max_examples=50)
@@ -30,16 +37,6 @@ def test_margins_are_those_of_comparing_every_pair(points):
         min([0, *(c for t, e, c in points if t != trial and e <= epsilon)]) - cost for trial, epsilon, cost in points
     ]
     assert margins.of(asked).tolist() == expected
-
-
-def test_a_frontier_covers_what_is_nowhere_better_and_forgets_what_is_dominated():
-    frontier = Frontier(2)
-    assert not frontier.covers(np.array([9.0, 9.0]))
-    for row in ([2.0, 2.0], [1.0, 3.0], [1.0, 2.0], [4.0, 4.0]):
-        frontier.add(np.array(row))
-    assert frontier.covers(np.array([1.0, 2.0]))
-    assert not frontier.covers(np.array([0.9, 9.0]))
-    assert len(frontier.rows) == 1
 
 
 def test_who_was_first_falls_behind_those_who_come_to_dominate_it():

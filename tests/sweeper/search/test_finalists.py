@@ -42,12 +42,9 @@ def test_the_largest_hypervolume_comes_first_then_what_adds_to_it(spec):
     assert rates(chosen(trials, spec, count=2, signal=0.1)) == [0.01, 0.03]
 
 
-def test_every_epoch_counts(spec):
+def test_every_epoch_and_then_accuracy_decide(spec):
     trials = [explored(0.01, (0.5, 0.5)), explored(0.02, (0.7, 0.6), (0.1, 0.0))]
     assert rates(chosen(trials, spec, count=1, signal=0.1)) == [0.02]
-
-
-def test_accuracy_decides_where_nothing_is_certified_yet(spec):
     trials = [explored(0.01, (0.2, 0.0)), explored(0.02, (0.5, 0.0)), explored(0.03, (0.4, 0.0))]
     assert rates(chosen(trials, spec, count=3, signal=0.1)) == [0.02, 0.03, 0.01]
 

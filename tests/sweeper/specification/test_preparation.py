@@ -18,9 +18,13 @@ def content(**data):
     }
 
 
-def test_nothing_is_done_by_default():
+def test_nothing_is_done_by_default_and_what_is_asked_for_is_done():
     assert "preparation" not in Spec.from_mapping(content()).data_options()
     assert "preparation" not in Spec.from_mapping(content(colour="rgb")).data_options()
+    options = Spec.from_mapping(content(centre=0.5, normalise=2)).data_options()
+    dataset = clipless.datasets.load(**options)
+    assert dataset.metadata.radius_unit == "examples scaled to norm 2"
+    assert dataset.train.x.flatten(1).norm(dim=1).max().item() == pytest.approx(2.0, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +42,6 @@ def test_what_is_asked_for_is_handed_to_the_loader(data, expected):
     again = Spec.from_mapping(spec.to_plain())
     assert again.data_options() == spec.data_options()
     assert again.to_plain() == spec.to_plain()
-
-
-def test_the_data_are_prepared():
-    options = Spec.from_mapping(content(centre=0.5, normalise=2)).data_options()
-    dataset = clipless.datasets.load(**options)
-    assert dataset.metadata.radius_unit == "examples scaled to norm 2"
-    assert dataset.train.x.flatten(1).norm(dim=1).max().item() == pytest.approx(2.0, rel=1e-5)
 
 
 @pytest.mark.parametrize(

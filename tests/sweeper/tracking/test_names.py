@@ -43,7 +43,7 @@ def test_a_cleaned_name_is_one_that_mlflow_accepts(name):
     assert clean(clean(name)) == clean(name)
 
 
-def test_parameters_are_flattened_and_kept_short():
+def test_parameters_are_flattened_and_every_status_has_a_run_status():
     flat = mlflow_params({"a": {"b": {"c": 1}}, "text": "x" * 9000, "none": None, "flag": True, "empty": {}})
     assert flat == {"a.b.c": "1", "text": "x" * MAX_PARAM_LENGTH, "none": "null", "flag": "true"}
 

@@ -132,15 +132,12 @@ def test_input_panels_have_a_bound_each_and_the_ball_once():
     assert second.title == "gray: median 1.5, largest 3"
 
 
-def test_noise_is_shown_for_each_parameter_and_for_all():
+def test_noise_is_shown_for_each_parameter_and_for_all_or_not_at_all():
     info = noise.info(diagnosis())
     assert info.names == ("a", "b", noise.WHOLE)
     assert info.ratios[0].values == (4.0, inf, 8.0)
     figure = noise.plot(info)
     assert list(figure.data[0].x) == [4.0, None, 8.0]
-
-
-def test_without_noise_there_is_nothing_to_compare():
     seen = once(parameters=(parameter("a", 1.0, noise_std=0.0),), noise_to_gradient=0.0, clipping=())
     assert noise.info(seen).ratios == ()
     assert is_empty(FIGURES["noise"].draw(seen, LIGHT))

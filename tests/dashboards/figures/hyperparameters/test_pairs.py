@@ -19,14 +19,11 @@ def test_what_explains_most_comes_first(sweep):
     assert contours.info(sweep).shown[0][0].name == "privacy.epsilon"
 
 
-def test_explained_is_between_none_and_all():
+def test_explained_is_between_none_and_all_and_equal_values_share_their_place():
     assert explained([1, 2, 3, 4, 5, 6, 7], [2, 4, 9, 16, 25, 36, 49]) == pytest.approx(1.0)
     assert explained([0, 0, 1, 1], [1.0, 1.0, 2.0, 2.0]) == pytest.approx(1.0)
     assert explained([0, 0, 1, 1], [1.0, 2.0, 1.0, 2.0]) == pytest.approx(0.0)
     assert explained([1, 1], [1, 2]) == explained([1, 2], [1, 1]) == 0.0
-
-
-def test_equal_values_share_their_place():
     assert places([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0.0, 2.5, 1.0]
 
 

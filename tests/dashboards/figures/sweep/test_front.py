@@ -41,11 +41,15 @@ def test_the_staircase_takes_the_better_of_equals_and_finite_points_alone():
     assert [s.value for s in staircase(points, "loss", Direction.MINIMIZE)] == [0.9, 0.4]
 
 
-def test_every_point_is_either_on_the_front_or_dominated(sweep):
+def test_every_point_is_on_the_front_or_dominated_and_the_axis_says_what_epsilon_promises(sweep):
     info = front.info(sweep)
     assert len(info.front) + info.dominated_total == len(sweep.points)
     assert {p.key for p in info.front} == sweep.result.on_front
     assert not {p.key for p in info.dominated} & sweep.result.on_front
+    figure = front.plot(front.info(sweep))
+    assert figure.layout.xaxis.title.text == "epsilon (fixed in advance), delta = 1e-4"
+    assert figure.layout.xaxis.type == "log"
+    assert figure.layout.yaxis.title.text == "accuracy (validation)"
 
 
 def test_the_line_goes_through_the_running_best_of_all_points_to_the_last_epsilon(sweep):
@@ -59,13 +63,6 @@ def test_the_line_goes_through_the_running_best_of_all_points_to_the_last_epsilo
     assert list(line.y[:-1]) == [step.value for step in info.steps]
     assert line.x[-1] == max(p.values["epsilon"] for p in sweep.points)
     assert line.y[-1] == line.y[-2]
-
-
-def test_the_axis_says_what_its_epsilon_promises(sweep):
-    figure = front.plot(front.info(sweep))
-    assert figure.layout.xaxis.title.text == "epsilon (fixed in advance), delta = 1e-4"
-    assert figure.layout.xaxis.type == "log"
-    assert figure.layout.yaxis.title.text == "accuracy (validation)"
 
 
 def test_certified_accuracy_sets_colour_and_size(sweep):

@@ -69,12 +69,9 @@ def test_of_an_error_about_rows_everybody_is_told_its_kind_and_the_owner_all(kin
         assert path.name == "failures.jsonl" or path.is_dir() or quoted not in path.read_text(), path
 
 
-def test_an_error_of_the_request_is_told_to_everybody(folder):
+def test_an_error_of_the_request_is_told_to_everybody_and_a_spec_that_cannot_be_read_is_one(folder):
     assert drive(folder, ROWS, {"colour": "yiq"}) == 2
     assert failure.said(folder).startswith("Expected RGB images in [0, 1] for colour: yiq")
-
-
-def test_a_spec_that_cannot_be_read_is_one_too(folder):
     (folder / "spec.yaml").write_text("name: x\n")
     with pytest.raises(SystemExit):
         main(["run", str(folder / "spec.yaml"), "--into", str(folder)])

@@ -113,13 +113,10 @@ def test_the_time_left_is_estimated_from_what_is_done(more, seconds):
     assert state(**more).remaining_seconds == (None if seconds is None else pytest.approx(seconds))
 
 
-def test_the_best_point_is_best_in_the_first_objective_beside_epsilon():
+def test_a_plain_line_says_the_same_and_of_the_best_point():
     assert state().best.trial == "t0002"
     assert state(front=()).best is None
     assert state(objectives=OBJECTIVES[:1]).best is None
-
-
-def test_a_plain_line_says_the_same():
     assert line(state()) == (
         "digits: 3 of 16 trials done, 2 running, 1 failed; "
         "best epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "

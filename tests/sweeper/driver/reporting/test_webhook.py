@@ -102,15 +102,12 @@ def test_a_delivery_is_one_post_of_json(server, front):
     }
 
 
-def test_no_score_of_a_sweep_without_guarantee_or_of_private_selection_is_told(front, claim):
+def test_of_a_private_selection_neither_scores_nor_trials_are_told(front, claim):
     exploratory = replace(front, claim=replace(claim, exploratory=True))
     for content in (told(exploratory), told(front, winner_only=True)):
         assert content["hypervolume"] is None
         assert content["front_points"] is None
     assert told(exploratory)["points"] == 2
-
-
-def test_nobody_learns_how_many_trials_a_private_selection_had(front):
     content = told(front, winner_only=True)
     assert content["trials"] is None
     assert content["points"] is None

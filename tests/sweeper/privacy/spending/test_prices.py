@@ -78,11 +78,8 @@ def test_broken_conditions_cost_the_composition_and_are_named():
     assert "Candidate t0002 crashed. The sweep was interrupted. So every training is charged." in said
 
 
-def test_nothing_spent_costs_nothing():
+def test_nothing_spent_costs_nothing_and_a_tight_answer_asks_both_accountants(event):
     assert {answer.epsilon for answer in answers([], DELTA).values()} == {0.0}
-
-
-def test_a_tight_answer_asks_both_accountants(event):
     loose, tight = (answers([event, event], DELTA, tight=flag)["winner"].epsilon for flag in (False, True))
     assert tight == claim(Composed((event, event)), DELTA).epsilon < loose
 

@@ -50,17 +50,18 @@ def test_trials_are_the_configurations_that_are_rehearsed_and_finals_those_that_
     assert (Spec.from_mapping(alone).rehearsals, Spec.from_mapping(alone).trials) == (0, 1)
 
 
-def test_stages_are_those_that_are_given(budget):
+def test_stages_are_those_that_are_given_and_their_trials_are_counted(budget):
     spec = Spec.from_mapping(changed(budget, privacy={"stages": STAGES}))
     assert spec.stages == (StagePlan(8, 0.1), StagePlan(3, 0.3), StagePlan(1, 0.6))
     assert spec.trials == 12
     assert Spec.from_mapping(spec.to_plain()).stages == spec.stages
-
-
-def test_the_number_of_trials_counts_every_stage(budget):
     for trials in (1, 2, 5, 9, 40):
         spec = Spec.from_mapping(changed(budget, search={"trials": trials, "rehearse": False}))
         assert spec.trials == trials
+    privacy = {"epsilon": 1.0, "accounting": "filter"}
+    spec = Spec.from_mapping(changed(budget, privacy=privacy))
+    assert spec.stages == ()
+    assert spec.trials == DEFAULT_TRIALS
 
 
 def test_a_small_space_has_fewer_explorers(budget):
@@ -69,13 +70,6 @@ def test_a_small_space_has_fewer_explorers(budget):
         spec = Spec.from_mapping(small)
         assert 1 <= spec.stages[0].trials <= 3
         assert spec.rehearsals == 3 * rehearse
-
-
-def test_a_filter_has_no_stages(budget):
-    privacy = {"epsilon": 1.0, "accounting": "filter"}
-    spec = Spec.from_mapping(changed(budget, privacy=privacy))
-    assert spec.stages == ()
-    assert spec.trials == DEFAULT_TRIALS
 
 
 NO_BUDGET = {"privacy.sweep_epsilon": ..., "privacy.epsilon": 1.0}
