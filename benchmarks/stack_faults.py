@@ -3,7 +3,7 @@
     python benchmarks/stack_faults.py [--trials 6] [--epochs 24] [--only FAULT ...] [--state FOLDER]
 
 Runs the stack of ``docker-compose.yml`` as `make stack` does. For each fault a sweep on scikit-learn's digits is
-submitted to the service; once noise is drawn, the fault happens:
+submitted to the service; once noise is drawn, the fault happens. One that has ended before is given more trials.
 
 * ``worker``, ``head``, ``mlflow``, ``postgres``, ``service``: every process of it is killed at once, as when the
   machine that it runs on loses power; the stack starts it again, as Docker would;
@@ -29,6 +29,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from _noise_log import drawn_steps
@@ -41,7 +42,10 @@ from tools.stack.running import Stack, StackSettings
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"worker": "ray-worker-1", "head": "ray-head", "mlflow": "mlflow", "postgres": "postgres", "service": "sweeper"}
-PATIENCE_SECONDS = 1800.0
+PATIENCE_SECONDS = 420.0  # without a draw of noise: then something hangs
+MORE_TRIALS = 4
+LAST_WORDS = 1000  # characters of a log
+FAILURES = (SweepStatus.FAILED, SweepStatus.STOPPED, SweepStatus.INTERRUPTED)
 CABLES = ipaddress.ip_network("10.213.0.0/16")
 DISK_BYTES = 2_000_000
 CUT_SECONDS = 10.0
@@ -72,33 +76,70 @@ class StackCampaign(Campaign):
 
     def submit(self) -> None:
         """Submit the sweep to the service."""
-        url = f"http://{self.stack.address('sweeper', 8600)}"
-        self.id = submit(url, self.spec, self.stack.token)["id"]
+        self.id = submit(f"http://{self.stack.address('sweeper', 8600)}", self.spec, self.stack.token)["id"]
 
-    def state(self) -> str:
-        """How the service says that the sweep stands; empty while it does not answer."""
-        url = f"http://{self.stack.address('sweeper', 8600)}/api/v1/sweeps/{self.id}"
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {self.stack.token}"})
+    def state(self) -> SweepStatus | None:
+        """How the service says that the sweep stands; nothing while it does not answer."""
         try:
-            with urllib.request.urlopen(request, timeout=10) as answer:
-                return json.load(answer)["state"]
-        except OSError:
-            return ""
+            return SweepStatus(self._ask("")["state"])
+        except (OSError, HTTPException):
+            return None
 
     def drawn(self) -> int:
         """How often noise was drawn so far."""
         return sum(drawn_steps(self.noise).values()) if self.noise.exists() else 0
 
     def wait_for_noise(self) -> None:
-        """Wait until more noise is drawn."""
+        """Wait until more noise is drawn; a sweep that has drawn all of its own is given more trials."""
         before = self.drawn()
-        _wait(lambda: self.drawn() > before, f"no noise is drawn for {self.id}, which is {self.state()}")
+
+        def is_more(state: SweepStatus | None) -> bool:
+            if state is SweepStatus.COMPLETED:
+                self.extend()
+            return self.drawn() > before
+
+        self._wait(is_more, "more noise")
+
+    def extend(self) -> None:
+        """Give the sweep more trials; if the service does not answer, nothing has happened."""
+        with contextlib.suppress(OSError, HTTPException):
+            self._ask("/extend", trials=self.trials + MORE_TRIALS)
+            self.trials += MORE_TRIALS
 
     def wait_for_end(self) -> None:
-        """Wait until the service says that the sweep has ended."""
-        _wait(
-            lambda: self.state() and SweepStatus(self.state()).is_end, f"{self.id} does not end, it is {self.state()}"
+        """Wait until the service says that the sweep is completed."""
+        self._wait(lambda state: state is SweepStatus.COMPLETED, "the end")
+
+    def _wait(self, until: Callable[[SweepStatus | None], bool], awaited: str) -> None:
+        """Wait until the sweep stands so; give up when it has failed, or has drawn no noise for long."""
+        drawn, end = -1, 0.0
+        while not until(state := self.state()):
+            if (now := self.drawn()) != drawn:
+                drawn, end = now, time.monotonic() + PATIENCE_SECONDS
+            if state in FAILURES or time.monotonic() > end:
+                raise SystemExit(f"waited in vain for {awaited} of {self.story(state)}")
+            time.sleep(0.2)
+
+    def story(self, state: SweepStatus | None) -> str:
+        """How the sweep and the stack stand, and what the service and the driver said last."""
+        logs = self.stack.folder("ray-head", "/tmp").glob("ray/session_latest/logs/job-driver-*.log")
+        last = [self.stack.log("sweeper"), *sorted(logs, key=lambda log: log.stat().st_mtime)[-1:]]
+        starts = ", ".join(f"{name} {self.stack.starts(name)}" for name in PARTS.values())
+        return "\n".join(
+            [
+                f"{self.id}, which is {state.value if state else 'not known to a service that answers'}, "
+                f"with {self.drawn()} draws so far; parts were started so often: {starts}",
+                *(f"{log} ends with: {log.read_text(errors='replace')[-LAST_WORDS:]}" for log in last),
+            ]
         )
+
+    def _ask(self, what: str, **content: int) -> dict[str, str]:
+        """Return what the service answers about the sweep."""
+        url = f"http://{self.stack.address('sweeper', 8600)}/api/v1/sweeps/{self.id}{what}"
+        headers = {"Authorization": f"Bearer {self.stack.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, json.dumps(content).encode() if content else None, headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)
 
     def check(self) -> dict[str, str]:
         """Wait until MLflow has what the sweep left behind, and return what does not hold."""
@@ -116,7 +157,11 @@ def kill_all(stack: Stack, part: str) -> None:
     for pid in stack.below(name):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    _wait(lambda: stack.starts(name) > starts, f"{name} is not started again")
+    end = time.monotonic() + PATIENCE_SECONDS
+    while stack.starts(name) == starts:
+        if time.monotonic() > end:
+            raise SystemExit(f"{name} is not started again")
+        time.sleep(0.05)
 
 
 @contextlib.contextmanager
@@ -232,6 +277,9 @@ class CutCampaign(StackCampaign):
 
     cut: Path | None = None
 
+    def state(self) -> None:
+        """The service does not know it."""
+
     @property
     def sweep(self) -> Path | None:
         """The sweep's folder."""
@@ -247,22 +295,15 @@ def counted_stack(folder: Path, say: Callable[[str], None] = lambda _: None) -> 
     """
     with contextlib.ExitStack() as around:
         link = around.enter_context(cable()) if os.geteuid() == 0 else None
+        code = (HERE / "_counting", HERE.parent, HERE.parent / "models")  # of this checkout, whatever is installed
         settings = StackSettings(
             file=HERE.parent / "docker-compose.yml",
             state=folder / "state",
-            environment={"PYTHONPATH": str(HERE / "_counting"), "NOISE_LOG": str(folder / "noise")},
+            environment={"PYTHONPATH": os.pathsep.join(map(str, code)), "NOISE_LOG": str(folder / "noise")},
             addresses={} if link is None else {"mlflow": link.address},
             say=say,
         )
         yield around.enter_context(Stack(settings)), link
-
-
-def _wait(until: Callable[[], object], otherwise: str) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not until():
-        if time.monotonic() > end:
-            raise SystemExit(otherwise)
-        time.sleep(0.2)
 
 
 def main() -> None:

@@ -2,16 +2,19 @@
 
 import importlib
 import json
+import random
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
 
 from clipless.layers import Conv1d, Dense
+from sweeper.records import SweepStatus
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 STEP_CONTENDERS = [
@@ -93,6 +96,48 @@ def test_the_configuration_is_chosen_by_mean_validation_accuracy(script, monkeyp
 
     monkeypatch.setattr(thesis, "accuracy", accuracy)
     assert thesis.chosen(spec, data, 4) == candidates[1]
+
+
+@pytest.fixture
+def faulty(script, tmp_path):
+    """A campaign whose stack has said one line, and the states in which its sweep is found, one after the other."""
+    faults, states = script("stack_faults"), []
+    (tmp_path / "log").write_text("out of memory")
+    stack = SimpleNamespace(log=lambda _: tmp_path / "log", folder=lambda *_: tmp_path, starts=lambda _: 2)
+
+    class Told(faults.StackCampaign):
+        def state(self):
+            return states.pop(0)
+
+        def extend(self):
+            self.trials += faults.MORE_TRIALS
+            (self.noise / "t0002").write_bytes(b".")
+
+    return Told(tmp_path, 1, 4, random.Random(0), stack=stack), states
+
+
+def test_a_sweep_that_ends_before_a_part_is_killed_is_given_more_trials(faulty):
+    campaign, states = faulty
+    states += [SweepStatus.RUNNING, None, SweepStatus.COMPLETED]
+    campaign.wait_for_noise()
+    assert (campaign.trials, campaign.drawn(), states) == (5, 1, [])
+
+
+@pytest.mark.parametrize("state", [SweepStatus.FAILED, SweepStatus.RUNNING, None])
+def test_a_sweep_that_fails_or_stands_still_is_not_waited_for_and_its_parts_are_heard(
+    faulty, script, monkeypatch, state
+):
+    campaign, states = faulty
+    if state is SweepStatus.FAILED:
+        states += [SweepStatus.RUNNING, state]
+    else:
+        states.append(state)
+        monkeypatch.setattr(script("stack_faults"), "PATIENCE_SECONDS", -1)
+    with pytest.raises(
+        SystemExit, match=r"(?s)the end of .* 0 draws so far.* ray-head 2.* ends with: out of memory"
+    ) as told:
+        campaign.wait_for_end()
+    assert (state.value if state else "not known to a service that answers") in str(told.value)
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ import clipless
 import sweeper
 from dashboards.export.pictures import find_browser
 from sweeper.records import TrialStatus
+from sweeper.service.supervision.states import State
 from sweeper.tracking.tracker import SPOOL_NAME, Tracker, replay_spool
 
 pytestmark = [
@@ -29,7 +30,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy"),
 ]
-PATIENCE = 120_000
+PATIENCE = 420_000
 DRAWN = """(document.querySelector('#figure-front .js-plotly-plot')?.data ?? [])
     .filter((trace) => trace.mode === 'markers' && trace.text).reduce((sum, trace) => sum + trace.x.length, 0)"""
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -130,7 +131,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     page.get_by_role("link", name=campaign.id).click()
     page.wait_for_function(f"{DRAWN} > 0")
     page.wait_for_function(f"(before) => {DRAWN} !== before", arg=page.evaluate(DRAWN))
-    assert campaign.state() == "running"
+    assert campaign.state() is State.RUNNING
     expect(page.locator("#pulse")).to_have_text("live")
     campaign.wait_for_end()
     expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)
@@ -171,7 +172,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
 def test_nothing_is_lost_whatever_part_of_the_stack_is_killed(ground, faults):
     """A sweep that the service runs on two workers, each part killed once, the head last: it is resumed."""
     running, folder, _ = ground
-    campaign = faults.StackCampaign(folder, 3, 16, random.Random(0), name="fault", stack=running)
+    campaign = faults.StackCampaign(folder, 4, 64, random.Random(0), name="fault", stack=running)
     found = faults.kill_during_sweep(running, campaign, "worker", "service", "mlflow", "postgres", "head")
     assert dict.fromkeys(found, "") == found
     assert all(running.starts(name) >= 2 for name in faults.PARTS.values())
