@@ -11,6 +11,7 @@ import secrets
 import shlex
 import socket
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class Ground:
     # of services, one where nothing is said; none leaves a service out
     copies: Mapping[str, int] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)  # of services that are to have another one
+    ports: Mapping[str, str] = field(default_factory=dict)  # of this machine by those of the file, where they differ
 
 
 class Layout:
@@ -56,8 +58,7 @@ class Layout:
 
     def __init__(self, compose: Compose, ground: Ground) -> None:
         self._compose = compose
-        ports = _ports(compose)
-        self.all: tuple[Place, ...] = tuple(self._settle(ground, ports))
+        self.all: tuple[Place, ...] = tuple(self._settle(ground))
 
     def named(self, name: str) -> Place:
         """Return the place of that name."""
@@ -105,7 +106,7 @@ class Layout:
         text = re.sub(rf"(?<![\w.-])(?P<name>{names}):(?P<port>\d+|\*)", host, text)
         return re.sub(r"(?<![\w.-])(0\.0\.0\.0|127\.0\.0\.1)(?![\w.:-])", place.address, text)
 
-    def _settle(self, ground: Ground, ports: Mapping[str, Mapping[str, str]]) -> Iterable[Place]:
+    def _settle(self, ground: Ground) -> Iterable[Place]:
         number = 1
         for of in self._compose.in_order():
             service, copies = self._compose.services[of], ground.copies.get(of, 1)
@@ -116,7 +117,7 @@ class Layout:
                     of=of,
                     service=service,
                     address=ground.addresses.get(of, f"{ground.subnet}.{number}"),
-                    ports=ports[of],
+                    ports={port: ground.ports.get(port, port) for port in _listens_on(service)},
                     folders=self._folders_of(service, ground, number),
                 )
 
@@ -145,31 +146,45 @@ def _folders(folders: Mapping[str, Path], text: str) -> str:
     return re.sub(pattern, lambda found: str(folders[found["target"]]), text)
 
 
-def _ports(compose: Compose) -> dict[str, dict[str, str]]:
-    """Return a port of this machine for each that a service listens on: the same one, unless it is taken."""
-    found: dict[str, dict[str, str]] = {}
-    held: list[socket.socket] = []
-    try:
-        for name, service in compose.services.items():
-            named = sorted(set(_PORT.findall(" ".join(service.arguments))))
-            found[name] = {port: _port(port, held) for port in named}
-    finally:
-        for one in held:
-            one.close()
-    return found
+def _listens_on(service: Service) -> list[str]:
+    return sorted(set(_PORT.findall(" ".join(service.arguments))))
 
 
-def _port(wanted: str, held: list[socket.socket]) -> str:
-    probe = socket.socket()
-    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def take_ports(compose: Compose, held: ExitStack) -> dict[str, str]:
+    """Return a port of this machine for each that a service listens on: the same one, unless something has it.
+
+    Guarantees:
+        Until ``held`` is closed no other stack of this machine gets one of them, not even while nothing listens:
+        Ray's head, which listens on all addresses, may be started later, and again.
+    """
+    taken = {}
+    for wanted in sorted({port for service in compose.services.values() for port in _listens_on(service)}):
+        port = _free_port(int(wanted))
+        while not _claim(port, held):
+            port = _free_port(0)
+        taken[wanted] = str(port)
+    return taken
+
+
+def _free_port(wanted: int) -> int:
+    """Return a port on which nothing of this machine listens: this one if possible, any for 0."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", wanted))
+        except OSError:
+            probe.bind(("0.0.0.0", 0))
+        return int(probe.getsockname()[1])
+
+
+def _claim(port: int, held: ExitStack) -> bool:
+    """Take a name that one process of this machine can have, and that ends with it; return whether it was free."""
+    name = held.enter_context(socket.socket(socket.AF_UNIX))
     try:
-        probe.bind(("0.0.0.0", int(wanted)))
+        name.bind(f"\0sweeper-stack-{port}")
     except OSError:
-        probe.bind(("0.0.0.0", 0))
-        held.append(probe)
-        return str(probe.getsockname()[1])
-    probe.close()
-    return wanted
+        return False
+    return True
 
 
 def search_path(*first: str) -> str:

@@ -20,7 +20,7 @@ from sweeper.service.security.tokens import Role, make_token
 from tools.stack import reaper
 from tools.stack.compose import read_compose
 from tools.stack.database import owner, prepare, programs
-from tools.stack.layout import Ground, Layout, Place, free_subnet, search_path
+from tools.stack.layout import Ground, Layout, Place, free_subnet, search_path, take_ports
 
 LOCK = "stack.lock"
 TOKEN = "token"
@@ -75,7 +75,7 @@ class Stack:
             self._take(undo)
             scratch = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="sw-", ignore_cleanup_errors=True)))
             scratch.chmod(0o755)
-            self._prepare(scratch)
+            self._prepare(scratch, undo)
             undo.callback(self._end)
             self._start()
             self._stack = undo.pop_all()
@@ -170,7 +170,7 @@ class Stack:
                 f"Expected no stack in {self._state}, but one runs there; stop it or name another folder with --state"
             ) from None
 
-    def _prepare(self, scratch: Path) -> None:
+    def _prepare(self, scratch: Path, undo: ExitStack) -> None:
         """Read the file, find places, and make what there must be before the first start."""
         settings = self._settings
         variables = {
@@ -188,6 +188,7 @@ class Stack:
             subnet=free_subnet(),
             copies={"ray-worker": settings.workers} | dict.fromkeys([*gpu, *settings.without], 0),
             addresses=settings.addresses,
+            ports=take_ports(compose, undo),
         )
         self._places = Layout(compose, ground)
         for folder in ("logs", "reapers", "secrets"):

@@ -2,12 +2,13 @@
 
 import ipaddress
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tools.stack.compose import read_compose
-from tools.stack.layout import Ground, Layout, free_subnet
+from tools.stack.layout import Ground, Layout, free_subnet, take_ports
 
 FILE = Path(__file__).resolve().parents[3] / "docker-compose.yml"
 
@@ -99,17 +100,22 @@ def test_nothing_of_the_containers_is_left_in_what_is_run(found):
                 assert name not in text
 
 
-def test_a_port_that_is_taken_is_replaced_everywhere():
-    with socket.create_server(("", 0)) as taken:
-        wanted = taken.getsockname()[1]
-        file = FILE.read_text(encoding="utf-8").replace("8265", str(wanted))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Path, "read_text", lambda *_args, **_options: file)
-            found = places()
-        port = found.named("ray-head").ports[str(wanted)]
-        assert port != str(wanted)
-        assert f"{found.named('ray-head').address}:{port}" in " ".join(found.command(found.named("sweeper")))
-        assert str(wanted) not in " ".join(found.command(found.named("ray-head")))
+def test_a_port_that_is_replaced_is_replaced_everywhere():
+    found = places(ports={"8265": "39000"})
+    head, service = found.named("ray-head"), found.named("sweeper")
+    assert f"http://{head.address}:39000" in found.command(service)
+    for place in found.all:
+        assert "8265" not in " ".join((*found.command(place), *found.health(place)))
+
+
+def test_stacks_do_not_take_ports_of_each_other_or_of_what_listens():
+    with socket.create_server(("", 0)) as taken, ExitStack() as first, ExitStack() as second:
+        port = str(taken.getsockname()[1])
+        compose = read_compose(FILE, {"MLFLOW_ARTIFACTS": f"--port {port}"})
+        ports = [take_ports(compose, held) for held in (first, second)]
+        assert ports[0].keys() == ports[1].keys() >= {port, "5000", "5432", "6379", "8265", "8600"}
+        assert ports[0][port] != port
+        assert not set(ports[0].values()) & set(ports[1].values()), "nothing listens on them yet"
 
 
 def test_a_service_may_be_given_another_address():
