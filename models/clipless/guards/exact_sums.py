@@ -270,7 +270,7 @@ def _is_exact(multiply: Callable[[Tensor, Tensor], Tensor], device: torch.device
                 for b_KN in (b[: k * n].view(k, n), b[: k * n].view(n, k).mT):
                     try:
                         found = multiply(a_MK.to(device), b_KN.to(device))
-                    except (AttributeError, RuntimeError):
+                    except (AttributeError, TypeError, RuntimeError):  # gone, called otherwise, or not for this device
                         return False
                     if not torch.equal(found.cpu().double(), a_MK.double() @ b_KN.double()):
                         return False

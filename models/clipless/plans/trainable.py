@@ -126,15 +126,26 @@ def _check_layers(model: Network) -> None:
 
 def _check_hooks(model: Network) -> None:
     for name in _GLOBAL_HOOKS:
-        if getattr(torch_module, name):
+        if _hooks(torch_module, name):
             raise UnsupportedError(f"Expected no global module hooks in private training, found {name[1:]}")
     for path, module in model.named_modules():
         for name in _MODULE_HOOKS:
-            if getattr(module, name):
+            if _hooks(module, name):
                 raise UnsupportedError(f"Expected no hooks on {path or 'the network'}, found {name[1:]}; remove them")
     for path, parameter in model.named_parameters():
-        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+        if _hooks(parameter, "_backward_hooks") or _hooks(parameter, "_post_accumulate_grad_hooks"):
             raise UnsupportedError(f"Expected no hooks on parameter {path}; remove them")
+
+
+def _hooks(owner: object, name: str) -> object:
+    """Return the hooks that torch keeps under a private name; without that name, none could be seen."""
+    try:
+        return getattr(owner, name)
+    except AttributeError:
+        raise UnsupportedError(
+            f"Expected a torch that lists its hooks in {name}, got torch {torch.__version__}; "
+            "install a version that pyproject.toml allows"
+        ) from None
 
 
 def _check_parameters(model: Network) -> None:
