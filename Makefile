@@ -15,7 +15,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --quiet
 PIP := $(PIP_INSTALL) --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev demo stack stack-engine test lint format docs bench constraints clean
+.PHONY: help setup dev demo stack stack-engine test lint format docs bench constraints release clean
 
 help:
 	@echo "make setup    install the runtime into .venv"
@@ -29,6 +29,7 @@ help:
 	@echo "make docs     build the user guide into site/, warnings as errors"
 	@echo "make bench    measure against peers; prints tables. DATA=FOLDER with local data sets runs all of them"
 	@echo "make constraints  resolve the versions in constraints.txt anew; installs nothing"
+	@echo "make release  VERSION=0.2.0: build and try the wheel, write the notes, tag; pushes nothing"
 	@echo "make clean    remove .venv and what was built"
 
 $(VENV)/.python:
@@ -91,6 +92,9 @@ constraints: $(VENV)/.python
 	$(PIP_INSTALL) $(PIP_ARGS) --dry-run --ignore-installed --report $(VENV)/resolved.json --editable ".[dev]"
 	$(BIN)/python -m tools.constraints $(VENV)/resolved.json > $(VENV)/constraints.txt
 	mv $(VENV)/constraints.txt constraints.txt
+
+release: $(VENV)/.dev
+	$(BIN)/python -m tools.release "$(VERSION)" $(PIP_ARGS)
 
 clean:
 	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

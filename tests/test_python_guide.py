@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "python.md"
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "python.md"
 
 
-def cells():
-    return re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+def cells(page=PAGE):
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def run(cell, names):
@@ -44,3 +45,14 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     assert shown[-1][0] == ("no", "yes")
     assert (tmp_path / "picked" / "card.md").is_file()
     assert (tmp_path / "sweeps-out" / "mlflow.db").is_file()
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_the_lines_of_the_readme_run_as_they_stand(tmp_path, monkeypatch, capsys):
+    (tmp_path / "sweeps").symlink_to(ROOT / "sweeps")
+    monkeypatch.chdir(tmp_path)
+    (cell,) = cells(ROOT / "README.md")
+    run(cell, {})
+    assert "certified@0.25" in capsys.readouterr().out
+    assert (tmp_path / "picked" / "card.md").is_file()
