@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from clipless import losses, zoo
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit
 from clipless.privacy.events import Relation
+from clipless.projections import CONSTRAINTS
 from sweeper.errors import SpecError
 from sweeper.records import Direction
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, LOSS_DEFAULTS, LOSS_OPTIONS, field_of
@@ -26,7 +27,9 @@ from tests.factories import set_key, spec_error
 
 FILE = "mnist.yaml"
 
+OWN_ARCHITECTURES = " or ".join(ARCHITECTURE_OPTIONS)
 OWN_SCHEDULERS = " or ".join(built_in_schedulers())
+WITH_RADIUS = ", ".join(name for name, kind in CONSTRAINTS.items() if "radius" in kind.__dataclass_fields__)
 
 
 def bad_value(content, path, value):
@@ -92,7 +95,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("training.freeze_layers", 2, "Expected no freeze_layers without freeze_after, the share of the steps before it, got freeze_layers=2 (training.freeze_layers in mnist.yaml)"),
         ("training.copies", 2, "Expected no copies without flip or shift: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
         ("training.clip_quantile", 0.5, "Expected no clip_quantile without gradient_clip_schedule: adaptive, got clip_quantile=0.5 (training.clip_quantile in mnist.yaml)"),
-        ("model.weight_norm", 2.0, "Expected no weight_norm without a constraint that has one (spectral_ball, fixed_norm), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
+        ("model.weight_norm", 2.0, f"Expected no weight_norm without a constraint that has one ({WITH_RADIUS}), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
         ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),
         ("training.loss", {"name": "hinge", "reduction": "max"}, "Expected reduction sum or mean, got reduction='max' (training.loss.reduction in mnist.yaml); did you mean 'mean'?"),
         ("training.loss", {"temperature": 1}, "Expected a mapping with the key 'name', got loss={'temperature': 1} (training.loss in mnist.yaml)"),
