@@ -136,3 +136,12 @@ def test_the_reference_of_the_api_has_every_public_package_and_extension_point()
     assert {f"clipless.{name}" for name in public} <= told
     for name in told:
         assert importlib.import_module(name).__doc__
+
+
+def test_every_picture_of_the_guide_is_shown_and_can_be_drawn_again():
+    section = read("CONTRIBUTING.md").partition("## The pictures")[2]
+    shown = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    for picture in (ROOT / "docs" / "images").iterdir():
+        if f"images/{picture.name}" not in GENERATED:
+            assert f"docs/images/{picture.name}" in section
+            assert f"images/{picture.name})" in shown
