@@ -55,7 +55,9 @@ def notes_of(changelog: str, version: str) -> str:
     Raises:
         ReleaseError: there is none with a date, it is empty, or `Unreleased` still has entries.
     """
-    sections = dict(re.findall(r"^## \[([^\]]+)\](.*?)(?=^## \[|\Z)", changelog, flags=re.MULTILINE | re.DOTALL))
+    sections: dict[str, str] = dict(
+        re.findall(r"^## \[([^\]]+)\](.*?)(?=^## \[|\Z)", changelog, flags=re.MULTILINE | re.DOTALL)
+    )
     if version not in sections:
         raise ReleaseError(f"Expected a section [{version}] in CHANGELOG.md, got {', '.join(sections)}; write it")
     heading, _, text = sections[version].partition("\n")
