@@ -41,6 +41,7 @@ import clipless
 import sweeper
 from sweeper.pareto.dominance import front_mask
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.spending.slots import Slots
 
 SPEC = """\
 name: {name}

@@ -27,7 +27,6 @@ from tests.factories import set_key, spec_error
 
 FILE = "mnist.yaml"
 
-OWN_ARCHITECTURES = " or ".join(ARCHITECTURE_OPTIONS)
 OWN_SCHEDULERS = " or ".join(built_in_schedulers())
 WITH_RADIUS = ", ".join(name for name, kind in CONSTRAINTS.items() if "radius" in kind.__dataclass_fields__)
 
