@@ -82,13 +82,16 @@ def title_of(name: str) -> str:
 
 
 def delta_text(data: SweepData) -> str:
-    """The delta that every epsilon of the sweep is stated at, or their range."""
+    """The delta that every epsilon of the sweep is stated at, or their range, as ``delta = 1e-5``."""
+    return f"delta {'= ' if len(data.deltas) == 1 else ''}{deltas_text(data)}"
+
+
+def deltas_text(data: SweepData) -> str:
+    """The value of `delta_text` alone."""
     if not data.deltas:
-        return "delta not recorded"
+        return "not recorded"
     smallest, largest = data.deltas[0], data.deltas[-1]
-    if smallest == largest:
-        return f"delta = {number(smallest)}"
-    return f"delta from {number(smallest)} to {number(largest)}"
+    return number(smallest) if smallest == largest else f"from {number(smallest)} to {number(largest)}"
 
 
 def setting(value: Any) -> str:

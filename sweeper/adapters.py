@@ -31,7 +31,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 def dump(record: Any) -> dict[str, Any]:
     """Return a record, a dataclass, as JSON values; numbers that are not finite stay numbers."""
-    content: dict[str, Any] = _adapter(type(record)).dump_python(record, mode="json")
+    content: dict[str, Any] = _adapter(type(record)).dump_python(record, mode="json", warnings=False)
     return content
 
 

@@ -10,7 +10,7 @@ from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
 from dashboards.summary import BUDGETS, Budget, best_within, budgets
-from dashboards.text import MISSING, delta_text, is_fraction, number, show
+from dashboards.text import MISSING, delta_text, deltas_text, is_fraction, number, show
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point
@@ -23,7 +23,7 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | 
     claim = data.result.claim
     facts: dict[str, tuple[str, str | None]] = {
         "data": (claim.data, f"{claim.population} training rows"),
-        "delta": (delta_text(data).removeprefix("delta = "), None),
+        "delta": (deltas_text(data), None),
         "relation": (", ".join(data.relations) or "not recorded", f"unit: {claim.unit}"),
         "evaluation rows": (claim.evaluation, None),
         "trials": (str(len(data.trials)), _how_ended(data)),

@@ -11,7 +11,7 @@ import pytest
 import sweeper
 from sweeper.driver import api
 from sweeper.driver.options import Options
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import UnknownFigureError
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front
@@ -95,7 +95,7 @@ def driven(monkeypatch):
     def run(spec, options):
         seen.append((spec, options))
         options.tell("digits: it will cost epsilon 3.")
-        options.show(Progress(name="digits", total=4, done=1))
+        options.show(SweepProgress(name="digits", total=4, done=1))
         return "the sweep"
 
     monkeypatch.setattr(api.runner, "run", run)

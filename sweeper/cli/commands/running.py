@@ -295,7 +295,7 @@ def _drive(
         notes.insert(0, "Exploratory: no guarantee. See the claim's conditions in the report.")
     told = summary(
         front,
-        status=manifest.status.value,
+        status=manifest.status,
         reason=manifest.reason,
         folder=ended.sweep.directory,
         winner_only=selects and not front.ledger["everything"].fixed,

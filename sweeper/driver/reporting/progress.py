@@ -300,12 +300,13 @@ def _table(progress: SweepProgress) -> RenderableType:
 
 
 def _point(point: Point, objectives: Sequence[Objective], price: Price | None = None) -> str:
-    numbers = [f"{objective.name} {_number(point, objective)}" for objective in objectives]
+    numbers = {objective.name: _number(point, objective) for objective in objectives}
     if price is not None:
         own = fixed_point(point.values.get("epsilon", math.inf))
-        others = [text for text in numbers if not text.startswith("epsilon ")]
-        numbers = [f"epsilon {own} ({round_up(price.epsilon)} after this sweep)", *others]
-    return f"{', '.join(numbers)} ({point.label})"
+        numbers = {"epsilon": f"{own} ({round_up(price.epsilon)} after this sweep)"} | {
+            name: text for name, text in numbers.items() if name != "epsilon"
+        }
+    return f"{', '.join(f'{name} {text}' for name, text in numbers.items())} ({point.label})"
 
 
 def _number(point: Point, objective: Objective) -> str:

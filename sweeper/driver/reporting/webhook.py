@@ -84,21 +84,23 @@ def news(event: Event, sweep: str, folder: Path | None, said: str) -> dict[str, 
     }
 
 
-def summary(front: Front, *, status: str, reason: str, folder: Path, winner_only: bool = False) -> dict[str, Any]:
+def summary(
+    front: Front, *, status: SweepStatus, reason: str, folder: Path, winner_only: bool = False
+) -> dict[str, Any]:
     """Return what is told of a sweep that has ended.
 
-    Of a failure the reason is only the kind of the error, because its text may quote data; of the folder the name is
-    told. ``winner_only``: only the winner may be published, as in private selection.
+    Of a failure no reason is told, because its text may quote data; of the folder only the name. ``winner_only``: only
+    the winner may be published, as in private selection.
     """
     silent = front.claim.exploratory or winner_only
-    failed = status == SweepStatus.FAILED.value
+    failed = status is SweepStatus.FAILED
     content = {
         "webhook_version": CONTENT_VERSION,
         "event": (Event.FAILURE if failed else Event.END).value,
         "sweep": front.sweep,
         "folder": folder.name,
-        "status": status,
-        "reason": reason.partition(":")[0] if failed else reason,
+        "status": status.value,
+        "reason": "" if failed else reason,
         "trials": None if winner_only else dict(Counter(trial.status for trial in front.trials.values())),
         "points": None if winner_only else len(front.points),
         "front_points": None if silent else len(front.on_front),

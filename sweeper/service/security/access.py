@@ -143,10 +143,10 @@ def read_cookie(tokens: KnownTokens, value: str) -> Holder | None:
         The holder has the role of a reader, and a `form_key` only if both the token and the cookie permit to write.
     """
     try:
-        said = TimestampSigner(tokens.cookie_key).unsign(value, max_age=COOKIE_SECONDS).decode()
+        signed = TimestampSigner(tokens.cookie_key).unsign(value, max_age=COOKIE_SECONDS).decode()
     except (BadSignature, UnicodeError):
         return None
-    id_, _, role = said.partition(":")
+    id_, _, role = signed.partition(":")
     holder = tokens.holder(id_)
     if holder is None:
         return None

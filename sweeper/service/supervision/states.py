@@ -3,13 +3,16 @@
 from dataclasses import dataclass
 
 from sweeper.records import SweepStatus
-from sweeper.service.supervision.submissions import Intent, Submission
+from sweeper.service.supervision.submissions import Cause, Intent, Submission
 
 MOST_DEATHS = 5
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 300.0
-GIVEN_UP = f"{MOST_DEATHS} drivers in a row died without a new point"
-NEVER_BEGUN = "stopped before it began"
+_IN_WORDS = {
+    None: "",
+    Cause.NEVER_BEGUN: "stopped before it began",
+    Cause.GIVEN_UP: f"{MOST_DEATHS} drivers in a row died without a new point",
+}
 AWAY = "the head of the cluster does not answer; the sweep resumes when it is back"
 
 
@@ -60,10 +63,8 @@ def state_of(submission: Submission | None, facts: Facts) -> SweepStatus:
         return _asked(submission, facts)
     if facts.runs:
         return SweepStatus.RUNNING
-    if submission is not None and submission.never_begun:
-        return SweepStatus.STOPPED
-    if submission is not None and submission.trouble:
-        return SweepStatus.FAILED
+    if submission is not None and submission.cause is not None:
+        return SweepStatus.STOPPED if submission.cause is Cause.NEVER_BEGUN else SweepStatus.FAILED
     if facts.status is not None and facts.status.is_end:
         return facts.status
     return SweepStatus.INTERRUPTED if submission is not None else SweepStatus.LOST
@@ -75,7 +76,7 @@ def trouble_of(submission: Submission | None, state: SweepStatus, *, is_away: bo
         return AWAY
     if submission is None:
         return ""
-    return NEVER_BEGUN if submission.never_begun else submission.trouble
+    return submission.failure if submission.cause is Cause.FAILED else _IN_WORDS[submission.cause]
 
 
 def _asked(submission: Submission, facts: Facts) -> SweepStatus:
@@ -104,7 +105,7 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
     if submission.wish is Intent.STOP or facts.stopped or (begun and facts.status is not None and facts.status.is_end):
         return _resting(submission, facts)
     if not begun and facts.failure:
-        return submission.but(wish=Intent.REST, trouble=facts.failure)
+        return submission.but(wish=Intent.REST, cause=Cause.FAILED, failure=facts.failure)
     return died(submission, facts, now)
 
 
@@ -112,7 +113,7 @@ def died(submission: Submission, facts: Facts, now: float) -> Submission:
     """Return the submission of a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:
-        return submission.but(wish=Intent.REST, deaths=deaths, trouble=GIVEN_UP)
+        return submission.but(wish=Intent.REST, deaths=deaths, cause=Cause.GIVEN_UP)
     return submission.but(job=None, deaths=deaths, not_before=now + pause(deaths))
 
 
@@ -122,4 +123,5 @@ def pause(deaths: int) -> float:
 
 
 def _resting(submission: Submission, facts: Facts) -> Submission:
-    return submission.but(wish=Intent.REST, never_begun=facts.status is None, trouble="")
+    cause = Cause.NEVER_BEGUN if facts.status is None else None
+    return submission.but(wish=Intent.REST, cause=cause, failure="")

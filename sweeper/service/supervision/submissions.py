@@ -33,6 +33,14 @@ class Intent(enum.Enum):
     REST = "rest"
 
 
+class Cause(enum.Enum):
+    """Why a submission rests whose sweep does not say it."""
+
+    NEVER_BEGUN = "never-begun"  # it was stopped before
+    GIVEN_UP = "given-up"  # too many drivers died
+    FAILED = "failed"  # its driver could not begin
+
+
 class Submission(BaseModel, extra="forbid", frozen=True):
     """What was asked for, and how far that is."""
 
@@ -48,8 +56,8 @@ class Submission(BaseModel, extra="forbid", frozen=True):
     points: int = 0  # bytes of points there were then
     deaths: int = 0  # drivers in a row that died without a new point
     not_before: float = 0.0  # when the next driver may be started, in seconds since 1970
-    never_begun: bool = False  # whether it rests because it was stopped before its sweep began
-    trouble: str = ""  # why it rests, where the sweep itself does not say
+    cause: Cause | None = None  # why it rests, where the sweep itself does not say
+    failure: str = ""  # what its driver said of a failure
 
     def but(self, **changes: object) -> Self:
         """Return it with other values."""

@@ -142,7 +142,7 @@ class Supervisor:
             before = submission or Submission(submitted=self._clock())
             self._queue.delays.forget(name)
             again = before.but(wish=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0)
-            self._queue.keep(name, again.but(never_begun=False, trouble=""))
+            self._queue.keep(name, again.but(cause=None, failure=""))
 
     def delete(self, name: str) -> Path | None:
         """Delete a sweep that does not run, and return where its ledger is kept, None if nothing was spent.

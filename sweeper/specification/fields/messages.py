@@ -15,6 +15,26 @@ if TYPE_CHECKING:
 
 _OURS = "sweeper"
 _KINDS = ("uniform", "log", "int", "log_int")
+_EXPECTED = {
+    "bool_type": "true or false",
+    "dict_type": "a mapping",
+    "enum": "{{name}} {expected}",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "greater_than": "{{name}} > {gt}",
+    "greater_than_equal": "{{name}} >= {ge}",
+    "int_type": "an integer",
+    "less_than": "{{name}} < {lt}",
+    "less_than_equal": "{{name}} <= {le}",
+    "list_type": "a list",
+    "literal_error": "{{name}} {expected}",
+    "model_attributes_type": "a mapping",
+    "model_type": "a mapping",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_type": "a text",
+    "too_short": "at least {min_length} of them",
+    "tuple_type": "a list",
+}
 MOST_MISTAKES = 20  # that are told at once
 R = TypeVar("R")
 
@@ -73,10 +93,10 @@ def _sentence(details: "ErrorDetails", context: Mapping[str, Any], source: str, 
     name = _subject(field)
     match details["type"]:
         case "extra_forbidden":
-            return f"Unknown key '{name}' ({field} in {source}); {_nearest(field, model)}"
+            return f"Unknown key '{name}' ({field} in {source}); {_remedy(field, model)}"
         case "missing":
             return f"Expected a value for {name}, got none ({field} in {source}); add it"
-    expected = context.get("expected") or details["msg"].removeprefix("Input should be ")
+    expected = context.get("expected") or _expected(details)
     got = context.get("got", details["input"])
     where = f"{field} in {source}" if field else source
     remedy = f"; {context['remedy']}" if context.get("remedy") else ""
@@ -86,10 +106,14 @@ def _sentence(details: "ErrorDetails", context: Mapping[str, Any], source: str, 
 
 def _meant(loc: tuple[int | str, ...], model: type[BaseModel]) -> str:
     """Return the key that a misspelled one was meant to be, as far as that can be told, empty if it cannot."""
-    near = _nearest(_printable(".".join(map(str, loc))), model)
-    _, quote, rest = near.partition("did you mean '")
-    name = rest.partition("'")[0]
-    return (name if "." in name else ".".join([*map(str, loc[:-1]), name])) if quote else ""
+    name = _nearest(_printable(".".join(map(str, loc))), model) or ""
+    return ".".join([*map(str, loc[:-1]), name]) if name and "." not in name else name
+
+
+def _expected(details: "ErrorDetails") -> str:
+    """Return what should stand there, by the kind of one of pydantic's own errors."""
+    known = _EXPECTED.get(details["type"])
+    return f"another value: {details['msg']}" if known is None else known.format(**details.get("ctx", {}))
 
 
 def show(value: Any) -> str:
@@ -110,8 +134,8 @@ def mistake(source: str, expected: str, field: str, value: Any = None, remedy: s
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the remedy for a misspelled name, nothing if no known name is near."""
-    close = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else ""
+    close = _closest(name, known)
+    return "" if close is None else f"did you mean {close!r}?"
 
 
 def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:
@@ -130,15 +154,25 @@ def _subject(field: str) -> str:
     return next((p for p in reversed(parts) if not p.isdecimal() and p not in _KINDS), parts[-1])
 
 
-def _nearest(field: str, model: type[BaseModel]) -> str:
-    section, _, name = field.rpartition(".")
-    paths = list(_paths(model))
-    elsewhere = [path for path in paths if path.rpartition(".")[2] == name]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]!r}?"
-    return did_you_mean_or_known(
-        name, [path.rpartition(".")[2] for path in paths if path.rpartition(".")[0] == section]
-    )
+def _nearest(field: str, model: type[BaseModel]) -> str | None:
+    """Return the key that an unknown one was meant to be: the path of one of its name elsewhere, or one like it."""
+    name = field.rpartition(".")[2]
+    elsewhere = [path for path in _paths(model) if path.rpartition(".")[2] == name]
+    return elsewhere[0] if elsewhere else _closest(name, _keys_beside(field, model))
+
+
+def _remedy(field: str, model: type[BaseModel]) -> str:
+    near = _nearest(field, model)
+    return f"known: {', '.join(_keys_beside(field, model))}" if near is None else f"did you mean {near!r}?"
+
+
+def _keys_beside(field: str, model: type[BaseModel]) -> list[str]:
+    section = field.rpartition(".")[0]
+    return sorted(path.rpartition(".")[2] for path in _paths(model) if path.rpartition(".")[0] == section)
+
+
+def _closest(name: object, known: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)), None)
 
 
 def _paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

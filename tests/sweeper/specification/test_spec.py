@@ -106,7 +106,8 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("training.learning_rate", {"log": [0.1, 1], "step": 0.1}, "Expected no step on a logarithmic scale, got step=0.1 (training.learning_rate.step in mnist.yaml); list the values instead"),
         ("training.learning_rate", {"uniform": [0.5, 1.5], "step": 2}, "Expected step <= 1, the width of the range, got step=2.0 (training.learning_rate.step in mnist.yaml)"),
         ("name", "a/b", "Expected a name of up to 100 letters, digits, '.', '_' and '-', a letter or digit first, got name='a/b' (name in mnist.yaml)"),
-        ("privacy.accept_large_delta", "yes", "Expected a valid boolean, got accept_large_delta='yes' (privacy.accept_large_delta in mnist.yaml)"),
+        ("data.name", 3, "Expected a text, got name=3 (data.name in mnist.yaml)"),
+        ("privacy.accept_large_delta", "yes", "Expected true or false, got accept_large_delta='yes' (privacy.accept_large_delta in mnist.yaml)"),
     ],
 )  # fmt: skip
 def test_every_mistake_is_one_sentence_with_field_value_and_remedy(content, path, value, sentence):

@@ -10,7 +10,7 @@ import torch
 from clipless.datasets import Evaluation
 from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.reporting import sweep_tracking
-from sweeper.driver.reporting.progress import Progress
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, public_facts, track_model
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
@@ -55,7 +55,7 @@ POINT = Point(trial="t0001", epoch=1, values={"epsilon": 2.5, "accuracy": 0.75, 
 def test_a_sweep_that_runs_is_told_of_now_and_then_and_a_private_selection_is_not(objectives):
     now, told = [100.0], Told()
     watch = Watch(told, now=lambda: now[0])
-    state = Progress(name="x", total=4, done=1, front=(POINT,), objectives=objectives, hypervolume=0.5)
+    state = SweepProgress(name="x", total=4, done=1, front=(POINT,), objectives=objectives, hypervolume=0.5)
     watch.look(replace(state, note="selecting privately"))
     assert told.calls == []
     for now[0] in (100.0, 101.0, 109.0, 111.0):

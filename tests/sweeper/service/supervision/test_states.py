@@ -4,7 +4,6 @@ import pytest
 
 from sweeper.records import SweepStatus
 from sweeper.service.supervision.states import (
-    GIVEN_UP,
     LONGEST_PAUSE_SECONDS,
     MOST_DEATHS,
     Facts,
@@ -12,7 +11,7 @@ from sweeper.service.supervision.states import (
     settled,
     state_of,
 )
-from sweeper.service.supervision.submissions import Intent, Submission
+from sweeper.service.supervision.submissions import Cause, Intent, Submission
 
 NEW = Submission(submitted=0.0)
 STARTED = NEW.but(job="job", mark=5)
@@ -42,8 +41,8 @@ def facts(**changes):
         ),
         (STARTED.but(wish=Intent.STOP), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.STOPPING),
         (NEW.but(wish=Intent.STOP), facts(), SweepStatus.STOPPING),
-        (NEW.but(wish=Intent.REST, never_begun=True), facts(), SweepStatus.STOPPED),
-        (STARTED.but(wish=Intent.REST, trouble="no such data"), facts(), SweepStatus.FAILED),
+        (NEW.but(wish=Intent.REST, cause=Cause.NEVER_BEGUN), facts(), SweepStatus.STOPPED),
+        (STARTED.but(wish=Intent.REST, cause=Cause.FAILED, failure="no such data"), facts(), SweepStatus.FAILED),
         (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.COMPLETED, mark=6), SweepStatus.COMPLETED),
         (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.RUNNING, mark=6), SweepStatus.INTERRUPTED),
         (STARTED.but(wish=Intent.REST), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.RUNNING),
@@ -72,7 +71,7 @@ def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times(
         pauses.append(submission.not_before - 100.0)
         submission = submission.but(job="another")
     assert pauses == [2.0, 8.0, 32.0, 128.0]
-    assert settled(submission, facts(status=SweepStatus.RUNNING, mark=6), 0.0).trouble == GIVEN_UP
+    assert settled(submission, facts(status=SweepStatus.RUNNING, mark=6), 0.0).cause is Cause.GIVEN_UP
     assert pause(99) == pause(100_000) == LONGEST_PAUSE_SECONDS
 
 
@@ -93,7 +92,7 @@ def test_an_end_from_before_the_driver_is_not_its_own():
 
 def test_a_driver_that_says_why_it_cannot_begin_is_believed():
     said = settled(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
-    assert (said.wish, said.trouble) == (Intent.REST, "No such file: x (data.path)")
+    assert (said.wish, said.cause, said.failure) == (Intent.REST, Cause.FAILED, "No such file: x (data.path)")
     assert settled(STARTED, facts(failure="x", status=SweepStatus.RUNNING, mark=6), 0.0).wish is Intent.RUN
 
 

@@ -15,8 +15,8 @@ from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS
 from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
-from sweeper.service.supervision.states import GIVEN_UP, MOST_DEATHS, NEVER_BEGUN
-from sweeper.service.supervision.submissions import NAME, Intent
+from sweeper.service.supervision.states import MOST_DEATHS
+from sweeper.service.supervision.submissions import NAME, Cause, Intent
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.specification.spec import Spec
@@ -234,7 +234,7 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
         supervisor.tick()
     assert len(launcher.started) == MOST_DEATHS
     standing = supervisor.status(name)
-    assert (standing.state, standing.reason) == (SweepStatus.FAILED, GIVEN_UP)
+    assert (standing.state, standing.submission.cause) == (SweepStatus.FAILED, Cause.GIVEN_UP)
     supervisor.resume(name)
     supervisor.tick()
     assert len(launcher.started) == MOST_DEATHS + 1, "a person may ask for more"
@@ -392,7 +392,7 @@ def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launche
     supervisor.tick()
     assert launcher.started == []
     standing = supervisor.status(name)
-    assert (standing.state, standing.reason) == (SweepStatus.STOPPED, NEVER_BEGUN)
+    assert (standing.state, standing.submission.cause) == (SweepStatus.STOPPED, Cause.NEVER_BEGUN)
     supervisor.resume(name)
     supervisor.tick()
     assert launcher.started[0][0] == "run"
