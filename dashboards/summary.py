@@ -3,13 +3,13 @@
 Points are chosen on validation values; test values are only ever shown beside them.
 """
 
-from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from dashboards.data import SweepData, finite
 from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point
-from sweeper.results.highlights import best
+from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
@@ -17,24 +17,16 @@ AFTER_THE_SWEEP = "epsilon after the sweep"
 BALANCED = "test balanced accuracy"
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The best points of the front at epsilon <= ``epsilon``, by objective; None if there is none."""
-
-    epsilon: float
-    best: dict[str, Point | None]
-
-
-def best_within(data: SweepData, name: str, epsilon: float) -> Point | None:
+def best_of(data: SweepData, name: str, epsilon: float = inf) -> Point | None:
     """The point of the front that is best in ``name`` at this epsilon or less; the cheaper one of equals."""
-    usable = [p for p in data.front_points if finite(p, "epsilon", name) and p.values["epsilon"] <= epsilon]
-    return best(usable, Objective(name, data.direction(name)))
+    usable = (point for point in data.front_points if finite(point, "epsilon", name))
+    return best_within(usable, Objective(name, data.direction(name)), epsilon)
 
 
-def budgets(data: SweepData) -> tuple[Budget, ...]:
+def budgets(data: SweepData) -> tuple[WithinBudget, ...]:
     """The headline: what each budget buys, in every objective but epsilon."""
-    names = [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
-    return tuple(Budget(e, {name: best_within(data, name, e) for name in names}) for e in BUDGETS)
+    points = [point for point in data.front_points if finite(point, "epsilon")]
+    return best_by_budget(points, data.result.objectives, BUDGETS)
 
 
 def front_rows(data: SweepData) -> list[dict[str, Any]]:

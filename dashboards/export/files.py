@@ -5,7 +5,6 @@ is only looked for where an image is asked for.
 """
 
 import contextlib
-import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,34 +17,11 @@ from dashboards.pages.comparison import build_comparison
 from dashboards.pages.report import build_figure_page, build_report
 from sweeper.errors import ExportError, UnknownFigureError
 from sweeper.results.comparison import Comparison
+from sweeper.results.exporters import Format
 from sweeper.results.front_record import csv_text
 from sweeper.store.jsonl import to_text
 
 D = TypeVar("D")
-
-
-class Format(enum.Enum):
-    """What a front can be written as; the value is the file's suffix."""
-
-    HTML = "html"
-    PNG = "png"
-    SVG = "svg"
-    PDF = "pdf"
-    CSV = "csv"
-    JSON = "json"
-
-    @classmethod
-    def of(cls, path: Path) -> "Format":
-        """The format that a path's suffix names.
-
-        Raises:
-            ExportError: no format has this suffix.
-        """
-        suffix = path.suffix.removeprefix(".").lower()
-        if suffix not in {format_.value for format_ in cls}:
-            known = ", ".join(format_.value for format_ in cls)
-            raise ExportError(f"Expected a format out of {known}, got {suffix!r} ({path}): name one of them")
-        return cls(suffix)
 
 
 def export_front(

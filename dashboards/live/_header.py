@@ -4,7 +4,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 import yaml
@@ -15,7 +14,7 @@ from dashboards.live._snapshots import Snapshot
 from dashboards.live._view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
-from dashboards.summary import best_within
+from dashboards.summary import best_of
 from dashboards.text import delta_text, number, show
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, SweepStatus, TrialStatus
@@ -170,7 +169,7 @@ def _big(value: str, unit: str) -> Html:
 
 
 def _achieves(data: SweepData) -> list[Child]:
-    best = best_within(data, data.utility, inf)
+    best = best_of(data, data.utility)
     if best is None:
         return [tag("p", "No point yet; the first comes with the first epoch.")]
     knee = data.result.knee

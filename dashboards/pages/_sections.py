@@ -3,17 +3,18 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from math import floor, inf, isnan
+from math import floor, isnan
 
 from clipless.audits.finding import Finding, Kind
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
-from dashboards.summary import BUDGETS, Budget, best_within, budgets
+from dashboards.summary import BUDGETS, best_of, budgets
 from dashboards.text import MISSING, delta_text, deltas_text, is_fraction, number, show
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point
+from sweeper.results.budgets import WithinBudget
 
 _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
 
@@ -100,7 +101,7 @@ def _bought(data: SweepData) -> list[Html]:
         " Points were chosen on validation rows; the test number beside each one is the same model on rows it was not "
         "chosen by.",
     )
-    best = Budget(price.epsilon, {name: best_within(data, name, inf) for name in _utilities(data)})
+    best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in _utilities(data)})
     return [words, tag("div", _card(data, best, f"epsilon {shown}, the look included"), class_="cards one")]
 
 
@@ -133,7 +134,7 @@ def _knee(data: SweepData) -> Html | None:
     )
 
 
-def _card(data: SweepData, budget: Budget, title: str = "") -> Html:
+def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
     title = title or f"own epsilon ≤ {number(budget.epsilon)}"
     first = budget.best.get(data.utility)
     if first is None:
@@ -165,7 +166,7 @@ def nearly_constant(data: SweepData, point: Point) -> str:
 
 def by_class(data: SweepData) -> Html | None:
     """How the test rows of each class fare under the best point and at the knee; None where that may not be told."""
-    best = best_within(data, data.utility, inf)
+    best = best_of(data, data.utility)
     chosen = {p.key: p for p in (best, data.result.knee) if p is not None and p.classes is not None}
     warned = [point for point in data.useful_points if nearly_constant(data, point)]
     tables = [part for point in chosen.values() for part in _class_table(data, point)]
@@ -294,10 +295,10 @@ def _attack_row(kind: Kind, found: list[Finding]) -> Html:
 def how_to_pick(data: SweepData) -> Html:
     """Commands that take one model of the front, with thresholds that this front can meet."""
     where = shlex.quote(data.directory or data.name)
-    limit = next((e for e in (3.0, *BUDGETS) if best_within(data, data.utility, e)), None)
+    limit = next((e for e in (3.0, *BUDGETS) if best_of(data, data.utility, e)), None)
     commands = [f"sweeper pick {where} --max-epsilon {number(limit)}" if limit else f"sweeper pick {where}"]
     name = data.certificate
-    best = best_within(data, name, limit) if name and limit else None
+    best = best_of(data, name, limit) if name and limit else None
     if limit and name and best and is_fraction(name):
         floor_value = floor(20 * best.values[name]) / 20
         commands.append(f"{commands[0]} --min {shlex.quote(f'{name}={floor_value:g}')}")

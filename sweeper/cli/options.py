@@ -7,10 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from sweeper.errors import SweeperError
+from sweeper.results.exporters import Format, figure_names
 
 DEFAULT_OUT = Path("sweeps-out")
 
-FORMATS = ("html", "png", "svg", "pdf", "csv", "json")
+FORMATS = tuple(one.value for one in Format)
 ALERT_FORMATS = ("auto", "json", "slack", "teams")
 
 ELSEWHERE, ALERTS, CONSENT = "Where it runs and is tracked", "Alerts", "Private selection"  # headings in the help
@@ -35,8 +36,6 @@ def _trials(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _figures(incomplete: str) -> list[str]:
-    from sweeper.results.exporters import figure_names
-
     return _beginning(figure_names(), incomplete)
 
 
@@ -79,19 +78,3 @@ Figure = Annotated[
     str | None,
     typer.Option(help="One figure of the report instead of all of it.", show_default=False, autocompletion=_figures),
 ]
-
-
-def read_numbers(texts: list[str] | None, example: str, option: str) -> dict[str, float]:
-    """Return the numbers by objective of an option such as ``example``.
-
-    Raises:
-        SweeperError: not OBJECTIVE=NUMBER.
-    """
-    found = {}
-    for text in texts or []:
-        name, _, value = text.rpartition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            raise SweeperError(f"Expected OBJECTIVE=NUMBER such as {example}, got {text!r} ({option})") from None
-    return found

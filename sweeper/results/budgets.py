@@ -5,6 +5,7 @@ releases its winner alone, as a private selection does, no such number is told: 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from math import isfinite
 
 from sweeper.privacy.pricing import Price
@@ -23,9 +24,25 @@ def tells_own_epsilons(front: Front) -> bool:
     return bool(front.ledger) and all(price.released for price in front.ledger.values())
 
 
+@dataclass(frozen=True, slots=True)
+class WithinBudget:
+    """The best points at epsilon <= ``epsilon``, by the name of an objective; None if there is none."""
+
+    epsilon: float
+    best: Mapping[str, Point | None]
+
+
 def best_within(points: Iterable[Point], objective: Objective, epsilon: float) -> Point | None:
     """Return the point that is best in an objective at this epsilon or less, None if there is none."""
     return best((point for point in points if point.values.get("epsilon", float("inf")) <= epsilon), objective)
+
+
+def best_by_budget(
+    points: Sequence[Point], objectives: Iterable[Objective], epsilons: Iterable[float] = EPSILONS
+) -> tuple[WithinBudget, ...]:
+    """Return what each budget buys, in every objective but epsilon."""
+    wanted = [one for one in objectives if one.name != "epsilon"]
+    return tuple(WithinBudget(e, {one.name: best_within(points, one, e) for one in wanted}) for e in epsilons)
 
 
 def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dict[str, float]:
@@ -71,12 +88,11 @@ def _table(front: Front) -> str:
     names = [one for one in front.objectives if one.name != "epsilon"]
     heads = ["epsilon at most", *(f"best {one.name}" for one in names), "its point"]
     rows = [heads, ["---"] * len(heads)]
-    for epsilon in EPSILONS:
-        found = [best_within(front.front_points, one, epsilon) for one in names]
-        if found and found[0] is not None:
-            values = ["" if p is None else f"{p.values[o.name]:.3f}" for p, o in zip(found, names, strict=True)]
-            own = round_up(found[0].values["epsilon"])
-            rows.append([f"{epsilon:g}", *values, f"{found[0].label}, epsilon {own}"])
+    for budget in best_by_budget(front.front_points, names):
+        first = next(iter(budget.best.values()), None)
+        if first is not None:
+            values = ["" if point is None else f"{point.values[name]:.3f}" for name, point in budget.best.items()]
+            rows.append([f"{budget.epsilon:g}", *values, f"{first.label}, epsilon {round_up(first.values['epsilon'])}"])
     if front.price is not None:
         rows.append(
             [f"{round_up(front.price.epsilon)}, any of them after a look", *[""] * len(names), "the whole sweep"]

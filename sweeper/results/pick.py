@@ -46,6 +46,22 @@ def meeting(
     return _meeting(front.front_points, *_conditions(front, max_epsilon, minimum))
 
 
+def read_numbers(texts: Iterable[str] | None, example: str, option: str) -> dict[str, float]:
+    """Return the numbers by objective of an option such as ``example``.
+
+    Raises:
+        PickError: not OBJECTIVE=NUMBER.
+    """
+    found = {}
+    for text in texts or []:
+        name, _, value = text.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            raise PickError(f"Expected OBJECTIVE=NUMBER such as {example}, got {text!r} ({option})") from None
+    return found
+
+
 def _conditions(
     front: FrontRecord, max_epsilon: float | None, minimum: Mapping[str, float] | None
 ) -> tuple[float, dict[str, float]]:

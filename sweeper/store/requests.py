@@ -16,6 +16,7 @@ from sweeper.specification.objectives import MOST
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.tail import JsonlTail
 
 NAME = "requests.jsonl"
 STOPPED_BY_REQUEST = "it was asked to stop"
@@ -35,23 +36,14 @@ class Requests:
     """The driver's side, made as soon as it has its lock: requests to stop that are older than this object are over."""
 
     def __init__(self, folder: Path) -> None:
-        self._path = folder / NAME
-        self._rows = 0
-        self._size = 0
+        self._rows = JsonlTail(folder / NAME)
         earlier = self.look()
         self.earlier, self.region = earlier.configurations, earlier.region or ()
 
     def look(self) -> NewRequests:
         """Return what is new."""
         news = NewRequests()
-        try:
-            size = self._path.stat().st_size
-        except FileNotFoundError:
-            return news
-        if size == self._size:
-            return news
-        rows = JsonlFile(self._path).read()
-        for row in rows[self._rows :]:
+        for row in self._rows.read()[0]:
             if "try" in row:
                 news.configurations.append(dict(row["try"]))
             elif "steer" in row:
@@ -60,7 +52,6 @@ class Requests:
                 news.stop = True
             else:
                 news.trials.append(str(row.get("stop")))
-        self._rows, self._size = len(rows), size
         return news
 
 

@@ -2,7 +2,7 @@ from math import inf
 
 import pytest
 
-from dashboards.summary import best_within, budgets, front_rows
+from dashboards.summary import best_of, budgets, front_rows
 
 
 def test_the_best_within_a_budget_is_on_the_front_and_a_larger_one_never_buys_less(sweep):
@@ -16,16 +16,16 @@ def test_the_best_within_a_budget_is_on_the_front_and_a_larger_one_never_buys_le
     for name in ("accuracy", "certified@0.25"):
         values = [b.best[name].values[name] for b in budgets(sweep)]
         assert values == sorted(values)
-    assert best_within(sweep, "accuracy", 1e-6) is None
+    assert best_of(sweep, "accuracy", 1e-6) is None
 
 
 def test_points_are_chosen_on_validation_not_on_test(make_front, load):
     front = make_front()
-    before = best_within(load(front), "accuracy", 3.0)
+    before = best_of(load(front), "accuracy", 3.0)
     for point in front["points"]:
         if point["on_front"]:
             point["test"]["accuracy"] = 1.0 if point["values"]["accuracy"] < 0.5 else 0.0
-    assert best_within(load(front), "accuracy", 3.0).key == before.key
+    assert best_of(load(front), "accuracy", 3.0).key == before.key
 
 
 def test_among_equals_the_cheaper_point_is_best(make_front, load):
@@ -33,7 +33,7 @@ def test_among_equals_the_cheaper_point_is_best(make_front, load):
     for point in front["points"]:
         point["values"]["accuracy"] = 0.5
     cheapest = min(p["values"]["epsilon"] for p in front["points"] if p["on_front"])
-    assert best_within(load(front), "accuracy", inf).values["epsilon"] == cheapest
+    assert best_of(load(front), "accuracy", inf).values["epsilon"] == cheapest
 
 
 def test_every_row_of_the_front_has_the_same_columns_with_test_beside_validation(sweep):

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DEFAULT_OUT, FORMATS, Figure, Out, SweepFolder, choices, read_numbers
+from sweeper.cli.options import DEFAULT_OUT, FORMATS, Figure, Out, SweepFolder, choices
 from sweeper.errors import ExportError
 
 app = typer.Typer()
@@ -84,6 +84,7 @@ def compare(
     from sweeper.cli.tables import comparison_view, print_view
     from sweeper.results.comparison import compare as compare_fronts
     from sweeper.results.exporters import exporter
+    from sweeper.results.pick import read_numbers
     from sweeper.results.sweep import load
 
     found = compare_fronts(

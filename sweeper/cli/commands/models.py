@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DataDir, MaxEpsilon, Minimum, OtherTracking, SweepFolder, read_numbers
+from sweeper.cli.options import DataDir, MaxEpsilon, Minimum, OtherTracking, SweepFolder
 
 app = typer.Typer()
 
@@ -125,4 +125,6 @@ def register(
 
 
 def _minimum(texts: list[str] | None) -> dict[str, float]:
+    from sweeper.results.pick import read_numbers
+
     return read_numbers(texts, "certified@36/255=0.3", "--min")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from sweeper.errors import RefusalError, UnknownSweepError
-from sweeper.results.exporters import exporter
+from sweeper.results.exporters import Format, exporter
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.responses.views import NO_FRONT
 from sweeper.store.sweep_folder import SweepFolder
@@ -17,14 +17,6 @@ T = TypeVar("T")
 
 MOST_DRAWN = 16  # at a time: one is drawn, the others wait
 RETRY_SECONDS = 10
-MEDIA_TYPES = {
-    "json": "application/json",
-    "csv": "text/csv",
-    "html": "text/html",
-    "png": "image/png",
-    "svg": "image/svg+xml",
-    "pdf": "application/pdf",
-}
 # What is drawn brings its scripts and styles with it, may load nothing, and runs apart from the service's own pages.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
@@ -72,4 +64,4 @@ def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> Render
     with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
         path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure)
         content = path.read_bytes()
-    return RenderedResponse.of(content, MEDIA_TYPES[format_], pack=format_ not in ("png", "pdf"))
+    return RenderedResponse.of(content, Format(format_).media_type, pack=format_ not in ("png", "pdf"))

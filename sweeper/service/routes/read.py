@@ -8,8 +8,9 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
-from sweeper.errors import PickError, RecordError, UnknownSweepError, public_sentence
+from sweeper.errors import RecordError, UnknownSweepError, public_sentence
 from sweeper.records import Point, SweepStatus
+from sweeper.results.pick import read_numbers
 from sweeper.results.sweep import Picked, Sweep
 from sweeper.service.catalog import FRONT_FILES, by_age
 from sweeper.service.responses import exports, views
@@ -91,7 +92,8 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
 
     async def pick(sweep: SweepId, max_epsilon: MaxEpsilon = None, minimum: Minimum = None) -> Picked:
         folder = parts.catalog.folder(sweep)
-        return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, read_minimum(minimum or []))
+        conditions = read_numbers(minimum, "certified@36/255=0.3", "min")
+        return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, conditions)
 
     Pick = Annotated[Picked, Depends(pick)]
 
@@ -168,22 +170,6 @@ def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
         row = views.listed(name, parts.settings.out / name, failed, parts.redact)
         return {**row, "reason": parts.redact(public_sentence(error))}
     return views.listed(name, parts.settings.out / name, standing, parts.redact)
-
-
-def read_minimum(texts: list[str]) -> dict[str, float]:
-    """Return the conditions of ``min``.
-
-    Raises:
-        PickError: not OBJECTIVE=NUMBER.
-    """
-    found = {}
-    for text in texts:
-        name, _, value = text.rpartition("=")
-        try:
-            found[name] = float(value)
-        except ValueError:
-            raise PickError("Expected OBJECTIVE=NUMBER such as certified@36/255=0.3 (min)") from None
-    return found
 
 
 def _front(folder: SweepFolder) -> RenderedResponse:

@@ -17,6 +17,7 @@ from sweeper.adapters import dump
 from sweeper.errors import ExportError
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
+from sweeper.results.exporters import Format
 from sweeper.results.front import read_front
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses import exports
@@ -174,7 +175,7 @@ def test_the_front_comes_as_a_picture(format_, start, client):
     answer = client.get(f"{URL}/front", params={"format": format_})
     assert answer.status_code == 200, answer.text
     assert answer.content.startswith(start)
-    assert answer.headers["content-type"].startswith(exports.MEDIA_TYPES[format_])
+    assert answer.headers["content-type"].startswith(Format(format_).media_type)
 
 
 def test_a_figure_of_the_report_comes_alone(client, folder):
