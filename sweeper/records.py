@@ -113,7 +113,7 @@ class ScorePlan:
     std: Mapping[str, float]  # standard deviation of the noise of each score, by split
     # the noise of whole curves of test rows, which are released in place of their scores; see
     # `sweeper.privacy.evaluation.curve_noise.CurveNoise`
-    curves: Mapping[str, Any] | None = None
+    curves: Mapping[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +137,9 @@ class TrialPlan:
     sensitivity_fraction: float
     clip_norm: float | None
     follow_weights: bool
-    clipping: Mapping[str, Any]
+    clipping: Mapping[str, object]
     count_std: float
-    freezing: Mapping[str, Any] | None
+    freezing: Mapping[str, object] | None
     sensitivities: Mapping[str, float]
     noise_stds: Mapping[str, float]
     # what one training spends; a trial of several repeats spends it as often

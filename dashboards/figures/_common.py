@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData
+from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
 from dashboards.text import delta_text, is_fraction, number, setting, show, title_of
 from sweeper.privacy.pricing import Price
 from sweeper.records import Direction, Point
+from sweeper.results.comparison import Comparison
 
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
@@ -293,3 +294,59 @@ def watermark(figure: go.Figure, theme: Theme) -> None:
     """Write across the figure that its numbers are no guarantee."""
     font = {"size": 38, "color": theme.watermark}
     figure.add_annotation(name="watermark", text=WATERMARK, textangle=-18, font=font, **_MIDDLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Staircase:
+    """One staircase as it is drawn: its name in the legend, what its values are, and words before each step's text."""
+
+    legend: str
+    value: str
+    steps: tuple[Step, ...]
+    before: str = ""
+
+
+def last_epsilon(points: Iterable[Point]) -> float:
+    """The largest finite epsilon of the points, 1 without any."""
+    return max((point.values["epsilon"] for point in points if finite(point, "epsilon")), default=1.0)
+
+
+def step_row(step: Step, value: str) -> dict[str, Any]:
+    """A step as a row of a table, its value under the name given."""
+    return {
+        "epsilon": step.epsilon,
+        value: step.value,
+        "trial": step.trial,
+        "epoch": step.epoch,
+        "made_from": step.made_from,
+    }
+
+
+def draw(
+    info: FigureInfo, theme: Theme, curves: Sequence[Staircase], right_end: float, *, height: int, yaxis: dict[str, Any]
+) -> go.Figure:
+    """Draw staircases over one epsilon axis, told apart by colour, dash and mark."""
+    epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
+    axis = epsilon_axis(info.epsilon_title, [*epsilons, *([right_end] if epsilons else [])])
+    figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis)
+    for i, stairs in enumerate(curves):
+        texts = [_text(stairs, step) for step in stairs.steps]
+        figure.add_trace(curve_line(stairs.steps, right_end, theme, i, name=stairs.legend, texts=texts))
+    return figure
+
+
+def _text(stairs: Staircase, step: Step) -> str:
+    where = f"{stairs.before}{escape(step.trial)}, epoch {escape(step.moment)}"
+    return f"{where}<br>{reached(step.epsilon, stairs.value, step.value)}"
+
+
+def compared(comparison: Comparison, title: str) -> dict[str, Any]:
+    """The fields of `FigureInfo`."""
+    deltas = {t.delta for run in comparison.runs for t in run.front.trials.values() if t.delta is not None}
+    said = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
+    names = " and ".join(group.name for group in comparison.groups)
+    return {
+        "title": f"{escape(names)}: {title}",
+        "epsilon_title": f"epsilon (fixed in advance), {said}",
+        "exploratory": comparison.exploratory,
+    }

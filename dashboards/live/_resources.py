@@ -36,7 +36,7 @@ from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages import comparison as compared
 from dashboards.pages._html import Html, join, tag
-from dashboards.pages._page import untitled
+from dashboards.pages._page import strip_title
 from sweeper.errors import PickError, SweeperError, UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting
@@ -214,7 +214,7 @@ def _ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool, running:
     """Return a figure as JSON; of an empty one what will appear in it while the sweep runs, and then None."""
     if is_empty(figure) and not (running and kind.awaits):
         return None
-    return untitled(as_json(linear_epsilon(figure) if linear else figure))
+    return strip_title(as_json(linear_epsilon(figure) if linear else figure))
 
 
 def marks(data: SweepData, view: View) -> dict[str, Any]:

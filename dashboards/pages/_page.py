@@ -68,7 +68,7 @@ def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure])
         tag(
             "body",
             *parts,
-            json_script("figures", {f"plot-{name}": untitled(as_json(figure)) for name, figure in figures.items()}),
+            json_script("figures", {f"plot-{name}": strip_title(as_json(figure)) for name, figure in figures.items()}),
             json_script("dark-colors", exchange(LIGHT, DARK)),
             tag("script", Html(plotly_js())),
             tag("script", Html(script)),
@@ -125,7 +125,7 @@ def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
     return section(name, heading, tag("figure", inner, words))
 
 
-def untitled(figure: dict[str, Any]) -> dict[str, Any]:
+def strip_title(figure: dict[str, Any]) -> dict[str, Any]:
     """Return a figure as JSON for a page that has headings.
 
     The figure's own title and the space for it go; so do digits too small to see.
@@ -133,17 +133,17 @@ def untitled(figure: dict[str, Any]) -> dict[str, Any]:
     layout = {**figure["layout"]}
     layout.pop("title", None)
     layout["margin"] = {"l": 0, "r": 16, "t": 40, "b": 52, **layout.get("margin", {})}
-    return {"data": _rounded(figure["data"]), "layout": layout}
+    return {"data": _round(figure["data"]), "layout": layout}
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     match value:
         case float():
             return float(f"{value:.6g}")
         case dict():
-            return {key: _rounded(inner) for key, inner in value.items()}
+            return {key: _round(inner) for key, inner in value.items()}
         case list() | tuple():
-            return [_rounded(inner) for inner in value]
+            return [_round(inner) for inner in value]
     return value
 
 

@@ -152,7 +152,7 @@ def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
     return card(
         title,
         tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"),
-        tag("p", tag("b", _tested(data.utility, first)), " on test rows", class_="test"),
+        tag("p", tag("b", _test_values(data.utility, first)), " on test rows", class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
         tag("p", where, class_="from"),
         *(tag("p", mark, class_="warning") for mark in marks),
@@ -209,11 +209,11 @@ def _share(value: float | None) -> str:
 
 def _card_row(label: str, name: str, point: Point) -> Html:
     value = point.values.get(name)
-    texts = [MISSING if value is None else show(name, value), _tested(name, point)]
+    texts = [MISSING if value is None else show(name, value), _test_values(name, point)]
     return tag("tr", tag("th", label, scope="row"), each("td", texts))
 
 
-def _tested(name: str, point: Point) -> str:
+def _test_values(name: str, point: Point) -> str:
     value = (point.test or {}).get(name)
     return MISSING if value is None else show(name, value)
 

@@ -37,7 +37,7 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
         tag("tr", *(_front_cell(name, value, name in numeric, named) for name, value in row.items())) for row in rows
     ]
     words = "Select a heading to sort by it. Values not marked test are measured on validation rows."
-    cut = _cut(rows, found, "points of the front, evenly spread over epsilon")
+    cut = _omission(rows, found, "points of the front, evenly spread over epsilon")
     return section(
         "points", "Points of the front", tag("p", words, cut, _left_out(data)), scrolling_table(join(heads), body)
     )
@@ -100,7 +100,7 @@ def trials_table(
     return tag(
         "details",
         tag("summary", f"All {len(data.trials)} trials"),
-        _note(_cut(shown, data.trials, "trials, those on the front among them")),
+        _note(_omission(shown, data.trials, "trials, those on the front among them")),
         scrolling_table(heads, rows),
     )
 
@@ -140,13 +140,13 @@ def decisions_table(data: SweepData) -> Html | None:
     return tag(
         "details",
         tag("summary", f"{len(ended)} trials ended early{f' ({how})' if how else ''}; {compared} times one continued"),
-        _note(_cut(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
+        _note(_omission(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
         scrolling_table(each("th", _DECIDED, scope="col"), rows),
         open=len(shown) <= OPEN_ROWS,
     )
 
 
-def _cut(shown: Sized, found: Sized, what: str, *, where: str = "front.csv") -> str | None:
+def _omission(shown: Sized, found: Sized, what: str, *, where: str = "front.csv") -> str | None:
     """A sentence that says what is not shown and where it is, None where everything is shown."""
     if len(shown) >= len(found):
         return None

@@ -77,7 +77,7 @@ def attack(scores: Mapping[str, Scores], claims: Mapping[float, float]) -> tuple
     ]
     _, threshold, opposite, delta, name = max(choices)
     seen = halves[name][1].opposite() if opposite else halves[name][1]
-    return name, _decided(seen, threshold, delta, claims[delta])
+    return name, _decide(seen, threshold, delta, claims[delta])
 
 
 def _best_threshold(seen: Scores, delta: float, claim: float) -> tuple[float, float]:
@@ -88,7 +88,7 @@ def _best_threshold(seen: Scores, delta: float, claim: float) -> tuple[float, fl
     return float(bounds[best]) / max(claim, _LEAST_CLAIM), float(thresholds[best])
 
 
-def _decided(seen: Scores, threshold: float, delta: float, claim: float) -> Attack:
+def _decide(seen: Scores, threshold: float, delta: float, claim: float) -> Attack:
     (hits,), (alarms,) = _counts(seen, np.array([threshold]))
     runs = len(seen.present)
     return Attack(

@@ -125,7 +125,7 @@ def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generato
     """Attack what nobody has paid for: whatever it tells contradicts the ledger."""
     if not free:
         return None
-    evidence = {"releases": "; ".join(_said(one) for one in free)}
+    evidence = {"releases": "; ".join(_in_words(one) for one in free)}
     if any(one.event.noise_multiplier == 0.0 for one in free):
         nothing = Attack(epsilon=inf, claim=0.0, delta=delta, p_value=0.0, hits=0, alarms=0, runs=0)
         return _finding(Kind.SWEEP, nothing, evidence, "what no entry of the ledger covers")
@@ -134,7 +134,7 @@ def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generato
     return _finding(Kind.SWEEP, attained, evidence, "what no entry of the ledger covers")
 
 
-def _said(one: Release) -> str:
+def _in_words(one: Release) -> str:
     point = f", epoch {one.epoch}" if one.epoch else ""
     return f"{one.event.steps} of {one.split}, trial {one.trial}{point}"
 

@@ -55,11 +55,11 @@ def releases(trials: Iterable[Trial], points: Iterable[Point]) -> tuple[Release,
         if plan.scores is not None:
             scores = scores_event(plan.scores.noise_multiplier, plan.repeats * epochs, plan.relation)
             found.append(Release(split=VALIDATION, trial=trial.id, event=scores))
-        found += (one for point in points if point.trial == trial.id for one in _tested(trial, point))
+        found += (one for point in points if point.trial == trial.id for one in _test_releases(trial, point))
     return tuple(found)
 
 
-def _tested(trial: Trial, point: Point) -> Iterable[Release]:
+def _test_releases(trial: Trial, point: Point) -> Iterable[Release]:
     """Yield what the scores or curves of private test rows of a point have released."""
     plan = trial.plan
     if plan is None or (point.curves is None and (point.test is None or plan.scores is None)):

@@ -55,16 +55,16 @@ def selection_scores(
     final: PoissonGaussian | None = None,
 ) -> dict[str, Scores]:
     """Return the adversary's scores of the winner, and its final, under each planted order."""
-    worlds = [_simulated(candidate, repetitions, runs, generator, final, present=present) for present in (True, False)]
+    worlds = [_simulate(candidate, repetitions, runs, generator, final, present=present) for present in (True, False)]
     known = tuple(losses(candidate, _REFERENCE, generator, present=present) for present in (True, False))
     found = {}
-    for name, order in planted_orders(known[0], known[1], repetitions).items():
+    for name, order in plant_orders(known[0], known[1], repetitions).items():
         ranks = [np.sort(order(loss)) for loss in known]
         found[name] = Scores(*(_scores(world, order, ranks, repetitions) for world in worlds))
     return found
 
 
-def planted_orders(present: Floats, absent: Floats, repetitions: Repetitions) -> dict[str, Order]:
+def plant_orders(present: Floats, absent: Floats, repetitions: Repetitions) -> dict[str, Order]:
     """Return orders of candidates by their losses, of which those with a block on top are near the worst there are."""
     low = _end_of_block(present, absent, repetitions)
     high = -_end_of_block(-absent, -present, repetitions)
@@ -86,7 +86,7 @@ def _end_of_block(ours: Floats, other: Floats, repetitions: Repetitions) -> floa
     return float(places[int(np.argmax(gain))])
 
 
-def _simulated(
+def _simulate(
     candidate: PoissonGaussian,
     repetitions: Repetitions,
     runs: int,

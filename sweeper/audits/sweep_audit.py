@@ -61,10 +61,10 @@ def audit_sweep(
     """
     sweep = load(directory)
     front, trials = sweep.front(), sweep.folder.trials()
-    chosen = _chosen(front, point)
+    chosen = _choose(front, point)
     found = dict(_findings_of_trials(sweep.folder, trials, chosen, effort, tell))
     whole = _findings_of_price(sweep.folder, front, trials) if price else ()
-    rows = judged_together(found | ({WHOLE_SWEEP: whole} if whole else {}))
+    rows = judge_together(found | ({WHOLE_SWEEP: whole} if whole else {}))
     append_evidence(sweep.folder.path, rows)
     return rows
 
@@ -87,7 +87,7 @@ def audit_front(
     """
     chosen = one_of_each_trial(points)
     found = _findings_of_trials(folder, trials, chosen, effort, tell, is_over, forms=set())
-    return judged_together(dict(found), UNASKED)
+    return judge_together(dict(found), UNASKED)
 
 
 def one_of_each_trial(points: Iterable[Point]) -> tuple[Point, ...]:
@@ -97,7 +97,7 @@ def one_of_each_trial(points: Iterable[Point]) -> tuple[Point, ...]:
     return tuple(last[trial] for trial in sorted(last))
 
 
-def judged_together(found: Mapping[str, Sequence[Finding]], level: float = ACCUSATION) -> tuple[Evidence, ...]:
+def judge_together(found: Mapping[str, Sequence[Finding]], level: float = ACCUSATION) -> tuple[Evidence, ...]:
     """Judge findings together, by the trial that they are about, and return them as evidence."""
     about = [trial for trial, findings in found.items() for _ in findings]
     verdicts = judged([finding for findings in found.values() for finding in findings], level)
@@ -133,7 +133,7 @@ def rewrite(directory: str | Path) -> Iterator[str]:
             yield str(error)
 
 
-def _chosen(front: Front, name: str | None) -> tuple[Point, ...]:
+def _choose(front: Front, name: str | None) -> tuple[Point, ...]:
     if name is None:
         return one_of_each_trial(front.front_points)
     kept = [point for point in front.points if point.model is not None]

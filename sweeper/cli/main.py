@@ -24,7 +24,6 @@ _PANELS = {
     "running": "Run a sweep",
     "specs": "Before a run",
     "fronts": "Look at sweeps",
-    "audits": "Look at sweeps",
     "models": "Use a model",
     "records": "Keep house",
     "data": "Data",
@@ -85,11 +84,11 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        typer.echo(f"sweeper: {_said(error)}", err=True)
+        typer.echo(f"sweeper: {_in_words(error)}", err=True)
         sys.exit(EXIT_USER_ERROR)
 
 
-def _said(error: Exception) -> str:
+def _in_words(error: Exception) -> str:
     """Return an error as one sentence, several mistakes of a spec as a line each."""
     from clipless.errors import CliplessError
 

@@ -49,7 +49,7 @@ def sweep_view(sweep: Sweep) -> RenderableType:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     ends = Counter(trial.status for trial in front.trials.values())
     parts.append(Text("trials: " + (", ".join(f"{n} {status}" for status, n in ends.items()) or "none yet")))
-    parts += [*_points_table(front), *_prices(front), *_named(front), Text("")]
+    parts += [*_points_table(front), *_prices(front), *_list_named(front), Text("")]
     parts += _reasons(front.trials)
     placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
@@ -95,7 +95,7 @@ def print_view(what: RenderableType) -> None:
     Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(what)
 
 
-def _named(front: Front) -> list[Text]:
+def _list_named(front: Front) -> list[Text]:
     """Return the best of each objective, the knee, and the point that ``pick`` takes."""
     lines = []
     for one in highlights(front):

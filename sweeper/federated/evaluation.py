@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,7 @@ from sweeper.federated.services import EVALUATE, HELD, RESULT
 from sweeper.rounding import round_up
 
 EVALUATION_VERSION = 1
+_SHOWN_RADII = 6
 _TRUST = {
     "curator": "The parties trusted the curator with their counts.",
     "aggregation": (
@@ -134,7 +135,11 @@ def ask(federation: Federation, identity: Identity) -> FederatedEvaluation:
     federation.check_complete()
     ends = [Connection.to(federation, server.name, ANALYST, identity) for server in federation.servers]
     began = time.perf_counter()
-    made = _evaluated(federation, ends) if federation.protocol == "function-sharing" else _told(federation, ends[0])
+    made = (
+        _ask_key_servers(federation, ends)
+        if federation.protocol == "function-sharing"
+        else _ask_one(federation, ends[0])
+    )
     sums, some, refused = made
     included = tuple(party.name for party in federation.parties if party.name in some)
     if not included:
@@ -146,7 +151,7 @@ def ask(federation: Federation, identity: Identity) -> FederatedEvaluation:
 Made = tuple[dict[str, tuple[CurveRelease, Sums]], tuple[str, ...], dict[str, str]]
 
 
-def _told(federation: Federation, end: Connection) -> Made:
+def _ask_one(federation: Federation, end: Connection) -> Made:
     """The result of a curator or of a secure aggregation."""
     content = json.loads(end.ask(RESULT))
     included = tuple(content["included"])
@@ -166,7 +171,7 @@ def _noise(federation: Federation, release: CurveRelease, included: int) -> Shar
     return release.query.noise_of(1, 1)
 
 
-def _evaluated(federation: Federation, ends: list[Connection]) -> Made:
+def _ask_key_servers(federation: Federation, ends: list[Connection]) -> Made:
     """The sums of both key servers over the parties that sent keys to both, each asked for at the same time."""
     first, second = (json.loads(end.ask(HELD)) for end in ends)
     refused = {**first["refused"], **second["refused"]}
@@ -197,3 +202,21 @@ def _both(ends: list[Connection], question: bytes, release: CurveRelease) -> tup
             raise FederationError(f"Expected {release.query.size} words of the server at {end.url}, got others")
     first, second = (np.frombuffer(answer, dtype=np.uint32).reshape(shape) for answer in answers)
     return first, second
+
+
+def evaluation_lines(found: FederatedEvaluation) -> Iterator[str]:
+    """Yield what ``sweeper evaluate`` prints."""
+    content = found.to_json()
+    yield f"{len(found.included)} of {len(found.federation.parties)} parties, {found.population} rows as declared"
+    if found.left_out:
+        yield f"left out: {', '.join(found.left_out)}"
+    yield from found.refused.values()
+    if "auroc" in content:
+        low, high = content["auroc_interval"]
+        yield f"AUROC {content['auroc']:.3f} ({low:.3f} to {high:.3f} by the noise, 95 %)"
+    if "certified" in content:
+        band, points = content["certified_band"], content["certified"]
+        yield f"accuracy {content['accuracy']:.3f} (all of the curve within {band:.3f} by the noise, 95 %)"
+        for point in points[:: max(1, len(points) // _SHOWN_RADII)][1:]:
+            yield f"certified at {point['radius']:.3g}: {point['share']:.3f}"
+    yield found.statement

@@ -16,9 +16,11 @@ from typing import IO
 from clipless.federated.primitives import Identity
 from sweeper.errors import SweeperError, one_line
 from sweeper.federated.evaluation import FederatedEvaluation, ask
-from sweeper.federated.federation import SERVERS, Federation, Server
-from sweeper.federated.keys import make_key
-from sweeper.store.jsonl import to_text
+from sweeper.federated.federation import ANALYST, SERVERS, Federation, Server, read_federation
+from sweeper.federated.keys import make_key, read_key
+from sweeper.federated.party import check_curves
+from sweeper.results.models.predict import load_predictor
+from sweeper.store.jsonl import replace_file, to_text
 
 _PROGRAM = "from sweeper.cli.main import main; main()"
 _END_SECONDS = 5.0
@@ -75,7 +77,7 @@ def _with_servers(federation: Federation, folder: Path, running: ExitStack) -> F
     addresses = []
     for number, server in enumerate(federation.servers):
         arguments = ["federated", "serve", str(path), "--name", server.name, "--key", str(key_path(folder, number))]
-        process = running.enter_context(_started(arguments))
+        process = running.enter_context(_start(arguments))
         addresses.append(_address(server.name, process))
     servers = [
         server.model_copy(update={"url": url}) for server, url in zip(federation.servers, addresses, strict=True)
@@ -98,7 +100,7 @@ def _party(
     number = len(federation.servers) + [party.name for party in federation.parties].index(name)
     key = str(key_path(folder, number))
     arguments = ["federated", "join", str(path), str(model), data, "--name", name, "--key", key]
-    return name, running.enter_context(_started(arguments))
+    return name, running.enter_context(_start(arguments))
 
 
 def _write(federation: Federation, path: Path) -> Path:
@@ -107,7 +109,7 @@ def _write(federation: Federation, path: Path) -> Path:
 
 
 @contextmanager
-def _started(arguments: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
+def _start(arguments: Sequence[str]) -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, *arguments],
         stdin=subprocess.DEVNULL,
@@ -136,3 +138,36 @@ def _pipe(pipe: "IO[str] | None") -> "IO[str]":
     if pipe is None:
         raise SweeperError("Expected a process with pipes, got one without")
     return pipe
+
+
+def evaluate(model: Path, file: Path, key: Path | None = None) -> FederatedEvaluation:
+    """Evaluate a model over the parties of a file.
+
+    Args:
+        model: a folder that ``sweeper pick`` wrote, or of a sweep.
+        file: of the federation; if its servers have no addresses, all run here.
+        key: of who is told the result, for servers elsewhere.
+
+    Raises:
+        SweeperError: the file, the key or a server cannot be used.
+        clipless.errors.CliplessError: there is no result.
+    """
+    federation = read_federation(file)
+    check_curves(federation, load_predictor(model))
+    if federation.is_local:
+        return evaluate_here(federation, model)
+    if key is None:
+        raise SweeperError("Expected the private key of who is told the result, for servers elsewhere (--key)")
+    identity = read_key(key)
+    if identity.public != federation.key_of(ANALYST):
+        raise SweeperError("Expected the private key of the analyst in the file, got another one (--key)")
+    return ask(federation, identity)
+
+
+def write_evaluation(found: FederatedEvaluation, path: Path) -> None:
+    """Write an evaluation as JSON.
+
+    Raises:
+        RecordError: not written.
+    """
+    replace_file(path, to_text(found.to_json(), indent=2) + "\n")

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from itertools import compress
 from math import log, nan
 from types import MappingProxyType
-from typing import Any
 
 import moocore
 import numpy as np
@@ -233,9 +232,3 @@ class FrontArchive:
     def hypervolume(self, box: Box | None = None) -> float:
         """Return the share of the box that the front dominates."""
         return hypervolume(self.points, self._objectives, box)
-
-
-def box_from_json(content: Mapping[str, Any]) -> Box:
-    """Read a box back from a front file."""
-    ideal, reference = ({k: float(v) for k, v in content[key].items()} for key in ("ideal", "reference"))
-    return Box(reference=reference, ideal=ideal, log_epsilon=bool(content["log_epsilon"]))

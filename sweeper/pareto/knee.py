@@ -37,7 +37,7 @@ def knee(points: Sequence[Point], objectives: Sequence[Objective], box: Box | No
     front = usable[nondominated(matrix[usable])]
     if not len(front):
         return None
-    rows = _scaled(matrix[front], objectives, log_epsilon=box.log_epsilon)
+    rows = _scale(matrix[front], objectives, log_epsilon=box.log_epsilon)
     if rows.shape[1] < 2:
         return None
     normal, level = _hyperplane(rows)
@@ -49,7 +49,7 @@ def knee(points: Sequence[Point], objectives: Sequence[Objective], box: Box | No
     return found
 
 
-def _scaled(matrix: Floats, objectives: Sequence[Objective], *, log_epsilon: bool) -> Floats:
+def _scale(matrix: Floats, objectives: Sequence[Objective], *, log_epsilon: bool) -> Floats:
     rows = matrix.copy()
     for i, objective in enumerate(objectives):
         if log_epsilon and objective.name == "epsilon":

@@ -171,7 +171,7 @@ def compare(
     conflicts = _conflicts(fronts)
     if conflicts and not anyway:
         raise ComparisonError(f"{conflicts[0]}; --anyway compares them all the same, and says so")
-    objectives = _shared([front for _, front in fronts])
+    objectives = _find_shared([front for _, front in fronts])
     box = _box(objectives, reference or {}, log_epsilon=log_epsilon)
     by_name: dict[str, list[Run]] = {}
     for label, front in fronts:
@@ -216,7 +216,7 @@ def _relations(front: Front) -> list[str]:
     return sorted({trial.relation for trial in front.trials.values() if trial.relation})
 
 
-def _shared(fronts: Sequence[Front]) -> tuple[Objective, ...]:
+def _find_shared(fronts: Sequence[Front]) -> tuple[Objective, ...]:
     shared = tuple(o for o in fronts[0].objectives if all(o in front.objectives for front in fronts))
     if EPSILON not in shared or len(shared) < 2:
         names = ", ".join(o.name for o in shared) or "none"

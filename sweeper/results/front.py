@@ -18,7 +18,7 @@ from typing import Any
 
 from sweeper.adapters import read
 from sweeper.errors import RecordError
-from sweeper.pareto.dominance import Box, box_from_json, front_mask, hypervolume
+from sweeper.pareto.dominance import Box, front_mask, hypervolume
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point, Trial
@@ -79,10 +79,10 @@ def build_front(
         stages=tuple(stages),
         refused=dict(refused or {}),
     )
-    return gated(whole)
+    return apply_gate(whole)
 
 
-def gated(front: Front) -> Front:
+def apply_gate(front: Front) -> Front:
     """Return a front with the points on it computed anew, and its trials with what refuses them.
 
     Guarantees:
@@ -112,10 +112,13 @@ def read_front(path: str | Path) -> Front:
         remedy = "read it with the version of sweeper that wrote it, or run the sweep again"
         raise RecordError(f"Expected schema_version {SCHEMA_VERSION} in {path}, got {version!r}; {remedy}")
     try:
-        volume, box = float(content["hypervolume"]["value"]), box_from_json(content["hypervolume"])
-        known = content | {"hypervolume": volume, "box": box, "on_front": ()}
+        known = content | {
+            "hypervolume": content["hypervolume"]["value"],
+            "box": content["hypervolume"],
+            "on_front": (),
+        }
         marks = [point["on_front"] for point in content["points"]]
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         raise RecordError(f"Expected a front in {path}, but {error!r}; write the front again") from None
     where, remedy = f"in {path}", "write the front again"
     front, marks = read(Front, known, where, remedy), read(list[bool], marks, where, remedy)
@@ -148,7 +151,7 @@ def still_admitted(front: Front, folder: Path) -> Front:
     """
     known = {**read_refusals(folder), **front.refused}
     stale = any(refusal(known, trial) is not None for trial, *_ in front.on_front)
-    return gated(replace(front, refused=known)) if stale or known != front.refused else front
+    return apply_gate(replace(front, refused=known)) if stale or known != front.refused else front
 
 
 def up_to_date(front: Front, ledger: Path) -> Front:

@@ -179,7 +179,7 @@ class FrontRecord:
         replace_file(Path(path), to_lines(self.to_json()))
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     """Return rows as CSV with one column per key; a value that a row lacks is an empty cell."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")

@@ -32,7 +32,7 @@ class Highlight:
 def highlights(front: FrontRecord) -> tuple[Highlight, ...]:
     """Return the named points of a front, each once, smallest epsilon first; none of an empty front."""
     named: dict[tuple[str, int, str], list[str]] = {}
-    for title, point in _named(front):
+    for title, point in _name_points(front):
         named.setdefault(point.key, []).append(title)
     return tuple(Highlight(point, tuple(named[point.key])) for point in front.front_points if point.key in named)
 
@@ -64,7 +64,7 @@ def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point]
     return [point for point in ordered if point.key in kept]
 
 
-def _named(front: FrontRecord) -> list[tuple[str, Point]]:
+def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:
     found = [(f"best {one.name}", best(front.front_points, one)) for one in front.objectives]
     found.append((KNEE, front.knee))
     with contextlib.suppress(PickError):

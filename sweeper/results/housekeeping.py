@@ -106,7 +106,7 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
         mark = folder / DELETING_NAME
         # The manifest goes late: what could not be deleted is still a sweep, and can be deleted again.
         last = [folder / MANIFEST_NAME, mark]
-        with _told(folder):
+        with _translate_errors(folder):
             mark.touch()
             for path in [*(path for path in folder.iterdir() if path not in last), *last]:
                 _remove(path)
@@ -122,7 +122,7 @@ def delete_unstarted(folder: Path) -> None:
     """
     if folder.is_symlink() or any((folder / name).exists() for name in (MANIFEST_NAME, "ledger.jsonl", DRIVER_NAME)):
         raise RecordError(f"Expected a sweep that never started, but {folder} has; look at it first")
-    with _told(folder):
+    with _translate_errors(folder):
         shutil.rmtree(folder)
 
 
@@ -157,7 +157,7 @@ def remove(found: list[Removable]) -> int:
 
 
 @contextlib.contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _translate_errors(folder: Path) -> Iterator[None]:
     """Raise a `RecordError` where something cannot be deleted."""
     try:
         yield

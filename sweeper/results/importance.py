@@ -60,7 +60,7 @@ def importances(front: Front, *, seed: int = 0) -> tuple[Importance, ...]:
     results = np.array([by_trial[id_] for id_ in trials])
     spread = results.std(axis=0)
     kept = spread > 0
-    explained, shares = _explained(features, results[:, kept] / spread[kept], np.random.default_rng(seed))
+    explained, shares = _explain(features, results[:, kept] / spread[kept], np.random.default_rng(seed))
     found = [name for name, keep in zip(targets, kept, strict=True) if keep]
     return tuple(
         Importance(target, float(explained[i]), dict(zip(names, np.maximum(shares[:, i], 0.0).tolist(), strict=True)))
@@ -68,7 +68,7 @@ def importances(front: Front, *, seed: int = 0) -> tuple[Importance, ...]:
     )
 
 
-def encode(configurations: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], Floats]:
+def encode(configurations: Sequence[Mapping[str, object]]) -> tuple[tuple[str, ...], Floats]:
     """Return the names that vary, and a row of numbers per configuration.
 
     A number is its place among the numbers of that name, which is all a forest looks at; anything else the place of
@@ -100,7 +100,7 @@ def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Fro
     return [*(last.values[o.name] for o in objectives), hypervolume(points, objectives, front.box)]
 
 
-def _explained(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
+def _explain(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
     """Return for targets of unit variance the share that is explained, and the share that goes with each feature."""
     from sklearn.ensemble import RandomForestRegressor
 
@@ -114,7 +114,7 @@ def _explained(features: Floats, targets: Floats, generator: np.random.Generator
         forest.fit(features[seen], targets[seen].squeeze())
         inputs, truth = features[unseen], targets[unseen]
         columns = [column for column in range(features.shape[1]) for _ in range(_SHUFFLES)]
-        copies = [inputs, *(_permuted(inputs, column, generator) for column in columns)]
+        copies = [inputs, *(_permute(inputs, column, generator) for column in columns)]
         predicted = forest.predict(np.concatenate(copies)).reshape(len(copies), *truth.shape)  # at once: calls cost
         squares: Floats = np.square(predicted - truth).sum(axis=1)
         error += squares[0]
@@ -123,7 +123,7 @@ def _explained(features: Floats, targets: Floats, generator: np.random.Generator
     return 1.0 - error / count, (shuffled - error) / (2 * count)
 
 
-def _permuted(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:
+def _permute(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:
     shuffled = inputs.copy()
     having = np.flatnonzero(~np.isnan(inputs[:, column]))
     shuffled[having, column] = inputs[generator.permutation(having), column]

@@ -29,8 +29,8 @@ def pick(front: FrontRecord, max_epsilon: float | None = None, minimum: Mapping[
         raise PickError(_empty(front))
     allowed = _meeting(candidates, ceiling, floors)
     if not allowed:
-        nearest = min(candidates, key=lambda point: _missed(point, ceiling, floors))
-        raise PickError(_nearest(nearest, ceiling, floors) + _refused(front))
+        nearest = min(candidates, key=lambda point: _distance(point, ceiling, floors))
+        raise PickError(_nearest(nearest, ceiling, floors) + _refusals(front))
     utility = next(o.name for o in front.objectives if o.name != "epsilon")
     return max(allowed, key=lambda point: (point.values[utility], -point.values.get("epsilon", inf)))
 
@@ -70,7 +70,7 @@ def _conditions(
 
 
 def _meeting(points: Iterable[Point], ceiling: float, floors: Mapping[str, float]) -> tuple[Point, ...]:
-    return tuple(point for point in points if _missed(point, ceiling, floors) == 0.0)
+    return tuple(point for point in points if _distance(point, ceiling, floors) == 0.0)
 
 
 def _number(name: str, value: float) -> float:
@@ -92,7 +92,7 @@ def _objective(front: FrontRecord, name: str) -> str:
     return found[0]
 
 
-def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
+def _distance(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
     epsilon = point.values.get("epsilon", inf)
     excess = 0.0
     if not epsilon <= ceiling:
@@ -102,11 +102,11 @@ def _missed(point: Point, ceiling: float, floors: Mapping[str, float]) -> float:
 
 def _empty(front: FrontRecord) -> str:
     if front.points and front.refused:
-        return f"The front of {front.sweep} has no point{_refused(front)}"
+        return f"The front of {front.sweep} has no point{_refusals(front)}"
     return f"The front of {front.sweep} has no point yet; let a trial finish its first epoch"
 
 
-def _refused(front: FrontRecord) -> str:
+def _refusals(front: FrontRecord) -> str:
     """Name what audits refuse, empty if that is nothing."""
     return "".join(f"; {trial or 'every point'} is {why}" for trial, why in front.refused.items())
 

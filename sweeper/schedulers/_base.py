@@ -99,7 +99,7 @@ class Scheduler(ABC):
         """Take in an epoch and decide; None where there is nothing to decide. An epoch seen before changes nothing."""
         progress = self._trials[point.trial]
         if point.epoch not in progress.decisions:
-            progress.decisions[point.epoch] = self._checked(self._take_in(progress, point))
+            progress.decisions[point.epoch] = self._check_values(self._take_in(progress, point))
         return progress.decisions[point.epoch]
 
     @abstractmethod
@@ -120,7 +120,7 @@ class Scheduler(ABC):
         """Whether an objective is to be maximized."""
         return self.objectives[column].direction is Direction.MAXIMIZE
 
-    def _checked(self, decided: Any) -> Decision | None:
+    def _check_values(self, decided: Any) -> Decision | None:
         if decided is None or isinstance(decided, Decision):
             return decided
         raise SpecError(

@@ -8,14 +8,16 @@ References:
     Deb et al. (2002), A fast and elitist multiobjective genetic algorithm: NSGA-II (crowding distance)
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 
 import numpy as np
 
 from sweeper.pareto.dominance import Box, Floats, exclusive
-from sweeper.records import Objective
+from sweeper.records import Objective, Point
+from sweeper.schedulers._base import Decision, Scheduler, TrialProgress
 
 # Exclusive hypervolumes cost 0.1 ms for 300 points of three objectives, 70 ms for four, 600 ms for five.
 _MOST_AXES = 3
@@ -159,3 +161,45 @@ class Frontier:
     def covers(self, row: Floats) -> bool:
         """Whether a row is nowhere better than one that is here."""
         return bool((self.rows <= row).all(axis=1).any())
+
+
+class RungScheduler(Scheduler):
+    """Base of the schedulers with rungs, at ``grace * eta**(b + k)`` epochs for bracket b."""
+
+    @abstractmethod
+    def rank(self, bracket: int, point: Point, row: Floats) -> Rank:
+        """Take a trial into the rung of this epoch in its bracket, and say where it stands."""
+
+    def decide(self, progress: TrialProgress, point: Point, row: Floats) -> Decision | None:
+        """Decide at rungs."""
+        standing = self.standing(progress, point, row)
+        return None if standing is None else self.at_rung(point, standing)
+
+    def standing(self, progress: TrialProgress, point: Point, row: Floats) -> Rank | None:
+        """Return where a trial stands at the rung of this epoch, None where there is no rung."""
+        at_rung = point.epoch in self._rung_epochs(progress)
+        return self.rank(progress.bracket, point, row) if at_rung else None
+
+    def at_rung(self, point: Point, standing: Rank) -> Decision:
+        """Let the best one in eta continue."""
+        kept = ceil(standing.of / self.eta)
+        goes_on = standing.rank <= kept
+        verdict = "goes on" if goes_on else "ends"
+        place = f"rank {standing.rank} of {standing.of} at the rung of epoch {point.epoch} ({standing.why})"
+        return Decision(
+            trial=point.trial,
+            epoch=point.epoch,
+            goes_on=goes_on,
+            reason=f"{place}, where the best {kept} go on: {verdict}",
+            rung=point.epoch,
+            rank=standing.rank,
+            of=standing.of,
+            kept=kept,
+        )
+
+    def _rung_epochs(self, progress: TrialProgress) -> set[int]:
+        epochs, epoch = set(), self.grace * self.eta**progress.bracket
+        while epoch < len(progress.curve):
+            epochs.add(epoch)
+            epoch *= self.eta
+        return epochs

@@ -5,8 +5,7 @@ from typing import Any
 
 from sweeper.pareto.dominance import Floats
 from sweeper.records import Objective, Point
-from sweeper.schedulers._rung_scheduler import RungScheduler
-from sweeper.schedulers._rungs import MarginRung, Margins, Rank
+from sweeper.schedulers._rungs import MarginRung, Margins, Rank, RungScheduler
 
 
 class Asha(RungScheduler):

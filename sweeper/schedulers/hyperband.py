@@ -15,8 +15,7 @@ import numpy as np
 from sweeper.pareto.dominance import Floats
 from sweeper.records import Objective, Point
 from sweeper.schedulers._base import Decision, TrialProgress
-from sweeper.schedulers._rung_scheduler import RungScheduler
-from sweeper.schedulers._rungs import DominanceRung, Frontier, Rank
+from sweeper.schedulers._rungs import DominanceRung, Frontier, Rank, RungScheduler
 
 # What every objective but epsilon, all of them shares of 1, may gain per unit of log epoch: without being noise, and
 # before there is an earlier epoch to compare with.
@@ -49,9 +48,9 @@ class Hyperband(RungScheduler):
         unbeaten = standing is not None and standing.unbeaten
         if ends or unbeaten or point.epoch < self.grace:
             return decision
-        return self._projected_end(progress, point) or decision
+        return self._project_end(progress, point) or decision
 
-    def _projected_end(self, progress: TrialProgress, point: Point) -> Decision | None:
+    def _project_end(self, progress: TrialProgress, point: Point) -> Decision | None:
         ahead = self._continuation(progress, point.epoch)
         if not all(self._archive.covers(row) for row in reversed(ahead)):
             return None

@@ -17,7 +17,7 @@ from sweeper.service.responses.standings import ServiceStandings
 from sweeper.service.routes import public, read, steering, write
 from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import API, LOGIN, AccessMiddleware
-from sweeper.service.security.body_limit import BodyLimitMiddleware
+from sweeper.service.security.limits import BodyLimitMiddleware
 from sweeper.service.security.spec_policy import MAX_SPEC_BYTES
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.standings import Standings

@@ -65,7 +65,7 @@ def standing(name: str, state: SweepStatus, reason: str, place: int | None = Non
     return Standing(name=name, state=state, reason=reason, place=place, started=started)
 
 
-def submitted_spec(out: Path, name: str) -> Mapping[str, Any] | None:
+def submitted_spec(out: Path, name: str) -> Mapping[str, object] | None:
     """Return the spec of a sweep that was submitted and has not started, as `told_spec`; None if it cannot be read."""
     try:
         return told_spec(Spec.from_yaml(SweepFolder(out / name).spec).to_plain())
@@ -73,7 +73,7 @@ def submitted_spec(out: Path, name: str) -> Mapping[str, Any] | None:
         return None
 
 
-def told_spec(content: Mapping[str, Any]) -> dict[str, Any]:
+def told_spec(content: Mapping[str, object]) -> dict[str, Any]:
     """Return a spec, as JSON values, as others than its owner may be told it.
 
     Guarantees:

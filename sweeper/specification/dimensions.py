@@ -14,9 +14,9 @@ from math import prod
 from typing import Any
 
 from sweeper.specification.architectures import architecture_options
+from sweeper.specification.fields._section import Condition, option_of
 from sweeper.specification.fields.choices import LOSS_DEFAULTS, MODEL_OPTIONS
 from sweeper.specification.fields.messages import bad_value, did_you_mean_or_known
-from sweeper.specification.fields.options import Condition, option_of
 from sweeper.specification.fields.ranges import Choices, Open, Range, Scalar
 from sweeper.specification.settings import WITH_RADIUS, ModelSettings, PrivacySettings, TrainingSettings
 
@@ -79,7 +79,7 @@ def _size(dimension: Dimension, dimensions: Sequence[Dimension]) -> int | None:
     return None if None in branches else sum(size for size in branches if size)
 
 
-def proposal(dimensions: Sequence[Dimension], partial: Mapping[str, Any]) -> dict[str, Scalar]:
+def proposal(dimensions: Sequence[Dimension], partial: Mapping[str, object]) -> dict[str, Scalar]:
     """Turn a partial configuration, written as in the spec, into values of open dimensions by name.
 
     Raises:
@@ -106,7 +106,7 @@ def proposal(dimensions: Sequence[Dimension], partial: Mapping[str, Any]) -> dic
     return result
 
 
-def _flatten(partial: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(partial: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in partial.items():
         name = prefix + key
         if isinstance(value, Mapping) and "name" in value:

@@ -13,11 +13,10 @@ from pydantic import Field, model_validator
 
 from clipless.projections import CONSTRAINTS
 from sweeper.specification.architectures import ArchitectureSettings, architecture_options
-from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
+from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, OpenSection, Section, open_section
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
 from sweeper.specification.fields.fields import CLASS_WEIGHTS, FieldType, Flag, Name, Number, Variant, Variants
 from sweeper.specification.fields.messages import bad_value, locate
-from sweeper.specification.fields.options import OpenSection, open_section
 from sweeper.specification.fields.ranges import Choices, Open, to_plain
 from sweeper.specification.plugins import built_in_accountings
 from sweeper.specification.stages import COMPOSITION, FILTER, SLOTS, StageSettings

@@ -16,11 +16,10 @@ from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
-from sweeper.specification.fields._section import ONE_COUNT
+from sweeper.specification.fields._section import ONE_COUNT, REQUIRED, Condition, Option
 from sweeper.specification.fields.choices import COUNT, POSITIVE
 from sweeper.specification.fields.fields import Flag, Name, Number
 from sweeper.specification.fields.messages import sentences
-from sweeper.specification.fields.options import REQUIRED, Condition, Option
 
 
 class Optimizer(enum.Enum):
@@ -125,7 +124,7 @@ class TrialConfig(_Part):
         return self.model_dump(mode="json", exclude_none=True)
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> "TrialConfig":
+    def from_json(cls, content: Mapping[str, object]) -> "TrialConfig":
         """Read a configuration.
 
         Raises:

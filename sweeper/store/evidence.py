@@ -97,7 +97,7 @@ def in_words(finding: Finding) -> str:
     )
 
 
-def _from_json(row: Mapping[str, Any], where: str) -> Evidence:
+def _from_json(row: Mapping[str, object], where: str) -> Evidence:
     if row.get("version") != VERSION:
         raise RecordError(
             f"Expected version {VERSION} of evidence, got {row.get('version')!r} ({where}); read it with the version "

@@ -34,7 +34,7 @@ def to_text(value: Any, indent: int | None = None) -> str:
         return json.dumps(plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
 
 
-def to_lines(content: Mapping[str, Any]) -> str:
+def to_lines(content: Mapping[str, object]) -> str:
     """Return an object as standard JSON, a line for each of its items and for each item of these.
 
     It can be read and compared line by line like an indented one, and is made twenty times faster.
@@ -72,7 +72,7 @@ class JsonlFile:
         """The number of rows that are not on the disk yet; ``trouble`` says why."""
         return len(self._pending)
 
-    def append(self, *rows: Mapping[str, Any]) -> None:
+    def append(self, *rows: Mapping[str, object]) -> None:
         """Write rows at the end.
 
         Raises:
@@ -147,7 +147,7 @@ class JsonlFile:
         return size
 
 
-def append_alone(path: Path, row: Mapping[str, Any], *, durable: bool = False, mode: int = 0o644) -> None:
+def append_alone(path: Path, row: Mapping[str, object], *, durable: bool = False, mode: int = 0o644) -> None:
     """Write one row at the end of a file that several processes write to, one after another.
 
     ``durable``: the row is on the disk before this returns. ``mode`` is that of a new file.

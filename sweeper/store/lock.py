@@ -1,4 +1,4 @@
-"""Who drives a sweep: one process at a time, which a crash cannot leave behind as a lock."""
+"""Who drives a sweep, and who serves a folder: one process at a time, which a crash cannot leave behind as a lock."""
 
 import contextlib
 import fcntl
@@ -14,6 +14,7 @@ from sweeper.errors import RecordError
 
 NAME = "driver.json"
 DELETING_NAME = "deleting"  # marks a folder whose deletion has begun
+SERVICE_LOCK_NAME = ".service.lock"
 LOOKS, LOOK_SECONDS = 10, 0.01
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -42,7 +43,7 @@ def driver_lock(folder: Path) -> Iterator[bool]:
         raise RecordError(f"Cannot write {path}: {error.strerror or error}; check permissions") from error
     try:
         before = _read(handle)
-        if not _locked(handle):
+        if not _take_lock(handle):
             who = f"process {before.get('pid')} on {before.get('host')}"
             raise RecordError(f"Expected a sweep that is not running, but {who} drives {folder}; wait or stop it")
         if (folder / DELETING_NAME).exists():
@@ -75,14 +76,14 @@ def undriven(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        if not _locked(handle):
+        if not _take_lock(handle):
             raise RecordError(f"Expected a sweep that is not running, but a process drives {folder}; wait or stop it")
         yield
     finally:
         os.close(handle)
 
 
-def _locked(handle: int) -> bool:
+def _take_lock(handle: int) -> bool:
     """Take the lock, past processes that hold it for a moment to see whether it is free."""
     for _ in range(LOOKS):
         try:
@@ -137,3 +138,35 @@ def _read(handle: int) -> dict[str, Any]:
     except ValueError:
         return {}
     return content if isinstance(content, dict) else {}
+
+
+class ServiceLock:
+    """The lock of a folder, made if need be; the system lets go of it when the process ends, however it ends."""
+
+    def __init__(self, out: Path) -> None:
+        self._path = out / SERVICE_LOCK_NAME
+        self._handle: int | None = None
+
+    def take(self) -> None:
+        """Take the lock.
+
+        Raises:
+            RecordError: another service has the folder, or it cannot be written to.
+        """
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            out = self._path.parent
+            raise RecordError(f"Expected no other service of {out}, but one runs; stop it") from None
+        except OSError as error:
+            sentence = f"Cannot write {self._path}: {error.strerror or error}; choose another with --out"
+            raise RecordError(sentence) from error
+
+    def release(self) -> None:
+        """Let another service take it."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None

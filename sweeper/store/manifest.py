@@ -54,7 +54,7 @@ class Manifest:
     started: str = ""  # time in the name of the folder, ``YYYYmmdd-HHMMSS``
     population: int | None = None  # N, number of training rows; public
     # what holds for every point, as JSON values; ``sweeper.driver.resume`` reads it
-    claim: Mapping[str, Any] | None = None
+    claim: Mapping[str, object] | None = None
     course: Course = Course()
     data_dir: str | None = None
     tracking: str | None = None  # MLflow tracking URI, ``None`` for the SQLite file beside the folder, or in it
@@ -89,7 +89,7 @@ class Manifest:
         return {"format": FORMAT, **dump(self)}
 
 
-def _without_law(spec: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+def _without_law(spec: Mapping[str, object], source: str) -> Mapping[str, object]:
     """Return a spec without the law of a private selection, which earlier versions let users choose."""
     search = spec.get("search")
     law = search.get(LAW_KEY) if isinstance(search, Mapping) else None

@@ -75,7 +75,7 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
     _append(folder, {"stop": trial or True})
 
 
-def enqueue(folder: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+def enqueue(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
     """Ask for a configuration to be tried next, now or when the sweep is resumed or extended.
 
     ``values`` are as an entry of ``search.first``: open hyperparameters by dotted name; those left out are sampled.
@@ -133,5 +133,5 @@ def steered(folder: Path) -> tuple[str, ...]:
     return next((tuple(map(str, row["steer"])) for row in reversed(rows) if "steer" in row), ())
 
 
-def _append(folder: Path, row: Mapping[str, Any]) -> None:
+def _append(folder: Path, row: Mapping[str, object]) -> None:
     append_alone(folder / NAME, row)

@@ -198,7 +198,7 @@ def _is_marked(folder: Path, _version: tuple[int, ...]) -> bool:
     return is_marked(folder)
 
 
-def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Trial]:
+def trials_of(rows: Iterable[Mapping[str, object]], path: Path, first: int = 1) -> list[Trial]:
     """Return rows of ``trials.jsonl`` as trials.
 
     ``path`` and ``first``, the number of the first row, are for errors.
@@ -209,12 +209,12 @@ def trials_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> 
     return _records(Trial, rows, path, first)
 
 
-def points_of(rows: Iterable[Mapping[str, Any]], path: Path, first: int = 1) -> list[Point]:
+def points_of(rows: Iterable[Mapping[str, object]], path: Path, first: int = 1) -> list[Point]:
     """Return rows of ``points.jsonl`` as points; the arguments and errors are those of `trials_of`."""
     return _records(Point, rows, path, first)
 
 
-def _records(kind: type[R], rows: Iterable[Mapping[str, Any]], path: Path, first: int) -> list[R]:
+def _records(kind: type[R], rows: Iterable[Mapping[str, object]], path: Path, first: int) -> list[R]:
     numbered = enumerate(rows, start=first)
     return [read(kind, row, f"on line {number} of {path}", "restore the file") for number, row in numbered]
 

@@ -69,7 +69,7 @@ class DatasetRow(_Row):
 
     name: str
     digest: str  # of the declarations, at most 36 characters; no row enters it
-    facts: Mapping[str, Any]  # public facts, as JSON values
+    facts: Mapping[str, object]  # public facts, as JSON values
 
 
 TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | DatasetRow

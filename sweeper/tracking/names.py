@@ -80,7 +80,7 @@ def price_metrics(prices: Mapping[str, "Price"]) -> dict[str, float]:
     return {f"price/{name}": one.epsilon for name, one in kept.items() if one.released}
 
 
-def mlflow_params(params: Mapping[str, Any]) -> dict[str, str]:
+def mlflow_params(params: Mapping[str, object]) -> dict[str, str]:
     """Return nested parameters as MLflow takes them: dotted names, short texts.
 
     >>> mlflow_params({"loss": {"name": "tau-cce", "temperature": 0.5}, "radii": [1, 2]})

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 from sweeper.errors import RecordError, one_line
 from sweeper.store.jsonl import JsonlFile
@@ -24,7 +23,7 @@ LONGEST_FLUSH_SECONDS = 20.0
 FIRST_PAUSE_SECONDS = 2.0
 LONGEST_PAUSE_SECONDS = 60.0
 
-JsonRow = Mapping[str, Any]
+JsonRow = Mapping[str, object]
 JsonRows = Sequence[JsonRow]
 
 

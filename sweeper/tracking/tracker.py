@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import SweepStatus, TrialStatus
@@ -48,7 +47,7 @@ class Tracker:
         experiment: str,
         *,
         uri: str | None = None,
-        params: Mapping[str, Any] | None = None,
+        params: Mapping[str, object] | None = None,
         tags: Mapping[str, str] | None = None,
         waits: bool = False,
     ) -> None:
@@ -64,7 +63,7 @@ class Tracker:
         """Begin to tell the store, which takes seconds of a processor."""
         self._outbox.start()
 
-    def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+    def start_trial(self, trial: str, params: Mapping[str, object], tags: Mapping[str, str]) -> None:
         """Open the trial's run, with its parameters nested as in the spec."""
         self._running[trial] = None
         self._put(RunRow(trial=trial, at=_now(), params=mlflow_params(params), tags=dict(tags)))
@@ -87,7 +86,7 @@ class Tracker:
         """Attach a file, as it is when the store takes it, to the sweep's run."""
         self._put(ArtifactRow(trial=None, at=_now(), path=str(path.resolve())))
 
-    def dataset(self, name: str, digest: str, facts: Mapping[str, Any]) -> None:
+    def dataset(self, name: str, digest: str, facts: Mapping[str, object]) -> None:
         """Tell what the sweep learns from: public facts alone, and a digest of them."""
         self._put(DatasetRow(trial=None, at=_now(), name=name, digest=digest, facts=dict(facts)))
 

@@ -5,7 +5,7 @@ does not reach it, and a method that is added to `TrialTracker` and not here is 
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from sweeper.records import TrialStatus
 
@@ -13,7 +13,7 @@ from sweeper.records import TrialStatus
 class TrialTracker(Protocol):
     """Told of every trial; no method fails or waits."""
 
-    def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+    def start_trial(self, trial: str, params: Mapping[str, object], tags: Mapping[str, str]) -> None:
         """Open the trial's run, with its parameters nested as in the spec."""
 
     def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:
@@ -34,7 +34,7 @@ class Untracked:
 
     __slots__ = ()
 
-    def start_trial(self, trial: str, params: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+    def start_trial(self, trial: str, params: Mapping[str, object], tags: Mapping[str, str]) -> None:
         """Forget it."""
 
     def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:

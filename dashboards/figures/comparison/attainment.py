@@ -10,9 +10,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import over_epsilon, reached
+from dashboards.figures._common import compared, over_epsilon, reached
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.comparison._compared import compared
 from sweeper.pareto.attainment import Surface
 from sweeper.results.comparison import Comparison
 

@@ -6,10 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import Step, curve_line, label, over_epsilon, reached, staircase
-from dashboards.figures._curves import step_row
+from dashboards.figures._common import Step, compared, curve_line, label, over_epsilon, reached, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.comparison._compared import compared
 from sweeper.results.comparison import Comparison
 
 

@@ -6,9 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, marks, new_figure
+from dashboards.figures._common import SYMBOLS, compared, marks, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.comparison._compared import compared
 from dashboards.text import number
 from sweeper.results.comparison import Comparison, Group
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import plotly.graph_objects as go
 
@@ -89,7 +89,7 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
 def draw(
     info: LinesInfo,
     theme: Theme,
-    axes: Mapping[str, Any],
+    axes: Mapping[str, object],
     *,
     height: int,
     diagonal: bool = False,

@@ -19,15 +19,15 @@ LEAST_TRIALS = 4
 PANEL_HEIGHT = 380
 
 
-def searched(info: ConfigurationsInfo, objectives: Sequence[str]) -> tuple[Axis, ...]:
+def find_axes(info: ConfigurationsInfo, objectives: Sequence[str]) -> tuple[Axis, ...]:
     """Return the axes of hyperparameters, the one that explains most of the utility first."""
     axes = [axis for axis in info.axes if axis.name not in objectives]
     if len(info.trials) < LEAST_TRIALS:
         return ()
-    return tuple(sorted(axes, key=lambda axis: -explained(axis.positions, info.colors)))
+    return tuple(sorted(axes, key=lambda axis: -measure_explained(axis.positions, info.colors)))
 
 
-def explained(positions: Sequence[float], values: Sequence[float]) -> float:
+def measure_explained(positions: Sequence[float], values: Sequence[float]) -> float:
     """Return the share of the variance of values that their place on an axis explains, roughly.
 
     It is that between groups where there are few places, the squared correlation of the ranks otherwise.
@@ -95,12 +95,12 @@ def texts(info: ConfigurationsInfo, axes: Sequence[Axis], chosen: Sequence[int])
             f"<b>{escape(info.trials[i])}</b>",
             f"{escape(info.color_name)}: {show(info.color_name, info.colors[i])}",
         ]
-        lines += [f"{escape(axis.label)}: {_said(axis.values[i])}" for axis in axes]
+        lines += [f"{escape(axis.label)}: {_in_words(axis.values[i])}" for axis in axes]
         found.append("<br>".join(lines))
     return found
 
 
-def _said(value: Any) -> str:
+def _in_words(value: Any) -> str:
     return MISSING if value is None else escape(setting(value))
 
 

@@ -13,11 +13,11 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     both,
+    find_axes,
     frame,
     objectives_of,
     pairs,
     panels,
-    searched,
     texts,
 )
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
@@ -40,7 +40,7 @@ class ContoursInfo(ConfigurationsInfo):
 def info(data: SweepData) -> ContoursInfo:
     """Compute the contours; none with too few trials or hyperparameters."""
     base = configurations(data)
-    found = [pair for pair in pairs(searched(base, objectives_of(data))) if _spans(*pair)]
+    found = [pair for pair in pairs(find_axes(base, objectives_of(data))) if _spans(*pair)]
     content = {name: getattr(base, name) for name in base.__dataclass_fields__}
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]))
 
@@ -67,7 +67,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     for column, (x, y) in enumerate(info.shown, start=1):
         chosen = both(x, y)
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
-        grid_x, grid_y, heights = filled(at_x, at_y, values)
+        grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
         bar = {"showscale": column == 1, "colorbar": color_bar(label(info.color_name))}
         ends = {"zmin": min(info.colors), "zmax": max(info.colors)}
         look = {"colorscale": theme.colorscale(), "line": {"width": 0.5}, "opacity": 0.75, "hoverinfo": "skip"}
@@ -78,7 +78,9 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def filled(x: list[float], y: list[float], values: list[float]) -> tuple[list[float], list[float], list[list[float]]]:
+def fill_grid(
+    x: list[float], y: list[float], values: list[float]
+) -> tuple[list[float], list[float], list[list[float]]]:
     """Return a grid over the points and a height for each of its cells: the mean of values, nearer ones count more."""
     grid_x, grid_y = (np.linspace(min(one), max(one), CELLS) for one in (x, y))
     far_x = (grid_x[None, :, None] - np.asarray(x)) / np.ptp(x)

@@ -69,7 +69,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         axis = {"domain": domain, "range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".0%", "nticks": 4}
         figure.update_layout({f"xaxis{i}": axis})
         figure.add_annotation(
-            text=f"{_title(importance)}<br><sup>{_explained(importance)}</sup>",
+            text=f"{_title(importance)}<br><sup>{_in_percent(importance)}</sup>",
             x=domain[0],
             xanchor="left",
             y=1.02,
@@ -98,7 +98,7 @@ def _title(importance: Importance) -> str:
     return "front of the trial" if importance.target == FRONT else label(importance.target)
 
 
-def _explained(importance: Importance) -> str:
+def _in_percent(importance: Importance) -> str:
     if importance.explained < UNEXPLAINED:
         return "not explained by the configuration"
     return f"{importance.explained:.0%} explained"

@@ -8,7 +8,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters._pairs import both, frame, objectives_of, pairs, panels, ranks, searched, texts
+from dashboards.figures.hyperparameters._pairs import both, find_axes, frame, objectives_of, pairs, panels, ranks, texts
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
 from dashboards.figures.hyperparameters.configurations import info as configurations
 from dashboards.figures.sweep.front import color_bar
@@ -28,7 +28,7 @@ def info(data: SweepData) -> RanksInfo:
     content = {name: getattr(base, name) for name in base.__dataclass_fields__}
     places = ranks(base.colors)
     shares = tuple(float(place) / max(len(places) - 1, 1) for place in places)
-    return RanksInfo(**content, shown=tuple(pairs(searched(base, objectives_of(data)))), shares=shares)
+    return RanksInfo(**content, shown=tuple(pairs(find_axes(base, objectives_of(data)))), shares=shares)
 
 
 def rows(info: RanksInfo) -> Table:

@@ -8,7 +8,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import marks, value_axis
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters._pairs import frame, objectives_of, panels, searched, texts
+from dashboards.figures.hyperparameters._pairs import find_axes, frame, objectives_of, panels, texts
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
 from dashboards.figures.hyperparameters.configurations import info as configurations
 
@@ -25,7 +25,7 @@ class SlicesInfo(ConfigurationsInfo):
 def info(data: SweepData) -> SlicesInfo:
     """Compute the slices; none with too few trials."""
     base = configurations(data)
-    shown = searched(base, objectives_of(data))[:MOST_PANELS]
+    shown = find_axes(base, objectives_of(data))[:MOST_PANELS]
     return SlicesInfo(**{name: getattr(base, name) for name in base.__dataclass_fields__}, slices=shown)
 
 

@@ -10,8 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import Step, header, staircase, value_axis
-from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
+from dashboards.figures._common import Staircase, Step, draw, header, last_epsilon, staircase, step_row, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
 from sweeper.records import Point
@@ -50,7 +49,7 @@ def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
         if settings.get(by) is not None:
             groups.setdefault(setting(settings[by]), set()).add(id_)
     usable = [point for point in data.points if finite(point, "epsilon", data.utility)]
-    kinds = [_kind(data, name, ids, usable) for name, ids in _merged(groups).items()]
+    kinds = [_kind(data, name, ids, usable) for name, ids in _merge(groups).items()]
     kinds = [kind for kind in kinds if kind.steps]
     return ArchitecturesInfo(
         **header(data, f"one front per {KINDS.get(by, escape(by))}"),
@@ -79,7 +78,7 @@ def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
     return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info.utility))
 
 
-def _merged(groups: dict[str, set[str]]) -> dict[str, set[str]]:
+def _merge(groups: dict[str, set[str]]) -> dict[str, set[str]]:
     """Largest first; what is beyond the colours goes together."""
     ordered = dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
     if len(ordered) <= MOST_CURVES:

@@ -114,7 +114,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         values=zoom(_heights(info), [value for _, value in info.lines]),
     )
     if epsilons:
-        figure.add_trace(_dominated(info, theme))
+        figure.add_trace(_trace_dominated(info, theme))
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
         figure.add_traces(_front(info, theme))
         figure.add_trace(_key(info, theme))
@@ -153,7 +153,7 @@ def step_line(
     )
 
 
-def _dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
+def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
     return go.Scatter(
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
@@ -192,7 +192,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
 
 
 def _points(
-    info: FrontInfo, theme: Theme, points: Sequence[tuple[Point, str]], marker: Mapping[str, Any]
+    info: FrontInfo, theme: Theme, points: Sequence[tuple[Point, str]], marker: Mapping[str, object]
 ) -> go.Scatter:
     return go.Scatter(
         x=[point.values["epsilon"] for point, _ in points],

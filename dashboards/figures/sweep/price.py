@@ -13,8 +13,16 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import Step, epsilon_axis, header, marks, new_figure, percent_axis, staircase
-from dashboards.figures._curves import last_epsilon
+from dashboards.figures._common import (
+    Step,
+    epsilon_axis,
+    header,
+    last_epsilon,
+    marks,
+    new_figure,
+    percent_axis,
+    staircase,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from dashboards.text import delta_text, number, show

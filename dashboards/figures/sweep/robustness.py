@@ -15,8 +15,17 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import Step, header, label, staircase, value_axis
-from dashboards.figures._curves import Staircase, draw, last_epsilon, step_row
+from dashboards.figures._common import (
+    Staircase,
+    Step,
+    draw,
+    header,
+    label,
+    last_epsilon,
+    staircase,
+    step_row,
+    value_axis,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction

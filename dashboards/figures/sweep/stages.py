@@ -54,7 +54,7 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
         stage = data.result.stage_of(trial)
         if stage is not None and trial in points:
             earlier = [one.trial for one in staged if one.stage < stage]
-            staged.append(_staged(data, utility, stage, points[trial], _source(data, trial, earlier)))
+            staged.append(_take_stage(data, utility, stage, points[trial], _source(data, trial, earlier)))
     return StagesInfo(
         **header(data, "from stage to stage"),
         utility=utility,
@@ -63,7 +63,7 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
     )
 
 
-def _staged(data: SweepData, utility: str, stage: int, points: Sequence[Point], source: str | None) -> Staged:
+def _take_stage(data: SweepData, utility: str, stage: int, points: Sequence[Point], source: str | None) -> Staged:
     best = max(points, key=lambda point: data.direction(utility).sign * point.values[utility])
     return Staged(
         points[0].trial, stage, max(point.values["epsilon"] for point in points), best.values[utility], source
@@ -74,11 +74,11 @@ def _source(data: SweepData, trial: str, earlier: Sequence[str]) -> str | None:
     """The trial of the latest stage that shares most settings with a trial, None where two configurations there do."""
     names = [name for name in data.varying if not name.startswith(_NOISE)]
 
-    def shared(other: str) -> tuple[str, ...]:
+    def name_shared(other: str) -> tuple[str, ...]:
         return tuple(name for name in names if data.settings[other].get(name) == data.settings[trial].get(name))
 
-    most = max((len(shared(other)) for other in earlier), default=0)
-    nearest = [other for other in earlier if len(shared(other)) == most]
+    most = max((len(name_shared(other)) for other in earlier), default=0)
+    nearest = [other for other in earlier if len(name_shared(other)) == most]
     latest = max((data.result.stage_of(other) or 0 for other in nearest), default=0)
     nearest = [other for other in nearest if data.result.stage_of(other) == latest]
     alike = {tuple(repr(data.settings[other].get(name)) for name in names) for other in nearest}

@@ -93,9 +93,9 @@ def evaluate(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="FILE.json to write the curves to.")] = None,
 ) -> None:
     """Evaluate a picked model over parties that share no row: ROC curve, accuracy and certified accuracy."""
-    from sweeper.cli.evaluations import evaluation_lines
-    from sweeper.federated.command import evaluate as evaluate_
-    from sweeper.federated.command import write_evaluation
+    from sweeper.federated.evaluation import evaluation_lines
+    from sweeper.federated.local import evaluate as evaluate_
+    from sweeper.federated.local import write_evaluation
 
     found = evaluate_(model, federated, key)
     for line in evaluation_lines(found):

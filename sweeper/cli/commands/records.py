@@ -72,7 +72,7 @@ def delete(
     from sweeper.results.housekeeping import check_not_running, delete_sweep
 
     check_not_running(sweep)
-    if not (yes or _agreed(f"Delete {sweep} with its models?")):
+    if not (yes or _ask_consent(f"Delete {sweep} with its models?")):
         typer.echo("Nothing was deleted")
         return
     done = delete_sweep(sweep, runs=runs, forget=forget)
@@ -98,7 +98,7 @@ def gc(
         typer.echo(f"{sum(one.size for one in found) / MEBIBYTE:10.2f} MiB could be freed: add --yes")
 
 
-def _agreed(question: str) -> bool:
+def _ask_consent(question: str) -> bool:
     try:
         return typer.confirm(question)
     except typer.Abort:

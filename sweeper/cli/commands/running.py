@@ -129,7 +129,7 @@ def run(
         tracking=tracking,
         cluster=cluster,
         storage=storage,
-        page=_checked(page),
+        page=_check_webhook(page),
         duration_is_seen=duration_is_seen,
     )
     alerts = _alerts(webhook, webhook_format, read.name, into, page, silent=read.search.repetitions is not None)
@@ -238,7 +238,7 @@ def _prepare(cluster: str | None) -> None:
 def _options(data_dir: Path | None, tracking: str | None, cluster: str | None, page: str | None) -> "Options":
     from sweeper.driver.options import Options
 
-    return Options(data_dir=data_dir, tracking=tracking, cluster=cluster, page=_checked(page))
+    return Options(data_dir=data_dir, tracking=tracking, cluster=cluster, page=_check_webhook(page))
 
 
 def _resume(sweep: Path, trials: int | None, options: "Options", alerts: "Alerts", *, give_up: bool = False) -> None:
@@ -343,7 +343,7 @@ def _alerts(
     return Alerts(check_url(url), name, form=MessageForm.of(url, form), folder=folder, page=page, silent=silent)
 
 
-def _checked(page: str | None) -> str | None:
+def _check_webhook(page: str | None) -> str | None:
     from sweeper.specification.addresses import check_url
 
     return None if page is None else check_url(page, "an address of a page", "--page")

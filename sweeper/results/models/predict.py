@@ -10,7 +10,7 @@ Shape letters: N rows, K logits.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -131,7 +131,7 @@ def load_predictor(
     return Predictor(clipless.load(model), form, exploratory, temperature_of(config))
 
 
-def temperature_of(config: Mapping[str, Any]) -> float | None:
+def temperature_of(config: Mapping[str, object]) -> float | None:
     """Return the temperature at which a configuration's loss is a cross-entropy of the logits, None for other losses.
 
     >>> temperature_of({"training": {"loss": {"name": "tau-cce", "temperature": 0.5}}})

@@ -33,9 +33,9 @@ CODE_NAME = "served_model.py"
 CODE = """\
 from mlflow.models import set_model
 
-from sweeper.results.models.registry import served_model
+from sweeper.results.models.registry import make_served_model
 
-set_model(served_model())
+set_model(make_served_model())
 """
 
 
@@ -60,7 +60,7 @@ def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir
     """
     manifest = picked.sweep.manifest()
     wanted = destination_of(picked.sweep.directory, replace(manifest, tracking=tracking or manifest.tracking))
-    with _saved_from(picked, data_dir, f"Cannot register {name} in {wanted.uri}") as parts:
+    with _prepare(picked, data_dir, f"Cannot register {name} in {wanted.uri}") as parts:
         return _log(picked, name, wanted, parts)
 
 
@@ -72,12 +72,12 @@ def log_model(picked: Picked, wanted: Destination, run: str, *, data_dir: Path |
     Raises:
         SweeperError: nothing to encode rows by, or the store does not take the model.
     """
-    with _saved_from(picked, data_dir, f"Cannot log the model in {wanted.uri}") as parts:
-        return _logged(picked, wanted, run, parts)
+    with _prepare(picked, data_dir, f"Cannot log the model in {wanted.uri}") as parts:
+        return _log_once(picked, wanted, run, parts)
 
 
 @contextlib.contextmanager
-def _saved_from(picked: Picked, data_dir: Path | None, trouble: str) -> Iterator[dict[str, Any]]:
+def _prepare(picked: Picked, data_dir: Path | None, trouble: str) -> Iterator[dict[str, Any]]:
     """Give what MLflow saves a model from: what ``pick`` writes, and the code that loads it.
 
     An error of MLflow's meanwhile becomes a `SweeperError` that begins with ``trouble``.
@@ -103,7 +103,7 @@ def _saved_from(picked: Picked, data_dir: Path | None, trouble: str) -> Iterator
             raise SweeperError(f"{trouble}: {one_line(error)}") from error
 
 
-def _logged(picked: Picked, wanted: Destination, run: str, parts: Mapping[str, Any]) -> str:
+def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str, object]) -> str:
     import mlflow
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModelOutput
@@ -149,7 +149,7 @@ def tags_of(picked: Picked) -> dict[str, str]:
     }
 
 
-def served_model() -> "PythonModel":
+def make_served_model() -> "PythonModel":
     """Return what MLflow loads: it predicts from data frames, or from arrays of images, as ``sweeper predict`` does."""
     import numpy as np
     import pandas as pd
@@ -182,7 +182,7 @@ def _without_advice() -> Iterator[None]:
         yield
 
 
-def _log(picked: Picked, name: str, wanted: Destination, parts: Mapping[str, Any]) -> Registered:
+def _log(picked: Picked, name: str, wanted: Destination, parts: Mapping[str, object]) -> Registered:
     import mlflow
     from mlflow import MlflowClient
 

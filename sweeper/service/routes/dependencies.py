@@ -17,7 +17,7 @@ from sweeper.service.problems import Redactor
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
-from sweeper.service.security.rate_limits import RateLimiter, StreamLimiter
+from sweeper.service.security.limits import RateLimiter, StreamLimiter
 from sweeper.service.security.tokens import KnownTokens
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher

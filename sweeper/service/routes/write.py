@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from sweeper.service.routes.dependencies import Dependencies, SweepId
 from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
-from sweeper.service.supervision.submissions import hashed
+from sweeper.service.supervision.submissions import hash_texts
 from sweeper.specification.spec import schema
 
 MAX_TRIALS = 1_000_000
@@ -47,8 +47,8 @@ def routes(parts: Dependencies) -> APIRouter:
 
         def submit() -> Response:
             spec = read_spec(body, kind, parts.settings, parts.catalog)
-            key = None if idempotency_key is None else hashed(parts.client(request), idempotency_key)
-            submitted = supervisor.submit(spec, key, hashed(kind.partition(";")[0], body))
+            key = None if idempotency_key is None else hash_texts(parts.client(request), idempotency_key)
+            submitted = supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body))
             answer = said(parts, submitted.name, 201 if submitted.is_new else 200)
             if submitted.is_new:
                 answer.headers["Location"] = f"/api/v1/sweeps/{submitted.name}"

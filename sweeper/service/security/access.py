@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sweeper.errors import RefusalError
 from sweeper.service.problems import id_of, problem
-from sweeper.service.security.rate_limits import RateLimiter
+from sweeper.service.security.limits import RateLimiter
 from sweeper.service.security.tokens import Holder, KnownTokens, Role
 from sweeper.service.settings import ServiceSettings, is_loopback
 
@@ -51,13 +51,13 @@ class AccessMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            scope.setdefault("state", {})["holder"] = self._admitted(HTTPConnection(scope))
+            scope.setdefault("state", {})["holder"] = self._admit(HTTPConnection(scope))
         except RefusalError as error:
             await self._refuse(error, scope, receive, send)
         else:
             await self._app(scope, receive, send)
 
-    def _admitted(self, asked: HTTPConnection) -> Holder | None:
+    def _admit(self, asked: HTTPConnection) -> Holder | None:
         """Return the holder of the request's token, None for a path that is open without one.
 
         Raises:
@@ -75,7 +75,7 @@ class AccessMiddleware:
             self._rates.check(_address(asked))
             return None
         if holder is None:
-            self._rates.check(_refused(asked))
+            self._rates.check(_count_refusals_of(asked))
             raise RefusalError("Expected a token: Authorization: Bearer TOKEN", 401, _CHALLENGE)
         self._rates.check(holder.id)
         if path.startswith(API) and changes and holder.role is not Role.WRITE:
@@ -92,7 +92,7 @@ class AccessMiddleware:
             return LOCAL
         found = holder_of(self._tokens, asked.headers)
         if found is None and "authorization" in asked.headers:
-            self._rates.check(_refused(asked))
+            self._rates.check(_count_refusals_of(asked))
             raise RefusalError("Expected a token that is known and has not expired", 401, _CHALLENGE)
         return found
 
@@ -192,6 +192,6 @@ def _address(asked: HTTPConnection) -> str:
     return asked.client.host if asked.client else "unknown"
 
 
-def _refused(asked: HTTPConnection) -> str:
+def _count_refusals_of(asked: HTTPConnection) -> str:
     """Return by whom to count a request that is refused: its address, apart from those who sign in from there."""
     return f"{_address(asked)} refused"

@@ -76,9 +76,9 @@ def _check_repeats(spec: Spec, ranges: Ranges) -> None:
     """Refuse a spec that declares what the ranges file does not."""
     data, evaluation = spec.data, ranges.evaluation or Evaluation.PRIVATE
     if ranges.target is None or ranges.classes is None:
-        raise _refused(spec, "target", None, f"the target and its classes in {ranges.name}")
+        raise _refusal(spec, "target", None, f"the target and its classes in {ranges.name}")
     if ranges.unpaid and evaluation is not Evaluation.EXPLORATORY:
-        raise _refused(spec, "evaluation", None, f"evaluation: exploratory in {ranges.name}, computed from the rows,")
+        raise _refusal(spec, "evaluation", None, f"evaluation: exploratory in {ranges.name}, computed from the rows,")
     splits = None if data.splits is None else data.splits.splitting()
     for key, given, declared in (
         ("evaluation", data.evaluation, evaluation),
@@ -88,9 +88,9 @@ def _check_repeats(spec: Spec, ranges: Ranges) -> None:
         ("splits", splits, ranges.splits or HashSplit()),
     ):
         if given is not None and given != declared:
-            raise _refused(spec, key, spec.to_plain()["data"][key], f"{{name}} as {ranges.name} declares it")
+            raise _refusal(spec, key, spec.to_plain()["data"][key], f"{{name}} as {ranges.name} declares it")
 
 
-def _refused(spec: Spec, key: str, got: Any, expected: str) -> Exception:
+def _refusal(spec: Spec, key: str, got: Any, expected: str) -> Exception:
     remedy = "over the network a spec may only repeat what the operator declares beside the data"
     return spec.mistaken(expected.replace("{name}", key), f"data.{key}", got, remedy)

@@ -44,7 +44,7 @@ def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: 
     try:
         content = _json(text) if kind in JSON_TYPES else parse_mapping(text, SOURCE)
         "".join(_texts(content)).encode()
-        return _found(Spec.from_mapping(content, SOURCE), settings, catalog)
+        return _locate_files(Spec.from_mapping(content, SOURCE), settings, catalog)
     except UnicodeEncodeError:
         raise SpecError(f"Expected text that can be written as UTF-8 in {SOURCE}, got half of a character") from None
     except (ArithmeticError, RecursionError):
@@ -93,7 +93,7 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(inner)
 
 
-def _found(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Spec:
+def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Spec:
     """Return the spec with the paths of what it names."""
     if spec.search.selection is Selection.PRIVATE and settings.cluster is not None:
         raise spec.mistaken(

@@ -60,7 +60,7 @@ class Facts:
 def state_of(submission: Submission | None, facts: Facts) -> SweepStatus:
     """Return how a sweep stands."""
     if submission is not None and (facts.runs or submission.wish is not Intent.REST):
-        return _asked(submission, facts)
+        return _requested_status(submission, facts)
     if facts.runs:
         return SweepStatus.RUNNING
     if submission is not None and submission.cause is not None:
@@ -79,7 +79,7 @@ def trouble_of(submission: Submission | None, state: SweepStatus, *, is_away: bo
     return submission.failure if submission.cause is Cause.FAILED else _IN_WORDS[submission.cause]
 
 
-def _asked(submission: Submission, facts: Facts) -> SweepStatus:
+def _requested_status(submission: Submission, facts: Facts) -> SweepStatus:
     if not facts.runs:
         return SweepStatus.QUEUED if submission.wish is Intent.RUN else SweepStatus.STOPPING
     if submission.wish is Intent.STOP:
@@ -90,7 +90,7 @@ def _asked(submission: Submission, facts: Facts) -> SweepStatus:
     return SweepStatus.RUNNING if begun or submission.wish is Intent.REST else SweepStatus.STARTING
 
 
-def settled(submission: Submission, facts: Facts, now: float) -> Submission:
+def settle(submission: Submission, facts: Facts, now: float) -> Submission:
     """Return the submission as these facts change it.
 
     Guarantees:
@@ -106,10 +106,10 @@ def settled(submission: Submission, facts: Facts, now: float) -> Submission:
         return _resting(submission, facts)
     if not begun and facts.failure:
         return submission.but(wish=Intent.REST, cause=Cause.FAILED, failure=facts.failure)
-    return died(submission, facts, now)
+    return note_death(submission, facts, now)
 
 
-def died(submission: Submission, facts: Facts, now: float) -> Submission:
+def note_death(submission: Submission, facts: Facts, now: float) -> Submission:
     """Return the submission of a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:

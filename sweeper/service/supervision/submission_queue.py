@@ -6,10 +6,12 @@ from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.backoff import Backoff
+from sweeper.service.supervision.states import pause
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
 from sweeper.specification.spec import Spec
+
+LONGEST_DELAY_SECONDS = 60.0
 
 
 class SubmissionQueue:
@@ -23,7 +25,7 @@ class SubmissionQueue:
 
     def load(self) -> None:
         """Read what was submitted earlier; a submission that cannot be read is logged and left out."""
-        for folder in submissions.found(self._out):
+        for folder in submissions.find_folders(self._out):
             try:
                 self._known[folder.name] = submissions.read(folder)
             except RecordError as error:
@@ -123,3 +125,24 @@ class SubmissionQueue:
 
 def _waits(one: Submission) -> bool:
     return one.wish is Intent.RUN and one.job is None
+
+
+class Backoff:
+    """Growing pauses between attempts, by name."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failed: dict[str, tuple[int, float]] = {}
+
+    def add(self, name: str) -> None:
+        """Note a failed attempt; the pause before the next one grows each time."""
+        times = self._failed.get(name, (0, 0.0))[0] + 1
+        self._failed[name] = (times, self._clock() + min(LONGEST_DELAY_SECONDS, pause(times)))
+
+    def forget(self, name: str) -> None:
+        """Note that an attempt succeeded, or that none is needed."""
+        self._failed.pop(name, None)
+
+    def hold(self, name: str) -> bool:
+        """Whether it is too early for another attempt."""
+        return name in self._failed and self._clock() < self._failed[name][1]

@@ -111,7 +111,7 @@ def reserve(out: Path, name: str, spec_text: str, submission: Submission, now: d
     raise RecordError(f"Cannot make a folder for {name} in {out}: a thousand exist; wait a second")
 
 
-def found(out: Path) -> Iterator[Path]:
+def find_folders(out: Path) -> Iterator[Path]:
     """Yield the folders that have a submission, and remove those that a crash left unfinished."""
     for path in out.glob(f"{MAKING}*"):
         shutil.rmtree(path, ignore_errors=True)
@@ -120,7 +120,7 @@ def found(out: Path) -> Iterator[Path]:
             yield file.parent
 
 
-def hashed(*texts: str | bytes) -> str:
+def hash_texts(*texts: str | bytes) -> str:
     """Return a hash of texts, which does not tell them."""
     digest = hashlib.sha256()
     for text in texts:

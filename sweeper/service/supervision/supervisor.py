@@ -19,15 +19,14 @@ from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.drivers import Drivers
+from sweeper.service.supervision.drivers import Drivers, facts_of
 from sweeper.service.supervision.launcher import Launcher
-from sweeper.service.supervision.observation import facts_of
-from sweeper.service.supervision.service_lock import ServiceLock
-from sweeper.service.supervision.states import Facts, Standing, settled, state_of, trouble_of
+from sweeper.service.supervision.states import Facts, Standing, settle, state_of, trouble_of
 from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
 from sweeper.specification.spec import Spec
+from sweeper.store.lock import ServiceLock
 from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder, is_waiting
 
@@ -117,7 +116,7 @@ class Supervisor:
             RecordError: it does not run, or the trial does not.
         """
         with self._lock:
-            folder, submission, facts = self._seen(name)
+            folder, submission, facts = self._look_at(name)
             runs = facts.runs or (submission is not None and submission.wish is Intent.RUN)
             if trial is not None or not runs:
                 ask_to_stop(folder, trial, driven=facts.runs)
@@ -177,7 +176,7 @@ class Supervisor:
         Raises:
             UnknownSweepError: no such sweep.
         """
-        _, submission, facts = self._seen(name)  # without the lock: a reader does not wait for a start
+        _, submission, facts = self._look_at(name)  # without the lock: a reader does not wait for a start
         state = state_of(submission, facts)
         return Standing(
             name=name,
@@ -215,7 +214,7 @@ class Supervisor:
             if submission.wish is Intent.STOP:
                 self._drivers.stop(self._catalog.out / name, submission, facts)
             return True
-        changed = settled(submission, facts, self._clock())
+        changed = settle(submission, facts, self._clock())
         if changed != submission:
             self._queue.keep(name, changed)
             fields = {"sweep": name, "wish": changed.wish.value, "deaths": changed.deaths}
@@ -230,7 +229,7 @@ class Supervisor:
             as one that died: the service tries again after a pause, without limit.
         """
         try:
-            folder, submission, facts = self._seen(name)
+            folder, submission, facts = self._look_at(name)
             if submission is None or facts.runs:
                 return False
             arguments = self._drivers.arguments(folder, submission, facts)
@@ -250,7 +249,7 @@ class Supervisor:
         LOGGER.info("driver started", extra={"fields": {"sweep": name, "command": arguments[0]}})
         return True
 
-    def _seen(self, name: str) -> tuple[Path, Submission | None, Facts]:
+    def _look_at(self, name: str) -> tuple[Path, Submission | None, Facts]:
         submission = self._queue.get(name)
         folder = self._catalog.folder(name).path if submission is None else self._catalog.out / name
         if not folder.is_dir():
@@ -259,7 +258,7 @@ class Supervisor:
 
     def _at_rest(self, name: str) -> tuple[Path, Submission | None, SweepStatus]:
         """Return how a sweep stands that does not run, or refuse."""
-        folder, submission, facts = self._seen(name)
+        folder, submission, facts = self._look_at(name)
         state = state_of(submission, facts)
         if facts.runs or state in (SweepStatus.QUEUED, SweepStatus.STARTING, SweepStatus.STOPPING):
             raise RecordError(f"Expected a sweep that does not run, but {name} is {state.value}; stop it first")

@@ -1,31 +1,32 @@
-"""What the sections of a spec share: pydantic models, unknown keys refused, nothing coerced."""
+"""Sections of a spec: pydantic models that refuse unknown keys and coerce nothing.
+
+An option of a trial is declared once, in the configuration that trials read: ``learning_rate: Annotated[float,
+Option(POSITIVE, 0.01)]`` is a number for the code that trains. `open_section` makes the section of the spec, where the
+same option takes a number, a list or a range, with that default.
+"""
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, create_model
+from pydantic.fields import FieldInfo
 
 from sweeper.specification.fields.choices import COUNT, POSITIVE
-from sweeper.specification.fields.fields import FieldType, Number
+from sweeper.specification.fields.fields import FieldType
 from sweeper.specification.fields.messages import bad_value
+from sweeper.specification.fields.ranges import Scalar
+
+ONE_COUNT, ONE_POSITIVE = replace(COUNT, fixed=True), replace(POSITIVE, fixed=True)
+REQUIRED = ...
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Section(BaseModel):
     """Base of the sections."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, validate_default=True)
-
-
-def fixed_number(domain: Number, **changes: Any) -> Number:
-    """Return a domain of one value for the whole sweep."""
-    return Number(**{**domain.__dict__, **changes, "fixed": True})
-
-
-ONE_COUNT = fixed_number(COUNT)
-ONE_POSITIVE = fixed_number(POSITIVE)
-
-
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class SweepName(FieldType):
@@ -40,3 +41,48 @@ class SweepName(FieldType):
     def json_schema(self) -> dict[str, Any]:
         """Text of that pattern."""
         return {"type": "string", "pattern": f"^{_FILE_NAME.pattern}$"}
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """The dimension ``parent`` holds one of ``values``."""
+
+    parent: str
+    values: frozenset[str]
+
+    def holds(self, chosen: Mapping[str, Scalar]) -> bool:
+        """Whether it does, given the values chosen so far."""
+        return chosen.get(self.parent) in self.values
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What a spec takes for one value of a configuration."""
+
+    field: FieldType | type  # what it may hold; a plain type for one value of that type
+    default: Any = None  # what it is if left out, `REQUIRED` if it must not be
+    when: Condition | None = None  # the condition under which a trial has it; without one, every trial has
+
+
+class OpenSection(Section):
+    """Base of the sections made by `open_section`, whose fields no type checker sees."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def option_of(field: FieldInfo) -> Option | None:
+    """Return the option that a field of a configuration or of a section declares, if any."""
+    return next((one for one in field.metadata if isinstance(one, Option)), None)
+
+
+def open_section(configuration: type[BaseModel]) -> type[OpenSection]:
+    """Return the section of a spec that has the options of a configuration, in their order."""
+    fields: dict[str, Any] = {}
+    for name, declared in configuration.model_fields.items():
+        option = option_of(declared)
+        if option is not None:
+            kind: Any = option.field if isinstance(option.field, type) else Annotated[Any, option.field]
+            fields[name] = Annotated[kind | None if option.default is None else kind, option], option.default
+    return create_model(f"Open{configuration.__name__}", __base__=OpenSection, __module__=__name__, **fields)

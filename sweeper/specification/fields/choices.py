@@ -16,6 +16,7 @@ from clipless.losses import LOSSES
 from clipless.option_types import OneOf, Probabilities
 from clipless.zoo import ARCHITECTURES, Architecture, LayerOptions
 from sweeper.specification.fields.fields import PRIORS, FieldType, Flag, Name, Number
+from sweeper.specification.fields.ranges import Scalar
 
 Options = Mapping[str, FieldType]
 
@@ -69,7 +70,7 @@ def _ends(metadata: list[Any]) -> dict[str, Any]:
     return ends
 
 
-def _fields_of(annotations: Mapping[str, Any]) -> Options:
+def _fields_of(annotations: Mapping[str, object]) -> Options:
     return MappingProxyType({name: field_of(annotation) for name, annotation in annotations.items()})
 
 
@@ -91,7 +92,7 @@ def _side_by_side(several: Iterable[Options]) -> Options:
     return MappingProxyType(merged)
 
 
-def _defaults(loss: Any) -> Mapping[str, Any]:
+def _defaults(loss: Any) -> Mapping[str, Scalar]:
     given = {field.name: field.default for field in fields(loss) if field.default not in (MISSING, None)}
     return MappingProxyType({n: value.value if isinstance(value, Enum) else value for n, value in given.items()})
 
@@ -100,4 +101,4 @@ LAYER_OPTIONS = _fields_of(_annotations(LayerOptions))
 ARCHITECTURE_OPTIONS: Mapping[str, Options] = MappingProxyType({n: options_of(a) for n, a in ARCHITECTURES.items()})
 MODEL_OPTIONS: Options = _side_by_side(ARCHITECTURE_OPTIONS.values())
 LOSS_OPTIONS: Mapping[str, Options] = MappingProxyType({n: _fields_of(_annotations(k)) for n, k in LOSSES.items()})
-LOSS_DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({n: _defaults(kind) for n, kind in LOSSES.items()})
+LOSS_DEFAULTS: Mapping[str, Mapping[str, Scalar]] = MappingProxyType({n: _defaults(kind) for n, kind in LOSSES.items()})

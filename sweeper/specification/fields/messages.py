@@ -76,12 +76,12 @@ def sentences(error: ValidationError, source: str, model: type[BaseModel]) -> tu
     details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     meant = {_meant(e["loc"], model) for e in details if e["type"] == "extra_forbidden"}
     found = [e for e in details if not (e["type"] == "missing" and ".".join(map(str, e["loc"])) in meant)]
-    texts = tuple(dict.fromkeys(text for one in found for text in _said(one, source, model)))
+    texts = tuple(dict.fromkeys(text for one in found for text in _sentences_of(one, source, model)))
     more = len(texts) - MOST_MISTAKES
     return (*texts[:MOST_MISTAKES], f"and {more} more in {source}") if more > 0 else texts
 
 
-def _said(details: "ErrorDetails", source: str, model: type[BaseModel]) -> Iterator[str]:
+def _sentences_of(details: "ErrorDetails", source: str, model: type[BaseModel]) -> Iterator[str]:
     context = details.get("ctx", {}) if details["type"] == _OURS else {}
     yield _sentence(details, context, source, model)
     for other in context.get("others", ()):

@@ -6,7 +6,7 @@ from typing import Any
 from sweeper.errors import SpecError
 
 
-def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
+def flatten(config: Mapping[str, object]) -> dict[str, Any]:
     """Return a configuration with dotted keys, as tracking and tables want it.
 
     >>> flatten({"training": {"loss": {"name": "tau-cce", "temperature": 2.0}}})
@@ -15,7 +15,7 @@ def flatten(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(list(leaf)) if isinstance(leaf, list | tuple) else leaf for name, leaf in leaves(config)}
 
 
-def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield nested values with their dotted names."""
     for key, value in config.items():
         if isinstance(value, Mapping):
@@ -24,7 +24,7 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield f"{prefix}{key}", value
 
 
-def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
+def unflatten(flat: Mapping[str, object]) -> dict[str, Any]:
     """Undo ``flatten``."""
     nested: dict[str, Any] = {}
     for name, value in flat.items():
@@ -36,7 +36,7 @@ def unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
     return nested
 
 
-def with_values(content: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def with_values(content: Mapping[str, object], values: Mapping[str, object]) -> dict[str, Any]:
     """Return a nested mapping with values set by dotted names; ``None`` leaves a key out.
 
     >>> with_values({"training": {"epochs": 3, "repeats": 2}}, {"training.epochs": 5, "training.repeats": None})

@@ -11,7 +11,7 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.audits import selection
 from sweeper.audits.lower_bound import attack
-from sweeper.audits.selection import _numbers, _World, planted_orders, selection_scores
+from sweeper.audits.selection import _numbers, _World, plant_orders, selection_scores
 
 EVENT = PoissonGaussian(noise_multiplier=1.5, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
 LAW = Repetitions(mean=8.0)
@@ -54,7 +54,7 @@ def test_the_winner_of_each_run_is_its_best_candidate():
 
 def test_a_block_on_top_is_one_that_the_other_world_has_more_often(generator):
     present, absent = (selection.losses(EVENT, 50_000, generator, present=one) for one in (True, False))
-    orders = planted_orders(present, absent, LAW)
+    orders = plant_orders(present, absent, LAW)
     low = orders["lowest on top, then ascending"](np.array([-9.0, 0.5, 3.0, 9.0]))
     assert low[0] > low[3] > low[2] > low[1]
     high = orders["highest on top, then descending"](np.array([-9.0, -3.0, 0.0, 9.0]))

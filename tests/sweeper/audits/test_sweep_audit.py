@@ -15,7 +15,7 @@ from sweeper.audits.sweep_audit import audit_sweep, contradictions, one_of_each_
 from sweeper.audits.trials import audit_trial, audited_training
 from sweeper.driver.audits import audit_trials_of_front
 from sweeper.errors import PickError, RecordError
-from sweeper.results.front import gated, read_front
+from sweeper.results.front import apply_gate, read_front
 from sweeper.results.pick import pick
 from sweeper.results.sweep import load
 from sweeper.specification.settings import AuditEffort
@@ -101,7 +101,7 @@ def test_another_program_or_a_lost_model_is_not_audited(sweep_copy):
 
 def test_the_command_prints_one_table_and_keeps_what_it_found(sweep_copy, call, monkeypatch):
     monkeypatch.setattr("sweeper.audits.prices.runs_for", lambda _: 20_000)
-    monkeypatch.setattr(sweep_audit.judged_together, "__defaults__", (1e-9,))
+    monkeypatch.setattr(sweep_audit.judge_together, "__defaults__", (1e-9,))
     before = len(read_evidence(sweep_copy))
     code, out, err = call("audit", sweep_copy)
     assert (code, err) == (0, "")
@@ -170,7 +170,7 @@ class FakeRecorder:
 
     def refuse(self, refused):
         self._refused = {**refused, **self._refused}
-        self.records.archive.points = gated(replace(self._front, refused=self._refused)).front_points
+        self.records.archive.points = apply_gate(replace(self._front, refused=self._refused)).front_points
 
 
 def test_at_the_end_of_a_run_what_is_contradicted_leaves_and_what_comes_up_is_audited(sweep_copy, cheated):

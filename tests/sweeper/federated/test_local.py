@@ -10,10 +10,10 @@ import pytest
 from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.federated import local
-from sweeper.federated.command import evaluate
 from sweeper.federated.evaluation import FederatedEvaluation
 from sweeper.federated.federation import read_federation
 from sweeper.federated.keys import make_key
+from sweeper.federated.local import evaluate
 
 PROGRAM = "from sweeper.cli.main import main; main()"
 

@@ -12,7 +12,6 @@ from sweeper.pareto.dominance import (
     EPSILON_FLOOR,
     Box,
     FrontArchive,
-    box_from_json,
     costs,
     dominates,
     exclusive,
@@ -147,12 +146,6 @@ def test_a_box_inside_out_is_refused():
     box = Box(reference={"accuracy": 1.0}, ideal={"accuracy": 0.0})
     with pytest.raises(ValueError, match="ideal of accuracy to be better than its reference"):
         hypervolume(points_of([(1.0, 0.5, 0.5)]), (ACCURACY,), box)
-
-
-def test_a_box_survives_json():
-    box = Box.default(ALL)
-    read = box_from_json({"reference": dict(box.reference), "ideal": dict(box.ideal), "log_epsilon": True})
-    assert (dict(read.reference), dict(read.ideal), read.log_epsilon) == (dict(box.reference), dict(box.ideal), True)
 
 
 @settings(deadline=None)

@@ -133,7 +133,7 @@ def change(content, path, value):
         (["points", 0, "epoch"], "two", r"points\.0\.epoch in .*front\.json"),
         (["points", 0, "on_front"], ..., r"KeyError\('on_front'\)"),
         (["objectives", 0, "direction"], "sideways", r"objectives\.0\.direction"),
-        (["hypervolume", "reference"], 3, "AttributeError"),
+        (["hypervolume", "reference"], 3, r"box\.reference in .*front\.json"),
         (["ledger", "winner"], {}, r"ledger\.winner"),
         (["claim", "population"], ..., r"claim\.population"),
         (["trials", "t0002"], ..., "every trial of a point among the trials of .*got 't0002'"),

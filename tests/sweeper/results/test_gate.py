@@ -8,7 +8,7 @@ import pytest
 
 from sweeper.errors import PickError, RecordError
 from sweeper.pareto.dominance import hypervolume
-from sweeper.results.front import build_front, gated, read_front, refusals_before
+from sweeper.results.front import apply_gate, build_front, read_front, refusals_before
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.pick import meeting, pick
 from sweeper.service.responses.views import front_content, front_csv, summary
@@ -47,7 +47,7 @@ def test_what_is_refused_leaves_the_front_and_what_it_dominated_comes_up(parts, 
     assert front.trials["t0002"].reason == ""
     assert len(front.points) == 3
     assert front.knee is None or front.knee.trial != "t0001"
-    assert gated(front) == front
+    assert apply_gate(front) == front
 
 
 def test_without_evidence_the_front_is_as_it_was(parts):

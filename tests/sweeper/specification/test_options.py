@@ -7,8 +7,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from sweeper.errors import SpecError
 from sweeper.specification.dimensions import OF_THE_SWEEP, list_dimensions
+from sweeper.specification.fields._section import REQUIRED, Condition, Option, open_section, option_of
 from sweeper.specification.fields.fields import Name, Number
-from sweeper.specification.fields.options import REQUIRED, Condition, Option, open_section, option_of
 from sweeper.specification.settings import ModelSettings, PrivacySettings, TrainingSettings
 from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig, TrialPrivacy, TrialTraining

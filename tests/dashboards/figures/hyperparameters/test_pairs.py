@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 
 from dashboards.figures.hyperparameters import contours, ranks, slices
-from dashboards.figures.hyperparameters._pairs import explained
+from dashboards.figures.hyperparameters._pairs import measure_explained
 from dashboards.figures.hyperparameters._pairs import ranks as places
 
 
 def test_what_explains_most_comes_first(sweep):
     info = slices.info(sweep)
     assert info.slices[0].name == "privacy.epsilon"
-    shares = [explained(axis.positions, info.colors) for axis in info.slices]
+    shares = [measure_explained(axis.positions, info.colors) for axis in info.slices]
     assert shares == sorted(shares, reverse=True)
     assert not {axis.name for axis in info.slices} & {"epsilon", "accuracy", "certified@0.25"}
     assert contours.info(sweep).shown[0][0].name == "privacy.epsilon"
 
 
 def test_explained_is_between_none_and_all_and_equal_values_share_their_place():
-    assert explained([1, 2, 3, 4, 5, 6, 7], [2, 4, 9, 16, 25, 36, 49]) == pytest.approx(1.0)
-    assert explained([0, 0, 1, 1], [1.0, 1.0, 2.0, 2.0]) == pytest.approx(1.0)
-    assert explained([0, 0, 1, 1], [1.0, 2.0, 1.0, 2.0]) == pytest.approx(0.0)
-    assert explained([1, 1], [1, 2]) == explained([1, 2], [1, 1]) == 0.0
+    assert measure_explained([1, 2, 3, 4, 5, 6, 7], [2, 4, 9, 16, 25, 36, 49]) == pytest.approx(1.0)
+    assert measure_explained([0, 0, 1, 1], [1.0, 1.0, 2.0, 2.0]) == pytest.approx(1.0)
+    assert measure_explained([0, 0, 1, 1], [1.0, 2.0, 1.0, 2.0]) == pytest.approx(0.0)
+    assert measure_explained([1, 1], [1, 2]) == measure_explained([1, 2], [1, 1]) == 0.0
     assert places([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0.0, 2.5, 1.0]
 
 
@@ -38,7 +38,7 @@ def test_every_trial_has_its_mark_in_every_slice(sweep):
 
 
 def test_a_contour_goes_through_what_trials_reached():
-    x, y, heights = contours.filled([0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.1, 0.9, 0.5])
+    x, y, heights = contours.fill_grid([0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.1, 0.9, 0.5])
     assert (x[0], x[-1], y[0], y[-1]) == (0.0, 1.0, 0.0, 2.0)
     assert heights[0][0] == pytest.approx(0.1, abs=0.01)
     assert heights[0][-1] == pytest.approx(0.9, abs=0.01)

@@ -19,7 +19,7 @@ from sweeper.errors import SweeperError
 from sweeper.privacy.card import Card
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.models.predict import load_predictor
-from sweeper.results.models.registry import ARTIFACT, _signature, _store, register, served_model, tags_of
+from sweeper.results.models.registry import ARTIFACT, _signature, _store, make_served_model, register, tags_of
 from sweeper.results.notes import add_note, add_tag
 from sweeper.results.sweep import load
 from sweeper.store.input_format import write_input
@@ -159,7 +159,7 @@ def test_a_table_is_served_by_columns(tmp_path):
     clipless.save(model, tmp_path / "model.safetensors")
     (tmp_path / "card.json").write_text('{"exploratory": true}')
     write_input(tmp_path, form)
-    served = served_model()
+    served = make_served_model()
     served.load_context(SimpleNamespace(artifacts={ARTIFACT: str(tmp_path)}))
     frame = pd.DataFrame({"ward": ["A", "B"], "age": [3, 4]})
     direct = load_predictor(tmp_path)

@@ -11,7 +11,7 @@ from sweeper.records import SweepStatus, TrialStatus
 from sweeper.service.responses import events
 from sweeper.service.responses.events import Feeds, Position
 from sweeper.service.security.access import COOKIE
-from sweeper.service.security.rate_limits import StreamLimiter
+from sweeper.service.security.limits import StreamLimiter
 from sweeper.service.security.tokens import revoke_token
 from sweeper.service.settings import Limits
 

@@ -8,7 +8,7 @@ from sweeper.service.supervision.states import (
     MOST_DEATHS,
     Facts,
     pause,
-    settled,
+    settle,
     state_of,
 )
 from sweeper.service.supervision.submissions import Cause, Intent, Submission
@@ -66,34 +66,34 @@ def test_only_ends_are_ends():
 def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times():
     submission, pauses = STARTED, []
     for _ in range(MOST_DEATHS - 1):
-        submission = settled(submission, facts(status=SweepStatus.RUNNING, mark=6), 100.0)
+        submission = settle(submission, facts(status=SweepStatus.RUNNING, mark=6), 100.0)
         assert (submission.wish, submission.job) == (Intent.RUN, None)
         pauses.append(submission.not_before - 100.0)
         submission = submission.but(job="another")
     assert pauses == [2.0, 8.0, 32.0, 128.0]
-    assert settled(submission, facts(status=SweepStatus.RUNNING, mark=6), 0.0).cause is Cause.GIVEN_UP
+    assert settle(submission, facts(status=SweepStatus.RUNNING, mark=6), 0.0).cause is Cause.GIVEN_UP
     assert pause(99) == pause(100_000) == LONGEST_PAUSE_SECONDS
 
 
 def test_a_driver_that_got_further_is_no_failure_in_a_row():
     almost = STARTED.but(deaths=MOST_DEATHS - 1, points=10)
-    assert settled(almost, facts(status=SweepStatus.RUNNING, mark=6, points=11), 0.0).deaths == 1
-    assert settled(almost, facts(status=SweepStatus.RUNNING, mark=6, points=10), 0.0).wish is Intent.REST
+    assert settle(almost, facts(status=SweepStatus.RUNNING, mark=6, points=11), 0.0).deaths == 1
+    assert settle(almost, facts(status=SweepStatus.RUNNING, mark=6, points=10), 0.0).wish is Intent.REST
 
 
 @pytest.mark.parametrize("status", [status for status in SweepStatus if status.is_end])
 def test_a_sweep_that_ended_rests(status):
-    assert settled(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Intent.REST)
+    assert settle(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Intent.REST)
 
 
 def test_an_end_from_before_the_driver_is_not_its_own():
-    assert settled(STARTED, facts(status=SweepStatus.COMPLETED, mark=5), 0.0).wish is Intent.RUN
+    assert settle(STARTED, facts(status=SweepStatus.COMPLETED, mark=5), 0.0).wish is Intent.RUN
 
 
 def test_a_driver_that_says_why_it_cannot_begin_is_believed():
-    said = settled(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
+    said = settle(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
     assert (said.wish, said.cause, said.failure) == (Intent.REST, Cause.FAILED, "No such file: x (data.path)")
-    assert settled(STARTED, facts(failure="x", status=SweepStatus.RUNNING, mark=6), 0.0).wish is Intent.RUN
+    assert settle(STARTED, facts(failure="x", status=SweepStatus.RUNNING, mark=6), 0.0).wish is Intent.RUN
 
 
 def test_no_stop_is_ever_undone():
@@ -107,7 +107,7 @@ def test_no_stop_is_ever_undone():
                     continue
                 before = STARTED.but(job=job, wish=wish)
                 seen = facts(driven=driven, alive=alive, status=status, mark=mark, failure=failure, stopped=stopped)
-                after = settled(before, seen, 0.0)
+                after = settle(before, seen, 0.0)
                 if seen.runs:
                     assert after == before
                 else:

@@ -13,9 +13,9 @@ from sweeper.records import SweepStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS
 from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
 from sweeper.service.supervision.states import MOST_DEATHS
+from sweeper.service.supervision.submission_queue import LONGEST_DELAY_SECONDS
 from sweeper.service.supervision.submissions import NAME, Cause, Intent
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics

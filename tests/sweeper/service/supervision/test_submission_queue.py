@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeper.service.supervision.backoff import LONGEST_DELAY_SECONDS, Backoff
+from sweeper.service.supervision.submission_queue import LONGEST_DELAY_SECONDS, Backoff
 
 
 def test_each_thing_is_tried_again_after_pauses_that_grow_up_to_a_limit():

@@ -1,4 +1,4 @@
-"""How much each client may ask for: a bucket of tokens for each, and a count of open streams."""
+"""How much each client may ask for: a bucket of tokens for each, a count of open streams, and the length of a body."""
 
 import math
 import time
@@ -6,7 +6,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from sweeper.errors import RefusalError
+from sweeper.service.problems import id_of, problem
 from sweeper.service.settings import Limits
 
 KEPT_CLIENTS = 10_000
@@ -71,3 +76,36 @@ class StreamLimiter:
             self._open[client] -= 1
             if not self._open[client]:
                 del self._open[client]
+
+
+class BodyLimitMiddleware:
+    """Refuses long bodies before anything parses them; ``most_below`` has stricter limits by how paths begin."""
+
+    def __init__(self, app: ASGIApp, most: int, most_below: dict[str, int]) -> None:
+        self._app, self._most, self._most_below = app, most, most_below
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through whose body is short enough, as far as it says."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = next((n for start, n in self._most_below.items() if scope["path"].startswith(start)), self._most)
+        announced = Headers(scope=scope).get("content-length", "0")
+        if not (announced.isascii() and announced.isdecimal() and len(announced) < 19 and int(announced) <= most):
+            await problem(413, _too_long(most), id_of(Request(scope)), {"Connection": "close"})(scope, receive, send)
+            return
+        counted = 0
+
+        async def count() -> Message:
+            nonlocal counted
+            message = await receive()
+            counted += len(message.get("body", b""))
+            if counted > most:
+                raise RefusalError(_too_long(most), 413)
+            return message
+
+        await self._app(scope, count, send)
+
+
+def _too_long(most: int) -> str:
+    return f"Expected a body of at most {most} bytes"

@@ -1,8 +1,8 @@
 import pytest
 
 from sweeper.errors import RefusalError
-from sweeper.service.security import rate_limits as rates_module
-from sweeper.service.security.rate_limits import RateLimiter
+from sweeper.service.security import limits as rates_module
+from sweeper.service.security.limits import RateLimiter
 from sweeper.service.settings import Limits
 
 from ..conftest import is_problem
