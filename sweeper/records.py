@@ -181,7 +181,9 @@ class ClassCounts:
     @property
     def precisions(self) -> tuple[float | None, ...]:
         """Share of the decisions for each class that were right, None without any."""
-        return tuple(hits / said if said else None for hits, said in zip(self.correct, self.decided, strict=True))
+        return tuple(
+            hits / answers if answers else None for hits, answers in zip(self.correct, self.decided, strict=True)
+        )
 
     @property
     def balanced_accuracy(self) -> float:

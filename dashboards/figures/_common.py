@@ -343,10 +343,10 @@ def _text(stairs: Staircase, step: Step) -> str:
 def compared(comparison: Comparison, title: str) -> dict[str, Any]:
     """The fields of `FigureInfo`."""
     deltas = {t.delta for run in comparison.runs for t in run.front.trials.values() if t.delta is not None}
-    said = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
+    deltas_in_words = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
     names = " and ".join(group.name for group in comparison.groups)
     return {
         "title": f"{escape(names)}: {title}",
-        "epsilon_title": f"epsilon (fixed in advance), {said}",
+        "epsilon_title": f"epsilon (fixed in advance), {deltas_in_words}",
         "exploratory": comparison.exploratory,
     }

@@ -199,8 +199,12 @@ def _class_table(data: SweepData, point: Point) -> list[Html]:
         [heads, each("th", ["test rows", "decided for it", "recall", "precision"], scope="col", class_="number")]
     )
     title = f"{point.label}: balanced accuracy {show('balanced accuracy', counts.balanced_accuracy)}"
-    said = nearly_constant(data, point)
-    return [tag("h3", title), *([tag("p", f"{said}.", class_="warning")] if said else []), scrolling_table(heads, rows)]
+    warned_of = nearly_constant(data, point)
+    return [
+        tag("h3", title),
+        *([tag("p", f"{warned_of}.", class_="warning")] if warned_of else []),
+        scrolling_table(heads, rows),
+    ]
 
 
 def _share(value: float | None) -> str:
@@ -226,8 +230,8 @@ def cost(data: SweepData) -> Html:
         big: list[Html | str] = ["not priced" if answer is None else "not released"]
         if answer is not None and answer.released:
             big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")]
-        said = tag("p", answer.statement, class_="test") if answer else None
-        cards.append(card(title, tag("p", *big, class_="big"), said))
+        statement = tag("p", answer.statement, class_="test") if answer else None
+        cards.append(card(title, tag("p", *big, class_="big"), statement))
     words = (
         "A point's epsilon is true for a configuration and an epoch that were fixed in advance. "
         "Choosing them by looking at many trials spends more. The ledger answers for the whole sweep:"

@@ -30,10 +30,10 @@ def head(comparison: Comparison, title: str) -> Html:
 
 def differences(comparison: Comparison) -> Html:
     """What can be said of the difference of each pair of names, and what looking at it costs."""
-    said = [str(difference) for difference in comparison.differences]
-    if len(said) > 1:
-        said.append("The p-values are not corrected for the number of pairs.")
-    listed = tag("ul", each("li", said or ["All of these are runs of one spec."]), class_="plain")
+    sentences = [str(difference) for difference in comparison.differences]
+    if len(sentences) > 1:
+        sentences.append("The p-values are not corrected for the number of pairs.")
+    listed = tag("ul", each("li", sentences or ["All of these are runs of one spec."]), class_="plain")
     return section("differences", "Differences", listed, tag("p", PRICE, class_="after"))
 
 

@@ -66,7 +66,9 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     for row in comparison.rows():
         counts = (str(row[key]) for key in ("trials", "points", "on_front"))
         table.add_row(row["name"], row["sweep"], *counts, f"{row['hypervolume']:.4f}")
-    parts: list[RenderableType] = [Text(f"not comparable: {said}", style="bold red") for said in comparison.conflicts]
+    parts: list[RenderableType] = [
+        Text(f"not comparable: {conflict}", style="bold red") for conflict in comparison.conflicts
+    ]
     if comparison.exploratory:
         parts.append(Text("exploratory: no guarantee", style="bold red"))
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]

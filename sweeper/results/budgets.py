@@ -80,8 +80,8 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
 
 
 def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
-    said = dict.fromkeys(price.statement for price in ledger.values() if price.statement)
-    yield from said or ["Nothing has been released yet."]
+    statements = dict.fromkeys(price.statement for price in ledger.values() if price.statement)
+    yield from statements or ["Nothing has been released yet."]
 
 
 def _table(front: Front) -> str:

@@ -73,10 +73,10 @@ class Difference:
     p: float | None = None  # two-sided p-value of the rank test
 
     def __str__(self) -> str:
-        said = f"hypervolume of {self.first} minus {self.second}: {self.mean:+.4f}"
+        words = f"hypervolume of {self.first} minus {self.second}: {self.mean:+.4f}"
         if self.low is None or self.high is None or self.p is None:
-            return f"{said} ({ONE_RUN})"
-        return f"{said}, {CONFIDENCE:.0%} interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
+            return f"{words} ({ONE_RUN})"
+        return f"{words}, {CONFIDENCE:.0%} interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,13 +194,13 @@ def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:
         "the same data": _data,
         "the same objectives": lambda front: ", ".join(sorted(o.name for o in front.objectives)),
     }
-    said = []
+    conflicts = []
     for what, fact in facts.items():
         first, value = fronts[0][0], fact(fronts[0][1])
         other = next(((label, found) for label, front in fronts if (found := fact(front)) != value), None)
         if other is not None:
-            said.append(f"Expected sweeps of {what}, got {value} ({first}) and {other[1]} ({other[0]})")
-    return tuple(said)
+            conflicts.append(f"Expected sweeps of {what}, got {value} ({first}) and {other[1]} ({other[0]})")
+    return tuple(conflicts)
 
 
 def _data(front: Front) -> str:

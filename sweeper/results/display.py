@@ -36,5 +36,5 @@ def front_in_html(front: FrontRecord) -> str:
 def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
     """Return a sweep: how it stands, where it is, and its front if there is one."""
     status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
-    said = paragraph(str(front)) if isinstance(front, RecordError) else front_in_html(front)
-    return paragraph(f"{status}, in {folder}") + said
+    shown = paragraph(str(front)) if isinstance(front, RecordError) else front_in_html(front)
+    return paragraph(f"{status}, in {folder}") + shown

@@ -139,8 +139,8 @@ def refusals_before(folder: SweepFolder) -> dict[str, str]:
     written: Any = None
     with contextlib.suppress(RecordError):  # a front that is gone or broken will be written again
         written = read_object(folder.front).get("refused")
-    said = written if isinstance(written, Mapping) else {}
-    return {str(trial): str(why) for trial, why in said.items()} | read_refusals(folder.path)
+    reasons = written if isinstance(written, Mapping) else {}
+    return {str(trial): str(why) for trial, why in reasons.items()} | read_refusals(folder.path)
 
 
 def still_admitted(front: Front, folder: Path) -> Front:

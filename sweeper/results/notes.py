@@ -26,10 +26,10 @@ def add_note(folder: Path, trial: str, text: str) -> str | None:
     Raises:
         RecordError: no such trial, no text, or not written.
     """
-    said = " ".join(text.split())
-    if not 0 < len(said) <= MAX_LENGTH:
-        raise RecordError(f"Expected a note of 1 to {MAX_LENGTH} characters, got {len(said)}")
-    manifest = _append(folder, trial, {"note": said})
+    note = " ".join(text.split())
+    if not 0 < len(note) <= MAX_LENGTH:
+        raise RecordError(f"Expected a note of 1 to {MAX_LENGTH} characters, got {len(note)}")
+    manifest = _append(folder, trial, {"note": note})
     return _send(folder, manifest, trial, {NOTE_TAG: "\n\n".join(read_notes(folder)[trial].texts)})
 
 

@@ -57,13 +57,13 @@ def _head(trial: Trial) -> Iterator[str]:
 def _training(entry: Entry) -> str:
     steps = "not known how many" if entry.steps is None else str(entry.steps)
     kept = f", from step {entry.kept} on" if entry.kept else ""
-    said = f"training {entry.attempt}{kept}: {entry.event.steps} steps planned, {steps} run"
+    words = f"training {entry.attempt}{kept}: {entry.event.steps} steps planned, {steps} run"
     if not entry.drawn:
-        return f"{said}; no noise was drawn"
+        return f"{words}; no noise was drawn"
     if entry.scores is None:
-        return said
+        return words
     scored = "not known how many" if entry.scored is None else str(entry.scored)
-    return f"{said}; {entry.scores.event.steps} releases of scores planned, {scored} made"
+    return f"{words}; {entry.scores.event.steps} releases of scores planned, {scored} made"
 
 
 def _epoch(point: Point, decision: dict[str, Any] | None) -> str:

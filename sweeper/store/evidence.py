@@ -77,8 +77,8 @@ def refusals_of(rows: Iterable[Evidence]) -> dict[str, str]:
     found: dict[str, str] = {}
     for number, row in enumerate(rows, start=1):
         if row.finding.contradicted:
-            said = f"refused by an audit: {in_words(row.finding)} (evidence: line {number} of {EVIDENCE_NAME})"
-            found.setdefault(row.trial, said)
+            why = f"refused by an audit: {in_words(row.finding)} (evidence: line {number} of {EVIDENCE_NAME})"
+            found.setdefault(row.trial, why)
     return found
 
 

@@ -36,10 +36,10 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
 
 
 def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
-    said = f"Hosmer-Lemeshow {number(scores.hosmer_lemeshow, 3)}, p {number(scores.p_value, 2)}"
+    fit = f"Hosmer-Lemeshow {number(scores.hosmer_lemeshow, 3)}, p {number(scores.p_value, 2)}"
     x = scores.group_predicted
     ends = (x, scores.group_low), (x, scores.group_high)
-    return HeldOutCurve(point, _released.legend(point, said), x, scores.group_rates, *ends)
+    return HeldOutCurve(point, _released.legend(point, fit), x, scores.group_rates, *ends)
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(

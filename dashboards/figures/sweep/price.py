@@ -106,10 +106,10 @@ def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
     traces = [step_line(value.alone, right_end, color, name=f"{name}, {_ADVANCE}", dash="dot", width=1.5)]
     if value.best is not None:
         traces.append(step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3))
-        said = (
+        words = (
             f"epsilon {number(value.best.epsilon, 4, up=True)}, {_SWEEP}<br>{name} {show(value.name, value.best.value)}"
         )
-        text = f"{said}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
+        text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         marker = {"size": 12, "color": color}
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, showlegend=False))
     return traces

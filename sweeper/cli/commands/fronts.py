@@ -21,8 +21,8 @@ def list_(out: Out = DEFAULT_OUT) -> None:
     if hidden_sweeps(out):
         from sweeper.driver.selection.private_run import recover_all
 
-        for said in recover_all(out):
-            typer.echo(said)
+        for line in recover_all(out):
+            typer.echo(line)
     found = list_sweeps(out)
     if not found:
         typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")

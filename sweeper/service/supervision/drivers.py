@@ -87,7 +87,7 @@ def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) ->
     Raises:
         RecordError: the requests to the sweep cannot be read.
     """
-    job = None if submission is None or submission.wish is Intent.REST else submission.job
+    job = None if submission is None or submission.intent is Intent.REST else submission.job
     alive = job is not None and launcher.is_alive(job)
     driven = is_driven(folder)
     manifest, mark = _manifest(folder)

@@ -52,6 +52,11 @@ class Facts:
         return self.driven or self.alive
 
     @property
+    def has_ended(self) -> bool:
+        """Whether ``sweep.json`` says that the sweep has ended."""
+        return self.status is not None and self.status.is_end
+
+    @property
     def is_seen(self) -> bool:
         """Whether the driver that is there is seen, not only remembered."""
         return self.driven or not self.away
@@ -59,7 +64,7 @@ class Facts:
 
 def state_of(submission: Submission | None, facts: Facts) -> SweepStatus:
     """Return how a sweep stands."""
-    if submission is not None and (facts.runs or submission.wish is not Intent.REST):
+    if submission is not None and (facts.runs or submission.intent is not Intent.REST):
         return _requested_status(submission, facts)
     if facts.runs:
         return SweepStatus.RUNNING
@@ -81,13 +86,13 @@ def trouble_of(submission: Submission | None, state: SweepStatus, *, is_away: bo
 
 def _requested_status(submission: Submission, facts: Facts) -> SweepStatus:
     if not facts.runs:
-        return SweepStatus.QUEUED if submission.wish is Intent.RUN else SweepStatus.STOPPING
-    if submission.wish is Intent.STOP:
+        return SweepStatus.QUEUED if submission.intent is Intent.RUN else SweepStatus.STOPPING
+    if submission.intent is Intent.STOP:
         return SweepStatus.STOPPING
     if not facts.is_seen:
         return SweepStatus.WAITING
     begun = facts.status is not None and facts.mark != submission.mark
-    return SweepStatus.RUNNING if begun or submission.wish is Intent.REST else SweepStatus.STARTING
+    return SweepStatus.RUNNING if begun or submission.intent is Intent.REST else SweepStatus.STARTING
 
 
 def settle(submission: Submission, facts: Facts, now: float) -> Submission:
@@ -97,15 +102,15 @@ def settle(submission: Submission, facts: Facts, now: float) -> Submission:
         A sweep that was asked to stop, or interrupted, is never to be run; one whose driver died without having
         ended is, after a pause, a bounded number of times without progress.
     """
-    if facts.runs or submission.wish is Intent.REST:
+    if facts.runs or submission.intent is Intent.REST:
         return submission
     if submission.job is None:
-        return submission if submission.wish is Intent.RUN else _resting(submission, facts)
+        return submission if submission.intent is Intent.RUN else _resting(submission, facts)
     begun = facts.mark != submission.mark
-    if submission.wish is Intent.STOP or facts.stopped or (begun and facts.status is not None and facts.status.is_end):
+    if submission.intent is Intent.STOP or facts.stopped or (begun and facts.has_ended):
         return _resting(submission, facts)
     if not begun and facts.failure:
-        return submission.but(wish=Intent.REST, cause=Cause.FAILED, failure=facts.failure)
+        return submission.but(intent=Intent.REST, cause=Cause.FAILED, failure=facts.failure)
     return note_death(submission, facts, now)
 
 
@@ -113,7 +118,7 @@ def note_death(submission: Submission, facts: Facts, now: float) -> Submission:
     """Return the submission of a sweep whose driver has died."""
     deaths = 1 if facts.points > submission.points else submission.deaths + 1
     if deaths >= MOST_DEATHS:
-        return submission.but(wish=Intent.REST, deaths=deaths, cause=Cause.GIVEN_UP)
+        return submission.but(intent=Intent.REST, deaths=deaths, cause=Cause.GIVEN_UP)
     return submission.but(job=None, deaths=deaths, not_before=now + pause(deaths))
 
 
@@ -124,4 +129,4 @@ def pause(deaths: int) -> float:
 
 def _resting(submission: Submission, facts: Facts) -> Submission:
     cause = Cause.NEVER_BEGUN if facts.status is None else None
-    return submission.but(wish=Intent.REST, cause=cause, failure="")
+    return submission.but(intent=Intent.REST, cause=cause, failure="")

@@ -41,7 +41,7 @@ class SubmissionQueue:
 
     def active(self) -> list[str]:
         """Return the names of those about which something is to be done, deleted ones among them."""
-        return [name for name, one in self._known.items() if one.wish is not Intent.REST]
+        return [name for name, one in self._known.items() if one.intent is not Intent.REST]
 
     @property
     def waiting(self) -> int:
@@ -124,7 +124,7 @@ class SubmissionQueue:
 
 
 def _waits(one: Submission) -> bool:
-    return one.wish is Intent.RUN and one.job is None
+    return one.intent is Intent.RUN and one.job is None
 
 
 class Backoff:

@@ -48,7 +48,7 @@ class Submission(BaseModel, extra="forbid", frozen=True):
     submitted: float  # when, in seconds since 1970; the earliest runs first
     key: str | None = None  # hash of the client's name for the request, None without one
     digest: str | None = None  # hash of what was submitted under that name
-    wish: Intent = Intent.RUN  # what is to be done
+    intent: Intent = Intent.RUN  # what is to be done
     trials: int | None = None  # how many in all, where the sweep was extended
     job: str | None = None  # the driver that was started last, None before the first or when another is to be started
     mark: int = 0  # time of ``sweep.json`` when the driver was started; later, the driver has begun

@@ -117,12 +117,12 @@ class Supervisor:
         """
         with self._lock:
             folder, submission, facts = self._look_at(name)
-            runs = facts.runs or (submission is not None and submission.wish is Intent.RUN)
+            runs = facts.runs or (submission is not None and submission.intent is Intent.RUN)
             if trial is not None or not runs:
                 ask_to_stop(folder, trial, driven=facts.runs)
                 return
             if submission is not None:
-                self._queue.keep(name, submission.but(wish=Intent.STOP))
+                self._queue.keep(name, submission.but(intent=Intent.STOP))
             if facts.driven or (facts.runs and facts.status is not None):
                 with suppress(RecordError):  # it has ended meanwhile, or is asked again soon
                     ask_to_stop(folder, driven=True)
@@ -140,7 +140,7 @@ class Supervisor:
             check_resumable(folder, state, trials)
             before = submission or Submission(submitted=self._clock())
             self._queue.delays.forget(name)
-            again = before.but(wish=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0)
+            again = before.but(intent=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0)
             self._queue.keep(name, again.but(cause=None, failure=""))
 
     def delete(self, name: str) -> Path | None:
@@ -211,13 +211,13 @@ class Supervisor:
         self._queue.write_late(name)
         facts = facts_of(self._catalog.out / name, submission, self._launcher)
         if facts.runs:
-            if submission.wish is Intent.STOP:
+            if submission.intent is Intent.STOP:
                 self._drivers.stop(self._catalog.out / name, submission, facts)
             return True
         changed = settle(submission, facts, self._clock())
         if changed != submission:
             self._queue.keep(name, changed)
-            fields = {"sweep": name, "wish": changed.wish.value, "deaths": changed.deaths}
+            fields = {"sweep": name, "intent": changed.intent.value, "deaths": changed.deaths}
             LOGGER.info("driver ended", extra={"fields": fields})
         return False
 

@@ -114,7 +114,7 @@ def test_what_is_no_sweep_stands_nowhere(name, make_sweep, standings, out):
 def test_one_that_cannot_be_read_hides_no_other(make_sweep, supervisor, standings):
     folder = make_sweep()
     make_sweep(LATER)
-    submissions.write(folder.path, Submission(submitted=1.0, wish=Intent.RUN, job="gone"))
+    submissions.write(folder.path, Submission(submitted=1.0, intent=Intent.RUN, job="gone"))
     supervisor._queue.load()
     (folder.path / "requests.jsonl").write_bytes(b"\x00\n{}\n")
     whole, broken = standings.all()

@@ -74,7 +74,7 @@ def test_a_sweep_that_cannot_be_read_is_listed_all_the_same(client, folder):
 
 def test_a_sweep_whose_requests_are_broken_hides_no_other(client, folder, make_sweep):
     make_sweep("digits-20250101-000000")
-    submissions.write(folder.path, Submission(submitted=1.0, wish=Intent.RUN, job="gone"))
+    submissions.write(folder.path, Submission(submitted=1.0, intent=Intent.RUN, job="gone"))
     client.app.state.parts.supervisor._queue.load()
     (folder.path / "requests.jsonl").write_bytes(b'{"stop": true}\n\x00\n{"steer": []}\n')
     broken, whole = client.get("/api/v1/sweeps").json()["sweeps"]

@@ -33,19 +33,23 @@ def facts(**changes):
         (STARTED, facts(alive=True, away=True), SweepStatus.WAITING),
         (STARTED, facts(driven=True, alive=True, status=SweepStatus.RUNNING, mark=6, away=True), SweepStatus.RUNNING),
         (NEW, facts(away=True), SweepStatus.QUEUED),
-        (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.COMPLETED, mark=6, away=True), SweepStatus.COMPLETED),
         (
-            STARTED.but(wish=Intent.STOP),
+            STARTED.but(intent=Intent.REST),
+            facts(status=SweepStatus.COMPLETED, mark=6, away=True),
+            SweepStatus.COMPLETED,
+        ),
+        (
+            STARTED.but(intent=Intent.STOP),
             facts(alive=True, status=SweepStatus.RUNNING, mark=6, away=True),
             SweepStatus.STOPPING,
         ),
-        (STARTED.but(wish=Intent.STOP), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.STOPPING),
-        (NEW.but(wish=Intent.STOP), facts(), SweepStatus.STOPPING),
-        (NEW.but(wish=Intent.REST, cause=Cause.NEVER_BEGUN), facts(), SweepStatus.STOPPED),
-        (STARTED.but(wish=Intent.REST, cause=Cause.FAILED, failure="no such data"), facts(), SweepStatus.FAILED),
-        (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.COMPLETED, mark=6), SweepStatus.COMPLETED),
-        (STARTED.but(wish=Intent.REST), facts(status=SweepStatus.RUNNING, mark=6), SweepStatus.INTERRUPTED),
-        (STARTED.but(wish=Intent.REST), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.RUNNING),
+        (STARTED.but(intent=Intent.STOP), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.STOPPING),
+        (NEW.but(intent=Intent.STOP), facts(), SweepStatus.STOPPING),
+        (NEW.but(intent=Intent.REST, cause=Cause.NEVER_BEGUN), facts(), SweepStatus.STOPPED),
+        (STARTED.but(intent=Intent.REST, cause=Cause.FAILED, failure="no such data"), facts(), SweepStatus.FAILED),
+        (STARTED.but(intent=Intent.REST), facts(status=SweepStatus.COMPLETED, mark=6), SweepStatus.COMPLETED),
+        (STARTED.but(intent=Intent.REST), facts(status=SweepStatus.RUNNING, mark=6), SweepStatus.INTERRUPTED),
+        (STARTED.but(intent=Intent.REST), facts(driven=True, status=SweepStatus.RUNNING, mark=6), SweepStatus.RUNNING),
         (None, facts(driven=True, status=SweepStatus.RUNNING), SweepStatus.RUNNING),
         (None, facts(status=SweepStatus.RUNNING), SweepStatus.LOST),
         (None, facts(status=SweepStatus.STOPPED), SweepStatus.STOPPED),
@@ -67,7 +71,7 @@ def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times(
     submission, pauses = STARTED, []
     for _ in range(MOST_DEATHS - 1):
         submission = settle(submission, facts(status=SweepStatus.RUNNING, mark=6), 100.0)
-        assert (submission.wish, submission.job) == (Intent.RUN, None)
+        assert (submission.intent, submission.job) == (Intent.RUN, None)
         pauses.append(submission.not_before - 100.0)
         submission = submission.but(job="another")
     assert pauses == [2.0, 8.0, 32.0, 128.0]
@@ -78,22 +82,22 @@ def test_a_driver_that_died_is_replaced_after_a_pause_a_bounded_number_of_times(
 def test_a_driver_that_got_further_is_no_failure_in_a_row():
     almost = STARTED.but(deaths=MOST_DEATHS - 1, points=10)
     assert settle(almost, facts(status=SweepStatus.RUNNING, mark=6, points=11), 0.0).deaths == 1
-    assert settle(almost, facts(status=SweepStatus.RUNNING, mark=6, points=10), 0.0).wish is Intent.REST
+    assert settle(almost, facts(status=SweepStatus.RUNNING, mark=6, points=10), 0.0).intent is Intent.REST
 
 
 @pytest.mark.parametrize("status", [status for status in SweepStatus if status.is_end])
 def test_a_sweep_that_ended_rests(status):
-    assert settle(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(wish=Intent.REST)
+    assert settle(STARTED, facts(status=status, mark=6), 0.0) == STARTED.but(intent=Intent.REST)
 
 
 def test_an_end_from_before_the_driver_is_not_its_own():
-    assert settle(STARTED, facts(status=SweepStatus.COMPLETED, mark=5), 0.0).wish is Intent.RUN
+    assert settle(STARTED, facts(status=SweepStatus.COMPLETED, mark=5), 0.0).intent is Intent.RUN
 
 
 def test_a_driver_that_says_why_it_cannot_begin_is_believed():
     said = settle(STARTED.but(mark=0), facts(failure="No such file: x (data.path)"), 0.0)
-    assert (said.wish, said.cause, said.failure) == (Intent.REST, Cause.FAILED, "No such file: x (data.path)")
-    assert settle(STARTED, facts(failure="x", status=SweepStatus.RUNNING, mark=6), 0.0).wish is Intent.RUN
+    assert (said.intent, said.cause, said.failure) == (Intent.REST, Cause.FAILED, "No such file: x (data.path)")
+    assert settle(STARTED, facts(failure="x", status=SweepStatus.RUNNING, mark=6), 0.0).intent is Intent.RUN
 
 
 def test_no_stop_is_ever_undone():
@@ -102,13 +106,13 @@ def test_no_stop_is_ever_undone():
         (False, True), (False, True), (None, "running", "stopped", "completed"), (0, 5, 6), ("", "x")
     ):
         for job in (None, "job"):
-            for stopped, wish in ((False, Intent.STOP), (False, Intent.REST), (True, Intent.RUN)):
+            for stopped, intent in ((False, Intent.STOP), (False, Intent.REST), (True, Intent.RUN)):
                 if stopped and job is None:
                     continue
-                before = STARTED.but(job=job, wish=wish)
+                before = STARTED.but(job=job, intent=intent)
                 seen = facts(driven=driven, alive=alive, status=status, mark=mark, failure=failure, stopped=stopped)
                 after = settle(before, seen, 0.0)
                 if seen.runs:
                     assert after == before
                 else:
-                    assert after.wish is Intent.REST
+                    assert after.intent is Intent.REST

@@ -93,7 +93,7 @@ def test_a_sweep_is_known_before_its_driver_is_started(supervise, spec, out, lau
     assert made.name.startswith("digits-2025")
     assert Spec.from_yaml(folder / "spec.yaml").digest() == spec.digest()
     assert (folder / "models").is_dir()
-    assert submissions.read(folder).wish is Intent.RUN
+    assert submissions.read(folder).intent is Intent.RUN
     assert [path.name for path in out.iterdir()] == [made.name]
     assert launcher.started == []
 
