@@ -28,6 +28,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import ray
 import torch
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
@@ -36,7 +37,6 @@ from ray import tune
 import clipless
 from clipless.datasets import Dataset
 from sweeper.backend.environment import environment
-from sweeper.backend.on_ray.cluster import cluster
 from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT
 from sweeper.driver.options import Options
 from sweeper.driver.recording.recorder import Recorder
@@ -210,7 +210,8 @@ def busy_seconds() -> float:
 def empty(trials: int, epochs: int) -> None:
     """Print what trials cost that do nothing; a plan is a result too."""
     first, results = FirstResult(), epochs + 1
-    with tempfile.TemporaryDirectory() as folder, environment(TUNE_ENVIRONMENT), cluster(cpus=PROCESSES):
+    with tempfile.TemporaryDirectory() as folder, environment(TUNE_ENVIRONMENT):
+        ray.init("local", num_cpus=PROCESSES, include_dashboard=False, log_to_driver=False)
         tune.run(
             Nothing,
             name="empty",

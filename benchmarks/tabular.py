@@ -13,7 +13,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from sweeper.backend.on_ray.cluster import cluster
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run
 from sweeper.specification.spec import Spec
@@ -55,7 +54,7 @@ def main() -> None:
     heads = [f"{method} | s/trial" for method in options.methods]
     print(f"{options.splits} splits, {options.trials} trials each\n")
     print(f"| table | {' | '.join(heads)} |\n|---|{'---|---|' * len(heads)}", flush=True)
-    with tempfile.TemporaryDirectory() as out, cluster():
+    with tempfile.TemporaryDirectory() as out:
         for table in options.tables:
             cells = []
             for method in options.methods:

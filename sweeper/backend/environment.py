@@ -1,4 +1,4 @@
-"""The environment of worker processes, and how many of them this machine has room for. Ray is not imported here."""
+"""The environment of worker processes, and how many processors this machine has for them."""
 
 import contextlib
 import os
@@ -29,14 +29,6 @@ def worker_environment(threads: int) -> dict[str, str]:
         "MALLOC_MMAP_THRESHOLD_": "1073741824",
         "MALLOC_TRIM_THRESHOLD_": "4294967296",
     }
-
-
-def about_ray_address() -> tuple[str, ...]:
-    """Return what there is to say about a cluster that the environment alone names, one sentence at most."""
-    address = os.environ.get("RAY_ADDRESS")
-    if not address:
-        return ()
-    return (f"RAY_ADDRESS names the cluster {address}, which was not joined; name it with --cluster to run there",)
 
 
 @contextlib.contextmanager

@@ -1,11 +1,6 @@
-"""Opening what trains a sweep: the local pool, or Ray.
-
-The processors of this machine need no Ray. Clusters and GPUs are Ray's, and so is a sweep in a process that has a Ray
-already. Ray is imported where it is used.
-"""
+"""Opening what trains a sweep: the local pool, or a Ray cluster that its user names."""
 
 import contextlib
-import sys
 from collections.abc import Callable
 
 from clipless.datasets import Dataset
@@ -24,22 +19,16 @@ def open_backend(
         resources: of one trial, and how many run at a time.
         data: what all trials train on; each node holds them once.
         trainings: how many there will be at most.
-        cluster: the address of a cluster to join.
-        interrupted: whether a request to stop has arrived, which ends the start of Ray too.
+        cluster: the address of a cluster to join; ``None`` for the local pool.
+        interrupted: whether a request to stop has arrived, which ends the joining too.
 
     Raises:
-        SweeperError: it cannot be started or joined, or lacks what one trial needs.
-        InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
+        SweeperError: the machine or the cluster lacks what one trial needs, or the cluster cannot be joined.
+        InterruptedStartError: a request to stop has arrived, and the cluster has not been joined for seconds.
     """
-    if cluster is None and not resources.gpus and not _has_ray():
+    if cluster is None:
         return open_local_pool(resources, data, trainings=trainings)
-    from sweeper.backend.on_ray.backend import open_ray
+    from sweeper.backend.on_ray.backend import open_ray  # Ray takes seconds to import
 
     end_ahead()
     return open_ray(resources, data, cluster=cluster, interrupted=interrupted)
-
-
-def _has_ray() -> bool:
-    """Whether this process has started or joined a Ray, which is then used."""
-    ray = sys.modules.get("ray")
-    return ray is not None and bool(ray.is_initialized())

@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.adapters import parse
 from sweeper.cli.main import main
+from sweeper.backend.environment import worker_environment
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
 from sweeper.results.front import build_front
@@ -259,10 +261,13 @@ def ray_running():
     """A Ray that the tests of a file share, and the files that share one; it ends when they have."""
     import ray
 
-    from sweeper.backend.on_ray.cluster import cluster
-
     if not ray.is_initialized():
-        _RAY.enter_context(cluster(cpus=2))
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in {"RAY_USAGE_STATS_ENABLED": "0", **worker_environment(1)}.items():
+                patch.setenv(name, value)
+            ray.init("local", num_cpus=2, include_dashboard=False, object_store_memory=10**8, log_to_driver=False)
+        _RAY.callback(ray.shutdown)
+        _RAY.callback(gc.collect)  # handles that die after the shutdown still call Ray, which then ends the process
 
 
 @pytest.hookimpl(wrapper=True)

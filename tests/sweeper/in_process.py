@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from sweeper.backend import opening
 from sweeper.backend.trainable import PlacedDataset
 from sweeper.backend.workers import local
 from sweeper.backend.workers.pool import Seat
@@ -51,7 +50,7 @@ def fake_backend(train):
 
 
 @contextlib.contextmanager
-def _workers(_size, data, _threads):
+def _workers(_size, data, _threads, _shares):
     made = ThreadWorkers(data)
     made.start()
     with contextlib.closing(made):
@@ -60,10 +59,9 @@ def _workers(_size, data, _threads):
 
 @contextlib.contextmanager
 def trained_in_process():
-    """Sweeps train in this process for the time of a ``with`` block, even where a Ray runs."""
+    """Sweeps train in this process for the time of a ``with`` block."""
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local, "local_workers", _workers)
-        patch.setattr(opening, "_has_ray", lambda: False)
         yield
     torch.set_num_threads(threads)

@@ -9,8 +9,7 @@ import ray
 from clipless.datasets import Dataset
 from sweeper.backend.backend import Backend, RunSettings
 from sweeper.backend.endings import RunResult
-from sweeper.backend.on_ray.cluster import cluster as running_cluster
-from sweeper.backend.on_ray.cluster import place
+from sweeper.backend.on_ray.cluster import join_cluster, place
 from sweeper.backend.on_ray.stacks import run_stacks
 from sweeper.backend.on_ray.tune import places_for, run_trials
 from sweeper.backend.queue import TrialQueue
@@ -21,12 +20,10 @@ from sweeper.specification.settings import ResourceSettings
 
 @contextlib.contextmanager
 def open_ray(
-    resources: ResourceSettings, data: Dataset, *, cluster: str | None, interrupted: Callable[[], bool]
+    resources: ResourceSettings, data: Dataset, *, cluster: str, interrupted: Callable[[], bool]
 ) -> Iterator[Backend]:
-    """Open a cluster, or a Ray of this machine where ``cluster`` is ``None``, as `open_backend` says."""
-    with running_cluster(
-        cluster, threads=resources.threads, rows_bytes=_bytes_of(data), interrupted=interrupted
-    ) as statements:
+    """Open a cluster, as `sweeper.backend.opening.open_backend` does."""
+    with join_cluster(cluster, threads=resources.threads, interrupted=interrupted) as statements:
         yield RayBackend(resources, place(data), statements)
 
 
@@ -61,7 +58,3 @@ class RayBackend:
             should_stop=settings.should_stop,
             interruption=settings.interruption,
         )
-
-
-def _bytes_of(data: Dataset) -> int:
-    return sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test))

@@ -1,8 +1,7 @@
-"""Ray, started for one sweep or joined: the only place that says how.
+"""Joining a Ray cluster for one sweep.
 
-Starting a local Ray costs four seconds of two idle cores, nearly all of it the start of its Python helper
-processes; the size of the object store, the dashboard and the metrics make no difference. Telemetry is off
-unless the user has turned it on. ``RAY_ADDRESS`` is not looked at: the cluster that is joined is the one that is named.
+Telemetry is off unless the user has turned it on. ``RAY_ADDRESS`` does not count: the driver joins the cluster that its
+user names.
 """
 
 import contextlib
@@ -11,88 +10,50 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import ray
 from ray.exceptions import AuthenticationError, RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from clipless.datasets import Dataset
-from sweeper.backend.environment import about_ray_address, environment, worker_environment
+from sweeper.backend.environment import environment, worker_environment
 from sweeper.backend.on_ray.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
 from sweeper.backend.on_ray.starting import ThreadedStart
 from sweeper.backend.trainable import PlacedDataset
 from sweeper.errors import SweeperError, one_line
 
-T = TypeVar("T")
-
-OBJECT_STORE_BYTES = 100_000_000  # beside the rows: results are small; a big store only asks for more shared memory
 NO_TELEMETRY = {"RAY_USAGE_STATS_ENABLED": "0"}
 QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
 JOIN_SECONDS, JOIN_PAUSE_SECONDS = 60.0, 2.0
 PROBE_SECONDS = 60.0
 WORKERS_SECONDS = 120.0
-STARTS = 3  # of a local Ray: on a busy machine it may miss its own deadlines
 
 
 @contextlib.contextmanager
-def cluster(
-    address: str | None = None,
-    *,
-    cpus: int | None = None,
-    threads: int = 1,
-    rows_bytes: int = 0,
-    interrupted: Callable[[], bool] = lambda: False,
+def join_cluster(
+    address: str, *, threads: int = 1, interrupted: Callable[[], bool] = lambda: False
 ) -> Iterator[tuple[str, ...]]:
-    """A running Ray for the time of a ``with`` block.
+    """Join a Ray for the time of a ``with`` block.
 
-    A Ray that this process already started or joined is used as it is, and left running. To nodes of a cluster that
-    have another version of this code, or none, this one's is sent.
+    A Ray that this process already started or joined is used as it is, and left running. The driver sends its own code
+    to nodes that have another version of it, or none.
 
     Args:
-        address: of a cluster to join instead of starting a local Ray; ``cpus`` are its own then.
-        cpus: processors that a local Ray may give to trials; all of this machine's if ``None``.
+        address: of the cluster.
         threads: OpenMP threads of one trial process.
-        rows_bytes: of the data that a Ray that is started here is to hold.
-        interrupted: whether a request to stop has arrived, which ends the start of Ray too.
+        interrupted: whether a request to stop has arrived, which ends the joining too.
 
     Yields:
-        What there is to say about the cluster, one sentence each.
+        What its user should know about the cluster, one sentence each.
 
     Raises:
-        SweeperError: a Ray cannot be started, or a cluster not be joined, or its nodes lack what trials need.
-        InterruptedStartError: a request to stop has arrived, and Ray has not started for seconds.
+        SweeperError: the cluster cannot be joined, or its nodes lack what trials need.
+        InterruptedStartError: a request to stop has arrived, and the cluster has not been joined for seconds.
     """
     if ray.is_initialized():
         yield ()
         return
-    if address is None:
-        with _started(cpus, threads, OBJECT_STORE_BYTES + rows_bytes, interrupted):
-            yield about_ray_address()
-        return
-    with _joined(address, threads, interrupted) as said:
-        yield said
-
-
-def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
-    """Put a data set where the trials of a running Ray find it, for as long as the result is kept."""
-    return ray.put(PlacedDataset.of(data))
-
-
-@contextlib.contextmanager
-def _started(cpus: int | None, threads: int, store_bytes: int, interrupted: Callable[[], bool]) -> Iterator[None]:
-    options = {"num_cpus": cpus, "include_dashboard": False, "object_store_memory": store_bytes}
-
-    def start(is_left: Callable[[], bool]) -> None:
-        with environment(_telemetry() | worker_environment(threads)):
-            _start(options, is_left)
-
-    with _made(start, interrupted):
-        yield
-
-
-@contextlib.contextmanager
-def _joined(address: str, threads: int, interrupted: Callable[[], bool]) -> Iterator[tuple[str, ...]]:
     runtime: dict[str, Any] = {"env_vars": worker_environment(threads)}
 
     def join(is_left: Callable[[], bool]) -> VersionMismatch:
@@ -110,16 +71,10 @@ def _joined(address: str, threads: int, interrupted: Callable[[], bool]) -> Iter
                 raise
             return unlike
 
-    with _made(join, interrupted) as unlike:
-        yield unlike.sentences
-
-
-@contextlib.contextmanager
-def _made(start: Callable[[Callable[[], bool]], T], interrupted: Callable[[], bool]) -> Iterator[T]:
-    starting = ThreadedStart(start, _leave)
-    made = starting.wait(interrupted)
+    starting = ThreadedStart(join, _leave)
+    unlike = starting.wait(interrupted)
     try:
-        yield made
+        yield unlike.sentences
     finally:
         try:
             _leave()
@@ -127,19 +82,9 @@ def _made(start: Callable[[Callable[[], bool]], T], interrupted: Callable[[], bo
             starting.over()
 
 
-def _start(options: Mapping[str, Any], is_left: Callable[[], bool]) -> None:
-    """Start a local Ray, whatever the environment names; one that misses its own deadlines is started again."""
-    for left in reversed(range(STARTS)):
-        try:
-            ray.init("local", **QUIET, **options)
-            return
-        except Exception as error:  # a bare Exception is what Ray raises when it takes too long
-            _leave()
-            if not left or is_left():
-                raise SweeperError(
-                    f"Cannot start Ray on this machine, tried {STARTS - left} times: {one_line(error)}; wait until it "
-                    "is less busy, and see that the folder for temporary files has room"
-                ) from error
+def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
+    """Put a data set where the trials of a running Ray find it, for as long as the result is kept."""
+    return ray.put(PlacedDataset.of(data))
 
 
 def _join(address: str, runtime: Mapping[str, Any], is_left: Callable[[], bool]) -> None:

@@ -132,7 +132,7 @@ def run_trials(
 def places_for(resources: Mapping[str, float]) -> int:
     """Return how many trials fit the cluster at a time; none is refused, since Tune would wait in silence."""
     if not ray.is_initialized():
-        raise SweeperError("Expected a running Ray, got none; call run_trials within `with cluster():`")
+        raise SweeperError("Expected a running Ray, got none; call run_trials within `with join_cluster(...)`")
     there = ray.cluster_resources()  # type: ignore[no-untyped-call]
     for name, amount in resources.items():
         if amount > there.get(name, 0):

@@ -2,7 +2,8 @@
 
 Importing takes seconds of a processor; a fork takes milliseconds. The command line starts the process before it imports
 what the driver itself needs (`start_ahead`). It holds nothing but modules: no row, no key, no generator and no second
-thread, so that its workers have nothing in common that is secret. It ends with the driver, and its workers with it,
+thread, so that its workers have nothing in common that is secret. It never uses CUDA, which no process survives a fork
+with. It ends with the driver, and its workers with it,
 however either ends.
 """
 
@@ -24,7 +25,7 @@ from typing import IO, Final, NoReturn
 from sweeper.backend.environment import worker_environment
 
 PATIENCE_SECONDS = 5.0  # for the end of workers that are killed
-_COMMAND = Struct("<cq")  # what to do, with which worker
+_COMMAND = Struct("<cq80s")  # what to do, with which worker, on which device
 _FORK, _KILL = b"f", b"k"
 _HANDLES = 4
 _START = (
@@ -66,21 +67,21 @@ class ForkServer:
         """Whether its workers would be those that are wanted now."""
         return self.is_alive and self.threads == threads and self._path == sys.path
 
-    def fork(self, worker: int, handles: Sequence[int]) -> None:
+    def fork(self, worker: int, handles: Sequence[int], device: str = "") -> None:
         """Fork a worker under a new number, as soon as everything is imported.
 
         ``handles`` are its connection, the rows, a pipe that ends with the driver, and where its errors go. They close
-        if there is no worker in the end.
+        if there is no worker in the end. It sees one ``device`` alone, if one is named.
         """
         try:
-            socket.send_fds(self._commands, [_COMMAND.pack(_FORK, worker)], list(handles))
+            socket.send_fds(self._commands, [_COMMAND.pack(_FORK, worker, device.encode())], list(handles))
         except OSError:  # it has died: so does the connection
             self._hears = False
 
     def kill(self, worker: int) -> None:
         """Kill a worker, or forget one that has died."""
         with contextlib.suppress(OSError):  # it has died, and the worker with it
-            self._commands.send(_COMMAND.pack(_KILL, worker))
+            self._commands.send(_COMMAND.pack(_KILL, worker, b""))
 
     def last_words(self) -> str:
         """Return the last line of its errors."""
@@ -137,10 +138,10 @@ def serve_forks(commands: int) -> None:
         command, handles, _, _ = socket.recv_fds(driver, _COMMAND.size, _HANDLES)
         if not command:
             break
-        what, worker = _COMMAND.unpack(command)
+        what, worker, device = _COMMAND.unpack(command)
         if what == _FORK:
             with contextlib.suppress(OSError):
-                workers[worker] = _forked(driver, life, handles)
+                workers[worker] = _fork(driver, life, handles, device.rstrip(b"\0").decode())
         else:
             _end(workers.pop(worker, None))
         for handle in handles:
@@ -149,7 +150,7 @@ def serve_forks(commands: int) -> None:
         _end(process)
 
 
-def _forked(driver: socket.socket, life: tuple[int, int], handles: Sequence[int]) -> int:
+def _fork(driver: socket.socket, life: tuple[int, int], handles: Sequence[int], device: str) -> int:
     try:
         process = os.fork()
     except OSError as error:
@@ -158,6 +159,8 @@ def _forked(driver: socket.socket, life: tuple[int, int], handles: Sequence[int]
     if process == 0:
         driver.close()
         os.close(life[1])
+        if device:
+            os.environ["CUDA_VISIBLE_DEVICES"] = device  # before anything uses CUDA
         _be_worker(life[0], handles)
     return process
 

@@ -1,4 +1,4 @@
-"""Worker processes of this machine, started by the driver itself: a local sweep begins without waiting for Ray.
+"""The local pool: worker processes that train on the processors and the GPUs of this machine.
 
 They are forked from a process that has imported what they need and has nothing else (`fork_server`), so that none
 inherits a key, a generator or a thread, of the driver or of another. The rows of the data lie in memory that has no
@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import IO
 
@@ -18,8 +18,9 @@ import cloudpickle  # type: ignore[import-untyped]
 
 from clipless.datasets import Dataset
 from sweeper.backend.backend import RunSettings
+from sweeper.backend.devices import DeviceShares, visible_devices, workers_per_device
 from sweeper.backend.endings import RunResult, close_trials, result_of_error, watch_endings
-from sweeper.backend.environment import about_ray_address, processors
+from sweeper.backend.environment import processors
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial, PlacedDataset
 from sweeper.backend.trial_states import TrialStates
@@ -40,15 +41,17 @@ class LocalWorkers:
         size: how many.
         data: what all of them train on.
         threads: of one worker.
+        shares: of GPUs, one for each worker; ``None`` where they train on processors.
     """
 
-    def __init__(self, size: int, data: Dataset, threads: int) -> None:
-        self.size = size
+    def __init__(self, size: int, data: Dataset, threads: int, shares: DeviceShares | None = None) -> None:
+        self.size, self._shares = size, shares
         self.seats: dict[Connection, Seat] = {}
         self._server = fork_server(threads)
         self._started = 0
         self._numbers: dict[Connection, int] = {}
         self._errors: dict[Connection, IO[bytes]] = {}
+        self._devices: dict[Connection, str] = {}
         self._failed_starts = 0
         self._said = ""
         self._life = os.pipe()  # ends with the driver, and its workers with it
@@ -94,13 +97,15 @@ class LocalWorkers:
         if not self._server.is_alive:  # nor are the workers that it has forked
             self._server.close()
             self._server = fork_server(self._server.threads)
+        device = "" if self._shares is None else self._shares.take()
         here, there = socket.socketpair()
         words = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker has not come up
         self._started += 1
         with there:
             handles = (there.fileno(), self._rows.fileno(), self._life[0], words.fileno())
-            self._server.fork(self._started, handles)
+            self._server.fork(self._started, handles, device)
         connection = Connection(here.detach())
+        self._devices[connection] = device
         self.seats[connection], self._numbers[connection], self._errors[connection] = Seat(), self._started, words
 
     def _remove(self, connection: Connection) -> None:
@@ -108,15 +113,18 @@ class LocalWorkers:
         connection.close()
         self._server.kill(self._numbers.pop(connection))
         self._errors.pop(connection).close()
+        device = self._devices.pop(connection)
+        if self._shares is not None:
+            self._shares.give_back(device)
 
     def _last_words(self, connection: Connection) -> str:
         return last_line(self._errors[connection]) or self._server.last_words()
 
 
 @contextlib.contextmanager
-def local_workers(size: int, data: Dataset, threads: int) -> Iterator[LocalWorkers]:
+def local_workers(size: int, data: Dataset, threads: int, shares: DeviceShares | None = None) -> Iterator[LocalWorkers]:
     """Worker processes for the time of a ``with`` block."""
-    workers = LocalWorkers(size, data, threads)
+    workers = LocalWorkers(size, data, threads, shares)
     try:
         workers.start()
         yield workers
@@ -126,7 +134,12 @@ def local_workers(size: int, data: Dataset, threads: int) -> Iterator[LocalWorke
 
 @contextlib.contextmanager
 def open_local_pool(
-    resources: ResourceSettings, data: Dataset, *, trainings: int, secret: bool = False
+    resources: ResourceSettings,
+    data: Dataset,
+    *,
+    trainings: int,
+    secret: bool = False,
+    devices: Sequence[str] | None = None,
 ) -> Iterator["LocalPool"]:
     """Open a pool for at most so many trainings, for the time of a ``with`` block.
 
@@ -135,17 +148,22 @@ def open_local_pool(
         data: what all trials train on.
         trainings: how many there will be at most.
         secret: whether they are the candidates of a private selection.
+        devices: the GPUs that may be used; those of this machine by default.
 
     Raises:
         SweeperError: this machine lacks what one trial needs.
     """
-    size = _processes(resources, trainings)
-    with local_workers(size, data, resources.threads) as workers:
+    shares = None
+    if resources.gpus:
+        devices = visible_devices() if devices is None else devices
+        shares = DeviceShares(devices, resources.gpus)
+    size = _count_workers(resources, trainings, len(devices or ()))
+    with local_workers(size, data, resources.threads, shares) as workers:
         yield LocalPool(workers, resources.stack, secret=secret)
 
 
-def _processes(resources: ResourceSettings, trainings: int) -> int:
-    """Return how many trials, or stacks of them, run at a time on this machine; those that need a GPU, on its first."""
+def _count_workers(resources: ResourceSettings, trainings: int, devices: int) -> int:
+    """Return how many workers train at a time on the processors and the GPUs of this machine."""
     here, wanted, gpus = processors(), resources.cpus, resources.gpus
     if wanted > here:
         raise SweeperError(
@@ -153,7 +171,14 @@ def _processes(resources: ResourceSettings, trainings: int) -> int:
             "cluster"
         )
     places = min(resources.concurrent or int(here / wanted), trainings)
-    return min(places, int(1 / gpus)) if gpus else places
+    if not gpus:
+        return places
+    if not devices:
+        raise SweeperError(
+            f"Expected a GPU of this machine for resources.gpus: {gpus:g}, got none that torch can use; leave it out "
+            "or use a cluster"
+        )
+    return min(places, devices * workers_per_device(gpus))
 
 
 class LocalPool:
@@ -173,7 +198,7 @@ class LocalPool:
     def __init__(self, workers: Workers, stack: int | None, *, secret: bool = False) -> None:
         self._workers, self._secret = workers, secret
         self.stack = 1 if secret else stack
-        self.statements = () if secret else about_ray_address()
+        self.statements = () if secret else _about_ray_address()
 
     def run(
         self, kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, settings: RunSettings
@@ -196,3 +221,11 @@ class LocalPool:
         if states.trouble:
             raise states.trouble
         return outcome
+
+
+def _about_ray_address() -> tuple[str, ...]:
+    """Return what there is to say about a cluster that the environment alone names, one sentence at most."""
+    address = os.environ.get("RAY_ADDRESS")
+    if not address:
+        return ()
+    return (f"RAY_ADDRESS names the cluster {address}, which was not joined; name it with --cluster to run there",)

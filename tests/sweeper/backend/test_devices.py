@@ -1,6 +1,7 @@
 """A part of a GPU is a part of its memory, and records name the device."""
 
 import socket
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -9,6 +10,7 @@ import ray
 import torch
 
 from sweeper.backend import devices
+from sweeper.errors import SweeperError
 
 
 @pytest.fixture
@@ -19,7 +21,7 @@ def gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 80 * 2**30))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
     return fractions
 
 
@@ -93,8 +95,56 @@ def test_no_ray_is_started_to_say_where_a_trial_is(monkeypatch):
 
 
 @pytest.mark.usefixtures("gpu", "node")
-@pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "GPU 0, NVIDIA H100, 0.5 of it")])
+@pytest.mark.parametrize(("gpus", "device"), [(0.0, "cpu"), (0.5, "GPU 3, NVIDIA H100, 0.5 of it")])
 def test_a_worker_of_this_machine_does_not_import_ray_to_say_where_it_is(monkeypatch, gpus, device):
     monkeypatch.delitem(sys.modules, "ray")
     assert devices.placement(gpus) == {"node": "worker-3", "device": device}
     assert "ray" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("named", "count", "expected"),
+    [
+        (None, 2, ("0", "1")),
+        ("3, 1", 2, ("3", "1")),
+        ("GPU-aa,MIG-bb", 2, ("GPU-aa", "MIG-bb")),
+        ("0,9,1", 1, ("0",)),
+        ("", 0, ()),
+        (None, 0, ()),
+    ],
+)
+def test_devices_have_the_names_that_this_process_may_use(monkeypatch, named, count, expected):
+    """CUDA stops at the first name that it does not know, and counts those before it."""
+    if named is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", named)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    assert devices.visible_devices() == expected
+
+
+def test_a_device_never_holds_more_workers_than_fit():
+    shares = devices.DeviceShares(["0", "1"], 0.5)
+    assert [shares.take() for _ in range(4)] == ["0", "1", "0", "1"]
+    with pytest.raises(SweeperError, match="room for a worker on a GPU, got none on any of 2"):
+        shares.take()
+    shares.give_back("1")
+    assert shares.take() == "1"
+    with pytest.raises(SweeperError, match="none on any of 0"):
+        devices.DeviceShares([], 1.0).take()
+
+
+WATCHED = """
+import torch
+used = []
+for module, name in ((torch.cuda, "is_available"), (torch.cuda, "device_count"), (torch.cuda, "_lazy_init"),
+                     (torch._C, "_cuda_getDeviceCount"), (torch._C, "_cuda_init")):
+    setattr(module, name, lambda *_, name=name: used.append(name) or 0)
+import sweeper.backend.trainable, sweeper.backend.workers.worker
+print(used)
+"""
+
+
+def test_what_forks_workers_uses_no_cuda_which_a_fork_would_break():
+    done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

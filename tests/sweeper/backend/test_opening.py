@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from sweeper.backend import opening
 from sweeper.backend.on_ray import backend as ray_backend
 from sweeper.backend.on_ray.backend import RayBackend
 from sweeper.backend.opening import open_backend
 from sweeper.backend.workers import local
 from sweeper.backend.workers.local import LocalPool, open_local_pool
+from sweeper.errors import SweeperError
 from sweeper.specification.settings import ResourceSettings
 
 SETTINGS = SimpleNamespace(
@@ -58,30 +58,62 @@ def test_candidates_of_a_private_selection_train_one_at_a_time(stack):
 
 @pytest.fixture
 def pools(monkeypatch):
-    """The sizes of the pools that were opened; this machine has three processors."""
+    """The pools that were opened: their sizes, and the devices of their workers; this machine has three processors."""
     made = []
-    monkeypatch.setattr(local, "local_workers", lambda size, *_: made.append(size) or contextlib.nullcontext())
+
+    def workers(size, _data, _threads, shares=None):
+        made.append((size, None if shares is None else [shares.take() for _ in range(size)]))
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(local, "local_workers", workers)
     monkeypatch.setattr(local, "processors", lambda: 3)
     return made
 
 
-@pytest.mark.parametrize(("gpus", "places"), [(0, 3), (1, 1), (0.25, 3), (0.5, 2)])
-def test_candidates_train_on_processes_of_this_machine_whatever_they_need(pools, gpus, places):
-    """What they need of a GPU fits on one."""
-    with open_local_pool(ResourceSettings(gpus=gpus), None, trainings=9, secret=True):
-        assert pools == [places]
+@pytest.mark.parametrize(
+    ("gpus", "devices", "pool"),
+    [
+        (0, ["0", "1"], (3, None)),
+        (1, ["0"], (1, ["0"])),
+        (1, ["2", "GPU-7"], (2, ["2", "GPU-7"])),
+        (0.25, ["0"], (3, ["0", "0", "0"])),
+        (0.5, ["0"], (2, ["0", "0"])),
+        (0.5, ["0", "1"], (3, ["0", "1", "0"])),
+    ],
+)
+def test_workers_share_the_devices_of_this_machine(pools, gpus, devices, pool):
+    with open_local_pool(ResourceSettings(gpus=gpus), None, trainings=9, devices=devices):
+        assert pools == [pool]
 
 
-@pytest.mark.parametrize(("cluster", "gpus", "has_ray", "is_local"), [
-    (None, 0, False, True),
-    (None, 1, False, False),
-    (None, 0, True, False),
-    ("ray://somewhere", 0, False, False),
-])  # fmt: skip
+def test_the_spec_and_the_number_of_trainings_bound_the_pool(pools):
+    for resources, trainings in (({"concurrent": 2, "gpus": 0.25}, 9), ({"gpus": 0.25}, 1), ({"cpus": 2}, 9)):
+        with open_local_pool(ResourceSettings(**resources), None, trainings=trainings, devices=["0", "1"]):
+            pass
+    assert pools == [(2, ["0", "1"]), (1, ["0"]), (1, None)]
+
+
+def test_what_this_machine_lacks_is_one_sentence(pools):
+    given = {"trainings": 9, "devices": []}
+    with pytest.raises(SweeperError, match=r"a GPU of this machine for resources.gpus: 0.5, got none"):
+        open_local_pool(ResourceSettings(gpus=0.5), None, **given).__enter__()
+    with pytest.raises(SweeperError, match="at most 3 CPU for a trial, got 4"):
+        open_local_pool(ResourceSettings(cpus=4), None, **given).__enter__()
+    assert pools == []
+
+
+@pytest.mark.parametrize(("cluster", "gpus", "is_local"), [(None, 0, True), (None, 1, True), ("head:6379", 1, False)])
 @pytest.mark.usefixtures("pools")
-def test_clusters_and_gpus_are_rays(monkeypatch, cluster, gpus, has_ray, is_local):
-    monkeypatch.setattr(opening, "_has_ray", lambda: has_ray)
+def test_a_sweep_trains_on_a_cluster_only_if_one_is_named(monkeypatch, cluster, gpus, is_local):
     monkeypatch.setattr(ray_backend, "open_ray", lambda *_, **__: contextlib.nullcontext("Ray"))
+    monkeypatch.setattr(local, "visible_devices", lambda: ("0",))
     given = {"trainings": 9, "cluster": cluster, "interrupted": lambda: False}
     with open_backend(ResourceSettings(gpus=gpus), None, **given) as backend:
         assert (backend != "Ray") is is_local
+
+
+def test_a_cluster_that_only_the_environment_names_is_not_joined_and_its_user_is_told(monkeypatch):
+    monkeypatch.setenv("RAY_ADDRESS", "10.9.9.9:6379")
+    (sentence,) = LocalPool(None, None).statements
+    assert "10.9.9.9:6379, which was not joined; name it with --cluster" in sentence
+    assert LocalPool(None, None, secret=True).statements == ()

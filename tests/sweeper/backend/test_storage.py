@@ -146,13 +146,17 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
 
 
 @pytest.mark.usefixtures("bare", "untracked")
-@pytest.mark.parametrize("engine", ["in_process", pytest.param("ray_running", marks=pytest.mark.long)])
-def test_a_sweep_by_way_of_a_storage_has_every_model_and_leaves_nothing_there(content, tmp_path, request, engine):
+@pytest.mark.parametrize(
+    ("engine", "cluster"), [("in_process", None), pytest.param("ray_running", "auto", marks=pytest.mark.long)]
+)
+def test_a_sweep_by_way_of_a_storage_has_every_model_and_leaves_nothing_there(
+    content, tmp_path, request, engine, cluster
+):
     request.getfixturevalue(engine)
     content["training"] = {"epochs": 2, "batch_size": 256, "learning_rate": 0.05, "sensitivity_fraction": 0.1}
     content["search"] = {"trials": 1}
     spec = Spec.from_mapping(content, str(tmp_path / "spec.yaml"))
-    ended = run_sweep(spec, Options(out=tmp_path / "out", storage=f"file://{tmp_path}/storage"))
+    ended = run_sweep(spec, Options(out=tmp_path / "out", storage=f"file://{tmp_path}/storage", cluster=cluster))
     kept = [point.model for point in ended.front.front_points]
     assert kept
     assert all((ended.sweep.directory / model).exists() for model in kept)

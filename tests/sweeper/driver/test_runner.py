@@ -354,7 +354,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
 
     monkeypatch.setattr(endings, "time", SimpleNamespace(monotonic=clock))
     with pytest.raises(SystemExit) as ended:
-        main(["run", str(spec), "--out", str(out), "--tracking", NOWHERE])
+        main(["run", str(spec), "--out", str(out), "--tracking", NOWHERE, "--cluster", "auto"])
     said = capsys.readouterr()
     assert ended.value.code in (0, None)
     # Ray's own library tells of locks that two of its threads wanted at once, whoever runs it.
@@ -416,7 +416,7 @@ def test_a_full_disk_and_a_late_ctrl_c_lose_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(jsonl, "_write_at", write)
     monkeypatch.setattr(Path, "replace", replace)
     monkeypatch.setattr(driver, "SHOW_SECONDS", 0.0)
-    ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show))
+    ended = run_sweep(small(training={"epochs": 20}), Options(out=tmp_path, show=show, cluster="auto"))
     front, _ = check_ended(ended.sweep.directory, "interrupted")
     assert asked
     assert ended.outcome.is_interrupted
@@ -441,7 +441,9 @@ def test_a_table_of_ones_own_is_swept_from_end_to_end(tmp_path, shared_data, cap
     (tmp_path / "adult.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     command = ["run", str(tmp_path / "adult.yaml"), "--trials", "1"]
     with pytest.raises(SystemExit) as ended:
-        main([*command, "--data-dir", str(shared_data / "tabular"), "--out", str(tmp_path / "out")])
+        main(
+            [*command, "--data-dir", str(shared_data / "tabular"), "--out", str(tmp_path / "out"), "--cluster", "auto"]
+        )
     assert ended.value.code in (0, None), capsys.readouterr().err
     folder = only_sweep(tmp_path / "out")
     front, _ = check_ended(folder, "completed")

@@ -357,9 +357,11 @@ def test_the_tracker_is_told_how_noisy_scores_are_and_never_their_truth(digits, 
 
 @pytest.fixture(params=["in_process", pytest.param("ray_running", marks=pytest.mark.long)])
 def logs(request):
-    """Folders of logs that what trains writes beside the sweep's."""
+    """The cluster that trains, and folders of logs that it writes beside the sweep's."""
     request.getfixturevalue(request.param)
-    return [] if request.param == "in_process" else [Path(ray._private.worker._global_node.get_logs_dir_path())]
+    if request.param == "in_process":
+        return None, []
+    return "auto", [Path(ray._private.worker._global_node.get_logs_dir_path())]
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
@@ -369,12 +371,13 @@ def test_exact_scores_are_in_nothing_that_a_sweep_leaves_behind(digits, tmp_path
         "training": CONTENT["training"] | {"learning_rate": {"log": [0.02, 0.1]}},
         "search": CONTENT["search"] | {"trials": 2, "scheduler": "hyperband"},
     }
-    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path / "out"))
+    cluster, folders_of_logs = logs
+    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path / "out", cluster=cluster))
     folder, said = ended.sweep.folder, "".join(capfd.readouterr()).encode()
     points = [point for point in folder.points().values() if point.model is not None]
     assert points
     written = all_bytes(tmp_path)
-    for folder_of_logs in logs:
+    for folder_of_logs in folders_of_logs:
         written |= all_bytes(folder_of_logs)
     kinds = {"points.jsonl", "ledger.jsonl", "decisions.jsonl", "front.json", "front.html", "front.csv", "mlflow.db"}
     assert kinds <= {file.name for file in written}

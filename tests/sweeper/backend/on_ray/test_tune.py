@@ -22,7 +22,7 @@ from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray import cluster as cluster_module
 from sweeper.backend.on_ray import starting, tune
-from sweeper.backend.on_ray.cluster import cluster
+from sweeper.backend.on_ray.cluster import join_cluster
 from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT, _failure, run_trials
 from sweeper.backend.queue import TrialQueue
@@ -347,7 +347,7 @@ def test_trials_of_an_earlier_run_come_first_and_go_on(tmp_path):
 
 def test_without_ray_it_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    with pytest.raises(SweeperError, match="with cluster"):
+    with pytest.raises(SweeperError, match="with join_cluster"):
         run(tmp_path, ["well"], Hooks())
 
 
@@ -360,13 +360,12 @@ def test_a_trial_that_no_cluster_could_run_is_refused(tmp_path):
 
 def test_a_cluster_that_is_there_is_used_and_left_alone():
     before = ray.get_runtime_context().get_job_id()
-    with cluster(cpus=1):
+    with join_cluster("auto"):
         assert ray.get_runtime_context().get_job_id() == before
     assert ray.is_initialized()
 
 
-@pytest.mark.parametrize("address", [None, "ray-head:6379"])
-def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address, monkeypatch):
+def test_a_cluster_is_joined_quietly_and_left_as_it_was_found(monkeypatch):
     calls = []
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
@@ -382,68 +381,23 @@ def test_a_cluster_is_started_or_joined_quietly_and_left_as_it_was_found(address
     monkeypatch.setattr(cluster_module.ray, "nodes", lambda: NODES)
     monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
     handler = signal.getsignal(signal.SIGTERM)
-    with cluster(address, cpus=2, threads=3):
+    with join_cluster("ray-head:6379", threads=3):
         assert signal.getsignal(signal.SIGTERM) is handler
     (args, options, telemetry, threads), end = calls
     assert end == "shutdown"
     assert telemetry == "0"
-    assert threads == ("7" if address else "3"), "a local Ray hands its environment on to its workers"
+    assert threads == "7"
     assert options["log_to_driver"] is False
     assert "RAY_USAGE_STATS_ENABLED" not in os.environ
     assert os.environ["OMP_NUM_THREADS"] == "7"
-    if address:
-        assert args == (address,)
-        assert options["runtime_env"]["env_vars"] == worker_environment(3)
-        assert "num_cpus" not in options
-    else:
-        assert args == ("local",)
-        assert options["num_cpus"] == 2
-        assert options["include_dashboard"] is False
+    assert args == ("ray-head:6379",)
+    assert options["runtime_env"]["env_vars"] == worker_environment(3)
 
 
-@pytest.fixture
-def failing(monkeypatch):
-    """A Ray that misses its own deadlines as often as a test says."""
-    calls = {"init": 0, "shutdown": 0, "failures": 0}
-
-    def init(*_args, **_options):
-        calls["init"] += 1
-        if calls["init"] <= calls["failures"]:
-            raise Exception("The current node timed out during startup.")
-
+def test_a_cluster_that_does_not_answer_is_not_waited_for_by_whoever_asks_to_stop(monkeypatch):
+    shutdowns = []
     monkeypatch.setattr(cluster_module.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(cluster_module.ray, "init", init)
-    monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: calls.update(shutdown=calls["shutdown"] + 1))
-    return calls
-
-
-def test_a_ray_that_is_late_is_started_again(failing):
-    failing["failures"] = cluster_module.STARTS - 1
-    with cluster():
-        assert failing["init"] == cluster_module.STARTS
-    assert failing["shutdown"] == cluster_module.STARTS
-
-
-def test_a_ray_that_is_late_every_time_is_one_sentence(failing):
-    failing["failures"] = cluster_module.STARTS
-    said = "Cannot start Ray on this machine, tried 3 times: Exception: The current node timed out during startup"
-    with pytest.raises(SweeperError, match=said):
-        cluster().__enter__()
-    assert failing["init"] == cluster_module.STARTS
-
-
-def test_a_cluster_that_only_the_environment_names_is_not_joined_and_it_is_said(failing, monkeypatch):
-    monkeypatch.setenv("RAY_ADDRESS", "10.9.9.9:6379")
-    given = []
-    monkeypatch.setattr(cluster_module.ray, "init", lambda *args, **_: given.append(args))
-    with cluster() as said:
-        assert given == [("local",)]
-    assert ["10.9.9.9:6379, which was not joined; name it with --cluster" in one for one in said] == [True]
-    assert failing["init"] == 0
-
-
-@pytest.mark.parametrize("address", [None, "head:6379"])
-def test_a_cluster_that_does_not_start_is_not_waited_for_by_whoever_asks_to_stop(address, failing, monkeypatch):
+    monkeypatch.setattr(cluster_module.ray, "shutdown", lambda: shutdowns.append(True))
     end, before = threading.Event(), set(threading.enumerate())
     monkeypatch.setattr(starting, "PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(starting, "_LEFT_BEHIND", [])
@@ -451,12 +405,12 @@ def test_a_cluster_that_does_not_start_is_not_waited_for_by_whoever_asks_to_stop
     monkeypatch.setattr(cluster_module.ray, "nodes", lambda: NODES)
     monkeypatch.setattr(cluster_module, "_facts_of_nodes", dict)
     with pytest.raises(InterruptedStartError):
-        cluster(address, interrupted=lambda: True).__enter__()
-    assert failing["shutdown"] == 0
+        join_cluster("head:6379", interrupted=lambda: True).__enter__()
+    assert shutdowns == []
     end.set()
     for thread in set(threading.enumerate()) - before:  # not that of the module's own Ray, which lives on
         thread.join(60)
-    assert failing["shutdown"] == 1, "what has started all the same is left again"
+    assert shutdowns == [True], "what has started all the same is left again"
 
 
 NODES = [
@@ -490,7 +444,7 @@ def joining(monkeypatch):
 def test_a_head_that_was_started_again_a_moment_ago_is_waited_for_and_its_workers_too(joining):
     joining["errors"] = [ConnectionError("refused"), RuntimeError("not yet")]
     joining["nodes"] = [NODES[1:], NODES[1:], NODES]
-    with cluster("head:6379") as said:
+    with join_cluster("head:6379") as said:
         assert said == ()
     assert len(joining["init"]) == 3
     assert len(joining["nodes"]) == 1
@@ -500,20 +454,20 @@ def test_a_cluster_that_cannot_be_joined_is_one_sentence(joining, monkeypatch):
     monkeypatch.setattr(cluster_module, "JOIN_SECONDS", 0.0)
     joining["errors"] = [ConnectionError("refused")]
     with pytest.raises(SweeperError, match="Cannot join the Ray cluster at head:6379: ConnectionError: refused"):
-        cluster("head:6379").__enter__()
+        join_cluster("head:6379").__enter__()
 
 
 def test_a_wrong_token_is_not_tried_again(joining):
     joining["errors"] = [AuthenticationError("wrong token")]
     with pytest.raises(SweeperError, match="does RAY_AUTH_TOKEN_PATH name its token"):
-        cluster("head:6379").__enter__()
+        join_cluster("head:6379").__enter__()
     assert len(joining["init"]) == 1
 
 
 def test_nodes_with_other_code_are_sent_this_one_and_it_is_said(joining, monkeypatch):
     here = cluster_module.facts_of_this_code()
     monkeypatch.setattr(cluster_module, "_facts_of_nodes", lambda: {"10.0.0.1": here | {"code": ""}})
-    with cluster("head:6379") as said:
+    with join_cluster("head:6379") as said:
         assert "10.0.0.1" in said[0]
     first, second = joining["init"]
     assert "py_modules" not in first

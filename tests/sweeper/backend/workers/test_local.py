@@ -22,6 +22,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.randomness import SecureSource
 from sweeper.backend import trial_states as states_module
 from sweeper.backend.backend import RunSettings
+from sweeper.backend.devices import DeviceShares
 from sweeper.backend.endings import DIED, INTERRUPTED, RunResult
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
@@ -63,6 +64,7 @@ class Toy:
         if self.epoch is None and self.way != "no plan":
             self.epoch = self.config["recorded"]
             placed = {"threads": os.environ["OMP_NUM_THREADS"], "pid": str(os.getpid())}
+            placed["visible"] = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
             return PlanRow(attempt=self.attempt, plan=PLAN, kept=self.epoch, placed=placed)
         if not self.draws and self.way != "no draw":
             self.draws = True
@@ -399,6 +401,22 @@ def test_two_workers_share_no_generator_and_inherit_no_source(tmp_path, monkeypa
     assert [one["inherited"] for one in rolled] == [[]] * len(rolled)
     for generator in ("secure", "system", "python", "numpy"):
         assert len({one[generator] for one in rolled}) == len(rolled), generator
+
+
+def test_a_worker_sees_its_device_alone_and_so_does_the_one_that_takes_its_place(tmp_path, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    driver, seen = Driver(tmp_path), []
+
+    def on_plan(trial, row):
+        seen.append((row.placed["pid"], row.placed["visible"]))
+        return driver.on_plan(trial, row)
+
+    with local_workers(1, clipless.datasets.load("digits"), 1, DeviceShares(["GPU-7"], 1.0)) as one:
+        outcome = run(one, tmp_path, ["die once"], driver.hooks(on_plan=on_plan))
+    assert outcome == RunResult()
+    (first, device), (second, other) = seen
+    assert first != second
+    assert device == other == "GPU-7"
 
 
 @pytest.mark.usefixtures("finished")
