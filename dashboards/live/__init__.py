@@ -8,7 +8,7 @@ Figures and tables are those of the static report. Each is made once for each st
 fetched by every browser under an address that changes only when its content may have.
 """
 
-from dashboards.live._server import mount
-from dashboards.live._view import PREFIX
+from dashboards.live.server import mount
+from dashboards.live.view import PREFIX
 
 __all__ = ["PREFIX", "mount"]

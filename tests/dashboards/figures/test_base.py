@@ -12,8 +12,8 @@ import dashboards.figures.sweep
 from dashboards.export.files import export_front
 from dashboards.figures import _base, comparison_figures, diagnosis_figures, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK
-from dashboards.live._layout import FRONT_3D, PARTS_OF, figures_of, layout
-from dashboards.live._view import Tab
+from dashboards.live.skeleton import FRONT_3D, PARTS_OF, figures_of, layout
+from dashboards.live.view import Tab
 from dashboards.pages.report import build_report
 
 ROOT = Path(__file__).parents[3]

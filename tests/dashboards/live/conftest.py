@@ -14,10 +14,10 @@ from playwright.sync_api import expect, sync_playwright
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from dashboards.export.pictures import find_browser
-from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
-from dashboards.live._resources import Resources
-from dashboards.live._snapshots import Snapshots
-from dashboards.live._view import View
+from dashboards.live.dynamic import PARTS, DynamicFragments, Rights
+from dashboards.live.resources import Resources
+from dashboards.live.snapshots import Snapshots
+from dashboards.live.view import View
 from sweeper.adapters import parse
 from sweeper.records import Point, SweepStatus, Trial, TrialPlan, TrialStatus
 from sweeper.service.catalog import Catalog

@@ -2,9 +2,9 @@ import pytest
 from dash import no_update
 
 from dashboards.figures import sweep_figures
-from dashboards.live._callbacks import CONTROLS, LABELLED, PageState, clicked, controlled, stamp_of, update, values_of
-from dashboards.live._layout import PARTS_OF, figures_of, layout
-from dashboards.live._view import Action, Tab, View
+from dashboards.live.page_state import CONTROLS, LABELLED, PageState, clicked, controlled, stamp_of, update, values_of
+from dashboards.live.skeleton import PARTS_OF, figures_of, layout
+from dashboards.live.view import Action, Tab, View
 from sweeper.errors import RecordError
 
 from .conftest import ENDED, RUNNING

@@ -7,10 +7,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from clipless.audits.finding import Finding, Kind
-from dashboards.live._actions import EXAMPLE
-from dashboards.live._dynamic import PARTS, Rights
-from dashboards.live._header import Pace, offered
-from dashboards.live._view import Action, View
+from dashboards.live.dynamic import PARTS, Rights
+from dashboards.live.forms import EXAMPLE
+from dashboards.live.header import Pace, offered
+from dashboards.live.view import Action, View
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service.app import create_app

@@ -7,10 +7,10 @@ import pytest
 
 from clipless.audits.finding import Finding, Kind
 from dashboards.figures import sweep_figures
-from dashboards.live import _resources
-from dashboards.live._fragments import FILES, age, tracking_address
-from dashboards.live._resources import Resources, marks
-from dashboards.live._view import View
+from dashboards.live import resources as module
+from dashboards.live.fragments import FILES, age, tracking_address
+from dashboards.live.resources import Resources, marks
+from dashboards.live.view import View
 from dashboards.text import MISSING
 from sweeper.errors import PickError, RecordError, UnknownSweepError
 from sweeper.records import SweepStatus
@@ -91,7 +91,7 @@ def test_epsilon_may_have_a_linear_axis(show, name):
 def test_what_does_not_change_is_made_once(resources, monkeypatch):
     first = resources.get("figure", "trajectories", HERE)
     drawn_again = replace(FIGURES["trajectories"], info=lambda *_: pytest.fail("drawn again"))
-    monkeypatch.setattr(_resources, "sweep_figures", lambda: {**FIGURES, "trajectories": drawn_again})
+    monkeypatch.setattr(module, "sweep_figures", lambda: {**FIGURES, "trajectories": drawn_again})
     for view in (HERE, View(sweep=ENDED, max_epsilon=1.0, radius="certified@0.5", solid=True)):
         assert resources.get("figure", "trajectories", view) is first
     assert resources.get("part", "cost", HERE) is resources.get("part", "cost", HERE)
@@ -394,7 +394,7 @@ def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, 
 
 
 def test_only_the_last_comparisons_are_kept(snapshots, out, write_sweep, monkeypatch):
-    monkeypatch.setattr(_resources, "KEPT_COMPARISONS", 2)
+    monkeypatch.setattr(module, "KEPT_COMPARISONS", 2)
     resources = Resources(snapshots)
     names = [f"s-2026010{number}-120000" for number in range(1, 5)]
     for name in names:

@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from dashboards import live
-from dashboards.live import _backend, _callbacks
-from dashboards.live._callbacks import PageState
-from dashboards.live._layout import layout
-from dashboards.live._resources import Resources
+from dashboards.live import _backend, page_state
+from dashboards.live.page_state import PageState
+from dashboards.live.resources import Resources
+from dashboards.live.skeleton import layout
 from sweeper.errors import PickError
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Role, make_token
@@ -44,10 +44,10 @@ def values(props):
 def asked(search="", trigger="url.search", known=None):
     """What the browser posts."""
     controls = {("url", "search"): search, ("tick", "n_intervals"): 0, ("click", "data"): None}
-    controls |= {(name, "value"): value for name, value in _callbacks.values_of(
-        _callbacks.View(), _callbacks.PageState()).items()}  # fmt: skip
-    outputs = [("url", "search"), ("shown", "data"), *((name, "value") for name in _callbacks.CONTROLS)]
-    outputs += [("radius", "marks"), ("radius", "max"), *((f"label-{n}", "children") for n in _callbacks.LABELLED)]
+    controls |= {(name, "value"): value for name, value in page_state.values_of(
+        page_state.View(), page_state.PageState()).items()}  # fmt: skip
+    outputs = [("url", "search"), ("shown", "data"), *((name, "value") for name in page_state.CONTROLS)]
+    outputs += [("radius", "marks"), ("radius", "max"), *((f"label-{n}", "children") for n in page_state.LABELLED)]
     return {
         "output": f"..{'...'.join('.'.join(one) for one in outputs)}..",
         "outputs": [{"id": id_, "property": property_} for id_, property_ in outputs],
@@ -175,13 +175,13 @@ def test_a_tick_without_news_says_nothing(client):
 
 def test_other_requests_are_answered_while_a_sweep_is_read(client, monkeypatch):
     seen = []
-    original = _callbacks.update
+    original = page_state.update
 
     def spy(*arguments):
         seen.append(threading.current_thread().name)
         return original(*arguments)
 
-    monkeypatch.setattr(_callbacks, "update", spy)
+    monkeypatch.setattr(page_state, "update", spy)
     assert client.post(UPDATE, json=asked()).status_code == 200
     (name,) = seen
     assert name.startswith("asyncio_")
@@ -320,7 +320,7 @@ class TestBehindTheService:
 
     def test_an_error_of_the_page_is_told_to_the_log_alone(self, out, monkeypatch, caplog):
         app = create_app(ServiceSettings(out=out))
-        monkeypatch.setattr(_callbacks, "update", lambda *_: 1 / 0)
+        monkeypatch.setattr(page_state, "update", lambda *_: 1 / 0)
         with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
             answer = client.post(UPDATE, json=asked())
         assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")

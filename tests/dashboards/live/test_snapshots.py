@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.audits.finding import Finding, Kind
-from dashboards.live import _snapshots
-from dashboards.live._snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
+from dashboards.live import snapshots as module
+from dashboards.live.snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.ledger import Ledger
@@ -98,7 +98,7 @@ def test_a_point_whose_trial_is_not_known_yet_waits_for_it(snapshots, growing, c
 @pytest.mark.usefixtures("growing")
 def test_nothing_is_read_while_nothing_changes(snapshots, clock, monkeypatch):
     first = snapshots.get(RUNNING)
-    monkeypatch.setattr(_snapshots, "_read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(module, "_read", lambda *_: pytest.fail("read again"))
     clock.now += 1000
     assert snapshots.get(RUNNING) is first
 
@@ -197,7 +197,7 @@ def test_hidden_sweeps_are_nobodys_to_see(snapshots, out, write_sweep):
 
 
 def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkeypatch, sweep):
-    monkeypatch.setattr(_snapshots, "read", lambda *_: pytest.fail("parsed"))
+    monkeypatch.setattr(module, "read", lambda *_: pytest.fail("parsed"))
     growing.start("t0001")
     growing.add("t0001", 1, 0.5, 0.6)
     rows = {row.name: row for row in snapshots.summaries()}
@@ -215,8 +215,8 @@ def test_running_sweeps_are_not_read_again_for_the_list_however_many_there_are(
     snapshots = Snapshots(catalog, clock, limit=2)
     all_ = [growing, *(Growing(out / f"grows-2026010{day}-120000", make_front()) for day in (3, 4))]
     assert [row.points for row in snapshots.summaries()] == [0, 0, 0, len(make_front()["points"])]
-    read, original = [], _snapshots._read
-    monkeypatch.setattr(_snapshots, "_read", lambda folder, *rest: read.append(folder.path) or original(folder, *rest))
+    read, original = [], module._read
+    monkeypatch.setattr(module, "_read", lambda folder, *rest: read.append(folder.path) or original(folder, *rest))
     clock.now += 100
     snapshots.summaries()
     assert read == []
@@ -238,7 +238,7 @@ def test_a_row_of_a_running_sweep_is_made_again_after_a_pause_and_its_end_is_tol
         return original(name)
 
     monkeypatch.setattr(snapshots, "get", slow)
-    monkeypatch.setattr(_snapshots.time, "thread_time", lambda: passed[0])
+    monkeypatch.setattr(module.time, "thread_time", lambda: passed[0])
 
     def row():
         return snapshots.summaries()[0]

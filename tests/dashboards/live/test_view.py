@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboards.live._view import MOST_COMPARED, Tab, View
+from dashboards.live.view import MOST_COMPARED, Tab, View
 from sweeper.records import MADE_FROM
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="="), min_size=1, max_size=20)

@@ -26,12 +26,12 @@ from dashboards.figures import (
     sweep_figures,
 )
 from dashboards.figures._common import point_name, staircase
-from dashboards.live import _fragments as fragments
-from dashboards.live._layout import FRONT
-from dashboards.live._snapshots import Snapshot, Snapshots
-from dashboards.live._specs import spec_differences
-from dashboards.live._trial import one_trial
-from dashboards.live._view import Tab, View
+from dashboards.live import fragments
+from dashboards.live.skeleton import FRONT
+from dashboards.live.snapshots import Snapshot, Snapshots
+from dashboards.live.spec_differences import spec_differences
+from dashboards.live.trial_page import one_trial
+from dashboards.live.view import Tab, View
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages import comparison as compared

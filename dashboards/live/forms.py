@@ -12,9 +12,9 @@ from urllib.parse import quote
 import yaml
 
 from dashboards.data import SweepData
-from dashboards.live._fragments import API
-from dashboards.live._header import TITLES, total_price
-from dashboards.live._view import Action, View
+from dashboards.live.fragments import API
+from dashboards.live.header import TITLES, total_price
+from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import number, setting
 from sweeper.records import Direction

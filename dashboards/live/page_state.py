@@ -13,9 +13,9 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
 from dashboards.figures import comparison_figures, sweep_figures
-from dashboards.live._dynamic import DynamicFragments
-from dashboards.live._header import TITLES as TITLES_OF_ACTIONS
-from dashboards.live._layout import (
+from dashboards.live.dynamic import DynamicFragments
+from dashboards.live.header import TITLES as TITLES_OF_ACTIONS
+from dashboards.live.skeleton import (
     FRONT,
     FRONT_3D,
     LARGEST_EPSILON,
@@ -26,9 +26,9 @@ from dashboards.live._layout import (
     TRIAL,
     figures_of,
 )
-from dashboards.live._snapshots import Snapshot, Snapshots
-from dashboards.live._trial import known_trial
-from dashboards.live._view import PREFIX, Action, Tab, View
+from dashboards.live.snapshots import Snapshot, Snapshots
+from dashboards.live.trial_page import known_trial
+from dashboards.live.view import PREFIX, Action, Tab, View
 from dashboards.text import number, radius_of, show
 from sweeper.errors import SweeperError
 from sweeper.records import PointKey

@@ -5,10 +5,10 @@ from dataclasses import replace
 from urllib.parse import quote
 
 from dashboards.data import SweepData
-from dashboards.live._fragments import API, run_link, status
-from dashboards.live._header import TITLES
-from dashboards.live._snapshots import Snapshot
-from dashboards.live._view import Action, View
+from dashboards.live.fragments import API, run_link, status
+from dashboards.live.header import TITLES
+from dashboards.live.snapshots import Snapshot
+from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting, show

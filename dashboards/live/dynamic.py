@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
-from dashboards.live import _actions as actions
-from dashboards.live import _fragments as fragments
-from dashboards.live import _header as header
-from dashboards.live import _trial as trials
-from dashboards.live._list import sweeps
-from dashboards.live._resources import Resource
-from dashboards.live._snapshots import Snapshot, Snapshots
-from dashboards.live._view import Action, View
+from dashboards.live import forms, fragments, header, trial_page
+from dashboards.live.resources import Resource
+from dashboards.live.snapshots import Snapshot, Snapshots
+from dashboards.live.sweep_list import sweeps
+from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
 from sweeper.errors import RecordError, RefusalError, SweeperError
 from sweeper.service.catalog import Catalog
@@ -96,7 +93,7 @@ class DynamicFragments:
         if name == "trial":
             return self._trial(view, standing, rights)
         if name == "trial-records":
-            return trials.trial_records(self._snapshots.get(view.sweep), view.trial)
+            return trial_page.trial_records(self._snapshots.get(view.sweep), view.trial)
         return self._head(view, standing, rights)
 
     def _head(self, view: View, standing: Standing, rights: Rights) -> Html:
@@ -117,21 +114,21 @@ class DynamicFragments:
     def _trial(self, view: View, standing: Standing, rights: Rights) -> Html:
         snapshot = self._snapshots.get(view.sweep)
         address = fragments.tracking_address(snapshot.sweep(), self._tracking)
-        return trials.trial_page(snapshot, view.trial, address, runs=standing.runs, may_write=rights.may_write)
+        return trial_page.trial_page(snapshot, view.trial, address, runs=standing.runs, may_write=rights.may_write)
 
     def _form(self, view: View, rights: Rights) -> Html:
         if not rights.may_write and view.action is not Action.SIGN_OUT:
             raise RefusalError("Expected a session that may write; sign in with a token made with --role write", 403)
         if not view.sweep:
-            return actions.form(actions.Asked(view=view, key=rights.key))
+            return forms.form(forms.Asked(view=view, key=rights.key))
         standing = self._standings.one(view.sweep)
         if not standing.started:
-            return actions.form(actions.Asked(view=view, key=rights.key))
+            return forms.form(forms.Asked(view=view, key=rights.key))
         snapshot = self._snapshots.get(view.sweep)
         if view.action in _OF_TRIALS:
-            trials.known_trial(snapshot.sweep(), view.trial)
+            trial_page.known_trial(snapshot.sweep(), view.trial)
         spec, region = self._spec(snapshot), _region(snapshot)
-        return actions.form(actions.Asked(view=view, data=snapshot.data, spec=spec, region=region, key=rights.key))
+        return forms.form(forms.Asked(view=view, data=snapshot.data, spec=spec, region=region, key=rights.key))
 
     def _spec(self, snapshot: Snapshot) -> Spec | None:
         """Return the spec of a sweep, None where it cannot be read."""

@@ -9,8 +9,8 @@ from functools import partial
 from urllib.parse import quote, urlsplit
 
 from dashboards.data import SweepData
-from dashboards.live._snapshots import Snapshot
-from dashboards.live._view import PREFIX, View
+from dashboards.live.snapshots import Snapshot
+from dashboards.live.view import PREFIX, View
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._sections import nearly_constant
 from dashboards.summary import AFTER_THE_SWEEP

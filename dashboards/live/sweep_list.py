@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from dashboards.live._fragments import age
-from dashboards.live._snapshots import SweepSummary
-from dashboards.live._view import Action, View
+from dashboards.live.fragments import age
+from dashboards.live.snapshots import SweepSummary
+from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import MISSING
 from sweeper.records import SweepStatus

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dashboards.live._snapshots import Snapshot
+from dashboards.live.snapshots import Snapshot
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting

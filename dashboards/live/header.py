@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 
 from dashboards.data import SweepData
-from dashboards.live._list import in_words, state
-from dashboards.live._snapshots import Snapshot
-from dashboards.live._view import Action, Tab, View
+from dashboards.live.snapshots import Snapshot
+from dashboards.live.sweep_list import in_words, state
+from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of

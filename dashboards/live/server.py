@@ -19,12 +19,12 @@ from starlette.types import Receive, Scope, Send
 
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
 from dashboards.live._backend import Backend, PassThrough
-from dashboards.live._callbacks import register
-from dashboards.live._dynamic import PARTS, DynamicFragments, Rights
-from dashboards.live._layout import layout
-from dashboards.live._resources import KINDS, Resources, load_pandas
-from dashboards.live._snapshots import Snapshots
-from dashboards.live._view import PREFIX, View
+from dashboards.live.dynamic import PARTS, DynamicFragments, Rights
+from dashboards.live.page_state import register
+from dashboards.live.resources import KINDS, Resources, load_pandas
+from dashboards.live.skeleton import layout
+from dashboards.live.snapshots import Snapshots
+from dashboards.live.view import PREFIX, View
 from dashboards.pages._page import variables
 from sweeper.service.catalog import Catalog
 from sweeper.service.standings import RecordedStandings, Standings

@@ -9,7 +9,7 @@ from typing import Any
 from dash import dcc, html
 
 from dashboards.figures import FigureKind, comparison_figures, sweep_figures
-from dashboards.live._view import Tab
+from dashboards.live.view import Tab
 
 TICK_MILLISECONDS = 2000
 MINIMUMS = 3  # sliders for objectives beside epsilon
