@@ -141,14 +141,13 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
         place.name for place in running.places if place.of == "ray-worker"
     }
 
-    page.locator("#control-max-epsilon [role=slider]").focus()
-    for _ in range(16):
+    page.get_by_role("slider", name="epsilon ≤").focus()
+    for _ in range(4):
         page.keyboard.press("PageDown")
     page.wait_for_function(  # an address that an earlier key has led to is not the last one
         """() => {
             const limit = new URLSearchParams(location.search).get('max-epsilon');
-            const thumb = document.querySelector('#control-max-epsilon [role=slider]');
-            return limit && Math.abs(Math.log10(limit) - thumb.getAttribute('aria-valuenow')) < 0.006;
+            return limit && Math.abs(Math.log10(limit) - document.getElementById('max-epsilon').value) < 0.006;
         }"""
     )
     limit = float(parse_qs(urlsplit(page.url).query)["max-epsilon"][0])

@@ -1,7 +1,7 @@
 "use strict";
 // Forms that change something: they are sent to the REST API, which decides, and say what it answers.
 (() => {
-  const byId = (id) => document.getElementById(id);
+  const { byId, go } = sweeperBrowser;
   const TYPES = { json: "application/json", yaml: "application/yaml" };
   const unique = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const headers = (form) => {
@@ -56,8 +56,7 @@
     try {
       const answer = await ask(form.dataset.send, form.dataset.to, headers(form), body(form));
       const then = form.dataset.then.replace("{id}", encodeURIComponent(answer.id));
-      history.pushState(null, "", then);
-      dispatchEvent(new CustomEvent("_dashprivate_pushstate"));
+      go(then);
       scrollTo({ top: 0 });
       byId("content").focus();
     } catch (error) {

@@ -10,7 +10,7 @@ from datetime import datetime
 from hashlib import sha256
 
 from dashboards.live import forms, fragments, header, trial_page
-from dashboards.live.resources import Resource
+from dashboards.live.encoding import Resource
 from dashboards.live.snapshots import Snapshot, Snapshots
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View

@@ -1,17 +1,14 @@
-"""What happens on a click, a key and a tick: one decision in Python, and drawing in the browser.
+"""What the page shows: the answer that its script asks for every two seconds.
 
-`update` turns the address, the controls and the state of the sweeps into what is shown: addresses of resources that
-the browser fetches. While nothing changes nothing is sent.
+It names the fragments and figures by their places, each with an address that changes when its content may have, and
+says where the controls stand. The address of the page holds everything that was chosen; nothing else is kept.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from math import isfinite, log10
-from typing import Any
+from dataclasses import dataclass, field, replace
+from math import log10
 
-from dash import ClientsideFunction, Dash, Input, Output, State, no_update
-
+from dashboards.data import SweepData
 from dashboards.figures import comparison_figures, sweep_figures
 from dashboards.live.dynamic import DynamicFragments
 from dashboards.live.header import TITLES as TITLES_OF_ACTIONS
@@ -29,13 +26,20 @@ from dashboards.live.skeleton import (
 from dashboards.live.snapshots import Snapshot, Snapshots
 from dashboards.live.trial_page import known_trial
 from dashboards.live.view import PREFIX, Action, Tab, View
-from dashboards.text import number, radius_of, show
+from dashboards.text import is_fraction, number, radius_of, show
 from sweeper.errors import SweeperError
-from sweeper.records import PointKey
 
-LABELLED = ("max-epsilon", *(f"minimum-{i}" for i in range(MINIMUMS)))
-CONTROLS = ("space", "axis", "radius", *LABELLED)
-_BEYOND_SLIDERS = 1e6
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """A condition on the point to pick, as a slider and a box show it."""
+
+    name: str  # of the value
+    label: str  # the condition in words
+    box_label: str  # of the box for the number
+    slider: float  # where the slider stands: the value, or the logarithm of an epsilon
+    box: float | None  # the number in the box, None for any
+    percent: bool  # whether the box counts in percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,27 +49,14 @@ class PageState:
     resources: Mapping[str, str] = field(default_factory=dict)  # by place on the page, where to fetch its content
     title: str = "Sweeps"  # of the window
     tab: str = ""  # of the sweep, empty on other pages
-    tabs: Mapping[str, str] = field(default_factory=dict)  # by tab, the address that leads there
-    running: bool = False  # whether more may come
+    links: Mapping[str, str] = field(default_factory=dict)  # by place on the page, the address that it leads to
     state: str = ""  # of the sweep, in a word; empty on other pages
     notice: str = ""  # why something is missing, in a sentence
-    names: Sequence[str] = ()  # of the objectives that have a slider
-    radii: Sequence[str] = ()  # names of the certificates on the radius slider, the utility first
-    search: str = ""  # the address that all this belongs to, from its question mark on
-    click: int = 0  # when the last click was that was answered
-
-    def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self) | {"names": list(self.names), "radii": list(self.radii)}
-
-    @classmethod
-    def parse(cls, known: Any) -> "PageState | None":
-        """Return what a browser says that it shows, None if no page of ours shows such a thing."""
-        if not isinstance(known, Mapping) or set(known) != set(cls.__dataclass_fields__):
-            return None
-        lists = known["names"], known["radii"]
-        fits = all(isinstance(names, list) and all(isinstance(name, str) for name in names) for names in lists)
-        return cls(**known) if fits and len(known["names"]) <= MINIMUMS else None
+    solid: bool = False  # whether the front is drawn in three dimensions
+    linear: bool = False  # whether epsilon has a linear axis
+    radius: int = 0  # which of the radii the front is drawn for
+    radii: Sequence[tuple[str, str]] = ()  # what stands on the radius slider, and its mark; the utility first
+    filters: Sequence[Filter] = ()  # epsilon first
 
 
 def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> PageState:
@@ -77,7 +68,7 @@ def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> Page
             return _standing(snapshots, parts, view)
         if view.compared:
             return _comparison([snapshots.get(name) for name in view.compared], view)
-        return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), parts.token())}, running=True)
+        return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), parts.token())})
     except SweeperError as error:
         return PageState(notice=snapshots.sentence(error), title="Not found")
 
@@ -97,7 +88,7 @@ def _standing(snapshots: Snapshots, parts: DynamicFragments, view: View) -> Page
     else:
         head = {"part-head": _address("part", "head", View(sweep=view.sweep), parts.token(view.sweep))}
         shown = PageState(resources=head, title=view.sweep)
-    return replace(shown, running=standing.runs, state=standing.state.value)
+    return replace(shown, state=standing.state.value)
 
 
 def _trial(snapshot: Snapshot, view: View, token: str) -> PageState:
@@ -113,6 +104,7 @@ def _sweep(snapshot: Snapshot, view: View, token: str) -> PageState:
     head = {"part-head": _address("part", "head", plain, token)}
     if snapshot.data is None:
         return PageState(resources=head, title=snapshot.name)
+    names = (snapshot.data.utility, *snapshot.data.certificates)
     filters = replace(plain, max_epsilon=view.max_epsilon, minimum=view.minimum, point=view.point)
     resources = head
     for name in figures_of(view.tab):
@@ -129,9 +121,12 @@ def _sweep(snapshot: Snapshot, view: View, token: str) -> PageState:
         resources=resources,
         title=f"{snapshot.data.name}: {TITLES[view.tab].lower()}",
         tab=view.tab.value,
-        tabs={tab.value: f"/{replace(view, tab=tab).query()}" for tab in Tab},
-        names=objectives(snapshot),
-        radii=radii(snapshot),
+        links=_links(view, filters),
+        solid=view.solid,
+        linear=view.linear,
+        radius=names.index(view.radius) if view.radius in names else 0,
+        radii=[(names[0], "0"), *((name, radius_of(name) or "0") for name in names[1:])],
+        filters=filters_of(snapshot.data, view),
     )
 
 
@@ -140,10 +135,10 @@ def _comparison(snapshots: Sequence[Snapshot], view: View) -> PageState:
     token = "-".join(snapshot.token[:6] for snapshot in snapshots)
     missing = next((snapshot for snapshot in snapshots if snapshot.data is None), None)
     if missing is not None:
-        return PageState(notice=f"{missing.name}: {missing.trouble}", title="Comparison", running=True)
+        return PageState(notice=f"{missing.name}: {missing.trouble}", title="Comparison")
     resources = {"part-compared": _address("part", "compared", asked, token)}
     resources |= {f"figure-{name}": _address("figure", name, asked, token) for name in comparison_figures()}
-    return PageState(resources=resources, title="Comparison", running=any(snapshot.running for snapshot in snapshots))
+    return PageState(resources=resources, title="Comparison")
 
 
 def _address(kind: str, name: str, view: View, token: str) -> str:
@@ -151,146 +146,35 @@ def _address(kind: str, name: str, view: View, token: str) -> str:
     return f"{PREFIX}{kind}/{name}{query}{'&' if query else '?'}v={token}"
 
 
-def objectives(snapshot: Snapshot) -> tuple[str, ...]:
-    """The objectives that have a slider: what the point to pick must reach at least."""
-    if snapshot.data is None:
-        return ()
-    return tuple(o.name for o in snapshot.data.result.objectives if o.name != "epsilon")[:MINIMUMS]
+def _links(view: View, filters: View) -> dict[str, str]:
+    """Return where the tabs lead, and where the search can be steered to where the filters are."""
+    tabs = {f"tab-{tab.value}": f"/{replace(view, tab=tab).query()}" for tab in Tab}
+    return {**tabs, "steer": f"/{replace(filters, point=None, action=Action.STEER).query()}"}
 
 
-def radii(snapshot: Snapshot) -> tuple[str, ...]:
-    """What stands on the radius slider: the utility, then every certificate by radius."""
-    return () if snapshot.data is None else (snapshot.data.utility, *snapshot.data.certificates)
+def filters_of(data: SweepData, view: View) -> tuple[Filter, ...]:
+    """Return the conditions on the point to pick: of epsilon, and of the objectives that have a slider."""
+    limit = view.max_epsilon
+    place = LARGEST_EPSILON if limit is None or limit <= 0 else round(log10(limit), 2)
+    epsilon = Filter(
+        name="epsilon",
+        label=f"epsilon ≤ {'any' if limit is None else number(limit)}",
+        box_label="epsilon ≤ as a number",
+        slider=min(max(place, SMALLEST_EPSILON), LARGEST_EPSILON),
+        box=limit,
+        percent=False,
+    )
+    names = [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
+    return (epsilon, *(_minimum(name, view.minimum.get(name)) for name in names[:MINIMUMS]))
 
 
-def controlled(view: View, shown: PageState, values: Mapping[str, Any]) -> View:
-    """Return the view that the controls ask for; a control that stands where the view puts it asks for nothing."""
-    before = values_of(view, shown)
-    moved = {name for name, value in before.items() if values[name] is not None and values[name] != value}
-    if "space" in moved:
-        view = replace(view, solid=values["space"] == "3d")
-    if "axis" in moved:
-        view = replace(view, linear="log" not in values["axis"])
-    if "radius" in moved:
-        index = int(values["radius"])
-        view = replace(view, radius=shown.radii[index] if 0 < index < len(shown.radii) else "")
-    if "max-epsilon" in moved:
-        limit = float(values["max-epsilon"])
-        view = replace(view, max_epsilon=None if limit >= LARGEST_EPSILON else float(f"{10**limit:.3g}"), point=None)
-    for number_, name in enumerate(shown.names):
-        if f"minimum-{number_}" in moved:
-            floor = float(values[f"minimum-{number_}"])
-            kept = {other: value for other, value in view.minimum.items() if other != name}
-            view = replace(view, minimum=kept | ({name: floor} if floor > 0 else {}), point=None)
-    return view
-
-
-def values_of(view: View, shown: PageState) -> dict[str, Any]:
-    """Return the value of every control for a view."""
-    epsilon = LARGEST_EPSILON
-    if view.max_epsilon is not None and view.max_epsilon > 0:
-        epsilon = min(max(round(log10(view.max_epsilon), 2), SMALLEST_EPSILON), LARGEST_EPSILON)
-    floors = {f"minimum-{i}": 0.0 for i in range(MINIMUMS)}
-    floors |= {f"minimum-{i}": min(max(view.minimum.get(n, 0.0), 0.0), 1.0) for i, n in enumerate(shown.names)}
-    return {
-        "space": "3d" if view.solid else "2d",
-        "axis": [] if view.linear else ["log"],
-        "radius": shown.radii.index(view.radius) if view.radius in shown.radii else 0,
-        "max-epsilon": epsilon,
-        **floors,
-    }
-
-
-def labels_of(view: View, shown: PageState) -> dict[str, str]:
-    """Return the words beside every filter, empty where it has no meaning."""
-    limit = "any" if view.max_epsilon is None else number(view.max_epsilon)
-    floors = [f"{name} ≥ {show(name, view.minimum[name]) if name in view.minimum else 'any'}" for name in shown.names]
-    floors += [""] * (MINIMUMS - len(floors))
-    return {"max-epsilon": f"epsilon ≤ {limit}", **{f"minimum-{i}": words for i, words in enumerate(floors)}}
-
-
-def marks_of(shown: PageState) -> dict[int, str]:
-    """Return the radii on the slider; 0 is the utility itself."""
-    return {i: (radius_of(name) or "0") if i else "0" for i, name in enumerate(shown.radii or ("",))}
-
-
-def register(page: Dash, snapshots: Snapshots, parts: DynamicFragments) -> None:
-    """Let the page answer."""
-    outputs = [
-        Output("url", "search"),
-        Output("shown", "data"),
-        *(Output(name, "value") for name in CONTROLS),
-        Output("radius", "marks"),
-        Output("radius", "max"),
-        *(Output(f"label-{name}", "children") for name in LABELLED),
-    ]
-    inputs = [Input("url", "search"), Input("tick", "n_intervals"), Input("click", "data")]
-
-    @page.callback(outputs, [*inputs, *(Input(name, "value") for name in CONTROLS)], State("shown", "data"))
-    async def _update(search: Any, _: Any, click: Any, *rest: Any) -> list[Any]:
-        *values, known = rest
-        asked = {name: value if _is_value(name, value) else None for name, value in zip(CONTROLS, values, strict=True)}
-        text = search if isinstance(search, str) else ""
-        return await asyncio.to_thread(update, snapshots, parts, text, click, asked, known)
-
-    draw = ClientsideFunction("live", "page")
-    page.clientside_callback(draw, Output("done", "children"), Input("shown", "data"), Input("theme", "data"))
-
-
-def update(
-    snapshots: Snapshots, parts: DynamicFragments, search: str, click: Any, values: Mapping[str, Any], known: Any
-) -> list[Any]:
-    """Return every output of the page, `dash.no_update` for what stays.
-
-    What was moved or clicked is seen from what the page showed before, not from what Dash says has triggered: a tick
-    that overtakes a click must not undo it.
-    """
-    shown_before = PageState.parse(known)
-    view = View.parse(search)
-    if shown_before is not None and shown_before.search == search:  # otherwise the reader followed a link
-        view = controlled(view, shown_before, values)
-        if stamp_of(click) != shown_before.click:
-            view = boxed(view, shown_before, click)
-            view = replace(view, point=clicked(click) or view.point)
-    query = search if view == View.parse(search) else view.query()
-    shown = replace(show_view(snapshots, parts, view), search=query, click=stamp_of(click))
-    fresh = shown.to_json() != known
-    wanted = values_of(view, shown)
-    labels = labels_of(view, shown)
-    marks = marks_of(shown)
-    return [
-        query if query != search else no_update,
-        shown.to_json() if fresh else no_update,
-        *(wanted[name] if wanted[name] != values[name] else no_update for name in CONTROLS),
-        marks if fresh else no_update,
-        len(marks) - 1 if fresh else no_update,
-        *(labels[name] if fresh else no_update for name in LABELLED),
-    ]
-
-
-def _is_value(name: str, value: Any) -> bool:
-    if name in ("space", "axis"):
-        return isinstance(value, str if name == "space" else list)
-    return isinstance(value, int | float) and abs(value) < _BEYOND_SLIDERS  # neither inf nor NaN
-
-
-def stamp_of(click: Any) -> int:
-    """Return when a click was, 0 without one."""
-    time = click.get("time") if isinstance(click, Mapping) else None
-    return time if isinstance(time, int) else 0
-
-
-def boxed(view: View, shown: PageState, click: Any) -> View:
-    """Return the view with its filters at a box that was drawn on the front; the same one without a box."""
-    match click:
-        case {"region": {"epsilon": int() | float() as epsilon, "value": int() | float() as value}}:
-            name = view.radius or next(iter(shown.radii), "")
-            if name and isfinite(epsilon) and epsilon > 0 and isfinite(value):
-                floors = {**view.minimum, name: float(f"{value:.3g}")}
-                return replace(view, max_epsilon=float(f"{epsilon:.3g}"), minimum=floors, point=None)
-    return view
-
-
-def clicked(click: Any) -> PointKey | None:
-    """Return the point of a click, None for another place."""
-    return View.parse(f"point={click.get('point')}").point if isinstance(click, Mapping) else None
+def _minimum(name: str, floor: float | None) -> Filter:
+    percent = is_fraction(name)
+    return Filter(
+        name=name,
+        label=f"{name} ≥ {'any' if floor is None else show(name, floor)}",
+        box_label=f"{name} ≥ as a number" + ", in percent" * percent,
+        slider=min(max(floor or 0.0, 0.0), 1.0),
+        box=floor if floor is None or not percent else float(f"{100 * floor:.6g}"),
+        percent=percent,
+    )

@@ -6,55 +6,29 @@ makes no second copy.
 
 import contextlib
 import gzip
-import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from dashboards.data import SweepData, finite
-from dashboards.figures import (
-    LIGHT,
-    Figure,
-    FigureKind,
-    as_json,
-    comparison_figures,
-    is_empty,
-    linear_epsilon,
-    sweep_figures,
-)
+from dashboards.figures import LIGHT, FigureKind, sweep_figures
 from dashboards.figures._common import point_name, staircase
 from dashboards.live import fragments
+from dashboards.live.comparison import Comparisons
+from dashboards.live.encoding import Resource, drawn, html_resource, json_resource, load_pandas, ready
 from dashboards.live.skeleton import FRONT
 from dashboards.live.snapshots import Snapshot, Snapshots
-from dashboards.live.spec_differences import spec_differences
 from dashboards.live.trial_page import one_trial
 from dashboards.live.view import Tab, View
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
-from dashboards.pages import comparison as compared
 from dashboards.pages._html import Html, join, tag
-from dashboards.pages._page import strip_title
 from sweeper.errors import PickError, SweeperError, UnknownSweepError
-from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.results.pick import meeting
-from sweeper.service.cache import SharedCache
-from sweeper.store.jsonl import plain
 
-T = TypeVar("T")
 KINDS = ("figure", "part", "marks", "file")
-KEPT_COMPARISONS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One answer, compressed."""
-
-    content: bytes
-    media_type: str
-    filename: str = ""
 
 
 class Resources:
@@ -62,7 +36,7 @@ class Resources:
 
     def __init__(self, snapshots: Snapshots, tracking: str | None = None) -> None:
         self._snapshots, self._tracking = snapshots, tracking
-        self._compared: SharedCache[SharedCache[Any]] = SharedCache(KEPT_COMPARISONS)
+        self._comparisons = Comparisons(snapshots)
 
     def get(self, kind: str, name: str, view: View) -> Resource:
         """Return a figure, a part, marks or a file: ``figure/front``, ``part/head``, ``marks/front``, ``file/card.md``.
@@ -71,7 +45,7 @@ class Resources:
             SweeperError: no such sweep or resource, or a sweep without data.
         """
         if view.compares:
-            return self._of_comparison(kind, name, view)
+            return self._comparisons.get(kind, name, view)
         snapshot = self._snapshots.get(view.sweep)
         match kind, name:
             case "figure", "trial":
@@ -81,15 +55,15 @@ class Resources:
                 make = partial(_figure, figure, snapshot, radius, linear)
                 return snapshot.once((kind, name, radius, linear), make)
             case "part", "picked":
-                return _html(fragments.picked(snapshot, view, self._address(snapshot)))
+                return html_resource(fragments.picked(snapshot, view, self._address(snapshot)))
             case "part", "records":
-                return snapshot.once((kind, name), lambda: _html(_records(snapshot, self._address(snapshot))))
+                return snapshot.once((kind, name), lambda: html_resource(_records(snapshot, self._address(snapshot))))
             case "part", _ if name in _PARTS:
-                return snapshot.once((kind, name), lambda: _html(_PARTS[name](snapshot)))
+                return snapshot.once((kind, name), lambda: html_resource(_PARTS[name](snapshot)))
             case "file", _ if name in fragments.FILES:
                 return _file(name, snapshot, view)
             case "marks", "front":
-                return _json(marks(snapshot.sweep(), view))
+                return json_resource(marks(snapshot.sweep(), view))
         raise UnknownSweepError("Expected a figure or a part of the live page; got another name")
 
     def prepare(self, view: View) -> None:
@@ -101,46 +75,6 @@ class Resources:
 
     def _address(self, snapshot: Snapshot) -> str | None:
         return None if snapshot.data is None else fragments.tracking_address(snapshot.data, self._tracking)
-
-    def _of_comparison(self, kind: str, name: str, view: View) -> Resource:
-        """Return a part of a comparison; the last few comparisons are kept, each for one state of its sweeps."""
-        snapshots = [self._snapshots.get(sweep) for sweep in view.compared]
-        state = "/".join([*(f"{snapshot.name}={snapshot.token}" for snapshot in snapshots), str(view.anyway)])
-        kept = self._compared.get(state, SharedCache)
-
-        def comparison() -> Comparison:
-            return cast("Comparison", kept.get("comparison", lambda: _compare(snapshots, view)))
-
-        def make() -> Resource:
-            if kind == "part":
-                return _html(join([_compared(comparison, view), spec_differences(snapshots)]))
-            return _overlaid(name, comparison, view)
-
-        if name not in (("compared",) if kind == "part" else comparison_figures()):
-            raise UnknownSweepError("Expected a figure or a part of a comparison; got another name")
-        return cast("Resource", kept.get((kind, name, view.linear), make))
-
-
-def _overlaid(name: str, comparison: Callable[[], Comparison], view: View) -> Resource:
-    try:
-        made = comparison()
-    except ComparisonError:
-        return _json(None)
-    kind = comparison_figures()[name]
-    return _json(_drawn(kind, made, linear=view.linear and kind.epsilon_axis))
-
-
-def _compare(snapshots: list[Snapshot], view: View) -> Comparison:
-    return compare([(snapshot.name, snapshot.sweep().result) for snapshot in snapshots], anyway=view.anyway)
-
-
-def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
-    try:
-        made = comparison()
-    except ComparisonError as error:
-        return fragments.refused(str(error), view)
-    title = " and ".join(group.name for group in made.groups)
-    return join([compared.head(made, title), compared.differences(made), compared.table(made)])
 
 
 def _records(snapshot: Snapshot, address: str | None) -> Html:
@@ -183,7 +117,7 @@ def _options(snapshot: Snapshot, kind: FigureKind[Any, Any], view: View) -> tupl
 
 
 def _figure(kind: FigureKind[SweepData, Any], snapshot: Snapshot, radius: str, linear: bool) -> Resource:
-    return _json(_drawn(kind, snapshot.sweep(), radius, linear=linear, running=snapshot.running))
+    return json_resource(drawn(kind, snapshot.sweep(), radius, linear=linear, running=snapshot.running))
 
 
 def _of_trial(snapshot: Snapshot, view: View) -> Resource:
@@ -192,29 +126,9 @@ def _of_trial(snapshot: Snapshot, view: View) -> Resource:
     kind, data = sweep_figures()["trajectories"], snapshot.sweep()
     info = kind.info(one_trial(data, view.trial))
     steps = staircase(data.front_points, data.utility, data.direction(data.utility))
-    return _json(
-        _ready(kind, kind.plot(replace(info, steps=steps), LIGHT), linear=view.linear, running=snapshot.running)
+    return json_resource(
+        ready(kind, kind.plot(replace(info, steps=steps), LIGHT), linear=view.linear, running=snapshot.running)
     )
-
-
-def _drawn(
-    kind: FigureKind[T, Any], data: T, radius: str = "", *, linear: bool, running: bool = False
-) -> dict[str, Any] | None:
-    load_pandas()
-    return _ready(kind, kind.draw(data, certificate=radius), linear=linear, running=running)
-
-
-def load_pandas() -> None:
-    """Wait until pandas is whole: Plotly looks at it as soon as any thread, such as that of importances, imports it."""
-    with contextlib.suppress(ImportError):
-        import_module("pandas")
-
-
-def _ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool, running: bool) -> dict[str, Any] | None:
-    """Return a figure as JSON; of an empty one what will appear in it while the sweep runs, and then None."""
-    if is_empty(figure) and not (running and kind.awaits):
-        return None
-    return strip_title(as_json(linear_epsilon(figure) if linear else figure))
 
 
 def marks(data: SweepData, view: View) -> dict[str, Any]:
@@ -250,12 +164,3 @@ def _file(name: str, snapshot: Snapshot, view: View) -> Resource:
     media_type = "application/json" if name.endswith("json") else "text/markdown; charset=utf-8"
     filename = re.sub(r"[^A-Za-z0-9._-]", "_", f"{snapshot.name}-{point.name}-{name}")
     return Resource(content, media_type, filename)
-
-
-def _json(value: Any) -> Resource:
-    text = json.dumps(plain(value), allow_nan=False, separators=(",", ":"))
-    return Resource(gzip.compress(text.encode(), 4), "application/json")
-
-
-def _html(markup: Html) -> Resource:
-    return Resource(gzip.compress(str(markup).encode(), 4), "text/html; charset=utf-8")

@@ -1,6 +1,5 @@
 """Routes of the live page, and its files."""
 
-import asyncio
 import gzip
 import json
 from collections.abc import Awaitable, Callable
@@ -8,85 +7,37 @@ from dataclasses import asdict
 from functools import cache, partial
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, cast
 
-from dash import Dash
 from fastapi import FastAPI, Request, Response
+from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware.gzip import GZipMiddleware
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
-from dashboards.live._backend import Backend, PassThrough
 from dashboards.live.dynamic import PARTS, DynamicFragments, Rights
-from dashboards.live.page_state import register
-from dashboards.live.resources import KINDS, Resources, load_pandas
-from dashboards.live.skeleton import layout
+from dashboards.live.encoding import load_pandas
+from dashboards.live.page_state import show_view
+from dashboards.live.resources import KINDS, Resources
+from dashboards.live.skeleton import document
 from dashboards.live.snapshots import Snapshots
 from dashboards.live.view import PREFIX, View
 from dashboards.pages._page import variables
 from sweeper.service.catalog import Catalog
+from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.standings import RecordedStandings, Standings
 
 _PLOTLY = "plotly.js"
+_SCRIPTS = ("figures.js", "sketch.js", "tables.js", "browser.js", "plots.js", "live.js", "actions.js")
 _ASSETS = {
     "page.css": ("text/css", ("report.css", "live.css", "actions.css")),
-    "page.js": ("text/javascript", ("figures.js", "sketch.js", "tables.js", "boxes.js", "live.js", "actions.js")),
+    "page.js": (
+        "text/javascript",
+        ("figures.js", "sketch.js", "tables.js", "browser.js", "plots.js", "live.js", "actions.js"),
+    ),
     "icon.svg": ("image/svg+xml", ("icon.svg",)),
     _PLOTLY: ("text/javascript", ()),
 }
-_RENDERER = "renderer.js"
-_UNUSED = ("/dash_table/", "/polyfill@")  # Dash's tables, and what browsers of 2015 lack
-_INDEX = f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-{{%metas%}}
-<meta name="color-scheme" content="light dark">
-<title>{{%title%}}</title>
-<link rel="icon" type="image/svg+xml" href="{PREFIX}icon.svg">
-{{%css%}}
-<link rel="stylesheet" href="{PREFIX}page.css?v=VERSION">
-<meta name="plotly" content="{PREFIX}{_PLOTLY}?v=VERSION">
-<script src="{PREFIX}page.js?v=VERSION"></script>
-</head>
-<body>
-<noscript>This page needs JavaScript; sweeper show and sweeper front do without.</noscript>
-{{%app_entry%}}
-{{%config%}}
-{{%scripts%}}
-{{%renderer%}}
-</body>
-</html>"""
-
-
-class _LivePage(Dash):
-    """Dash whose page has no inline script, so that a policy may forbid them."""
-
-    def interpolate_index(self, *args: Any, **parts: Any) -> str:
-        """Return the page, without scripts of Dash that it has no use for."""
-        filled: Any = super().interpolate_index
-        kept = [line for line in str(parts["scripts"]).splitlines() if not any(name in line for name in _UNUSED)]
-        return str(filled(*args, **parts | {"scripts": "\n".join(kept)}))
-
-    def _generate_renderer(self) -> str:
-        return f'<script id="_dash-renderer" src="{PREFIX}{_RENDERER}"></script>'
-
-
-class _Opening(PassThrough):
-    """Hands out the page, and makes its first figure while the browser reads the scripts."""
-
-    def __init__(self, inner: FastAPI, resources: Resources) -> None:
-        super().__init__(inner, PREFIX)
-        self._resources = resources
-        self._tasks: set[asyncio.Task[None]] = set()  # the loop itself holds tasks weakly
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        view = View.parse(Request(scope).url.query)
-        task = asyncio.create_task(run_in_threadpool(self._resources.prepare, view))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        await super().__call__(scope, receive, send)
+_FOREVER = {"Cache-Control": "public, max-age=31536000, immutable"}  # an address names a version
+_NOWHERE = {"Cache-Control": "private, no-store"}
 
 
 def mount(
@@ -105,58 +56,50 @@ def mount(
     Returns:
         What may be called in a thread once the application listens: it does what the first visit would wait for.
     """
-    inner = FastAPI(openapi_url=None)
     snapshots = Snapshots(catalog)
-    for name, (kind, _) in _ASSETS.items():
-        inner.add_api_route(PREFIX + name, _asset_route(name, kind))
-    inner.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=4)
     parts = DynamicFragments(snapshots, catalog, standings or RecordedStandings(catalog), tracking)
-    page, backend = _page(inner)
-    register(page, snapshots, parts)
     resources = Resources(snapshots, tracking)
-    app.router.routes.append(Route("/", _Opening(inner, resources), name="live", include_in_schema=False))
+    add = partial(app.add_api_route, include_in_schema=False)
+    add("/", _page_route(resources))
+    add(f"{PREFIX}state", _state_route(snapshots, parts))
+    for name, (media_type, _) in _ASSETS.items():
+        add(PREFIX + name, _asset_route(name, media_type))
     for kind in KINDS:
-        route = _resource_route(resources, parts, kind)
-        app.add_api_route(f"{PREFIX}{kind}/{{name}}", route, include_in_schema=False)
-    app.router.routes.append(Route(f"{PREFIX}{{path:path}}", PassThrough(inner), name="live", include_in_schema=False))
-    return partial(_warm_up, page, backend)
+        add(f"{PREFIX}{kind}/{{name}}", _resource_route(resources, parts, kind))
+    return _warm_up
 
 
-def _warm_up(page: Dash, backend: Backend) -> None:
+def _warm_up() -> None:
     """Import and compress what every visit needs; a second of one processor."""
     for name in _ASSETS:
         _packed_asset(name)
-    backend.pack(page)
     load_pandas()
 
 
-def _page(inner: FastAPI) -> tuple[Dash, Backend]:
-    page = _LivePage(
-        __name__,
-        server=False,
-        backend=Backend,
-        assets_folder="",
-        include_assets_files=False,
-        url_base_pathname=PREFIX,
-        title="Sweeper",
-        update_title="",
-        index_string=_INDEX.replace("VERSION", _version()),
-        add_log_handler=False,
-    )
-    page.layout = layout()
-    renderer = page.renderer
+def _page_route(resources: Resources) -> Callable[[Request], Response]:
+    page = gzip.compress(document(_version()).encode(), 6)
 
-    @inner.get(PREFIX + _RENDERER)
-    def _renderer() -> Response:
-        return Response(renderer, media_type="text/javascript")
+    def show(request: Request) -> Response:
+        """Send the page, and make its first figure while the browser reads the scripts."""
+        answer = _unpacked(request, page, "text/html; charset=utf-8", {"Cache-Control": "private, no-cache"})
+        answer.background = BackgroundTask(resources.prepare, View.parse(request.url.query))
+        return answer
 
-    page.init_app(inner)
-    return page, cast("Backend", page.backend)
+    return show
+
+
+def _state_route(snapshots: Snapshots, parts: DynamicFragments) -> Callable[[Request], Response]:
+    def state(request: Request) -> Response:
+        """Say what the page shows; nothing if the browser shows that already."""
+        content = asdict(show_view(snapshots, parts, View.parse(request.url.query)))
+        return RenderedResponse.of(json.dumps(content).encode(), "application/json").to(request, **_NOWHERE)
+
+    return state
 
 
 def _asset_route(name: str, kind: str) -> Callable[[Request], Response]:
     def asset(request: Request) -> Response:
-        return _unpacked(request, _packed_asset(name), kind, {"Cache-Control": "public, max-age=31536000, immutable"})
+        return _unpacked(request, _packed_asset(name), kind, _FOREVER)
 
     return asset
 
@@ -195,10 +138,8 @@ def _resource_route(
             made = await run_in_threadpool(parts.get, name, view, rights)
         else:
             made = await run_in_threadpool(resources.get, kind, name, view)
-        headers = {"Cache-Control": "private, no-store"}
-        if made.filename:
-            headers["Content-Disposition"] = f'attachment; filename="{made.filename}"'
-        return _unpacked(request, made.content, made.media_type, headers)
+        named = {"Content-Disposition": f'attachment; filename="{made.filename}"'} if made.filename else {}
+        return _unpacked(request, made.content, made.media_type, _NOWHERE | named)
 
     return resource
 

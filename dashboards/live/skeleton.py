@@ -1,4 +1,4 @@
-"""The skeleton of the page: every control and the place of every figure; what is in them comes later.
+"""The skeleton of the page: every control and the place of every figure; the page's script fills them.
 
 A figure stands in its place once, whichever tab it belongs to; the page hides what its tab does not have.
 """
@@ -6,12 +6,10 @@ A figure stands in its place once, whichever tab it belongs to; the page hides w
 from dataclasses import replace
 from typing import Any
 
-from dash import dcc, html
-
 from dashboards.figures import FigureKind, comparison_figures, sweep_figures
-from dashboards.live.view import Tab
+from dashboards.live.view import PREFIX, Tab
+from dashboards.pages._html import Html, tag
 
-TICK_MILLISECONDS = 2000
 MINIMUMS = 3  # sliders for objectives beside epsilon
 LARGEST_EPSILON = 2.0  # in its logarithm; the slider's right end is no limit
 SMALLEST_EPSILON = -2.0
@@ -28,51 +26,26 @@ PARTS_OF: dict[Tab, tuple[str, ...]] = {
 }
 TITLES = {tab: tab.value.title() for tab in Tab}
 _LATE = ("headline", "points", "records", "cost", "exports")  # below the figures, and filled after them
-_LOCAL: Any = {"data-local": "true"}
-_MARKS = {-2: "0.01", -1: "0.1", 0: "1", 0.477: "3", 1: "10", 2: "any"}
-_SHARES = {0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1: "100 %"}
+_MARKS = {-2.0: "0.01", -1.0: "0.1", 0.0: "1", 0.477: "3", 1.0: "10", 2.0: "any"}
+_SHARES = {0.0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1.0: "100 %"}
 
 
-def layout() -> html.Div:
-    """Return the page without its numbers."""
-    return html.Div(
-        [
-            dcc.Location(id="url", refresh=False),
-            dcc.Interval(id="tick", interval=TICK_MILLISECONDS),
-            dcc.Store(id="shown"),
-            dcc.Store(id="theme"),
-            dcc.Store(id="click"),
-            html.Div(id="done", hidden=True),
-            html.A("Skip to the content", href="#content", className="skip"),
-            _bar(),
-            html.Main(
-                [
-                    html.H1("Not found", id="missing", hidden=True),
-                    html.P(id="notice", role="status", hidden=True, className="banner"),
-                    html.Div(id="part-sweeps"),
-                    html.Div(id="part-action"),
-                    html.Div(id="part-head"),
-                    html.Div(id="part-trial"),
-                    _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
-                    html.Div(id="part-trial-records"),
-                    _tabs(),
-                    _views(),
-                    _front(),
-                    *map(_panel, _others()),
-                    html.Div(id="part-compared"),
-                    *map(_panel, comparison_figures().values()),
-                    *(html.Div(id=f"part-{name}", className="late") for name in _LATE),
-                ],
-                id="content",
-                tabIndex=-1,
-            ),
-        ],
-        className="live",
+def document(version: str) -> str:
+    """Return the page without its numbers; ``version`` changes with the files that it loads."""
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", "Sweeper"),
+        tag("link", rel="icon", type="image/svg+xml", href=f"{PREFIX}icon.svg"),
+        tag("link", rel="stylesheet", href=f"{PREFIX}page.css?v={version}"),
+        tag("meta", name="plotly", content=f"{PREFIX}plotly.js?v={version}"),
+        tag("script", src=f"{PREFIX}page.js?v={version}"),
     )
-
-
-def _aria(**words: str) -> Any:
-    return {f"aria-{key}": value for key, value in words.items()}
+    words = "This page needs JavaScript; sweeper show and sweeper front do without."
+    body = tag("body", tag("noscript", words), _skip(), _bar(), _main(), class_="live")
+    return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
 def figures_of(tab: Tab) -> tuple[str, ...]:
@@ -81,109 +54,131 @@ def figures_of(tab: Tab) -> tuple[str, ...]:
     return tuple(kind.name for kind in found if kind.topic.value == tab.value and kind.name != FRONT_3D)
 
 
-def _others() -> list[FigureKind[Any, Any]]:
-    """The figures beside the front, tab by tab."""
-    return [sweep_figures()[name] for tab in Tab for name in figures_of(tab) if name != FRONT]
+def _skip() -> Html:
+    return tag("a", "Skip to the content", href="#content", class_="skip")
 
 
-def _bar() -> html.Div:
-    return html.Div(
-        [
-            html.A("Sweeper", href="/", className="brand", **_LOCAL),
-            html.Span(id="pulse", role="status", className="pulse"),
-            html.A("Sign out", id="sign-out", href="/?do=sign-out", className="button session", **_LOCAL),
-            html.Button("Theme", id="switch", type="button", className="button", title="Dark or light"),
-        ],
-        className="bar",
+def _bar() -> Html:
+    return tag(
+        "div",
+        tag("a", "Sweeper", href="/", class_="brand", data_local=True),
+        tag("span", id="pulse", role="status", class_="pulse"),
+        tag("a", "Sign out", id="sign-out", href="/?do=sign-out", class_="button session", data_local=True),
+        tag("button", "Theme", id="switch", type="button", class_="button", title="Dark or light"),
+        class_="bar",
         role="banner",
     )
 
 
-def _tabs() -> html.Nav:
-    links = [html.A(TITLES[tab], id=f"tab-{tab.value}", href="/", **_LOCAL) for tab in Tab]
-    return html.Nav(links, id="tabs", className="tabs", hidden=True, **_aria(label="Parts of the sweep"))
+def _main() -> Html:
+    others = [sweep_figures()[name] for tab in Tab for name in figures_of(tab) if name != FRONT]
+    return tag(
+        "main",
+        tag("h1", "Not found", id="missing", hidden=True),
+        tag("p", id="notice", role="status", hidden=True, class_="banner"),
+        *(_part(name) for name in ("sweeps", "action", "head", "trial")),
+        _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
+        _part("trial-records"),
+        _tabs(),
+        _views(),
+        _front(),
+        *map(_panel, others),
+        _part("compared"),
+        *map(_panel, comparison_figures().values()),
+        *(_part(name, class_="late") for name in _LATE),
+        id="content",
+        tabindex=-1,
+    )
 
 
-def _views() -> html.Details:
+def _part(name: str, **more: str) -> Html:
+    return tag("div", id=f"part-{name}", hidden=True, **more)
+
+
+def _tabs() -> Html:
+    links = [tag("a", TITLES[tab], id=f"tab-{tab.value}", href="/", data_local=True) for tab in Tab]
+    return tag("nav", *links, id="tabs", class_="tabs", hidden=True, aria_label="Parts of the sweep")
+
+
+def _views() -> Html:
     """Views that this browser keeps: the address has everything that a view is, and a name is enough to find it."""
-    name = dcc.Input(id="view-name", type="text", className="text", maxLength=60)
-    button = html.Button("Save", id="save-view", type="button", className="button")
-    form = html.Div([html.Label("Name of this view", htmlFor="view-name"), html.Div([name, button])], className="field")
-    listed = html.Ul(id="views", className="plain")
-    return html.Details([html.Summary("Saved views"), form, listed], id="saved-views", hidden=True)
+    name = tag("input", id="view-name", type="text", class_="text", maxlength=60)
+    button = tag("button", "Save", id="save-view", type="button", class_="button")
+    label = tag("label", "Name of this view", for_="view-name")
+    form = tag("div", label, tag("div", name, button), class_="field")
+    listed = tag("ul", id="views", class_="plain")
+    return tag("details", tag("summary", "Saved views"), form, listed, id="saved-views", hidden=True)
 
 
-def _front() -> html.Section:
-    front = sweep_figures()[FRONT]
-    return html.Section(
-        [
-            html.Div([html.H2(front.heading), _controls(), _figure(front, _graph(front))]),
-            html.Aside([html.H2("Pick a point"), *_filters(), _steer(), html.Div(id="part-picked")], className="pick"),
-        ],
+def _front() -> Html:
+    kind = sweep_figures()[FRONT]
+    steer = tag("a", "Steer the search here", id="steer", href="/?do=steer", class_="button", data_local=True)
+    filters = [_filter("max-epsilon", SMALLEST_EPSILON, LARGEST_EPSILON, _MARKS)]
+    filters += [_filter(f"minimum-{i}", 0.0, 1.0, _SHARES) for i in range(MINIMUMS)]
+    return tag(
+        "section",
+        tag("div", tag("h2", kind.heading), _controls(), _figure(kind, _graph(kind))),
+        tag(
+            "aside",
+            tag("h2", "Pick a point"),
+            *filters,
+            tag("p", steer, class_="actions steer"),
+            _part("picked"),
+            class_="pick",
+        ),
         id="section-front",
-        className="split",
+        class_="split",
         hidden=True,
     )
 
 
-def _controls() -> html.Div:
-    spaces = [{"label": "2-D", "value": "2d"}, {"label": "3-D", "value": "3d"}]
-    scales = [{"label": "logarithmic", "value": "log"}]
-    radius = dcc.Slider(id="radius", min=0, max=1, step=None, value=0, marks={0: "0"}, included=False)
-    return html.Div(
-        [
-            _group("Dimensions", "space", dcc.RadioItems(spaces, "2d", id="space", inline=True)),
-            _group("Epsilon axis", "axis", dcc.Checklist(scales, ["log"], id="axis")),
-            html.Div(
-                [html.Label("Robust to radius", id="label-radius"), _labelled("radius", radius)],
-                id="control-radius",
-                className="control grow",
-            ),
-        ],
-        className="controls",
+def _controls() -> Html:
+    spaces = [_choice(f"space-{value}", words, "radio") for value, words in (("2d", "2-D"), ("3d", "3-D"))]
+    slider = tag("input", id="radius", type="range", min=0, max=1, step=1, value=0)
+    label = tag("label", "Robust to radius", id="label-radius", for_="radius")
+    marks = tag("div", class_="marks", aria_hidden="true")
+    return tag(
+        "div",
+        _group("Dimensions", "space", *spaces),
+        _group("Epsilon axis", "axis", _choice("axis-log", "logarithmic", "checkbox")),
+        tag("div", label, slider, marks, id="control-radius", class_="control grow"),
+        class_="controls",
     )
 
 
-def _group(title: str, name: str, inner: Any) -> html.Div:
-    words = html.Span(title, id=f"label-{name}", className="label")
-    return html.Div([words, _labelled(name, inner)], className="control")
+def _choice(id_: str, words: str, type_: str) -> Html:
+    return tag("label", tag("input", id=id_, type=type_, name=id_.partition("-")[0]), " ", words)
 
 
-def _labelled(name: str, inner: Any) -> html.Div:
-    return html.Div(inner, role="group", **_aria(labelledby=f"label-{name}"))
+def _group(title: str, name: str, *choices: Html) -> Html:
+    words = tag("span", title, id=f"label-{name}", class_="label")
+    return tag("div", words, tag("div", *choices, role="group", aria_labelledby=f"label-{name}"), class_="control")
 
 
-def _filters() -> list[Any]:
-    epsilon = {"min": SMALLEST_EPSILON, "max": LARGEST_EPSILON, "value": LARGEST_EPSILON}
-    share = {"min": 0, "max": 1, "value": 0}
-    return [
-        _filter("max-epsilon", "epsilon ≤ any", marks=_MARKS, included=True, **epsilon),
-        *(_filter(f"minimum-{i}", "", marks=_SHARES, included=False, **share) for i in range(MINIMUMS)),
-    ]
+def _filter(name: str, low: float, high: float, marks: dict[float, str]) -> Html:
+    """A slider, and a box for who would rather type the number."""
+    places = [(f"left: {100 * (place - low) / (high - low):g}%", words) for place, words in marks.items()]
+    return tag(
+        "div",
+        tag("label", id=f"label-{name}", for_=name),
+        tag("input", type="number", class_="limit", step="any", min=0, placeholder="any"),
+        tag("input", id=name, type="range", min=low, max=high, step=0.01),
+        tag("div", *(tag("span", words, style=style) for style, words in places), class_="marks", aria_hidden="true"),
+        id=f"control-{name}",
+        class_="filter",
+    )
 
 
-def _steer() -> html.P:
-    """A link to the form that steers the search to where the filters are; shown to those who may."""
-    link = html.A("Steer the search here", id="steer", href="/?do=steer", className="button", **_LOCAL)
-    return html.P(link, className="actions steer")
-
-
-def _filter(name: str, words: str, **options: Any) -> html.Div:
-    slider = dcc.Slider(id=name, step=0.01, updatemode="mouseup", allow_direct_input=False, **options)
-    inner = [html.Label(words, id=f"label-{name}"), _labelled(name, slider)]
-    return html.Div(inner, id=f"control-{name}", className="filter")
-
-
-def _panel(kind: FigureKind[Any, Any]) -> html.Section:
+def _panel(kind: FigureKind[Any, Any]) -> Html:
     graph = _graph(kind)
-    inner = html.Div(graph, className="wide", tabIndex=0) if kind.wide else graph
-    return html.Section([html.H2(kind.heading), _figure(kind, inner)], id=f"section-{kind.name}", hidden=True)
+    inner = tag("div", graph, class_="wide", tabindex=0) if kind.wide else graph
+    return tag("section", tag("h2", kind.heading), _figure(kind, inner), id=f"section-{kind.name}", hidden=True)
 
 
-def _figure(kind: FigureKind[Any, Any], inner: html.Div) -> html.Figure:
-    return html.Figure([inner, html.Figcaption(kind.caption)])
+def _figure(kind: FigureKind[Any, Any], inner: Html) -> Html:
+    return tag("figure", inner, tag("figcaption", kind.caption))
 
 
-def _graph(kind: FigureKind[Any, Any]) -> html.Div:
-    place = html.Div(html.Div(), id=f"figure-{kind.name}", className="plot")
-    return html.Div(place, role="group", className="frame", **_aria(label=f"Figure: {kind.heading}"))
+def _graph(kind: FigureKind[Any, Any]) -> Html:
+    place = tag("div", tag("div"), id=f"figure-{kind.name}", class_="plot")
+    return tag("div", place, role="group", class_="frame", aria_label=f"Figure: {kind.heading}")

@@ -7,7 +7,6 @@ import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from urllib.parse import parse_qsl, urlencode
 
 from sweeper.records import PointKey
@@ -15,6 +14,7 @@ from sweeper.records import PointKey
 PREFIX = "/live/"
 MOST_COMPARED = 12
 _MOST_FIELDS = 64
+_LARGEST = 1e12  # number that an address may say
 _POINT = re.compile(
     r"(.+?)\.([0-9]{1,9})(?:\.([a-z][a-z0-9-]{0,49}))?", re.DOTALL
 )  # trial, epoch, what it was made from
@@ -122,7 +122,7 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if isfinite(value) else None
+    return value if abs(value) <= _LARGEST else None
 
 
 def _minimum(said: list[str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-_VOID = frozenset({"meta", "br", "col", "input"})
+_VOID = frozenset({"meta", "br", "col", "input", "link"})
 
 
 class Html(str):

@@ -8,7 +8,7 @@ from pathlib import Path
 from sweeper.errors import SweeperError
 
 MEBIBYTE = 2**20
-EXTRA = ("dash", "fastapi", "itsdangerous", "prometheus_client", "uvicorn")  # what `sweeper[service]` installs
+EXTRA = ("fastapi", "itsdangerous", "prometheus_client", "uvicorn")  # what `sweeper[service]` installs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,13 +82,13 @@ def test_points_arrive_while_the_sweep_runs_and_the_zoom_stays(visit, growing):
 def test_a_filter_is_moved_by_keys_and_goes_into_the_address(visit, sweep):
     page = visit(f"?sweep={ENDED}")
     drawn(page)
-    thumb = page.locator("#control-minimum-0 [role=slider]")
+    thumb = page.locator("#minimum-0")
     thumb.focus()
     for _ in range(3):
         page.keyboard.press("PageUp")
     page.wait_for_function(  # an address that an earlier key has led to is not the last one
         """() => new URLSearchParams(location.search).get('min') === `accuracy=${
-            document.querySelector('#control-minimum-0 [role=slider]').getAttribute('aria-valuenow')}`""",
+            document.querySelector('#minimum-0').value}`""",
         timeout=PATIENCE,
     )
     floor = float(query(page).rpartition("%3D")[2])
@@ -187,7 +187,7 @@ def test_every_control_is_reached_by_the_keyboard_and_shows_it(visit):
         found = page.evaluate(
             """() => {
                 const one = document.activeElement, style = getComputedStyle(one);
-                const name = one.getAttribute('aria-label') || one.innerText?.trim() || one.closest('label')?.innerText
+                const name = one.getAttribute('aria-label') || one.innerText?.trim() || one.labels?.[0]?.innerText
                     || one.getAttribute('href') || one.className;
                 return [name.split('\\n')[0].trim(), style.outlineStyle !== 'none' || style.boxShadow !== 'none'];
             }"""

@@ -7,6 +7,7 @@ import pytest
 
 from clipless.audits.finding import Finding, Kind
 from dashboards.figures import sweep_figures
+from dashboards.live import comparison
 from dashboards.live import resources as module
 from dashboards.live.fragments import FILES, age, tracking_address
 from dashboards.live.resources import Resources, marks
@@ -394,13 +395,13 @@ def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, 
 
 
 def test_only_the_last_comparisons_are_kept(snapshots, out, write_sweep, monkeypatch):
-    monkeypatch.setattr(module, "KEPT_COMPARISONS", 2)
+    monkeypatch.setattr(comparison, "KEPT_COMPARISONS", 2)
     resources = Resources(snapshots)
     names = [f"s-2026010{number}-120000" for number in range(1, 5)]
     for name in names:
         write_sweep(out / name)
         resources.get("part", "compared", View(compared=(ENDED, name)))
-    assert len(resources._compared) == 2
+    assert len(resources._comparisons._kept) == 2
 
 
 def test_every_file_has_a_link(show):
