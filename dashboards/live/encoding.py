@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dashboards.figures import Figure, FigureKind, as_json, is_empty, linear_epsilon
 from dashboards.pages._html import Html
-from dashboards.pages._page import untitled
+from dashboards.pages._page import strip_title
 from sweeper.store.jsonl import plain
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def ready(kind: FigureKind[Any, Any], figure: Figure, *, linear: bool, running: 
     """Return a figure as JSON; of an empty one what will appear in it while the sweep runs, and then None."""
     if is_empty(figure) and not (running and kind.awaits):
         return None
-    return untitled(as_json(linear_epsilon(figure) if linear else figure))
+    return strip_title(as_json(linear_epsilon(figure) if linear else figure))
 
 
 def json_resource(value: Any) -> Resource:

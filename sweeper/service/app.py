@@ -11,7 +11,7 @@ from anyio import to_thread
 from fastapi import FastAPI
 
 from sweeper.service.catalog import Catalog
-from sweeper.service.problems import add_handlers
+from sweeper.service.problems import PROBLEMS, add_handlers
 from sweeper.service.responses.events import Feeds
 from sweeper.service.responses.standings import ServiceStandings
 from sweeper.service.routes import public, read, steering, write
@@ -60,6 +60,7 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
+        responses=PROBLEMS,
     )
     app.state.parts = parts
     app.include_router(read.routes(parts, Feeds(parts.told)))  # first what is asked for most

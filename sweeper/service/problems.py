@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -30,6 +31,23 @@ from sweeper.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 MAX_DETAIL = 1000
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    request_id: str
+
+
+# What `openapi.json` says of errors.
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    statuses: {"description": what, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
+    for statuses, what in (("4XX", "An error in the request"), ("5XX", "An error here; try again later"))
+}
 INTERNAL = "Something went wrong here; the log of the service has it under this request id"
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSweepError, 404),
@@ -45,14 +63,9 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
 
 def problem(status: int, detail: str, request_id: str, headers: Mapping[str, str] | None = None) -> Response:
     """Return an answer in the one shape."""
-    content = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": " ".join(detail.split())[:MAX_DETAIL],
-        "request_id": request_id,
-    }
-    return Response(json.dumps(content), status, dict(headers or {}), MEDIA_TYPE)
+    said = " ".join(detail.split())[:MAX_DETAIL]
+    content = Problem(title=HTTPStatus(status).phrase, status=status, detail=said, request_id=request_id)
+    return Response(json.dumps(content.model_dump()), status, dict(headers or {}), MEDIA_TYPE)
 
 
 def status_of(error: Exception) -> int:

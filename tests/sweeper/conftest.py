@@ -16,8 +16,8 @@ import pytest
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.adapters import parse
-from sweeper.cli.main import main
 from sweeper.backend.environment import worker_environment
+from sweeper.cli.main import main
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialPlan, TrialStatus
 from sweeper.results.front import build_front

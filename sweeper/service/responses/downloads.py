@@ -20,6 +20,8 @@ class Download(FileResponse):
         UnknownSweepError: there is no such file.
     """
 
+    media_type = MEDIA_TYPE
+
     def __init__(self, path: Path, filename: str) -> None:
         try:
             seen = path.lstat()
@@ -27,7 +29,7 @@ class Download(FileResponse):
             raise UnknownSweepError(NO_MODEL) from None
         if not stat.S_ISREG(seen.st_mode):
             raise UnknownSweepError(NO_MODEL)
-        super().__init__(path, media_type=MEDIA_TYPE, filename=filename, stat_result=seen)
+        super().__init__(path, filename=filename, stat_result=seen)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it; refuse, before anything is sent, what cannot be sent."""

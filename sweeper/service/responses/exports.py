@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 MOST_DRAWN = 16  # at a time: one is drawn, the others wait
 RETRY_SECONDS = 10
+DRAWN = [one.media_type for one in Format if one is not Format.JSON]
 # What is drawn brings its scripts and styles with it, may load nothing, and runs apart from the service's own pages.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "

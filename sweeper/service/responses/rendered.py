@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from anyio import to_thread
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -38,6 +39,11 @@ class RenderedResponse:
         """Pack and tag bytes."""
         packed = gzip.compress(content, 4, mtime=0) if pack and len(content) > _WORTH_PACKING else None
         return cls(content, packed, f'W/"{hashlib.sha256(content).hexdigest()[:24]}"', media_type)
+
+    @classmethod
+    def of_answer(cls, answer: BaseModel) -> "RenderedResponse":
+        """Pack and tag an answer as JSON."""
+        return cls.of(answer.model_dump_json().encode(), "application/json")
 
     @property
     def size(self) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from sweeper.adapters import dump
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
@@ -13,6 +15,7 @@ from sweeper.results.front import newer_prices, read_front
 from sweeper.results.front_record import SCHEMA_VERSION, csv_text
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
+from sweeper.service.responses.models import FrontSummary, SweepDetail, SweepRow
 from sweeper.service.standings import told_spec
 from sweeper.service.supervision.states import Standing
 from sweeper.store.evidence import read_refusals
@@ -24,32 +27,41 @@ KEPT_TAILS = 16
 NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"
 
 
-def listed(name: str, folder: Path, standing: Standing, redact: Redactor) -> dict[str, Any]:
-    """Return one row of the list of sweeps."""
+def listed(name: str, folder: Path, standing: Standing, redact: Redactor, trouble: str = "") -> SweepRow:
+    """Return one row of the list of sweeps; ``trouble`` is why it cannot be read, where it cannot."""
     try:
         manifest = SweepFolder(folder).read_manifest()
     except RecordError:
         manifest = None
-    return {
-        "id": name,
-        "name": None if manifest is None else manifest.name,
-        "state": standing.state.value,
-        "status": None if manifest is None else manifest.status.value,
-        "reason": redact(standing.reason or ("" if manifest is None else manifest.reason)),
-        "submitted": None if standing.submission is None else standing.submission.submitted,
-    }
+    return SweepRow(
+        id=name,
+        name=None if manifest is None else manifest.name,
+        state=standing.state,
+        status=None if manifest is None else manifest.status,
+        reason=redact(trouble or standing.reason or ("" if manifest is None else manifest.reason)),
+        submitted=None if standing.submission is None else standing.submission.submitted,
+    )
 
 
-def status(folder: SweepFolder, summary: Mapping[str, Any] | None, redact: Redactor) -> dict[str, Any]:
-    """Return what ``sweep.json`` says that may be shown, and the front in numbers.
+def with_records(
+    status: SweepDetail, folder: SweepFolder, summary: FrontSummary | None, redact: Redactor
+) -> SweepDetail:
+    """Return how a sweep stands with what ``sweep.json`` says that may be shown, and the front in numbers.
 
     Raises:
         RecordError: ``sweep.json`` cannot be read.
     """
-    content = folder.read_manifest().to_json()
-    keys = ("name", "status", "reason", "spec", "spec_hash", "versions", "started", "population")
-    told = {**content, "spec": told_spec(content["spec"])}
-    return {**{key: redacted(told[key], redact) for key in keys}, "front": summary}
+    manifest = folder.read_manifest()
+    said = {
+        "name": manifest.name,
+        "reason": manifest.reason,
+        "spec": told_spec(manifest.spec),
+        "spec_hash": manifest.spec_hash,
+        "versions": manifest.versions,
+        "started": manifest.started,
+        "population": manifest.population,
+    }
+    return status.model_copy(update={**redacted(said, redact), "status": manifest.status, "front": summary})
 
 
 def redacted(value: Any, redact: Redactor) -> Any:
@@ -79,7 +91,7 @@ def front_content(folder: SweepFolder) -> dict[str, Any]:
     return {**content, "points": points, "trials": trials, "ledger": ledger}
 
 
-def summary(folder: SweepFolder) -> dict[str, Any] | None:
+def summary(folder: SweepFolder) -> FrontSummary | None:
     """Return the front in numbers, None where there is none yet.
 
     Raises:
@@ -89,17 +101,17 @@ def summary(folder: SweepFolder) -> dict[str, Any] | None:
         return None
     content = _front_file(folder)
     try:
-        return {
-            "objectives": content["objectives"],
-            "trials": dict(Counter(trial["status"] for trial in content["trials"].values())),
-            "points": len(content["points"]),
-            "front_points": sum(bool(point["on_front"]) for point in content["points"]),
-            "hypervolume": content["hypervolume"]["value"],
-            "knee": content.get("knee"),
-            "ledger": _prices(folder, content),
-            "exploratory": content["claim"]["exploratory"],
-        }
-    except (KeyError, TypeError, AttributeError) as error:
+        return FrontSummary(
+            objectives=content["objectives"],
+            trials=Counter(trial["status"] for trial in content["trials"].values()),
+            points=len(content["points"]),
+            front_points=sum(bool(point["on_front"]) for point in content["points"]),
+            hypervolume=content["hypervolume"]["value"],
+            knee=content.get("knee"),
+            ledger=_prices(folder, content),
+            exploratory=content["claim"]["exploratory"],
+        )
+    except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
 
 

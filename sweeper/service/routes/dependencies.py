@@ -1,10 +1,9 @@
 """What the routes of the service share, made once from its settings."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio import to_thread
 from fastapi import Path
@@ -16,6 +15,7 @@ from sweeper.service.catalog import FRONT_FILES, Catalog, version_of
 from sweeper.service.problems import Redactor
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
+from sweeper.service.responses.models import FrontSummary, Submitted, SweepDetail
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
 from sweeper.service.security.limits import RateLimiter, StreamLimiter
 from sweeper.service.security.tokens import KnownTokens
@@ -42,7 +42,7 @@ class Dependencies:
     catalog: Catalog
     supervisor: Supervisor
     states: SharedCache[Standing]
-    summaries: SharedCache[Mapping[str, Any] | None]
+    summaries: SharedCache[FrontSummary | None]
     answers: ResponseCache
     points: views.Points
     streams: StreamLimiter
@@ -94,21 +94,17 @@ class Dependencies:
         """
         standing = await self.state(name)
         asked = standing.submission
-        more = {
-            "id": name,
-            "state": standing.state.value,
-            "trouble": self.redact(standing.reason),
-            "submission": None if asked is None else {"submitted": asked.submitted, "trials": asked.trials},
-        }
+        said = None if asked is None else Submitted(submitted=asked.submitted, trials=asked.trials)
+        status = SweepDetail(id=name, state=standing.state, trouble=self.redact(standing.reason), submission=said)
         if not standing.started:
-            return RenderedResponse.of(as_line({**more, "status": None, "front": None}), JSON)
+            return RenderedResponse.of_answer(status)
 
         def make(folder: SweepFolder) -> RenderedResponse:
             version = version_of(folder.path, FRONT_FILES)
             summary = self.summaries.get(name, partial(views.summary, folder), version)
-            return RenderedResponse.of(as_line({**more, **views.status(folder, summary, self.redact)}), JSON)
+            return RenderedResponse.of_answer(views.with_records(status, folder, summary, self.redact))
 
-        return await self.answers.get(name, "status", make, ("sweep.json", *FRONT_FILES), more=repr(more))
+        return await self.answers.get(name, "status", make, ("sweep.json", *FRONT_FILES), more=repr(status))
 
     async def told(self, name: str) -> tuple[SweepStatus, bytes]:
         """Return how a sweep stands, in a word, and as JSON without what never changes.

@@ -7,8 +7,9 @@ from urllib.parse import parse_qs
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
+from sweeper.service.responses.models import Health
 from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import COOKIE, COOKIE_SECONDS, LOGIN, make_cookie
 from sweeper.service.security.tokens import Role
@@ -33,14 +34,15 @@ def routes(parts: Dependencies) -> APIRouter:
     router = APIRouter()
     own = CapacityLimiter(1)  # a thread that nothing else can take
 
-    @router.get("/healthz", tags=["service"])
-    async def healthz() -> Response:
+    @router.get("/healthz", tags=["service"], responses={503: {"model": Health}}, response_model_exclude_defaults=True)
+    async def healthz(answer: Response) -> Health:
         """Say that the service is well, or what is not."""
         down = [] if parts.supervisor.is_well else ["supervisor"]
         down += [] if await to_thread.run_sync(os.access, parts.settings.out, os.W_OK, limiter=own) else ["storage"]
-        return JSONResponse({"status": "down", "down": down} if down else {"status": "ok"}, 503 if down else 200)
+        answer.status_code = 503 if down else 200
+        return Health(status="down" if down else "ok", down=tuple(down))
 
-    @router.get("/metrics", tags=["service"])
+    @router.get("/metrics", tags=["service"], response_class=PlainTextResponse)
     def metrics() -> Response:
         """Return counts for Prometheus."""
         parts.metrics.streams.set(parts.streams.open)

@@ -1,6 +1,5 @@
 """Routes that only read: sweeps, points, fronts, cards, models and events."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,17 @@ from sweeper.service.catalog import FRONT_FILES, by_age
 from sweeper.service.responses import exports, views
 from sweeper.service.responses.downloads import NO_MODEL, Download
 from sweeper.service.responses.events import EventStream, Feeds, Position
+from sweeper.service.responses.models import (
+    CardContent,
+    FigureNumbers,
+    FrontContent,
+    PickedPoint,
+    PointPage,
+    StreamedEvent,
+    SweepDetail,
+    SweepPage,
+    SweepRow,
+)
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.routes.dependencies import JSON, Dependencies, SweepId
 from sweeper.service.security.access import holder_of
@@ -35,6 +45,11 @@ FigureName = Annotated[
 FrontFormat = Literal["json", "csv", "html", "png", "svg", "pdf"]
 NDJSON = "application/x-ndjson"
 CSV = "text/csv"
+MARKDOWN = "text/markdown"
+STREAMED: dict[int | str, dict[str, Any]] = {
+    200: {"content": {EventStream.media_type: {"schema": StreamedEvent.model_json_schema()}}},
+    204: {"description": "Nothing more: the client has seen the end"},
+}
 
 
 def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
@@ -46,18 +61,18 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     Limit = Annotated[int, Query(ge=1, le=most, description="Rows of a page, at most.")]
 
     @router.get("")
-    def list_sweeps(offset: Offset = 0, limit: Limit = few) -> dict[str, Any]:
+    def list_sweeps(offset: Offset = 0, limit: Limit = few) -> SweepPage:
         """List sweeps, newest first."""
         names = by_age([*parts.catalog.names(), *parts.supervisor.names()])
         shown = [_listed(parts, name) for name in names[offset : offset + limit]]
-        return {"sweeps": [row for row in shown if row], "total": len(names), "offset": offset, "limit": limit}
+        return SweepPage(sweeps=[row for row in shown if row], total=len(names), offset=offset, limit=limit)
 
-    @router.get("/{sweep}")
+    @router.get("/{sweep}", response_model=SweepDetail)
     async def show_sweep(request: Request, sweep: SweepId) -> Response:
         """Say how a sweep stands: its state, its spec, and its front in numbers."""
         return (await parts.status(sweep)).to(request)
 
-    @router.get("/{sweep}/points")
+    @router.get("/{sweep}/points", response_model=PointPage, responses=in_formats(NDJSON, CSV))
     async def list_points(
         request: Request,
         sweep: SweepId,
@@ -76,7 +91,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         page = await to_thread.run_sync(_page, parts, parts.catalog.folder(sweep), offset, limit)
         return page.to(request)
 
-    @router.get("/{sweep}/front")
+    @router.get("/{sweep}/front", response_model=FrontContent | FigureNumbers, responses=in_formats(*exports.DRAWN))
     async def show_front(
         request: Request, sweep: SweepId, format: FrontFormat = "json", figure: FigureName = None
     ) -> Response:
@@ -97,31 +112,31 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
 
     Pick = Annotated[Picked, Depends(pick)]
 
-    @router.get("/{sweep}/pick")
+    @router.get("/{sweep}/pick", response_model=PickedPoint)
     async def pick_point(request: Request, sweep: SweepId, picked: Pick) -> Response:
         """Pick the point of best utility within the conditions: the point, its configuration and its card."""
-        content = {
-            "trial": picked.trial.id,
-            "epoch": picked.point.epoch,
-            "made_from": picked.point.made_from,
-            "values": dict(picked.point.values),
-            "test": None if picked.point.test is None else dict(picked.point.test),
-            "after_the_sweep": picked.card.content["guarantee"]["after_the_sweep"],
-            "config": dict(picked.trial.config),
-            "card": picked.card.to_json(),
-            "model": f"/api/v1/sweeps/{sweep}/models/{model_of(picked.point)}",
-        }
-        return RenderedResponse.of(to_text(content).encode(), JSON).to(request)
+        answer = PickedPoint(
+            trial=picked.trial.id,
+            epoch=picked.point.epoch,
+            made_from=picked.point.made_from,
+            values=picked.point.values,
+            test=picked.point.test,
+            after_the_sweep=picked.card.content["guarantee"]["after_the_sweep"],
+            config=picked.trial.config,
+            card=CardContent.model_validate(picked.card.content),
+            model=f"/api/v1/sweeps/{sweep}/models/{model_of(picked.point)}",
+        )
+        return RenderedResponse.of_answer(answer).to(request)
 
-    @router.get("/{sweep}/card")
+    @router.get("/{sweep}/card", response_model=CardContent, responses=in_formats(MARKDOWN))
     async def show_card(request: Request, picked: Pick, format: Literal["md", "json"] = "md") -> Response:
         """Return the privacy card of the point that `pick` picks."""
         card = picked.card
         if format == "json":
             return RenderedResponse.of(to_text(card.to_json(), indent=2).encode(), JSON).to(request)
-        return RenderedResponse.of(card.to_markdown().encode(), "text/markdown; charset=utf-8").to(request)
+        return RenderedResponse.of(card.to_markdown().encode(), f"{MARKDOWN}; charset=utf-8").to(request)
 
-    @router.get("/{sweep}/models/{trial}/{epoch}")
+    @router.get("/{sweep}/models/{trial}/{epoch}", response_class=Download, status_code=200)
     def download_model(
         sweep: SweepId,
         trial: Annotated[str, Path(max_length=50, pattern="^[A-Za-z0-9]+$")],
@@ -135,7 +150,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         path = folder.path / folder.model_name(trial, epoch, made_from)
         return Download(path, f"{sweep}-{path.name}")
 
-    @router.get("/{sweep}/events")
+    @router.get("/{sweep}/events", response_class=EventStream, status_code=200, responses=STREAMED)
     async def stream_events(
         request: Request, sweep: SweepId, last_event_id: Annotated[str | None, Header(max_length=64)] = None
     ) -> Response:
@@ -160,15 +175,19 @@ def model_of(point: Point) -> str:
     return f"{point.trial}/{point.epoch}" + (f"?made_from={point.made_from}" if point.made_from else "")
 
 
-def _listed(parts: Dependencies, name: str) -> Mapping[str, Any] | None:
+def in_formats(*media_types: str) -> dict[int | str, dict[str, Any]]:
+    """Return what `openapi.json` says of the formats of an answer beside JSON."""
+    return {200: {"content": {media_type: {"schema": {"type": "string"}} for media_type in media_types}}}
+
+
+def _listed(parts: Dependencies, name: str) -> SweepRow | None:
     try:
         standing = parts.supervisor.status(name)
     except UnknownSweepError:  # deleted meanwhile
         return None
     except RecordError as error:  # one that cannot be read hides no other
         failed = Standing(name=name, state=SweepStatus.FAILED)
-        row = views.listed(name, parts.settings.out / name, failed, parts.redact)
-        return {**row, "reason": parts.redact(public_sentence(error))}
+        return views.listed(name, parts.settings.out / name, failed, parts.redact, public_sentence(error))
     return views.listed(name, parts.settings.out / name, standing, parts.redact)
 
 
@@ -182,8 +201,8 @@ def _lines(parts: Dependencies, folder: SweepFolder) -> RenderedResponse:
 
 def _page(parts: Dependencies, folder: SweepFolder, offset: int, limit: int) -> RenderedResponse:
     rows, total = parts.points.page(folder, offset, limit)
-    content = {"points": rows, "total": total, "offset": offset, "limit": limit}
-    return RenderedResponse.of(to_text(content).encode(), JSON)
+    page = {"points": rows, "total": total, "offset": offset, "limit": limit}  # rows as they were written
+    return RenderedResponse.of(to_text(page).encode(), JSON)
 
 
 def _table(make: Any, folder: SweepFolder) -> RenderedResponse:

@@ -3,18 +3,18 @@
 They need a token that permits to write.
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from anyio import to_thread
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
-from starlette.responses import JSONResponse, Response
 
 from sweeper.errors import SpecError
 from sweeper.results.notes import MAX_LENGTH, add_note, add_tag
+from sweeper.service.responses.models import CheckedSpec, Deleted, Enqueued, Noted, Steered
 from sweeper.service.responses.prices import price_of_spec
 from sweeper.service.routes.dependencies import Dependencies, SweepId
-from sweeper.service.routes.write import SPEC_BODY, TrialId, said
+from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
 from sweeper.service.security.spec_policy import read_spec
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
@@ -59,49 +59,49 @@ def routes(parts: Dependencies) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["write"])
 
     @router.post("/check", openapi_extra=SPEC_BODY)
-    async def check_spec(request: Request) -> dict[str, Any]:
+    async def check_spec(request: Request) -> CheckedSpec:
         """Check a spec as submitting it would, and say what it costs; nothing is kept, and no data are read."""
         body, kind = await request.body(), request.headers.get("content-type", "")
 
-        def check() -> dict[str, Any]:
+        def check() -> CheckedSpec:
             spec = read_spec(body, kind, parts.settings, parts.catalog)
-            return {"name": spec.name, "trials": spec.trials, "price": price_of_spec(spec)}
+            return CheckedSpec(name=spec.name, trials=spec.trials, price=price_of_spec(spec))
 
         return await to_thread.run_sync(check)
 
     @router.post("/sweeps/{sweep}/enqueue", status_code=202)
-    def enqueue_configuration(sweep: SweepId, configuration: Configuration) -> Response:
+    def enqueue_configuration(sweep: SweepId, configuration: Configuration) -> Enqueued:
         """Try a configuration next, now or when the sweep is resumed or extended."""
         try:
             chosen = enqueue(parts.catalog.folder(sweep).path, configuration.values)
         except ArithmeticError:
             raise SpecError("Expected numbers within the range of a computer (values)") from None
-        return said(parts, sweep, values=chosen)
+        return Enqueued(**dict(state_after(parts, sweep)), values=chosen)
 
     @router.post("/sweeps/{sweep}/steer", status_code=202)
-    def steer_sweep(sweep: SweepId, region: Region) -> Response:
+    def steer_sweep(sweep: SweepId, region: Region) -> Steered:
         """Search within a region of the front from now on, or everywhere again; recorded with the sweep."""
         bounds = steer(parts.catalog.folder(sweep).path, region.region)
-        return said(parts, sweep, region=[str(bound) for bound in bounds])
+        return Steered(**dict(state_after(parts, sweep)), region=[str(bound) for bound in bounds])
 
     @router.post("/sweeps/{sweep}/trials/{trial}/note", status_code=201)
-    def note_trial(sweep: SweepId, trial: TrialId, note: Note) -> Response:
+    def note_trial(sweep: SweepId, trial: TrialId, note: Note) -> Noted:
         """Add a note to a trial, and to its MLflow run if that can be reached."""
         trouble = add_note(parts.catalog.folder(sweep).path, trial, note.text)
-        return said(parts, sweep, 201, trial=trial, tracked=trouble is None)
+        return Noted(**dict(state_after(parts, sweep)), trial=trial, tracked=trouble is None)
 
     @router.post("/sweeps/{sweep}/trials/{trial}/tag", status_code=201)
-    def tag_trial(sweep: SweepId, trial: TrialId, tag: Tag) -> Response:
+    def tag_trial(sweep: SweepId, trial: TrialId, tag: Tag) -> Noted:
         """Set a tag of a trial, and of its MLflow run if that can be reached."""
         trouble = add_tag(parts.catalog.folder(sweep).path, trial, tag.key, tag.value)
-        return said(parts, sweep, 201, trial=trial, tracked=trouble is None)
+        return Noted(**dict(state_after(parts, sweep)), trial=trial, tracked=trouble is None)
 
     @router.delete("/sweeps/{sweep}")
-    def delete_sweep(sweep: SweepId) -> Response:
+    def delete_sweep(sweep: SweepId) -> Deleted:
         """Delete a sweep that does not run; what it spent is kept under ``spent``."""
         kept = parts.supervisor.delete(sweep)
         parts.states.forget(sweep)
         where = None if kept is None else f"{kept.parent.name}/{kept.name}"
-        return JSONResponse({"id": sweep, "state": "deleted", "kept": where})
+        return Deleted(id=sweep, kept=where)
 
     return router

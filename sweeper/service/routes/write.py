@@ -5,11 +5,13 @@ from typing import Annotated, Any
 from anyio import to_thread
 from fastapi import APIRouter, Body, Header, Path, Request
 from pydantic import BaseModel
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
+from sweeper.service.responses.models import SweepState
 from sweeper.service.routes.dependencies import Dependencies, SweepId
 from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
 from sweeper.service.supervision.submissions import hash_texts
+from sweeper.service.supervision.supervisor import SubmittedSweep
 from sweeper.specification.spec import schema
 
 MAX_TRIALS = 1_000_000
@@ -39,46 +41,48 @@ def routes(parts: Dependencies) -> APIRouter:
     router = APIRouter(prefix="/api/v1", tags=["write"])
     supervisor = parts.supervisor
 
-    @router.post("/sweeps", status_code=201, openapi_extra=SPEC_BODY)
-    async def submit_sweep(request: Request, idempotency_key: Key = None) -> Response:
+    @router.post("/sweeps", status_code=201, responses={200: {"model": SweepState}}, openapi_extra=SPEC_BODY)
+    async def submit_sweep(request: Request, answer: Response, idempotency_key: Key = None) -> SweepState:
         """Submit a spec, as YAML or JSON, to be run; the same Idempotency-Key again gives the same sweep."""
         body = await request.body()
         kind = request.headers.get("content-type", "")
 
-        def submit() -> Response:
+        def submit() -> SubmittedSweep:
             spec = read_spec(body, kind, parts.settings, parts.catalog)
             key = None if idempotency_key is None else hash_texts(parts.client(request), idempotency_key)
-            submitted = supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body))
-            answer = said(parts, submitted.name, 201 if submitted.is_new else 200)
-            if submitted.is_new:
-                answer.headers["Location"] = f"/api/v1/sweeps/{submitted.name}"
-            return answer
+            return supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body))
 
-        return await to_thread.run_sync(submit)
+        submitted = await to_thread.run_sync(submit)
+        stands = await to_thread.run_sync(state_after, parts, submitted.name)
+        if submitted.is_new:
+            answer.headers["Location"] = stands.url
+        else:
+            answer.status_code = 200
+        return stands
 
     @router.post("/sweeps/{sweep}/stop", status_code=202)
-    def stop_sweep(sweep: SweepId) -> Response:
+    def stop_sweep(sweep: SweepId) -> SweepState:
         """Stop a sweep that waits or runs; its front stays."""
         supervisor.stop(sweep)
-        return said(parts, sweep)
+        return state_after(parts, sweep)
 
     @router.post("/sweeps/{sweep}/trials/{trial}/stop", status_code=202)
-    def stop_trial(sweep: SweepId, trial: TrialId) -> Response:
+    def stop_trial(sweep: SweepId, trial: TrialId) -> SweepState:
         """Stop one running trial after its epoch."""
         supervisor.stop(sweep, trial)
-        return said(parts, sweep)
+        return state_after(parts, sweep)
 
     @router.post("/sweeps/{sweep}/resume", status_code=202)
-    def resume_sweep(sweep: SweepId) -> Response:
+    def resume_sweep(sweep: SweepId) -> SweepState:
         """Resume a sweep that was stopped, interrupted or has failed."""
         supervisor.resume(sweep)
-        return said(parts, sweep)
+        return state_after(parts, sweep)
 
     @router.post("/sweeps/{sweep}/extend", status_code=202)
-    def extend_sweep(sweep: SweepId, extension: Extension) -> Response:
+    def extend_sweep(sweep: SweepId, extension: Extension) -> SweepState:
         """Run more trials of a sweep that does not run."""
         supervisor.resume(sweep, trials=extension.trials)
-        return said(parts, sweep)
+        return state_after(parts, sweep)
 
     @router.get("/schema", tags=["read"])
     def show_schema() -> dict[str, Any]:
@@ -88,9 +92,7 @@ def routes(parts: Dependencies) -> APIRouter:
     return router
 
 
-def said(parts: Dependencies, name: str, status: int = 202, **more: Any) -> Response:
-    """Answer with how a sweep stands after a request, and more."""
-    where = f"/api/v1/sweeps/{name}"
+def state_after(parts: Dependencies, name: str) -> SweepState:
+    """Return how a sweep stands after a request."""
     parts.states.forget(name)
-    content = {"id": name, "state": parts.supervisor.status(name).state.value, "url": where}
-    return JSONResponse(content | more, status)
+    return SweepState(id=name, state=parts.supervisor.status(name).state, url=f"/api/v1/sweeps/{name}")

@@ -13,7 +13,6 @@ from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
 from dashboards.figures import DARK
 from sweeper.errors import ExportError
-from sweeper.results.exporters import Format
 from sweeper.results.front import read_front
 
 

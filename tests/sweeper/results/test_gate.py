@@ -113,7 +113,7 @@ def test_a_refused_point_is_never_picked_and_the_refusal_is_named(parts):
 
 
 def test_the_service_answers_with_the_gated_front(folder):
-    assert summary(folder)["front_points"] == 2
+    assert summary(folder).front_points == 2
     append_evidence(folder.path, [make_evidence("t0001")])
     content = front_content(folder)
     assert {point["trial"] for point in content["points"]} == {"t0002", "t0003"}

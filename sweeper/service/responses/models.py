@@ -1,0 +1,241 @@
+"""The JSON answers of the API, as `/api/openapi.json` describes them.
+
+Numbers that are infinite or undefined are texts, as in ``front.json``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from sweeper.records import ClassCounts, Objective, ReleasedCurves, SweepStatus
+from sweeper.results.front_record import FrontTrial
+
+Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity", "NaN"]}]})]
+Values = Mapping[str, Number]
+
+
+class Answer(BaseModel):
+    """One answer, or a part of one."""
+
+    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
+
+
+class SweepState(Answer):
+    """How a sweep stands after a request."""
+
+    id: str
+    state: SweepStatus
+    url: str = Field(description="Its address in the API.")
+
+
+class Enqueued(SweepState):
+    """A configuration that is tried next."""
+
+    values: Mapping[str, Any] = Field(description="Its open hyperparameters by dotted name.")
+
+
+class Steered(SweepState):
+    """A search that was steered."""
+
+    region: Sequence[str] = Field(description="Bounds on objectives; none where it searches everywhere.")
+
+
+class Noted(SweepState):
+    """A trial that somebody said something about."""
+
+    trial: str
+    tracked: bool = Field(description="Whether its MLflow run has it too.")
+
+
+class Deleted(Answer):
+    """A sweep that was deleted."""
+
+    id: str
+    state: Literal["deleted"] = "deleted"
+    kept: str | None = Field(description="Where its ledger is, None if it had spent nothing.")
+
+
+class SweepRow(Answer):
+    """One row of the list of sweeps."""
+
+    id: str
+    name: str | None
+    state: SweepStatus
+    status: SweepStatus | None = Field(description="As its own records say, None where there are none.")
+    reason: str
+    submitted: float | None = Field(description="When, in seconds since 1970; None if it was not.")
+
+
+class SweepPage(Answer):
+    """A page of the list of sweeps."""
+
+    sweeps: Sequence[SweepRow]
+    total: int
+    offset: int
+    limit: int
+
+
+class PriceRow(Answer):
+    """What releasing something costs."""
+
+    epsilon: Number
+    delta: float
+    events: int = Field(description="How many trainings; none of what was not released.")
+    statement: str
+    fixed: bool = Field(description="Whether it holds however results are used.")
+
+
+class PointName(Answer):
+    """Which point."""
+
+    trial: str
+    epoch: int
+    made_from: str = ""
+
+
+class FrontSummary(Answer):
+    """A front in numbers."""
+
+    objectives: Sequence[Objective]
+    trials: Mapping[str, int] = Field(description="How many by status.")
+    points: int
+    front_points: int
+    hypervolume: Number
+    knee: PointName | None
+    ledger: Mapping[str, PriceRow] = Field(description="What winner, front and everything cost.")
+    exploratory: bool
+
+
+class Submitted(Answer):
+    """What the service was asked about a sweep."""
+
+    submitted: float
+    trials: int | None
+
+
+class SweepDetail(Answer):
+    """How a sweep stands; without records, only its state."""
+
+    id: str
+    state: SweepStatus
+    trouble: str
+    submission: Submitted | None
+    status: SweepStatus | None = None
+    reason: str = ""
+    name: str | None = None
+    spec: Mapping[str, Any] | None = None
+    spec_hash: str | None = None
+    versions: Mapping[str, str] = Field(default_factory=dict)
+    started: str | None = None
+    population: int | None = Field(default=None, description="Number of training rows.")
+    front: FrontSummary | None = None
+
+
+class PointRow(PointName):
+    """A point with its values."""
+
+    values: Values = Field(description="Validation values by objective.")
+    accountants: Values
+    repeats: Mapping[str, Sequence[Number]]
+    test: Values | None
+    model: str | None = Field(description="File of the model, where it was kept.")
+    classes: ClassCounts | None = None
+    curves: ReleasedCurves | None = None
+
+
+class StreamedEvent(Answer):
+    """An event of a stream."""
+
+    event: Literal["point", "trial", "status", "end"]
+    id: str = Field(description="Rows of points and of trials so far: the Last-Event-ID to continue after it.")
+    data: str = Field(description="JSON.")
+
+
+class PointPage(Answer):
+    """A page of points."""
+
+    points: Sequence[PointRow]
+    total: int
+    offset: int
+    limit: int
+
+
+class FrontPoint(PointRow):
+    """A point of the front."""
+
+    on_front: Literal[True]
+
+
+class Hypervolume(Answer):
+    """The share of a box that the front dominates."""
+
+    value: Number
+    reference: Values
+    ideal: Values
+    log_epsilon: bool
+
+
+class FrontContent(Answer):
+    """A front, as in ``front.json``, with its own points and trials alone."""
+
+    schema_version: int
+    sweep: str
+    objectives: Sequence[Objective]
+    trials: Mapping[str, FrontTrial]
+    points: Sequence[FrontPoint]
+    hypervolume: Hypervolume
+    knee: PointName | None = None
+    ledger: Mapping[str, PriceRow]
+    claim: Mapping[str, Any]
+    ledger_entries: int | None = None
+    stages: Sequence[int] = ()
+    refused: Mapping[str, str] = Field(default_factory=dict)
+
+
+class FigureNumbers(Answer):
+    """The numbers of a figure of the report."""
+
+    figure: str
+    rows: Sequence[Mapping[str, Any]]
+
+
+class CardContent(Answer, extra="allow"):
+    """The privacy card of a point."""
+
+    card_version: int
+    sweep: str
+    trial: str
+    epoch: int
+    made_from: str
+    exploratory: bool
+    guarantee: Mapping[str, Any]
+    audits: Sequence[Mapping[str, Any]]
+    ledger: Mapping[str, PriceRow]
+    conditions: Sequence[str]
+
+
+class PickedPoint(PointName):
+    """The point of best utility within conditions."""
+
+    values: Values
+    test: Values | None
+    after_the_sweep: Mapping[str, Any] | None = Field(description="What it costs to have chosen it by looking.")
+    config: Mapping[str, Any]
+    card: CardContent
+    model: str = Field(description="Its address.")
+
+
+class CheckedSpec(Answer):
+    """A spec that can be run."""
+
+    name: str
+    trials: int
+    price: str
+
+
+class Health(Answer):
+    """Whether the service is well."""
+
+    status: Literal["ok", "down"]
+    down: tuple[str, ...] = Field(default=(), description="What is down.")
