@@ -20,8 +20,7 @@ from playwright.sync_api import expect, sync_playwright
 import clipless
 import sweeper
 from dashboards.export.pictures import find_browser
-from sweeper.records import TrialStatus
-from sweeper.service.supervision.states import State
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.tracking.tracker import SPOOL_NAME, Tracker, replay_spool
 
 pytestmark = [
@@ -131,7 +130,7 @@ def test_a_submitted_sweep_is_watched_filtered_picked_and_taken_away_in_a_browse
     page.get_by_role("link", name=campaign.id).click()
     page.wait_for_function(f"{DRAWN} > 0")
     page.wait_for_function(f"(before) => {DRAWN} !== before", arg=page.evaluate(DRAWN))
-    assert campaign.state() is State.RUNNING
+    assert campaign.state() is SweepStatus.RUNNING
     expect(page.locator("#pulse")).to_have_text("live")
     campaign.wait_for_end()
     expect(page.locator("#pulse")).to_have_text("ended", timeout=PATIENCE)

@@ -36,7 +36,9 @@ def spec(content):
 
 
 def rehearsals(spec, path):
-    return Rehearsals(spec.space, spec.rehearsals, SweepFolder(path), Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL))
+    return Rehearsals(
+        spec.space, spec.rehearsals, SweepFolder(path), Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL).final_slot
+    )
 
 
 def play(made, plan, accuracies, status=TrialStatus.COMPLETED):

@@ -14,7 +14,7 @@ from clipless.losses import TauCCE
 from clipless.testing import SeededSource
 from sweeper.errors import RefutedError, SpecError
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.planning.preview import check_plans, preview
+from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import Claim
 from sweeper.records import MEMBERSHIP, Direction, Objective, Point
 from sweeper.specification import objectives
@@ -232,7 +232,7 @@ def test_autoattack_without_its_toolbox_is_refused_before_the_sweep(content, dig
     monkeypatch.setattr(autoattack, "_toolbox", missing)
     spec = Spec.from_mapping(with_metrics(content, "autoattacked@1"))
     with pytest.raises(UnsupportedError, match="needs the Adversarial Robustness Toolbox"):
-        check_plans(spec, digits)
+        make_sweep_plan(spec, digits)
 
 
 # Membership inference
@@ -341,16 +341,15 @@ def own_spec(content, own_table, evaluation, *names):
     return Spec.from_mapping(with_metrics(content, *names), "f.yaml")
 
 
-@pytest.mark.parametrize("check", [check_plans, preview])
-def test_membership_on_a_table_of_ones_own_is_refused_before_the_sweep(content, own_table, check):
+def test_membership_on_a_table_of_ones_own_is_refused_before_the_sweep(content, own_table):
     spec = own_spec(content, own_table, "public", "membership-auroc")
     data = load(**spec.data_options())
     with pytest.raises(SpecError, match=r"published training rows for membership-auroc.*search\.metrics in"):
-        check(spec, data)
+        make_sweep_plan(spec, data)
 
 
 def test_membership_on_a_table_of_ones_own_is_exploratory_or_nothing(content, own_table):
     spec = own_spec(content, own_table, "exploratory", "membership-auroc")
     data = load(**spec.data_options())
-    check_plans(spec, data)
+    make_sweep_plan(spec, data)
     assert Claim.about(data.metadata, len(data.train), delta=1e-3, reads_training_rows=True).exploratory

@@ -191,21 +191,22 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
     assert ("t0003", 1, "") in kept.recorder.records.points
 
 
-def limited(kept, **privacy):
-    """A recorder of a sweep with a budget; its trials are those of ``plan_row``."""
-    content = kept.spec.to_plain()
-    spec = Spec.from_mapping(content | {"privacy": content["privacy"] | privacy})
+def limited(kept, epsilon, delta=1e-5, *, entered=True):
+    """A recorder of a sweep whose budget a filter keeps; its trials are those of ``plan_row``."""
+    budget = Filter(order=BEST_ORDER, epsilon=epsilon, delta=delta)
     folder = SweepFolder(kept.path / "limited")
     (folder.path / "models").mkdir(parents=True)
-    return Recorder(plan_of_records(spec, kept.plan.claim, Composition()), folder, BestTracker(), make_search(spec))
+    plan = plan_of_records(kept.spec, kept.plan.claim, budget)
+    made = Recorder(plan, folder, BestTracker(), make_search(kept.spec))
+    if entered:
+        made.spending.enter_budget()
+    return made
 
 
 def filtered(kept, plan_row):
     """A recorder whose filter has room for three trials composed, and its epsilon."""
     epsilon = price([plan_row.plan.event] * 3, plan_row.plan.delta).epsilon
-    made = limited(kept, sweep_epsilon=epsilon, accounting="filter")
-    made.spending._ledger.set_budget(Filter(order=BEST_ORDER, epsilon=epsilon, delta=plan_row.plan.delta))
-    return made, epsilon
+    return limited(kept, epsilon, plan_row.plan.delta), epsilon
 
 
 def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise(kept, plan_row):
@@ -236,8 +237,7 @@ def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, pla
 
 def test_under_a_filter_no_epoch_follows_one_whose_point_is_not_on_the_disk(kept, plan_row, monkeypatch):
     """A driver that is killed then closes the training one epoch behind its last point; that is all that was drawn."""
-    made = limited(kept, sweep_epsilon=8.0, accounting="filter")
-    made.spending._ledger.set_budget(Filter(order=BEST_ORDER, epsilon=8.0, delta=plan_row.plan.delta))
+    made = limited(kept, 8.0, plan_row.plan.delta)
     begin(made, plan_row)
     assert made.on_epoch("t0001", epoch_row(kept, "t0001", 1, 0.5, model=False)) is None
     with monkeypatch.context() as patched:
@@ -265,7 +265,7 @@ def _full_disk(*_):
 
 
 def test_no_trial_begins_before_the_budget_of_the_sweep_is_in_the_ledger(kept, plan_row):
-    made = limited(kept, sweep_epsilon=8.0, accounting="filter")
+    made = limited(kept, 8.0, entered=False)
     made.on_start("t0001", {"trial": "t0001", "proposal": {}})
     with pytest.raises(RecordError, match="Expected the budget of the sweep in its ledger before trial t0001"):
         made.on_plan("t0001", plan_row)
@@ -437,7 +437,7 @@ def test_a_front_that_a_full_disk_refuses_is_tried_again_later(kept, monkeypatch
     def full(*_):
         raise RecordError("disk full")
 
-    monkeypatch.setattr("sweeper.results.front.replace_file", full)
+    monkeypatch.setattr("sweeper.results.front_record.replace_file", full)
     kept.recorder.write_front_now_and_then()
     assert not kept.folder.front.exists()
     monkeypatch.undo()
@@ -746,7 +746,7 @@ def test_a_trial_can_be_asked_to_stop_after_its_epoch(kept, plan_row):
 def test_every_repeat_is_charged_and_its_deviation_tracked(kept, plan_row):
     plan_row = replace(plan_row, plan=replace(plan_row.plan, repeats=3))
     begin(kept.recorder, plan_row)
-    outcomes = {"accuracy": [0.4, 0.5, 0.6]}
+    outcomes = {"accuracy": (0.4, 0.5, 0.6)}
     kept.recorder.on_epoch("t0001", replace(epoch_row(kept, "t0001", 1, 0.5), repeats=outcomes))
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "", 1)
     (entry,) = Ledger(kept.folder.ledger).entries()

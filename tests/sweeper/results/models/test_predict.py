@@ -17,7 +17,7 @@ from sweeper.results.models import predict
 from sweeper.results.models.predict import Predictor, load_predictor, temperature_of, write_predictions
 from sweeper.results.sweep import load
 from sweeper.specification.spec import Spec
-from sweeper.store.input_format import DATA_NAME, describe, input_of_sweep, read_input, write_input
+from sweeper.store.input_format import DATA_NAME, input_of_sweep, read_input, write_input
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def table_format(folder, content):
     declared = 'source: s\ntarget: {column: left, classes: ["no", "yes"]}\nothers: {low: 0, high: 9}\n'
     (folder / "r.yaml").write_text(declared, encoding="utf-8")
     content["data"] = {"path": "mine.csv", "ranges": "r.yaml", "evaluation": "exploratory"}
-    return describe(Spec.from_mapping(content, source=str(folder / "spec.yaml")))
+    return input_format(**Spec.from_mapping(content, source=str(folder / "spec.yaml")).data_options())
 
 
 def levels(split):
@@ -179,9 +179,11 @@ def test_data_that_are_gone_are_an_error_that_picking_survives(ran, tmp_path, co
 def test_a_spec_of_a_table_is_described_from_its_schema(content, tmp_path):
     assert list(table_format(tmp_path, content).raw.columns) == ["age"]
     content["data"]["centre"] = 0.5
-    assert describe(Spec.from_mapping(content, source=str(tmp_path / "spec.yaml"))).preparation.centre == (0.5,)
+    assert input_format(
+        **Spec.from_mapping(content, source=str(tmp_path / "spec.yaml")).data_options()
+    ).preparation.centre == (0.5,)
     with pytest.raises(CliplessError, match="No such file"):
-        describe(Spec.from_mapping(content, source="elsewhere/spec.yaml"))
+        input_format(**Spec.from_mapping(content, source="elsewhere/spec.yaml").data_options())
 
 
 def test_a_table_is_found_again_in_the_folder_that_is_named(ran, content, tmp_path):
