@@ -175,7 +175,7 @@ def explored(kept: Kept, event: PoissonGaussian = TRIAL) -> Priced:
         raise AssertionError("a budget without its selection")
     ledger.set_budget(budget)
     ledger.select(budget.selection)
-    trials = trial_of(1, budget.selection.event), trial_of(2, budget.stages[0].slot)
+    trials = trial_of(1, budget.selection.event), trial_of(2, budget.final.slot)
     _spend(ledger, trials[1:], [0])
     return Priced(ledger=ledger, trials=trials, law=LAW)
 

@@ -101,7 +101,7 @@ def test_a_selection_and_its_final_attain_more_than_the_final_and_no_more_than_t
     budget = Exploration.of_share(3.0, DELTA, LAW, TRIAL, share=0.9)
     ledger.set_budget(budget)
     ledger.select(budget.selection)
-    winner, final = make_trial(1, budget.selection.event), make_trial(2, budget.stages[0].slot)
+    winner, final = make_trial(1, budget.selection.event), make_trial(2, budget.final.slot)
     spend(ledger, [final], stages=[0])
     finding = found(ledger, [winner, final], repetitions=LAW)
     assert not finding.contradicted

@@ -46,7 +46,7 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
     settings = json.dumps(spec.to_plain()["data"], sort_keys=True)
     data = data_of(settings, spec.privacy.score_noise, str(path.parent / "spec"), folder)
     spec.validate_against(len(data.train), len(data.metadata.classes))
-    slot = make_sweep_plan(spec, data).spending.final_slot
+    slot = make_sweep_plan(spec, data, folder).spending.final_slot
     for proposal in sample(spec.space, configurations):
         config = spec.space.resolve(proposal)
         loss = build_loss(config)

@@ -294,7 +294,7 @@ def test_killed_between_its_row_in_the_ledger_and_its_noise_a_release_is_paid_fo
     again = make_recorder(spec, data, folder)
     assert list(score_front(make_trial_settings(spec, data), data, folder, again, lambda: False)) == []
     assert len(entered(folder)) == count + 1
-    charged = Ledger(folder.ledger)._charges.splits()[0][2]
+    charged = Ledger(folder.ledger)._charges.charged.test
     assert sum(event.steps for event in charged) == count + 1
     again.records.close()
 

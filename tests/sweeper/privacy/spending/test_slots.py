@@ -348,7 +348,7 @@ def add_up(ledger, event, asked, drawn):
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_filter_counts_scores(filtered, event, apart):
-    near = filtered.budget.budget
+    near = filtered.budget.renyi.budget
     releases = next(n for n in range(1, 9999) if filtered.budget.renyi.spent([paid(n).event]) > 0.55 * near)
     train(filtered, "t", event, None, scores=paid(releases, apart=apart))
     assert (filtered.refusal("u", event) is None) == apart

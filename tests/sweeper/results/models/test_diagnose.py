@@ -215,11 +215,11 @@ def test_colour_spaces_are_looked_at_as_the_data_were_before_they_were_prepared(
     monkeypatch.setattr(clipless.datasets, "load", lambda **options: loaded.append(options) or pictures)
     spec = make_spec(content, data={"name": "cifar10", "colour": "yiq", "centre": [0.5, 0.0, 0.0]})
     prepared = prepare(pictures, spec.data.preparation())
-    found = sweeper.results.models.diagnose._inputs(spec, prepared, None)
+    found = sweeper.results.models.diagnose._measure_inputs(prepared, spec.data_options())
     assert [one.space for one in found] == ["as trained", "rgb", "gray", "yiq", "yuv", "hsv"]
     assert loaded == [{"source": "cifar10"}]
     assert found[0].norms != found[3].norms  # centred, and not
     assert found[1].norms.largest == pytest.approx(pictures.validation.x.flatten(1).norm(dim=1).max().item())
     plain = make_spec(content, data={"name": "cifar10"})
-    assert len(sweeper.results.models.diagnose._inputs(plain, prepared, None)) == 1
+    assert len(sweeper.results.models.diagnose._measure_inputs(prepared, plain.data_options())) == 1
     assert len(loaded) == 1
