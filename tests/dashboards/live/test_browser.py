@@ -107,6 +107,39 @@ def test_a_filter_is_moved_by_keys_and_goes_into_the_address(visit, sweep):
 
 
 @pytest.mark.long
+def test_controls_go_into_the_address_and_a_filter_lets_go_of_a_point(visit, sweep):
+    point = sweep.front_points[2]
+    page = visit(f"?sweep={ENDED}&point={point.trial}.{point.epoch}&max-epsilon=90", color_scheme="light")
+    expect(page.locator("#part-picked")).to_contain_text("Chosen by hand.")
+    page.get_by_role("slider", name="Robust to radius").press("ArrowRight")
+    expect(page.get_by_role("slider", name="Robust to radius")).to_have_attribute("aria-valuetext", "0.1")
+    assert query(page) == f"sweep={ENDED}&point={point.trial}.{point.epoch}&max-epsilon=90&radius=certified%400.1"
+    page.get_by_role("slider", name="epsilon ≤").press("End")  # its right end is no limit
+    expect(page.locator("#label-max-epsilon")).to_have_text("epsilon ≤ any")
+    assert query(page) == f"sweep={ENDED}&radius=certified%400.1"
+    moving = "(slider) => { slider.value = 0.5; slider.dispatchEvent(new Event('input', {bubbles: true})); }"
+    page.locator("#minimum-0").evaluate(moving)
+    expect(page.get_by_role("spinbutton", name="accuracy ≥")).to_have_value("50")
+    page.emulate_media(color_scheme="dark")  # which shows the page again
+    expect(page.locator("#switch")).to_have_text("Light theme")
+    assert page.locator("#minimum-0").input_value() == "0.5", "a slider that is being moved stays where it is"
+
+
+@pytest.mark.long
+def test_a_service_that_is_away_is_said_until_it_is_back(context, address):
+    with contextlib.closing(context.new_page()) as page:
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{address}/")
+        page.wait_for_selector("#part-sweeps a")
+        body = json.dumps({"detail": "down for a moment"})
+        page.route("**/live/state", lambda route: route.fulfill(status=503, body=body))
+        expect(page.locator("#notice")).to_have_text("down for a moment")
+        page.unroute("**/live/state")
+        expect(page.locator("#notice")).to_be_hidden()
+        expect(page.locator("#part-sweeps a").first).to_be_visible()
+
+
+@pytest.mark.long
 def test_a_click_on_a_point_picks_it_and_its_files_are_downloaded(visit, sweep, out):
     page = visit(f"?sweep={ENDED}")
     drawn(page)
