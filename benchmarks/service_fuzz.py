@@ -185,9 +185,9 @@ def trespass(app: Any, known: Mapping[str, Visitor], out: Path, examples: int) -
 
 def trace_of(out: Path) -> Mapping[Path, tuple[int, int]]:
     """Return size and time of every file but the one that the service makes when it starts."""
-    from sweeper.store.lock import LOCK_NAME
+    from sweeper.store.lock import SERVICE_LOCK_NAME
 
-    files = (path for path in out.rglob("*") if path.is_file() and path.name != LOCK_NAME)
+    files = (path for path in out.rglob("*") if path.is_file() and path.name != SERVICE_LOCK_NAME)
     return {path: (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
 
 

@@ -1,4 +1,4 @@
-"""What is asked of the servers, and the curves that are made of their answers."""
+"""What is asked of the servers, the curves that are made of their answers, and what is printed of them."""
 
 import json
 import time

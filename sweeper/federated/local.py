@@ -1,7 +1,7 @@
-"""A federation on this machine: its servers and parties as processes that talk over loopback.
+"""Evaluates a model over a federation: on servers elsewhere, or on this machine in processes that talk over loopback.
 
-Each has a private key of its own, in a folder that only the user can read and that is removed in the end, with the
-ledgers of what was spent under these keys.
+On this machine each server and party has a private key of its own, in a folder that only the user can read. The folder
+is removed in the end, with the ledgers of what was spent under these keys.
 """
 
 import subprocess

@@ -1,6 +1,10 @@
-"""Who is ahead at a rung, and what can still come: the arithmetic behind ``_rung_scheduler.py``, on rows of costs.
+"""Rungs: the base of the schedulers that compare trials at them, who is ahead at one, and what can still come.
 
-A row holds one point, a column one objective, smaller is better (``pareto.costs``). No standing depends on the order in
+At a *rung*, an epoch of a bracket, a trial continues if it is among the best 1/eta of the trials that have reached that
+rung of its bracket (asynchronous successive halving, Li et al. 2020, arXiv 1810.05934). Subclasses of `RungScheduler`
+order the trials.
+
+A row holds one point, a column one objective, smaller is better (``pareto.costs``). No rank depends on the order in
 which the trials of a rung arrived, and taking one more in costs time in proportion to what is there, not to its square.
 
 References:

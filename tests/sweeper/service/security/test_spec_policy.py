@@ -268,6 +268,6 @@ def test_how_a_sweep_is_run_is_no_part_of_a_spec(key, read, content):
 
 
 def test_a_computer_that_cannot_count_so_far_says_so(read, content, monkeypatch):
-    monkeypatch.setattr(spec_policy, "_found", lambda *_: 10.0**400)
+    monkeypatch.setattr(spec_policy, "_locate_files", lambda *_: 10.0**400)
     with pytest.raises(SpecError, match="within the range of a computer"):
         read(content)
