@@ -31,7 +31,7 @@ WITH_RAY = tuple(
     f"tests/sweeper/{folder}/test_{name}.py"
     for folder, names in {
         "backend": ("storage", "trainable"),
-        "backend/on_ray": ("tune", "stacks"),
+        "backend/on_ray": ("tune", "actor_pool"),
         "driver": ("runner",),
         "trials": ("private_validation",),
     }.items()

@@ -1,1 +1,1 @@
-"""Where trials run: what a worker trains, what the driver is told, and the processes behind: our own, or Ray's."""
+"""Where trials run: one protocol, implemented by the local pool and on a Ray cluster."""

@@ -101,10 +101,10 @@ class Storage:
         return None
 
 
-def of_sweep(url: str | None, sweep: Path) -> str | None:
+def url_of_sweep(url: str | None, sweep: Path) -> str | None:
     """Return the URL of a sweep's own folder on a storage, if there is one.
 
-    >>> of_sweep("s3://bucket/sweeps/", Path("out/digits-1"))
+    >>> url_of_sweep("s3://bucket/sweeps/", Path("out/digits-1"))
     's3://bucket/sweeps/digits-1'
     """
     return None if url is None else f"{url.rstrip('/')}/{sweep.name}"
@@ -155,7 +155,7 @@ class SharedFolder:
         self._folder.cleanup()
 
 
-def fetching(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
+def fetch_models(hooks: Hooks, storage: Storage, folder: Path) -> Hooks:
     """Return hooks that bring every model into the sweep's folder before its epoch is recorded."""
 
     def on_epoch(trial: str, row: EpochRow) -> str | None:

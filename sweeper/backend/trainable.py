@@ -6,23 +6,21 @@ without a name. Nothing may write to them. Ray is not imported here: a worker of
 
 import logging
 import os
-import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from clipless.datasets import Dataset, Metadata, Split
+from clipless.datasets import Dataset, Split
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.memory import is_out_of_memory, release_memory
 from clipless.training.trainer import Epoch
 from sweeper.backend.devices import cap_memory, is_lost, placement
+from sweeper.backend.placed_data import PlacedDataset
 from sweeper.backend.storage import SharedFolder
 from sweeper.errors import TrialError
 from sweeper.privacy.spending import Spending
@@ -32,31 +30,7 @@ from sweeper.trials.settings import TrialSettings
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 from sweeper.trials.trial import TrialRun, seed_of
 
-Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
-
-
-@dataclass(frozen=True, eq=False)
-class PlacedDataset:
-    """A data set as it is carried without copying: arrays and public facts."""
-
-    metadata: Metadata
-    train: Arrays
-    validation: Arrays
-    test: Arrays
-
-    @classmethod
-    def of(cls, data: Dataset) -> "PlacedDataset":
-        """Return the arrays of a data set, which share its memory."""
-        train, validation, test = ((s.x.numpy(), s.y.numpy()) for s in (data.train, data.validation, data.test))
-        return cls(metadata=data.metadata, train=train, validation=validation, test=test)
-
-    def dataset(self) -> Dataset:
-        """Return the data set, which shares the memory of the arrays."""
-        train, validation, test = (_split(*arrays) for arrays in (self.train, self.validation, self.test))
-        return Dataset(metadata=self.metadata, train=train, validation=validation, test=test)
-
-
-_AT_HAND: list[tuple[Any, Dataset]] = []  # the last one: processes are reused in one sweep
+_LOADED: list[tuple[Any, Dataset]] = []  # the last one: processes are reused in one sweep
 _HALVES: list[tuple[Dataset, tuple[Dataset, Dataset]]] = []  # likewise: trainings on one half share its rows
 
 
@@ -101,7 +75,7 @@ class CliplessTrial:
                 raise
             row = self._begin_smaller(self._run)
         if isinstance(row, EpochRow):
-            self._reported(row)
+            self._note_report(row)
         return row
 
     def member(self) -> Member | None:
@@ -132,7 +106,7 @@ class CliplessTrial:
         if epoch.epoch <= self._recorded:
             return None
         row = self._planned.epoch_row([epoch])
-        self._reported(row)
+        self._note_report(row)
         return row
 
     def begin_again(self) -> PlanRow:
@@ -153,7 +127,7 @@ class CliplessTrial:
             raise TrialError("it has not reported its plan")
         return self._run
 
-    def _reported(self, row: EpochRow) -> None:
+    def _note_report(self, row: EpochRow) -> None:
         self._recorded = max(self._recorded, row.epoch)
         if self._shared is not None:
             self._shared.share(row.models)
@@ -185,7 +159,7 @@ class CliplessTrial:
 
     def _build(self) -> TrialRun:
         config, settings = self._config, self._settings
-        data = _at_hand(config["data"])
+        data = _load_dataset(config["data"])
         trial = str(config["trial"])
         torch.set_num_threads(settings.threads)
         return TrialRun(
@@ -235,11 +209,11 @@ class Rehearsal(CliplessTrial):
         config, settings = self._config, self._settings
         number = int(str(config["trial"]).removeprefix("r")) - 1
         torch.set_num_threads(settings.threads)
-        data, chosen = _at_hand(config["data"]), settings.space.resolve(config["proposal"])
+        data, chosen = _load_dataset(config["data"]), settings.space.resolve(config["proposal"])
         spending: Spending = config["spending"]
         if spending.final_slot is not None:
             chosen = with_noise_of(spending.final_slot, chosen, data, repeats=settings.repeats)
-        halves = _halves(data)[number % HALVES]
+        halves = _split_in_halves(data)[number % HALVES]
         chosen = rehearsal_config(chosen, len(halves.train), len(data.train))
         return TrialRun(
             trial=str(config["trial"]),
@@ -264,27 +238,21 @@ def end_if_lost(error: BaseException) -> None:
         os._exit(1)
 
 
-def _at_hand(placed: Any) -> Dataset:
-    if not (_AT_HAND and _AT_HAND[0][0] == placed):
-        _AT_HAND.clear()
-        _AT_HAND.append((placed, (placed if isinstance(placed, PlacedDataset) else _fetched(placed)).dataset()))
-    return _AT_HAND[0][1]
+def _load_dataset(placed: Any) -> Dataset:
+    if not (_LOADED and _LOADED[0][0] == placed):
+        _LOADED.clear()
+        _LOADED.append((placed, (placed if isinstance(placed, PlacedDataset) else _fetch(placed)).dataset()))
+    return _LOADED[0][1]
 
 
-def _fetched(reference: Any) -> PlacedDataset:
+def _fetch(reference: Any) -> PlacedDataset:
     import ray
 
     found: PlacedDataset = ray.get(reference)
     return found
 
 
-def _halves(data: Dataset) -> tuple[Dataset, Dataset]:
+def _split_in_halves(data: Dataset) -> tuple[Dataset, Dataset]:
     if not (_HALVES and _HALVES[0][0] is data):
         _HALVES[:] = [(data, rehearsal_halves(data))]
     return _HALVES[0][1]
-
-
-def _split(x: NDArray[np.float32], y: NDArray[np.int64]) -> Split:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nor is it written to
-        return Split(torch.from_numpy(x), torch.from_numpy(y))

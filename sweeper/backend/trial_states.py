@@ -58,7 +58,7 @@ class Hooks:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _TrialState:
     epoch: int = 0  # of the last row of an epoch
     attempt: str | None = None  # of the last plan
     draws: bool = False  # since that plan
@@ -75,13 +75,13 @@ class TrialStates:
 
     def __init__(self, hooks: Hooks, recorded: Mapping[str, int] | None = None) -> None:
         self._hooks = hooks
-        self._entries = {trial: _Entry(epoch=epoch) for trial, epoch in (recorded or {}).items()}
+        self._trials = {trial: _TrialState(epoch=epoch) for trial, epoch in (recorded or {}).items()}
         self.trouble: Exception | None = None
         self._is_closed = False
 
     def start(self, trial: str, config: Mapping[str, Any]) -> None:
         """A trial has begun, or begins again."""
-        entry = self._entries.setdefault(trial, _Entry())
+        entry = self._trials.setdefault(trial, _TrialState())
         if self._is_closed:  # its process came up when the run was ending already, and nothing would end it later
             entry.ended = True
         if not entry.running and not entry.ended:
@@ -95,12 +95,12 @@ class TrialStates:
 
     def last_epoch(self, trial: str) -> int:
         """Return the last epoch that was taken, 0 before the first."""
-        return self._entries[trial].epoch if trial in self._entries else 0
+        return self._trials[trial].epoch if trial in self._trials else 0
 
     def receive(self, trial: str, row: TrialRow) -> bool:
         """Take a row, unless it is a repetition, and return whether the trial goes on."""
-        entry = self._entries[trial]
-        if not entry.ended and not entry.verdict and self._is_news(row, entry):
+        entry = self._trials[trial]
+        if not entry.ended and not entry.verdict and self._is_new(row, entry):
             entry.verdict = self._judge(trial, row, entry)
             # A plan behind noise was made by an attempt that ran out of memory in the middle of an epoch.
             is_cut_off = isinstance(row, PlanRow) and entry.draws
@@ -116,19 +116,19 @@ class TrialStates:
 
     def overrule(self, trial: str, status: TrialStatus, reason: str) -> None:
         """Say how a trial will have ended that is about to be killed."""
-        entry = self._entries[trial]
+        entry = self._trials[trial]
         if not entry.ended and entry.verdict is None:
             entry.verdict = (status, reason)
 
     def restart(self, trial: str) -> bool:
         """A trial has lost its process; return whether it is to be started again."""
-        entry = self._entries[trial]
+        entry = self._trials[trial]
         restarts = entry.restarts if entry.epoch == entry.died_at else 0
         if entry.ended or entry.verdict or not self._may_restart(trial) or restarts >= MOST_RESTARTS:
             return False
         entry.restarts, entry.died_at = restarts + 1, entry.epoch
         entry.running = False
-        self._tell(self._hooks.on_restart, trial, _started(entry, TrialStatus.FAILED))
+        self._tell(self._hooks.on_restart, trial, _count_started(entry, TrialStatus.FAILED))
         return True
 
     def _may_restart(self, trial: str) -> bool:
@@ -140,26 +140,26 @@ class TrialStates:
 
     def end(self, trial: str, status: TrialStatus, reason: str = "") -> None:
         """A trial has ended; a verdict of the hooks explains it better than how it looks from outside."""
-        entry = self._entries[trial]
+        entry = self._trials[trial]
         if not entry.ended:
             entry.ended = True
             status, reason = entry.verdict or (status, reason)
-            self._tell(self._hooks.on_end, trial, status, reason, _started(entry, status))
+            self._tell(self._hooks.on_end, trial, status, reason, _count_started(entry, status))
 
     def fail(self, trial: str, error: BaseException | str) -> None:
         """A trial has ended with an error, or for a reason that this program gives."""
-        if not self._entries[trial].ended:
-            self.end(trial, TrialStatus.FAILED, self._failed(trial, error))
+        if not self._trials[trial].ended:
+            self.end(trial, TrialStatus.FAILED, self._tell_failure(trial, error))
 
     def close(self, status: TrialStatus, reason: str) -> None:
         """End every trial that has begun and not ended; none begins any more."""
         self._is_closed = True
-        for trial, entry in self._entries.items():
+        for trial, entry in self._trials.items():
             if entry.running or entry.restarts:
                 self.end(trial, status, reason)
 
     @staticmethod
-    def _is_news(row: TrialRow, entry: _Entry) -> bool:
+    def _is_new(row: TrialRow, entry: _TrialState) -> bool:
         match row:
             case PlanRow():
                 return row.attempt != entry.attempt
@@ -168,7 +168,7 @@ class TrialStates:
             case EpochRow():
                 return row.epoch > entry.epoch
 
-    def _judge(self, trial: str, row: TrialRow, entry: _Entry) -> Verdict | None:
+    def _judge(self, trial: str, row: TrialRow, entry: _TrialState) -> Verdict | None:
         if isinstance(row, PlanRow):
             return self._ask(trial, lambda: self._hooks.on_plan(trial, row))
         if entry.attempt is None:
@@ -188,10 +188,10 @@ class TrialStates:
         try:
             reason = hook()
         except Exception as error:
-            return TrialStatus.FAILED, self._failed(trial, error)
+            return TrialStatus.FAILED, self._tell_failure(trial, error)
         return (TrialStatus.STOPPED, reason) if reason else None
 
-    def _failed(self, trial: str, error: BaseException | str) -> str:
+    def _tell_failure(self, trial: str, error: BaseException | str) -> str:
         """Tell the hooks all of an error, and return what is public of it."""
         if isinstance(error, str):
             return error
@@ -205,7 +205,7 @@ class TrialStates:
             self.trouble = self.trouble or error
 
 
-def _started(entry: _Entry, status: TrialStatus) -> int:
+def _count_started(entry: _TrialState, status: TrialStatus) -> int:
     """Return an upper bound of the epochs that drew noise: before its plan, or where it waits, a trial draws none."""
     waited = entry.waits or entry.attempt is None or status is TrialStatus.COMPLETED
     return entry.epoch if waited else entry.epoch + 1

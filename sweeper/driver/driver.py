@@ -14,7 +14,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.on_ray.starting import InterruptedStartError
 from sweeper.backend.opening import open_backend
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.storage import Storage, fetching, of_sweep
+from sweeper.backend.storage import Storage, fetch_models, url_of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.audits import audit_trials_of_front
@@ -237,9 +237,9 @@ class SweepRun:
             return rehearsed
         unfinished = self._recorder.unfinished
         queue = self._queue()
-        hooks, storage = self._recorder.hooks, of_sweep(self._options.storage, self._folder.path)
+        hooks, storage = self._recorder.hooks, url_of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
-            hooks = fetching(hooks, Storage(storage), self._folder.path)
+            hooks = fetch_models(hooks, Storage(storage), self._folder.path)
         return workers.run(CliplessTrial, queue, TrialStates(hooks, unfinished), self._run_settings(storage))
 
     def _queue(self) -> TrialQueue:

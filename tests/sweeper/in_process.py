@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from sweeper.backend.trainable import PlacedDataset
+from sweeper.backend.placed_data import PlacedDataset
 from sweeper.backend.workers import local
-from sweeper.backend.workers.pool import Seat
+from sweeper.backend.workers.dispatcher import WorkerState
 from sweeper.backend.workers.worker import serve
 
 
@@ -20,12 +20,12 @@ class ThreadWorkers:
     size = 1
 
     def __init__(self, data):
-        self._data, self._threads, self.seats = PlacedDataset.of(data), [], {}
+        self._data, self._threads, self.states = PlacedDataset.of(data), [], {}
 
     def start(self):
         here, there = Pipe()
         self._threads.append(Thread(target=serve, args=(there, self._data), daemon=True))
-        self.seats[here] = Seat()
+        self.states[here] = WorkerState()
         self._threads[-1].start()
 
     def lose(self, connection):
@@ -38,7 +38,7 @@ class ThreadWorkers:
         return None
 
     def close(self):
-        for connection in self.seats:
+        for connection in self.states:
             connection.close()
         for thread in self._threads:
             thread.join(60)

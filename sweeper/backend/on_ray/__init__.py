@@ -1,1 +1,1 @@
-"""Trials on Ray: its cluster and nodes, Ray Tune, stacks, trainings that Ray sees nothing of, and Ray's jobs."""
+"""Trials on a Ray cluster: joining it, its nodes, Ray Tune, a pool of actors for stacks, and Ray's jobs."""

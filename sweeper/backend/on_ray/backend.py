@@ -1,4 +1,4 @@
-"""Training on Ray: trials one at a time by Ray Tune, or stacks of them by workers of our own."""
+"""Training on a Ray cluster: trials one at a time by Ray Tune, or stacks of them by a pool of actors."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -9,9 +9,9 @@ import ray
 from clipless.datasets import Dataset
 from sweeper.backend.backend import Backend, RunSettings
 from sweeper.backend.endings import RunResult
+from sweeper.backend.on_ray.actor_pool import train_stacks
 from sweeper.backend.on_ray.cluster import join_cluster, place
-from sweeper.backend.on_ray.stacks import run_stacks
-from sweeper.backend.on_ray.tune import places_for, run_trials
+from sweeper.backend.on_ray.tune import places_for, train_alone
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
@@ -39,22 +39,8 @@ class RayBackend:
         """Train trials: in stacks if the spec gives a size, or, where it leaves it open, on GPUs."""
         given = self._resources
         needed = {"CPU": given.cpus, **({"GPU": given.gpus} if given.gpus else {})}
-        places = given.concurrent or places_for(needed)
-        is_stacked = given.gpus > 0 if given.stack is None else given.stack > 1
-        if is_stacked:
-            return run_stacks(
-                kind, queue, states, settings, places=places, stack=given.stack, resources=needed, data=self._data
-            )
-        return run_trials(
-            kind,
-            queue,
-            states,
-            concurrent=given.concurrent,
-            resources=needed,
-            storage_dir=settings.folder,
-            constants=settings.constants() | {"data": self._data},
-            hours=settings.hours,
-            trial_hours=settings.trial_hours,
-            should_stop=settings.should_stop,
-            interruption=settings.interruption,
-        )
+        run = kind, queue, states, settings
+        if given.gpus > 0 if given.stack is None else given.stack > 1:
+            places = given.concurrent or places_for(needed)
+            return train_stacks(*run, places=places, stack=given.stack, resources=needed, data=self._data)
+        return train_alone(*run, concurrent=given.concurrent, resources=needed, data=self._data)

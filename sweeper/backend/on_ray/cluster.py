@@ -20,7 +20,7 @@ from clipless.datasets import Dataset
 from sweeper.backend.environment import environment, worker_environment
 from sweeper.backend.on_ray.nodes import VersionMismatch, facts_of_this_code, node_facts, unlike_nodes
 from sweeper.backend.on_ray.starting import ThreadedStart
-from sweeper.backend.trainable import PlacedDataset
+from sweeper.backend.placed_data import PlacedDataset
 from sweeper.errors import SweeperError, one_line
 
 NO_TELEMETRY = {"RAY_USAGE_STATS_ENABLED": "0"}

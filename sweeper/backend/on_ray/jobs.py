@@ -64,7 +64,7 @@ class RayJobLauncher:
         """
         asked = (str(folder), *arguments)
         job = self._unanswered.setdefault(asked, f"{folder.name}-{uuid4().hex[:8]}")
-        command = shlex.join(["python", "-c", _PROGRAM, *_inside(arguments)])
+        command = shlex.join(["python", "-c", _PROGRAM, *_with_cluster_inside(arguments)])
         try:
             self._client().submit_job(entrypoint=command, submission_id=job, runtime_env=_ENVIRONMENT | (runtime or {}))
         except Exception as error:
@@ -160,24 +160,24 @@ def run_as_job(
         (Path(folder) / "spec.yaml").write_text(spec, encoding="utf-8")
         job = launcher.start(["run", "spec.yaml", *arguments], Path(name), runtime={"working_dir": folder})
     say(f"job {job} at {address}\n")
-    said, told = 0, False
+    shown, is_stopping = 0, False
     while launcher.is_alive(job):
-        if interruption.requested and not told:
-            told = True
+        if interruption.requested and not is_stopping:
+            is_stopping = True
             launcher.kill(job)
         time.sleep(LOOK_SECONDS)
-        said = _say_news(launcher.log(job), said, say)
-    _say_news(launcher.log(job), said, say)
+        shown = _show_new(launcher.log(job), shown, say)
+    _show_new(launcher.log(job), shown, say)
     return launcher.has_succeeded(job)
 
 
-def _say_news(text: str, said: int, say: Callable[[str], None]) -> int:
-    if len(text) > said:
-        say(text[said:])
-    return max(said, len(text))
+def _show_new(text: str, shown: int, say: Callable[[str], None]) -> int:
+    if len(text) > shown:
+        say(text[shown:])
+    return max(shown, len(text))
 
 
-def _inside(arguments: Sequence[str]) -> list[str]:
+def _with_cluster_inside(arguments: Sequence[str]) -> list[str]:
     inside, given = list(arguments), "--cluster" in arguments
     if given:
         inside[inside.index("--cluster") + 1] = INSIDE

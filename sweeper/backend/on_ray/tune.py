@@ -1,4 +1,4 @@
-"""The engine: runs trials on Ray Tune.
+"""Trials on Ray Tune, one at a time in each process.
 
 A trainable has ``setup``, ``reset_config``, ``step`` and ``cleanup`` as those of ``ray.tune.Trainable``, but its
 ``step()`` returns rows of `sweeper.trials.stream`. Ray asks a trial
@@ -17,7 +17,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import ray
@@ -28,6 +27,7 @@ from ray.tune.experiment import Trial as RayTrial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import (
     DIED,
     GRACE_SECONDS,
@@ -39,7 +39,6 @@ from sweeper.backend.endings import (
     watch_endings,
 )
 from sweeper.backend.environment import environment
-from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import TrialStates
 from sweeper.errors import SweeperError
@@ -60,54 +59,42 @@ TUNE_ENVIRONMENT = {
 }
 
 
-def run_trials(
-    trainable: type[Any],
+def train_alone(
+    kind: type[Any],
     queue: TrialQueue,
     states: TrialStates,
+    settings: RunSettings,
     *,
     concurrent: int | None,
     resources: Mapping[str, float],
-    storage_dir: Path,
-    constants: Mapping[str, Any] | None = None,
-    hours: float | None = None,
-    trial_hours: float | None = None,
-    should_stop: Callable[[], RunResult | None] = lambda: None,
-    interruption: Interruption | None = None,
+    data: Any,
 ) -> RunResult:
-    """Run trials until there are enough, time is up, or a request to stop arrives.
-
-    A trial whose process dies is started again, ``states.MOST_RESTARTS`` times without coming further.
+    """Run trials as `sweeper.backend.backend.Backend` does, each alone in a process of Ray Tune.
 
     Args:
-        trainable: see the module. Its processes are reused: ``reset_config`` starts from nothing and returns
-            ``True``. What may fail belongs into ``step``, not into ``setup``. Its configuration holds ``trial``,
-            ``proposal``, ``recorded`` (the last epoch that was taken of it), ``front`` and the constants.
+        kind: see the module. Its processes are reused: ``reset_config`` starts from nothing and returns ``True``. What
+            may fail belongs into ``step``, not into ``setup``. Its configuration holds ``trial``, ``proposal``,
+            ``recorded`` (the last epoch that was taken of it), ``front`` and the constants.
         queue: says which trial starts next.
-        states: takes every start, plan, epoch and end.
+        states: takes every start, row and end.
+        settings: what else there is to know. ``ray`` in its folder holds Ray's state and the traceback of every failed
+            trial.
         concurrent: how many at a time; as many as the cluster now has resources for if ``None``.
         resources: of one trial, as Ray names them: ``{"CPU": 1, "GPU": 0.25}``.
-        storage_dir: ``storage_dir/ray`` holds Ray's state and the traceback of every failed trial.
-        constants: plain values that every configuration holds.
-        hours: stop everything after this long.
-        trial_hours: stop a trial after this long.
-        should_stop: asked at least ten times a second; what it returns, unless ``None``, ends the run in that way.
-        interruption: where Ctrl-C is noted; an own one if ``None``.
-
-    Raises:
-        SweeperError: no Ray is running, or it has not what one trial needs.
-        KeyboardInterrupt: on a second Ctrl-C, once the trial states has been closed.
+        data: what all trials train on, as their configurations hold it.
     """
-    room = places_for(resources)
-    (storage_dir / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
+    room, folder = places_for(resources), settings.folder
+    (folder / "ray").mkdir(mode=0o700, parents=True, exist_ok=True)  # tracebacks may quote data
     places = concurrent or room
-    with interruption or Interruption() as interruption, _quiet_tune(places):
-        run = _Run(queue, states, watch_endings(states, interruption, hours, should_stop), trial_hours)
+    with settings.interruption as interruption, _quiet_tune(places):
+        ending = watch_endings(states, interruption, settings.hours, settings.should_stop)
+        run = _TuneRun(queue, states, ending, settings.trial_hours)
         try:
             tune.run(
-                _packing(trainable, resources),
+                _packing(kind, resources),
                 name="ray",
-                storage_path=str(storage_dir.resolve()),
-                config=dict(constants or {}),
+                storage_path=str(folder.resolve()),
+                config=settings.constants() | {"data": data},
                 num_samples=-1,
                 search_alg=_QueueSearcher(run, places),
                 scheduler=_TuneScheduler(run),
@@ -132,7 +119,7 @@ def run_trials(
 def places_for(resources: Mapping[str, float]) -> int:
     """Return how many trials fit the cluster at a time; none is refused, since Tune would wait in silence."""
     if not ray.is_initialized():
-        raise SweeperError("Expected a running Ray, got none; call run_trials within `with join_cluster(...)`")
+        raise SweeperError("Expected a running Ray, got none; call train_alone within `with join_cluster(...)`")
     there = ray.cluster_resources()  # type: ignore[no-untyped-call]
     for name, amount in resources.items():
         if amount > there.get(name, 0):
@@ -143,7 +130,7 @@ def places_for(resources: Mapping[str, float]) -> int:
     return min(int(there[name] / amount) for name, amount in resources.items() if amount)
 
 
-class _Run:
+class _TuneRun:
     """One run of Tune and how it, or one trial, is ended before its time."""
 
     def __init__(
@@ -208,7 +195,7 @@ class _Run:
 
 
 class _QueueSearcher(Searcher):
-    def __init__(self, run: _Run, concurrent: int) -> None:
+    def __init__(self, run: _TuneRun, concurrent: int) -> None:
         super().__init__()
         self._run, self._concurrent = run, concurrent
 
@@ -235,7 +222,7 @@ class _QueueSearcher(Searcher):
 class _TuneScheduler(FIFOScheduler):
     """Shows the trial states every row before Ray may ask the trial for its next."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _TuneRun) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._run = run
 
@@ -252,7 +239,7 @@ class _TuneScheduler(FIFOScheduler):
 class _TuneCallback(tune.Callback):
     """Brings the trial states what a scheduler is not told of: starts, last rows and ends."""
 
-    def __init__(self, run: _Run) -> None:
+    def __init__(self, run: _TuneRun) -> None:
         self._run, self._states = run, run.states
 
     def on_trial_start(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]

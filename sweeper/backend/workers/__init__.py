@@ -1,1 +1,1 @@
-"""Worker processes: what driver and worker tell each other, stacks of trials, and the processes of this machine."""
+"""Workers: their messages with the driver, who assigns trials to them, stacks of trials, and the local pool."""

@@ -44,8 +44,8 @@ class ForkServer:
     """
 
     def __init__(self, threads: int) -> None:
-        self.threads, self._path, self._hears = threads, list(sys.path), True
-        self._words = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
+        self.threads, self._path, self._listens = threads, list(sys.path), True
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the process
         self._commands, there = socket.socketpair()
         with there:
             self._process = subprocess.Popen(
@@ -54,14 +54,14 @@ class ForkServer:
                 env={**os.environ, **worker_environment(threads)},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=self._words,
+                stderr=self._errors,
                 start_new_session=True,  # Ctrl-C is for the driver
             )
 
     @property
     def is_alive(self) -> bool:
         """Whether it can fork, as far as is known: it hears nothing any more before it has ended."""
-        return self._hears and self._process.poll() is None
+        return self._listens and self._process.poll() is None
 
     def serves(self, threads: int) -> bool:
         """Whether its workers would be those that are wanted now."""
@@ -76,16 +76,16 @@ class ForkServer:
         try:
             socket.send_fds(self._commands, [_COMMAND.pack(_FORK, worker, device.encode())], list(handles))
         except OSError:  # it has died: so does the connection
-            self._hears = False
+            self._listens = False
 
     def kill(self, worker: int) -> None:
         """Kill a worker, or forget one that has died."""
         with contextlib.suppress(OSError):  # it has died, and the worker with it
             self._commands.send(_COMMAND.pack(_KILL, worker, b""))
 
-    def last_words(self) -> str:
+    def last_error(self) -> str:
         """Return the last line of its errors."""
-        return last_line(self._words)
+        return last_line(self._errors)
 
     def close(self, *, has_workers: bool = True) -> None:
         """End it and its workers; when this returns, none of them does anything more."""
@@ -94,7 +94,7 @@ class ForkServer:
             self._process.wait(PATIENCE_SECONDS if has_workers else 0.0)
         self._process.kill()
         self._process.wait()
-        self._words.close()
+        self._errors.close()
 
 
 def start_ahead(threads: int = 1) -> None:
@@ -167,9 +167,9 @@ def _fork(driver: socket.socket, life: tuple[int, int], handles: Sequence[int], 
 
 def _be_worker(life: int, handles: Sequence[int]) -> NoReturn:
     """Serve the driver to the end; nothing of the process that forked is gone on with."""
-    connection, rows, with_driver, words = handles
+    connection, rows, with_driver, errors = handles
     try:
-        os.dup2(words, 2)
+        os.dup2(errors, 2)
         import numpy as np
 
         from sweeper.backend.workers.worker import work

@@ -11,6 +11,7 @@ import os
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO
 
@@ -21,17 +22,27 @@ from sweeper.backend.backend import RunSettings
 from sweeper.backend.devices import DeviceShares, visible_devices, workers_per_device
 from sweeper.backend.endings import RunResult, close_trials, result_of_error, watch_endings
 from sweeper.backend.environment import processors
+from sweeper.backend.placed_data import PlacedDataset, in_memory
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trainable import CliplessTrial, PlacedDataset
+from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.dispatcher import Dispatcher, WorkerState
 from sweeper.backend.workers.fork_server import fork_server, last_line
 from sweeper.backend.workers.messages import Task
-from sweeper.backend.workers.pool import PoolRun, Seat, Workers
-from sweeper.backend.workers.shared_memory import in_memory
+from sweeper.backend.workers.pool import PoolRun, Workers
 from sweeper.errors import SweeperError
 from sweeper.specification.settings import ResourceSettings
 
 MOST_FAILED_STARTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Process:
+    """A worker process: its number, the file that its errors go to, and its device, empty for a processor."""
+
+    number: int
+    errors: IO[bytes]
+    device: str
 
 
 class LocalWorkers:
@@ -46,48 +57,46 @@ class LocalWorkers:
 
     def __init__(self, size: int, data: Dataset, threads: int, shares: DeviceShares | None = None) -> None:
         self.size, self._shares = size, shares
-        self.seats: dict[Connection, Seat] = {}
+        self.states: dict[Connection, WorkerState] = {}
         self._server = fork_server(threads)
         self._started = 0
-        self._numbers: dict[Connection, int] = {}
-        self._errors: dict[Connection, IO[bytes]] = {}
-        self._devices: dict[Connection, str] = {}
+        self._processes: dict[Connection, _Process] = {}
         self._failed_starts = 0
-        self._said = ""
+        self._start_error = ""
         self._life = os.pipe()  # ends with the driver, and its workers with it
         self._rows = in_memory(PlacedDataset.of(data))
 
     def start(self) -> None:
         """Start as many as there are meant to be."""
-        while len(self.seats) < self.size:
+        while len(self.states) < self.size:
             self._start_one()
 
     def lose(self, connection: Connection) -> None:
         """Take that one has died, and start another."""
-        if not self.seats[connection].has_spoken:
+        if not self.states[connection].has_reported:
             self._failed_starts += 1
-            self._said = self._last_words(connection)
+            self._start_error = self._last_error(connection)
         self._remove(connection)
         if self._failed_starts <= MOST_FAILED_STARTS:
             self._start_one()
 
     def kill(self, connection: Connection) -> None:
         """Kill one; its connection then ends."""
-        self._server.kill(self._numbers[connection])
+        self._server.kill(self._processes[connection].number)
 
     def problem(self) -> RunResult | None:
         """Raise a `SweeperError` if no worker comes up."""
         if self._failed_starts > MOST_FAILED_STARTS:
             raise SweeperError(
                 f"Expected worker processes to start, got {self._failed_starts} that did not; the last one said "
-                f"{self._said or 'nothing'!r}: see that memory and the limit of processes suffice"
+                f"{self._start_error or 'nothing'!r}: see that memory and the limit of processes suffice"
             )
         return None
 
     def close(self) -> None:
         """End them all at once."""
-        self._server.close(has_workers=any(seat.has_spoken for seat in self.seats.values()))
-        for connection in list(self.seats):
+        self._server.close(has_workers=any(state.has_reported for state in self.states.values()))
+        for connection in list(self.states):
             self._remove(connection)
         self._rows.close()
         for handle in self._life:
@@ -99,26 +108,26 @@ class LocalWorkers:
             self._server = fork_server(self._server.threads)
         device = "" if self._shares is None else self._shares.take()
         here, there = socket.socketpair()
-        words = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker has not come up
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  # lives as long as the worker has not come up
         self._started += 1
         with there:
-            handles = (there.fileno(), self._rows.fileno(), self._life[0], words.fileno())
+            handles = (there.fileno(), self._rows.fileno(), self._life[0], errors.fileno())
             self._server.fork(self._started, handles, device)
         connection = Connection(here.detach())
-        self._devices[connection] = device
-        self.seats[connection], self._numbers[connection], self._errors[connection] = Seat(), self._started, words
+        self.states[connection] = WorkerState()
+        self._processes[connection] = _Process(self._started, errors, device)
 
     def _remove(self, connection: Connection) -> None:
-        del self.seats[connection]
+        del self.states[connection]
         connection.close()
-        self._server.kill(self._numbers.pop(connection))
-        self._errors.pop(connection).close()
-        device = self._devices.pop(connection)
+        process = self._processes.pop(connection)
+        self._server.kill(process.number)
+        process.errors.close()
         if self._shares is not None:
-            self._shares.give_back(device)
+            self._shares.give_back(process.device)
 
-    def _last_words(self, connection: Connection) -> str:
-        return last_line(self._errors[connection]) or self._server.last_words()
+    def _last_error(self, connection: Connection) -> str:
+        return last_line(self._processes[connection].errors) or self._server.last_error()
 
 
 @contextlib.contextmanager
@@ -204,15 +213,15 @@ class LocalPool:
         self, kind: type[CliplessTrial], queue: TrialQueue, states: TrialStates, settings: RunSettings
     ) -> RunResult:
         """Train trials; tracebacks are kept in the folder ``tracebacks`` of the sweep."""
-        run = PoolRun(
-            self._workers,
+        dispatcher = Dispatcher(
             Task(cloudpickle.dumps(kind), settings.constants(), self.stack),
             queue,
             states,
-            ending=watch_endings(states, settings.interruption, settings.hours, settings.should_stop),
             trial_hours=settings.trial_hours,
             tracebacks=None if self._secret else settings.folder / "tracebacks",
         )
+        ending = watch_endings(states, settings.interruption, settings.hours, settings.should_stop)
+        run = PoolRun(self._workers, dispatcher, queue, states, ending)
         try:
             outcome = run.to_end()
         except BaseException as error:

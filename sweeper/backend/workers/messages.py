@@ -1,4 +1,4 @@
-"""What a worker and the driver say to each other: news of several trials at once, and orders in answer."""
+"""The messages between a worker and the driver: reports of several trials at once, and assignments in answer."""
 
 import pickle
 import traceback
@@ -31,20 +31,20 @@ class Failure:
         return cls(error.with_traceback(None), text)
 
 
-Told = tuple[str, TrialRow | Failure]
-"""A trial's id and what is told of it."""
+TrialReport = tuple[str, TrialRow | Failure]
+"""The id of a trial, and its next row or its failure."""
 
 
 @dataclass(frozen=True, slots=True)
-class News:
-    """What a worker tells; it then waits for `Orders`.
+class Report:
+    """What a worker reports; it then waits for an `Assignment`.
 
     Attributes:
         rows: in the order in which they came about.
         free: how many more trials it can take.
     """
 
-    rows: tuple[Told, ...] = ()
+    rows: tuple[TrialReport, ...] = ()
     free: int = 1
 
 
@@ -64,11 +64,11 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What a worker may do until its next news.
+class Assignment:
+    """What a worker may do until its next report.
 
     Attributes:
-        stopped: trials that draw no more noise and are told of no more.
+        stopped: trials that draw no more noise and that it reports no more.
         trials: configurations of those that it takes.
         task: another task than before.
         more: how many trials it could be given beyond these, as things stand.

@@ -34,7 +34,7 @@ def size_that_pays(work: CliplessTrial, there: int) -> int:
 
 
 @dataclass(slots=True)
-class _Place:
+class _StackMember:
     """A member of the stack; ``held`` is the epoch that it resumes from and has not shown, 0 for none."""
 
     trial: str
@@ -46,14 +46,14 @@ class TrialStack:
     """Trials in training as one.
 
     Args:
-        told: takes the row of a trial, or the error with which it failed.
+        report: takes the row of a trial, or the error with which it failed.
     """
 
-    def __init__(self, told: Callable[[str, EpochRow | Exception], None]) -> None:
-        self._told = told
+    def __init__(self, report: Callable[[str, EpochRow | Exception], None]) -> None:
+        self._report = report
         self._stack: Stack | None = None
         self._epochs: Iterator[tuple[int, Epoch]] = iter(())
-        self._places: dict[int, _Place | None] = {}
+        self._places: dict[int, _StackMember | None] = {}
 
     def enter(self, trial: str, work: CliplessTrial) -> None:
         """Add a trial, which trains from the next round on; its private statistics are drawn now.
@@ -66,7 +66,7 @@ class TrialStack:
             raise ValueError(f"Expected a trial that stacks, got {trial}")
         if work.is_over:  # it would never say so, and its place would be waited for
             raise TrialError("the driver has its last epoch already")
-        self._places[self._put(member, work)] = _Place(trial, work, work.held())
+        self._places[self._put(member, work)] = _StackMember(trial, work, work.held())
 
     def _put(self, member: Member, work: CliplessTrial) -> int:
         if self._stack is None:
@@ -94,15 +94,15 @@ class TrialStack:
             Exception: that of a step, which is no single member's.
 
         Guarantees:
-            No member draws noise beyond the first epoch of which nothing was told.
+            No member draws noise beyond the first epoch that nobody has reported.
         """
         resumed = {place for place, one in self._places.items() if one is not None and one.held}
-        if resumed and self._shown(resumed):
+        if resumed and self._advance(resumed):
             return
-        self._shown({place for place, one in self._places.items() if one is not None})
+        self._advance({place for place, one in self._places.items() if one is not None})
 
-    def _shown(self, expected: set[int]) -> int:
-        """Take one epoch of each of these places; return how many rows were told."""
+    def _advance(self, expected: set[int]) -> int:
+        """Train each of these places for an epoch; return how many rows they have reported."""
         rows = 0
         while expected:
             place, epoch = next(self._epochs)
@@ -119,10 +119,10 @@ class TrialStack:
             row = one.work.epoch_row(epoch)
         except Exception as error:
             self.stop(one.trial)
-            self._told(one.trial, error)
+            self._report(one.trial, error)
             return 1
         if row is not None:
             if row.done:
                 self._places[place] = None  # the stack has emptied it
-            self._told(one.trial, row)
+            self._report(one.trial, row)
         return int(row is not None)

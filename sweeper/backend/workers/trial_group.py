@@ -10,7 +10,7 @@ from typing import Any
 
 from clipless.training.memory import is_out_of_memory
 from sweeper.backend.trainable import CliplessTrial, end_if_lost
-from sweeper.backend.workers.messages import Failure, Orders, Told
+from sweeper.backend.workers.messages import Assignment, Failure, TrialReport
 from sweeper.backend.workers.stacking import TrialStack, size_that_pays, stack_key
 from sweeper.trials.stream import EpochRow, PlanRow, TrialRow
 
@@ -49,7 +49,7 @@ class TrialGroup:
         self._waiting: dict[str, _Trial] = {}
         self._training: dict[str, _Trial] = {}
         self._stack: TrialStack | None = None
-        self._told: list[Told] = []
+        self._reports: list[TrialReport] = []
 
     @property
     def free(self) -> int:
@@ -57,17 +57,17 @@ class TrialGroup:
         is_alone = bool(self._training) and self._stack is None
         return 0 if is_alone else max(0, self._size - len(self._waiting) - len(self._training))
 
-    def follow(self, orders: Orders) -> list[Told]:
-        """Do what the driver says, and return what is to be told of it before anything more is drawn."""
-        self._told, self._more = [], orders.more
-        for trial in orders.stopped:
+    def follow(self, assignment: Assignment) -> list[TrialReport]:
+        """Do what the driver assigns, and return what it has to hear before anything more is drawn."""
+        self._reports, self._more = [], assignment.more
+        for trial in assignment.stopped:
             self._stop(trial)
-        for config in orders.trials:
+        for config in assignment.trials:
             self._begin(config)
         self._announce()
-        if not self._told:
+        if not self._reports:
             self._round()
-        return self._told
+        return self._reports
 
     def _begin(self, config: Mapping[str, Any]) -> None:
         trial = str(config["trial"])
@@ -172,7 +172,7 @@ class TrialGroup:
             self._tell(trial, self._training[trial], row)
 
     def _tell(self, trial: str, one: _Trial, row: TrialRow) -> None:
-        self._told.append((trial, row))
+        self._reports.append((trial, row))
         if isinstance(row, PlanRow):
             one.is_announced = False
             self._waiting[trial] = self._training.pop(trial, one)  # from training: it begins again, smaller
@@ -182,7 +182,7 @@ class TrialGroup:
     def _fail(self, trial: str, error: Exception) -> None:
         end_if_lost(error)
         self._drop(trial)
-        self._told.append((trial, Failure.of(error)))
+        self._reports.append((trial, Failure.of(error)))
 
     def _stop(self, trial: str) -> None:
         if self._stack is not None:

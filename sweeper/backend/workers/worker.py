@@ -15,8 +15,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from sweeper.backend.workers.messages import News, Orders, Task, Told
-from sweeper.backend.workers.shared_memory import from_memory
+from sweeper.backend.placed_data import from_memory
+from sweeper.backend.workers.messages import Assignment, Report, Task, TrialReport
 from sweeper.backend.workers.trial_group import TrialGroup
 
 FIRST_VICTIM = "900"  # of 1000: what the system kills first where memory runs out
@@ -49,16 +49,17 @@ def silence() -> None:
 def serve(connection: Connection, data: Any) -> None:
     """Train what comes through a connection until it closes."""
     group: TrialGroup | None = None
-    rows: list[Told] = []
+    rows: list[TrialReport] = []
     with contextlib.suppress(EOFError, OSError):
         while True:
-            connection.send(News() if group is None else News(tuple(rows), group.free))
-            orders: Orders = connection.recv()
-            if orders.task is not None:
-                group = _group(orders.task, data)
+            connection.send(Report() if group is None else Report(tuple(rows), group.free))
+            assignment: Assignment = connection.recv()
+            if assignment.task is not None:
+                group = make_group(assignment.task, data)
             if group is not None:
-                rows = group.follow(orders)
+                rows = group.follow(assignment)
 
 
-def _group(task: Task, data: Any) -> TrialGroup:
+def make_group(task: Task, data: Any) -> TrialGroup:
+    """Return the trials of a worker, none so far, for a task."""
     return TrialGroup(pickle.loads(task.kind), {**task.constants, "data": data}, task.stack)

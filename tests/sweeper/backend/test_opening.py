@@ -24,8 +24,8 @@ def chosen(monkeypatch):
 
     def choose(**resources):
         monkeypatch.setattr(ray_backend, "places_for", lambda _resources: 2)
-        monkeypatch.setattr(ray_backend, "run_trials", lambda *_, **__: "one at a time")
-        monkeypatch.setattr(ray_backend, "run_stacks", lambda *_, stack, places, **__: (stack, places))
+        monkeypatch.setattr(ray_backend, "train_alone", lambda *_, **__: "one at a time")
+        monkeypatch.setattr(ray_backend, "train_stacks", lambda *_, stack, places, **__: (stack, places))
         return RayBackend(ResourceSettings(**resources), None, ()).run(object, None, None, SETTINGS)
 
     return choose

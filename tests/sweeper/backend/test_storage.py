@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sweeper.backend import storage as module
-from sweeper.backend.storage import SharedFolder, Storage, fetching
+from sweeper.backend.storage import SharedFolder, Storage, fetch_models
 from sweeper.backend.trial_states import Hooks
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
@@ -135,7 +135,7 @@ def test_the_driver_has_a_model_before_it_is_told_and_forgets_checkpoints_at_the
     def on_epoch(_trial, row):
         told.append((sweep / row.model).exists() if row.model else None)
 
-    hooks = fetching(Hooks(on_epoch=on_epoch, on_end=lambda *given: told.append(given)), there, sweep)
+    hooks = fetch_models(Hooks(on_epoch=on_epoch, on_end=lambda *given: told.append(given)), there, sweep)
     hooks.on_epoch("t0001", EpochRow(epoch=1, values={}, model="models/t0001-1.safetensors"))
     hooks.on_epoch("t0001", EpochRow(epoch=2, values={}))
     hooks.on_end("t0001", TrialStatus.INTERRUPTED, "", 1)

@@ -22,7 +22,8 @@ from clipless.training.batch_sums import sum_gradients
 from clipless.training.memory import PassSizes
 from sweeper.backend import trainable as module
 from sweeper.backend.on_ray.cluster import place
-from sweeper.backend.trainable import CliplessTrial, PlacedDataset
+from sweeper.backend.placed_data import PlacedDataset
+from sweeper.backend.trainable import CliplessTrial
 from sweeper.errors import SpecError, TrialError
 from sweeper.planning.make import make_trial_settings
 from sweeper.privacy.ledger import Ledger
@@ -206,7 +207,7 @@ def test_a_trial_sees_the_rows_and_has_no_copy_of_them():
 
 def told_of(placed):
     """What a trial's process has of a data set."""
-    data = module._at_hand(placed[0])
+    data = module._load_dataset(placed[0])
     return data.metadata.name, data.train.x.sum().item(), ray.get(placed[0]).train[0].flags.writeable
 
 

@@ -17,6 +17,7 @@ from ray.tune import Trainable
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.backend import interruption
 from sweeper.backend import trial_states as states_module
+from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
@@ -24,7 +25,7 @@ from sweeper.backend.on_ray import cluster as cluster_module
 from sweeper.backend.on_ray import starting, tune
 from sweeper.backend.on_ray.cluster import join_cluster
 from sweeper.backend.on_ray.starting import InterruptedStartError
-from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT, _failure, run_trials
+from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT, _failure, train_alone
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
@@ -137,10 +138,13 @@ def make_search(ways):
     )
 
 
-def run(folder, ways, hooks, *, recorded=None, **more):
-    settings = {"concurrent": 2, "resources": {"CPU": 1, "GPU": 0}, "constants": {"folder": str(folder)}}
-    queue = TrialQueue(make_search(ways), len(ways))
-    return run_trials(Toy, queue, TrialStates(hooks, recorded), storage_dir=folder, **(settings | more))
+def run(folder, ways, hooks, *, recorded=None, queue=None, concurrent=2, cpus=1, gpus=0, **more):
+    given = {"trial": None, "folder": folder, "interruption": Interruption(), "should_stop": lambda: None}
+    queue, states = queue or TrialQueue(make_search(ways), len(ways)), TrialStates(hooks, recorded)
+    resources = {"CPU": cpus, "GPU": gpus}
+    return train_alone(
+        Toy, queue, states, RunSettings(**given | more), concurrent=concurrent, resources=resources, data=None
+    )
 
 
 WAYS = {
@@ -212,7 +216,8 @@ def test_a_trial_that_lost_its_process_goes_on_behind_its_last_epoch(finished):
 def test_trials_get_their_constants_and_one_thread(finished):
     folder, driver, *_ = finished
     config = {"trial": "t0001", "proposal": {"way": "well"}, "recorded": 0, "front": [], "folder": str(folder)}
-    assert driver.config["t0001"] == config
+    assert config.items() <= driver.config["t0001"].items()
+    assert driver.config["t0001"].keys() - config.keys() == {"settings", "budget", "storage", "data"}
     assert driver.plans["t0001"].placed["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
 
 
@@ -243,7 +248,7 @@ def test_ctrl_c_ends_a_run_whose_trial_hangs_and_says_nothing(tmp_path, capfd):
 def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkeypatch):
     """The second one comes when the grace time is over."""
     monkeypatch.setattr(interruption, "DEBOUNCE_SECONDS", 0.0)
-    driver, pressed, kill = Driver(tmp_path), [], tune._Run._kill
+    driver, pressed, kill = Driver(tmp_path), [], tune._TuneRun._kill
 
     def press(run):
         if not pressed:
@@ -255,7 +260,7 @@ def test_a_second_ctrl_c_ends_it_at_once_and_the_hooks_are_told(tmp_path, monkey
         driver.on_plan(trial, row)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(tune._Run, "_kill", press)
+    monkeypatch.setattr(tune._TuneRun, "_kill", press)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, ["hang"], driver.hooks(on_plan=on_plan), interruption=Interruption())
     assert not (tmp_path / "woke").exists()
@@ -304,14 +309,7 @@ def test_a_space_that_raises_ends_the_run_with_its_error(tmp_path):
         raise ValueError("no such choice")
 
     with pytest.raises(ValueError, match="no such choice"):
-        run_trials(
-            Toy,
-            TrialQueue(Search(broken, OBJECTIVES, seed=0), 1),
-            TrialStates(Hooks()),
-            concurrent=1,
-            resources={"CPU": 1},
-            storage_dir=tmp_path,
-        )
+        run(tmp_path, [], Hooks(), queue=TrialQueue(Search(broken, OBJECTIVES, seed=0), 1), concurrent=1)
 
 
 @pytest.mark.long
@@ -338,8 +336,7 @@ def test_trials_of_an_earlier_run_come_first_and_go_on(tmp_path):
     search.ask()
     search.ask()
     queue = TrialQueue(search, 3, ["t0002", "t0001"])
-    settings = {"concurrent": 1, "resources": {"CPU": 1}, "constants": {"folder": str(tmp_path)}}
-    run_trials(Toy, queue, TrialStates(driver.hooks(), {"t0001": 0, "t0002": 2}), storage_dir=tmp_path, **settings)
+    run(tmp_path, [], driver.hooks(), queue=queue, recorded={"t0001": 0, "t0002": 2}, concurrent=1)
     started = [(trial, config["proposal"]["way"], config["recorded"]) for trial, config in driver.config.items()]
     assert started == [("t0002", "well again", 2), ("t0001", "well", 0), ("t0003", "well", 0)]
     assert [epoch for trial, epoch, _ in driver.epochs if trial == "t0002"] == [3]
@@ -353,9 +350,9 @@ def test_without_ray_it_says_what_to_do(tmp_path, monkeypatch):
 
 def test_a_trial_that_no_cluster_could_run_is_refused(tmp_path):
     with pytest.raises(SweeperError, match="at most 2 CPU for a trial, got 3"):
-        run(tmp_path, ["well"], Hooks(), resources={"CPU": 3})
+        run(tmp_path, ["well"], Hooks(), cpus=3)
     with pytest.raises(SweeperError, match="at most 0 GPU"):
-        run(tmp_path, ["well"], Hooks(), resources={"CPU": 1, "GPU": 0.25})
+        run(tmp_path, ["well"], Hooks(), gpus=0.25)
 
 
 def test_a_cluster_that_is_there_is_used_and_left_alone():

@@ -26,12 +26,11 @@ from sweeper.backend.devices import DeviceShares
 from sweeper.backend.endings import DIED, INTERRUPTED, RunResult
 from sweeper.backend.environment import worker_environment
 from sweeper.backend.interruption import Interruption
+from sweeper.backend.placed_data import PlacedDataset, from_memory, in_memory
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trainable import PlacedDataset
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.backend.workers import fork_server, pool
+from sweeper.backend.workers import dispatcher, fork_server, pool
 from sweeper.backend.workers.local import LocalPool, local_workers
-from sweeper.backend.workers.shared_memory import from_memory, in_memory
 from sweeper.errors import FOR_THE_OWNER, SweeperError
 from sweeper.records import TrialPlan, TrialStatus
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
@@ -253,7 +252,7 @@ def test_a_trial_that_hangs_is_stopped_when_its_time_is_up(workers, tmp_path, mo
         return time.monotonic() + 7200 * late
 
     driver = Driver(tmp_path)
-    monkeypatch.setattr(pool, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+    monkeypatch.setattr(dispatcher, "time", SimpleNamespace(monotonic=clock))
     assert run(workers, tmp_path, ["hang", "well"], driver.hooks(), trial_hours=1.0) == RunResult()
     assert driver.ends["t0001"] == (TrialStatus.STOPPED, "it took longer than the 1 hours of search.trial_hours", 1)
     assert driver.ends["t0002"] == (TrialStatus.COMPLETED, "", 3)

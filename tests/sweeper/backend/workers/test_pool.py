@@ -7,8 +7,9 @@ import pytest
 from sweeper.backend.endings import RunResult
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import Hooks, TrialStates
-from sweeper.backend.workers.messages import News, Task
-from sweeper.backend.workers.pool import PoolRun, Seat
+from sweeper.backend.workers.dispatcher import Dispatcher, WorkerState
+from sweeper.backend.workers.messages import Report, Task
+from sweeper.backend.workers.pool import PoolRun
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
 
@@ -25,20 +26,20 @@ class Proposals:
 
 
 class Played:
-    """One worker, which tells one row of its trial with each news and waits for orders after it."""
+    """One worker, which reports one row of its trial at a time and waits for an assignment after it."""
 
     size = 1
 
     def __init__(self, rows):
         here, self.there = Pipe()
-        self.seats, self._rows, self._told = {here: Seat()}, iter(rows), False
-        self.there.send(News())
+        self.states, self._rows = {here: WorkerState()}, iter(rows)
+        self.there.send(Report())
 
     def problem(self):
-        """Is asked once a round: what the worker was told to do, it does."""
+        """Is asked once a round: the worker does what it was assigned."""
         if self.was_answered():
             self.there.recv()
-            self.there.send(News((("t1", next(self._rows)),), free=0))
+            self.there.send(Report((("t1", next(self._rows)),), free=0))
 
     def was_answered(self):
         return self.there.poll()
@@ -50,7 +51,7 @@ def rows(plan):
     return [PlanRow(attempt="a", plan=plan), FirstDrawRow(), *epochs]
 
 
-def test_a_worker_is_answered_once_what_it_told_was_taken(rows):
+def test_a_worker_is_answered_once_what_it_reported_was_taken(rows):
     """Else it would draw noise before the ledger has an entry, however short the moment."""
     worker, answered = Played(rows), []
 
@@ -58,7 +59,7 @@ def test_a_worker_is_answered_once_what_it_told_was_taken(rows):
         answered.append(worker.was_answered())
 
     hooks = Hooks(on_plan=look, on_draw=look, on_epoch=look)
-    queue, task = TrialQueue(Proposals(), 1), Task(b"", {}, 1)
-    run = PoolRun(worker, task, queue, TrialStates(hooks, None), ending=lambda: None)
-    assert run.to_end() == RunResult()
+    queue, states = TrialQueue(Proposals(), 1), TrialStates(hooks)
+    dispatcher = Dispatcher(Task(b"", {}, 1), queue, states)
+    assert PoolRun(worker, dispatcher, queue, states, ending=lambda: None).to_end() == RunResult()
     assert answered == [False] * 4

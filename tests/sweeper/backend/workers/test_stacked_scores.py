@@ -5,8 +5,9 @@ import torch
 
 import clipless
 from clipless.testing import SeededSource
-from sweeper.backend.trainable import CliplessTrial, PlacedDataset
-from sweeper.backend.workers.messages import Orders
+from sweeper.backend.placed_data import PlacedDataset
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.workers.messages import Assignment
 from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.planning.make import make_trial_settings
 from sweeper.specification.spec import Spec
@@ -63,7 +64,7 @@ def told(folder, most, content, trials=3):
     rows = {one["trial"]: [] for one in left}
     while any(not (found and found[-1].done) for found in rows.values()):
         given, left = left[: group.free], left[group.free :]
-        for trial, row in group.follow(Orders(frozenset(), tuple(given))):
+        for trial, row in group.follow(Assignment(frozenset(), tuple(given))):
             if isinstance(row, EpochRow):
                 rows[trial].append(row)
     return rows

@@ -10,9 +10,10 @@ import clipless
 from clipless.errors import PlanError
 from clipless.privacy.randomness import SecureSource
 from clipless.training import checkpoint
-from sweeper.backend.trainable import CliplessTrial, PlacedDataset
+from sweeper.backend.placed_data import PlacedDataset
+from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.workers import stacking
-from sweeper.backend.workers.messages import Failure, Orders
+from sweeper.backend.workers.messages import Assignment, Failure
 from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.planning.make import make_trial_settings
 from sweeper.specification.spec import Spec
@@ -96,7 +97,7 @@ def config(trial, rate=0.05, width=8, recorded=0):
 
 
 def orders(*trials, stopped=(), more=0):
-    return Orders(frozenset(stopped), tuple(trials), more=more)
+    return Assignment(frozenset(stopped), tuple(trials), more=more)
 
 
 def kinds(told):
@@ -311,7 +312,7 @@ def test_a_process_that_loses_its_device_ends_and_burns_no_further_trial(where, 
         "begin": (CliplessTrial, "_build"),
         "round": (stacking.TrialStack, "round"),
         "scores": (CliplessTrial, "epoch_row"),
-        "alone": (CliplessTrial, "_reported"),
+        "alone": (CliplessTrial, "_note_report"),
     }
     monkeypatch.setattr(*place[where], lost)
     with pytest.raises(SystemExit):

@@ -91,7 +91,7 @@ class Play:
                 return states.fail(trial, "its process died")
             if does == "draws again" and epoch == 2:
                 states.restart(trial)
-                states._entries[trial].running = False
+                states._trials[trial].running = False
                 states.start(trial, config)
             if does == "is interrupted" and epoch == 2:
                 return states.end(trial, TrialStatus.INTERRUPTED, "interrupted")

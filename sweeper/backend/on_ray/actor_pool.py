@@ -1,8 +1,9 @@
-"""Stacks of trials on a cluster: workers that each train several trials as one, for which Ray Tune has no task.
+"""Stacks of trials on a cluster: a pool of Ray actors that each train several trials as one.
 
-Ray is asked for a number of workers that the spec gives, each with one task from the beginning to the end.
-Configurations reach a worker through a connection of its own, and rows come back through it. Checkpoints and models go
-into the sweep's folder, or travel through its storage, as those of any trial do.
+Each actor has one task from the beginning to the end. Configurations reach it through a connection of its own, and rows
+come back through it. Checkpoints and models go into the sweep's folder, or travel through its storage, as those of any
+trial do. Ray Tune can carry stacks too, with a trial for each worker, but each report then takes two calls and every
+worker imports Tune: 64 small trials took a third more processor time (`benchmarks/RESULTS.md`).
 """
 
 import contextlib
@@ -23,8 +24,9 @@ from sweeper.backend.endings import RunEnding, RunResult, close_trials, result_o
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.dispatcher import Dispatcher, WorkerState
 from sweeper.backend.workers.messages import Task
-from sweeper.backend.workers.pool import PoolRun, Seat
+from sweeper.backend.workers.pool import PoolRun
 from sweeper.backend.workers.worker import serve, silence
 
 LOOK_SECONDS = 0.1
@@ -48,8 +50,8 @@ def serve_driver(address: Address, key: bytes, number: int, data: list[Any]) -> 
         serve(connection, data[0])
 
 
-class _Workers:
-    """Workers on the cluster and the connections to them; see `sweeper.backend.workers.pool.Workers`."""
+class ActorPool:
+    """Actors on the cluster and the connections to them; see `sweeper.backend.workers.pool.Workers`."""
 
     def __init__(self, size: int, resources: Mapping[str, float], data: Any) -> None:
         self.size, self._resources, self._data = size, resources, [data]
@@ -58,16 +60,16 @@ class _Workers:
         self._listener = Listener((str(here()), 0), authkey=self._key)
         self._actors: list[Any] = []
         self._tasks: list[Any] = []
-        self._seats: dict[Connection, Seat] = {}
+        self._states: dict[Connection, WorkerState] = {}
         self._numbers: dict[Connection, int] = {}
         self._is_closed = False
         self._look_at = 0.0
         Thread(target=self._accept, name="workers", daemon=True).start()
 
     @property
-    def seats(self) -> Mapping[Connection, Seat]:
+    def states(self) -> Mapping[Connection, WorkerState]:
         """Those that are connected, as they are now."""
-        return dict(self._seats)
+        return dict(self._states)
 
     def start(self) -> None:
         """Ask Ray for as many as there are meant to be."""
@@ -77,7 +79,7 @@ class _Workers:
     def lose(self, connection: Connection) -> None:
         """Take that one has died, and ask for another; one that only hangs is killed, lest it save a state later."""
         self.kill(connection)
-        del self._seats[connection]
+        del self._states[connection]
         connection.close()
         self._start_one()
 
@@ -95,15 +97,15 @@ class _Workers:
         if not any(node["Alive"] for node in ray.nodes()):  # type: ignore[no-untyped-call]
             return RunResult(RunEnding.RAY_DIED)
         done, waiting = ray.wait(self._tasks, num_returns=len(self._tasks), timeout=0)
-        for connection in self.seats:
+        for connection in self.states:
             if self._tasks[self._numbers[connection]] in done:  # a node that vanished has closed no connection
                 _shut(connection)
-        return None if waiting or self._seats else RunResult(RunEnding.NO_WORKERS)
+        return None if waiting or self._states else RunResult(RunEnding.NO_WORKERS)
 
     def close(self) -> None:
         """End them all at once."""
         self._is_closed = True
-        for connection in self._seats:
+        for connection in self._states:
             connection.close()
         self._listener.close()
         for actor in self._actors:
@@ -112,7 +114,7 @@ class _Workers:
 
     def _start_one(self) -> None:
         needs = {"num_cpus": self._resources.get("CPU", 0), "num_gpus": self._resources.get("GPU", 0)}
-        actor: Any = ray.remote(_Worker).options(max_restarts=0, max_task_retries=0, **needs).remote()
+        actor: Any = ray.remote(_Actor).options(max_restarts=0, max_task_retries=0, **needs).remote()
         given = self._listener.address, self._key, len(self._actors), self._data
         self._actors.append(actor)
         self._tasks.append(actor.serve.remote(*given))
@@ -122,7 +124,7 @@ class _Workers:
             try:
                 connection = self._listener.accept()
                 self._numbers[connection] = connection.recv()
-                self._seats[connection] = Seat()
+                self._states[connection] = WorkerState()
             except AuthenticationError:
                 continue
             except (OSError, EOFError):
@@ -135,14 +137,14 @@ def _shut(connection: Connection) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-class _Worker:
+class _Actor:
     """What Ray runs and shows."""
 
     def serve(self, *given: Any) -> None:
         serve_driver(*given)
 
 
-def run_stacks(
+def train_stacks(
     kind: type[CliplessTrial],
     queue: TrialQueue,
     states: TrialStates,
@@ -157,18 +159,18 @@ def run_stacks(
 
     A worker trains at most ``stack`` trials as one, ``None`` for as many as pay.
     """
-    workers = _Workers(places, resources, data)
+    workers = ActorPool(places, resources, data)
     try:
         workers.start()
-        outcome = PoolRun(
-            workers,
+        dispatcher = Dispatcher(
             Task(cloudpickle.dumps(kind), settings.constants(), stack),
             queue,
             states,
-            ending=watch_endings(states, settings.interruption, settings.hours, settings.should_stop),
             trial_hours=settings.trial_hours,
             tracebacks=settings.folder / "tracebacks",
-        ).to_end()
+        )
+        ending = watch_endings(states, settings.interruption, settings.hours, settings.should_stop)
+        outcome = PoolRun(workers, dispatcher, queue, states, ending).to_end()
     except BaseException as error:
         close_trials(states, result_of_error(error))
         raise

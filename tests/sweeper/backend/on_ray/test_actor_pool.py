@@ -16,8 +16,8 @@ import clipless
 from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.interruption import Interruption
+from sweeper.backend.on_ray.actor_pool import train_stacks
 from sweeper.backend.on_ray.cluster import place
-from sweeper.backend.on_ray.stacks import run_stacks
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
@@ -83,7 +83,7 @@ def run(data, tmp_path):
         )
         queue, states = TrialQueue(Proposals(), trials), TrialStates(told.hooks)
         given = {"places": 1, "stack": stack, "resources": {"CPU": 1}, "data": place(data)}
-        return run_stacks(trainable, queue, states, settings, **given)
+        return train_stacks(trainable, queue, states, settings, **given)
 
     return go
 

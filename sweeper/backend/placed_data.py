@@ -1,15 +1,50 @@
-"""Rows in memory without a name, which one process fills and others read without a copy of their own."""
+"""A data set in memory that all processes of a node read without a copy of their own; none can write to it."""
 
 import math
 import mmap
 import os
 import pickle
 import tempfile
+import warnings
+from dataclasses import dataclass
 from typing import IO
 
-from sweeper.backend.trainable import PlacedDataset
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clipless.datasets import Dataset, Metadata, Split
 
 ALIGNMENT = 64
+
+Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedDataset:
+    """A data set as it is carried without copying: arrays and public facts."""
+
+    metadata: Metadata
+    train: Arrays
+    validation: Arrays
+    test: Arrays
+
+    @classmethod
+    def of(cls, data: Dataset) -> "PlacedDataset":
+        """Return the arrays of a data set, which share its memory."""
+        train, validation, test = ((s.x.numpy(), s.y.numpy()) for s in (data.train, data.validation, data.test))
+        return cls(metadata=data.metadata, train=train, validation=validation, test=test)
+
+    def dataset(self) -> Dataset:
+        """Return the data set, which shares the memory of the arrays."""
+        train, validation, test = (_split(*arrays) for arrays in (self.train, self.validation, self.test))
+        return Dataset(metadata=self.metadata, train=train, validation=validation, test=test)
+
+
+def _split(x: NDArray[np.float32], y: NDArray[np.int64]) -> Split:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nor is it written to
+        return Split(torch.from_numpy(x), torch.from_numpy(y))
 
 
 def in_memory(rows: PlacedDataset) -> IO[bytes]:
