@@ -21,7 +21,7 @@ from sweeper.service.security.access import BROWSER
 from sweeper.service.security.tokens import Holder, Role
 from sweeper.service.standings import Standings, submitted_spec
 from sweeper.service.supervision.states import Standing
-from sweeper.specification.spec import Spec
+from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steered
 
 PARTS = ("sweeps", "head", "trial", "trial-records", "action")
@@ -102,12 +102,12 @@ class DynamicFragments:
             spec = submitted_spec(self._catalog.out, view.sweep)
             return header.waiting_header(standing, spec, offers=offers)
         snapshot = self._snapshots.get(view.sweep)
-        spec_ = self._spec(snapshot)
+        manifest = self._manifest(snapshot)
         readable = snapshot.data is not None
-        offers = header.offers(view, header.offered(standing, spec_), may_write=rights.may_write, readable=readable)
+        offers = header.offers(view, header.offered(standing, manifest), may_write=rights.may_write, readable=readable)
         progress = header.Progress(0)
         if snapshot.data is not None:
-            progress = header.progress_of(snapshot.data, spec_, view.sweep, self._pace)
+            progress = header.progress_of(snapshot.data, manifest, view.sweep, self._pace)
         region = _region(snapshot)
         return header.sweep_header(snapshot, standing, progress, region, offers=offers)
 
@@ -127,19 +127,19 @@ class DynamicFragments:
         snapshot = self._snapshots.get(view.sweep)
         if view.action in _OF_TRIALS:
             trial_page.known_trial(snapshot.sweep(), view.trial)
-        spec, region = self._spec(snapshot), _region(snapshot)
-        return forms.form(forms.Asked(view=view, data=snapshot.data, spec=spec, region=region, key=rights.key))
+        manifest, region = self._manifest(snapshot), _region(snapshot)
+        return forms.form(forms.Asked(view=view, data=snapshot.data, manifest=manifest, region=region, key=rights.key))
 
-    def _spec(self, snapshot: Snapshot) -> Spec | None:
-        """Return the spec of a sweep, None where it cannot be read."""
+    def _manifest(self, snapshot: Snapshot) -> Manifest | None:
+        """Return what ``sweep.json`` says of a sweep, None where it cannot be read."""
 
-        def read() -> Spec | None:
+        def read() -> Manifest | None:
             try:
-                return self._catalog.folder(snapshot.name).read_manifest().read_spec()
+                return self._catalog.folder(snapshot.name).read_manifest()
             except SweeperError:
                 return None
 
-        return snapshot.once("spec", read)
+        return snapshot.once("manifest", read)
 
 
 def _region(snapshot: Snapshot) -> Sequence[str]:

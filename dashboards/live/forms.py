@@ -17,11 +17,11 @@ from dashboards.live.header import TITLES, total_price
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.text import number, setting
-from sweeper.records import Direction
+from sweeper.records import Direction, Objective
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.ranges import Choices, Range
-from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import to_text
+from sweeper.store.manifest import Manifest
 
 EXAMPLE = """\
 name: first
@@ -36,11 +36,11 @@ _DANGER = (Action.DELETE, Action.STOP, Action.STOP_TRIAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a form is made from; data and spec are None where the sweep has no records yet."""
+    """What a form is made from; data and manifest are None where the sweep has no records yet."""
 
     view: View
     data: SweepData | None = None
-    spec: Spec | None = None
+    manifest: Manifest | None = None
     region: Sequence[str] = ()
     key: str = ""
 
@@ -125,7 +125,7 @@ def _price_of_trials(asked: Asked, which: str) -> str:
     price = None if asked.data is None else total_price(asked.data)
     if price is not None and price.fixed:
         return f"nothing beyond the price that was fixed{_spent(asked.data)}."
-    privacy = None if asked.spec is None else asked.spec.to_plain()["privacy"]
+    privacy = None if asked.manifest is None else asked.manifest.spec["privacy"]
     each = (
         ""
         if privacy is None or "epsilon" not in privacy
@@ -184,7 +184,7 @@ def _input(id_: str, **more: Any) -> Html:
 
 
 def _spec_fields(asked: Asked) -> Html:
-    text = _example(asked.spec)
+    text = _example(asked.manifest)
     area = tag(
         "textarea",
         text,
@@ -206,24 +206,25 @@ def _spec_fields(asked: Asked) -> Html:
     )
 
 
-def _example(spec: Spec | None) -> str:
+def _example(manifest: Manifest | None) -> str:
     """Return what the form begins with: the spec of a sweep, unless it names files, which are not told."""
-    if spec is None or spec.data.path is not None or spec.search.warm_start is not None:
+    spec = {} if manifest is None else dict(manifest.spec)
+    if not spec or "path" in spec["data"] or "warm_start" in spec["search"]:
         return EXAMPLE
-    return yaml.safe_dump(spec.to_plain(), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)
 
 
 def _trials_field(asked: Asked) -> Html:
-    least = 1 if asked.spec is None else asked.spec.trials
+    least = 1 if asked.manifest is None else asked.manifest.course.trials
     control = _input("trials", name="trials", type="number", min=least, max=1_000_000, value=least + 1, required=True)
     return _field("trials", "Trials in all, those that ran included", control, f"{least} so far")
 
 
 def _hyperparameters(asked: Asked) -> Html:
-    dimensions = [] if asked.spec is None else [one for one in asked.spec.dimensions if one.space is not None]
+    dimensions = [] if asked.manifest is None else asked.manifest.read_spec().dimensions
     given = {} if asked.data is None else asked.data.settings.get(asked.view.trial, {})
     words = tag("p", "What you leave empty is sampled.", class_="test")
-    return join([words, *(_hyperparameter(one, given.get(one.key)) for one in dimensions)])
+    return join([words, *(_hyperparameter(one, given.get(one.key)) for one in dimensions if one.space is not None)])
 
 
 def _hyperparameter(dimension: Dimension, given: Any) -> Html:
@@ -243,7 +244,8 @@ def _hyperparameter(dimension: Dimension, given: Any) -> Html:
 
 
 def _bounds(asked: Asked) -> Html:
-    objectives = [] if asked.spec is None else asked.spec.objectives
+    names = () if asked.manifest is None else asked.manifest.spec["search"]["objectives"]
+    objectives = [Objective.named(name) for name in names]
     wanted = _wanted(asked)
     fields = []
     for objective in objectives:

@@ -19,7 +19,7 @@ from dashboards.text import delta_text, number, show
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
-from sweeper.specification.spec import Spec
+from sweeper.store.manifest import Manifest
 
 TITLES = {
     Action.SUBMIT: "Submit a sweep",
@@ -111,28 +111,29 @@ def waiting_header(standing: Standing, spec: Mapping[str, Any] | None, *, offers
     )
 
 
-def progress_of(data: SweepData, spec: Spec | None, name: str, pace: Pace) -> Progress:
+def progress_of(data: SweepData, manifest: Manifest | None, name: str, pace: Pace) -> Progress:
     """Return how far a sweep is, and about how long the rest will take."""
     counts = Counter(trial.status for trial in data.trials.values())
     ended = sum(counts.values()) - counts[TrialStatus.RUNNING.value]
-    if spec is None or spec.search.repetitions is not None:  # how many candidates there are is not told
+    if manifest is None or manifest.selects_privately:  # how many candidates there are is not told
         return Progress(ended)
     done = ended + sum(_shares(data).values())
-    left = pace.seconds_left(name, min(done / max(spec.trials, 1), 1.0))
-    return Progress(ended, spec.trials, counts, left)
+    trials = manifest.course.trials
+    left = pace.seconds_left(name, min(done / max(trials, 1), 1.0))
+    return Progress(ended, trials, counts, left)
 
 
-def offered(standing: Standing, spec: Spec | None) -> tuple[Action, ...]:
+def offered(standing: Standing, manifest: Manifest | None) -> tuple[Action, ...]:
     """Return what can be done with a sweep as it stands, by those who may write."""
     actions = _BY_STATE[standing.state]
-    if spec is None:
+    if manifest is None:
         kept = (Action.STOP, Action.DELETE, Action.RESUME)
         return tuple(action for action in actions if action in kept)
-    if spec.search.repetitions is not None:
+    if manifest.selects_privately:
         lost = (Action.EXTEND, *_MORE)
     else:
-        steerable = spec.search.learns or spec.stages or spec.rehearsals
-        lost = (*((Action.EXTEND,) if spec.stages else ()), *(() if steerable else (Action.STEER,)))
+        course = manifest.course
+        lost = (*((Action.EXTEND,) if course.stages else ()), *(() if course.can_be_steered else (Action.STEER,)))
     return tuple(action for action in actions if action not in lost)
 
 

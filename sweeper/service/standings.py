@@ -10,7 +10,7 @@ from sweeper.records import SweepStatus
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.states import Facts, Standing, state_of
-from sweeper.specification.spec import Spec
+from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -68,7 +68,7 @@ def standing(name: str, state: SweepStatus, reason: str, place: int | None = Non
 def submitted_spec(out: Path, name: str) -> Mapping[str, object] | None:
     """Return the spec of a sweep that was submitted and has not started, as `told_spec`; None if it cannot be read."""
     try:
-        return told_spec(Spec.from_yaml(SweepFolder(out / name).spec).to_plain())
+        return told_spec(read_mapping(SweepFolder(out / name).spec))
     except (SweeperError, OSError, ValueError):
         return None
 

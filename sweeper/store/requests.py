@@ -115,7 +115,7 @@ def steer(folder: Path, region: Sequence[str]) -> tuple[OutcomeConstraint, ...]:
     if manifest.selects_privately:
         raise RecordError(f"Expected a sweep whose search learns, but {folder} selects privately from one prior")
     spec = manifest.read_spec()
-    if not (spec.search.learns or spec.stages or spec.rehearsals):
+    if not manifest.course.can_be_steered:
         raise spec.mistaken(
             "a sampler that learns from outcomes, or stages", "search.sampler", spec.to_plain()["search"]["sampler"]
         )

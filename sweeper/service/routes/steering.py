@@ -12,10 +12,9 @@ from pydantic import BaseModel, Field
 from sweeper.errors import SpecError
 from sweeper.results.notes import MAX_LENGTH, add_note, add_tag
 from sweeper.service.responses.models import CheckedSpec, Deleted, Enqueued, Noted, Steered
-from sweeper.service.responses.prices import price_of_spec
 from sweeper.service.routes.dependencies import Dependencies, SweepId
 from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
-from sweeper.service.security.spec_policy import read_spec
+from sweeper.service.security.spec_policy import accept_spec
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
 from sweeper.store.requests import enqueue, steer
@@ -64,8 +63,8 @@ def routes(parts: Dependencies) -> APIRouter:
         body, kind = await request.body(), request.headers.get("content-type", "")
 
         def check() -> CheckedSpec:
-            spec = read_spec(body, kind, parts.settings, parts.catalog)
-            return CheckedSpec(name=spec.name, trials=spec.trials, price=price_of_spec(spec))
+            spec = accept_spec(body, kind, parts.settings, parts.catalog)
+            return CheckedSpec(name=spec.name, trials=spec.trials, price=spec.price)
 
         return await to_thread.run_sync(check)
 

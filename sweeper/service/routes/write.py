@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from sweeper.service.responses.models import SweepState
 from sweeper.service.routes.dependencies import Dependencies, SweepId
-from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
+from sweeper.service.security.spec_policy import YAML_TYPES, accept_spec
 from sweeper.service.supervision.submissions import hash_texts
 from sweeper.service.supervision.supervisor import SubmittedSweep
 from sweeper.specification.spec import schema
@@ -48,7 +48,7 @@ def routes(parts: Dependencies) -> APIRouter:
         kind = request.headers.get("content-type", "")
 
         def submit() -> SubmittedSweep:
-            spec = read_spec(body, kind, parts.settings, parts.catalog)
+            spec = accept_spec(body, kind, parts.settings, parts.catalog)
             key = None if idempotency_key is None else hash_texts(parts.client(request), idempotency_key)
             return supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body))
 

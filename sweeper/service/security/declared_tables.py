@@ -11,14 +11,16 @@ from typing import Any
 
 from clipless.datasets import Evaluation, HashSplit, Ranges, load_ranges
 from clipless.errors import DataError
-from sweeper.specification.spec import Spec
+from sweeper.specification.data import DataSettings
+from sweeper.specification.fields.messages import mistake
 
+SOURCE = "the submitted spec"
 SUFFIXES = (".yaml", ".yml")
 MAX_RANGES_BYTES = 1_000_000
 ODD = ("", ".", "..")
 
 
-def find_table(spec: Spec, root: Path | None) -> tuple[Path, Path]:
+def find_table(data: DataSettings, root: Path | None) -> tuple[Path, Path]:
     """Return the table and the ranges file that a spec names, with links followed.
 
     Raises:
@@ -29,31 +31,32 @@ def find_table(spec: Spec, root: Path | None) -> tuple[Path, Path]:
         The answer says nothing of other files, not even whether they exist.
     """
     if root is None:
-        raise spec.mistaken("no file: this service has no data folder", "data.path", remedy="serve with --data-dir")
-    table, ranges = (_inside(spec, field, root) for field in ("path", "ranges"))
+        raise mistake(SOURCE, "no file: this service has no data folder", "data.path", remedy="serve with --data-dir")
+    table, ranges = (_inside(data, field, root) for field in ("path", "ranges"))
     declared = None if table is None or ranges is None else _declarations(table, ranges)
     if table is None or ranges is None or declared is None:
-        raise spec.mistaken(
+        raise mistake(
+            SOURCE,
             "a table and the ranges file that declares it, in the service's data folder",
             "data.path and data.ranges",
             remedy="its operator declares it by the key table of that file",
         )
-    _check_repeats(spec, declared)
+    _check_repeats(data, declared)
     return table, ranges
 
 
-def _inside(spec: Spec, key: str, root: Path) -> Path | None:
+def _inside(data: DataSettings, key: str, root: Path) -> Path | None:
     """Return the file that a relative path names, None where there is none.
 
     Raises:
         SpecError: any other path.
     """
-    text = getattr(spec.data, key)
+    text = getattr(data, key)
     if text is None:
-        raise spec.mistaken("{name} beside the table", f"data.{key}", remedy="name the file that declares it")
+        raise mistake(SOURCE, "{name} beside the table", f"data.{key}", remedy="name the file that declares it")
     odd = "\\" in text or ":" in text or "\x00" in text or any(part in ODD for part in text.split("/"))
     if odd or text.startswith("~") or (key == "ranges" and not text.endswith(SUFFIXES)):
-        raise spec.mistaken("a relative path within the service's data folder", f"data.{key}")
+        raise mistake(SOURCE, "a relative path within the service's data folder", f"data.{key}")
     try:
         path = (root / text).resolve(strict=True)
     except (OSError, RuntimeError):
@@ -72,13 +75,13 @@ def _declarations(table: Path, path: Path) -> Ranges | None:
     return ranges if ranges.table is not None and Path(ranges.table).resolve() == table else None
 
 
-def _check_repeats(spec: Spec, ranges: Ranges) -> None:
+def _check_repeats(data: DataSettings, ranges: Ranges) -> None:
     """Refuse a spec that declares what the ranges file does not."""
-    data, evaluation = spec.data, ranges.evaluation or Evaluation.PRIVATE
+    evaluation = ranges.evaluation or Evaluation.PRIVATE
     if ranges.target is None or ranges.classes is None:
-        raise _refusal(spec, "target", None, f"the target and its classes in {ranges.name}")
+        raise _refusal("target", None, f"the target and its classes in {ranges.name}")
     if ranges.unpaid and evaluation is not Evaluation.EXPLORATORY:
-        raise _refusal(spec, "evaluation", None, f"evaluation: exploratory in {ranges.name}, computed from the rows,")
+        raise _refusal("evaluation", None, f"evaluation: exploratory in {ranges.name}, computed from the rows,")
     splits = None if data.splits is None else data.splits.splitting()
     for key, given, declared in (
         ("evaluation", data.evaluation, evaluation),
@@ -88,9 +91,9 @@ def _check_repeats(spec: Spec, ranges: Ranges) -> None:
         ("splits", splits, ranges.splits or HashSplit()),
     ):
         if given is not None and given != declared:
-            raise _refusal(spec, key, spec.to_plain()["data"][key], f"{{name}} as {ranges.name} declares it")
+            raise _refusal(key, data.model_dump(mode="json")[key], f"{{name}} as {ranges.name} declares it")
 
 
-def _refusal(spec: Spec, key: str, got: Any, expected: str) -> Exception:
+def _refusal(key: str, got: Any, expected: str) -> Exception:
     remedy = "over the network a spec may only repeat what the operator declares beside the data"
-    return spec.mistaken(expected.replace("{name}", key), f"data.{key}", got, remedy)
+    return mistake(SOURCE, expected.replace("{name}", key), f"data.{key}", got, remedy)

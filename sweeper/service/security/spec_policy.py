@@ -7,24 +7,56 @@ nothing is fetched that the service was not told to fetch, and nothing is import
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from clipless import datasets
 from sweeper.errors import RefusalError, SpecError, UnknownSweepError
+from sweeper.rounding import round_up
 from sweeper.service.catalog import Catalog, is_name
-from sweeper.service.security.declared_tables import find_table
+from sweeper.service.security.declared_tables import SOURCE, find_table
 from sweeper.service.settings import ServiceSettings
+from sweeper.specification.fields.ranges import largest
 from sweeper.specification.search import MLFLOW, Selection
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import MAX_DEPTH, parse_mapping
 
 MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that grows with it
-SOURCE = "the submitted spec"
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/plain")
 JSON_TYPES = ("application/json",)
 _PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold private rows
 _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedSpec:
+    """A spec that came over the network, and names nothing that it may not.
+
+    Attributes:
+        name: of the sweep.
+        trials: how many it runs.
+        text: the whole spec as YAML.
+        price: what the sweep will cost, in words, from the spec alone; exactly where it has a budget.
+    """
+
+    name: str
+    trials: int
+    text: str
+    price: str
+
+    @classmethod
+    def of(cls, spec: Spec) -> "AcceptedSpec":
+        """Return what the service keeps of a spec."""
+        return cls(name=spec.name, trials=spec.trials, text=spec.to_yaml(), price=_price_in_words(spec))
+
+
+def accept_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> AcceptedSpec:
+    """Return the spec in a request.
+
+    Raises: as `read_spec`.
+    """
+    return AcceptedSpec.of(read_spec(body, media_type, settings, catalog))
 
 
 def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> Spec:
@@ -114,7 +146,7 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
     if spec.data.name is not None:
         _check_registered(spec, settings)
     if spec.data.path is not None:
-        data["path"], data["ranges"] = map(str, find_table(spec, settings.data_dir))
+        data["path"], data["ranges"] = map(str, find_table(spec.data, settings.data_dir))
     if search.get("warm_start") is not None:
         search["warm_start"] = str(_earlier(spec, catalog))
     return Spec.from_mapping(content, SOURCE)
@@ -146,3 +178,22 @@ def _earlier(spec: Spec, catalog: Catalog) -> Path:
         return catalog.folder(name).path
     except UnknownSweepError:
         raise spec.mistaken("the name of a sweep of this service", "search.warm_start") from None
+
+
+def _price_in_words(spec: Spec) -> str:
+    """Return what a sweep of this spec will cost, in words: exactly where it has a budget."""
+    privacy = spec.privacy
+    if spec.search.repetitions is not None:
+        return "The winner alone can leave, at a price that its driver says before the first trial."
+    at = f"at delta {privacy.delta!r}"
+    if privacy.sweep_epsilon is not None:
+        return (
+            f"Everything the sweep releases costs at most epsilon {round_up(privacy.sweep_epsilon)} {at}, "
+            f"whatever its results are used for."
+        )
+    each = "" if privacy.epsilon is None else f", each up to epsilon {round_up(float(largest(privacy.epsilon)))} {at}"
+    trials = "1 trial" if spec.trials == 1 else f"{spec.trials} trials"
+    return (
+        f"{trials}{each}. Who looks at the results before choosing pays for all of them together; "
+        "with privacy.sweep_epsilon in the spec that is bounded beforehand."
+    )

@@ -5,11 +5,11 @@ from datetime import datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
+from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.states import pause
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
-from sweeper.specification.spec import Spec
 
 LONGEST_DELAY_SECONDS = 60.0
 
@@ -79,7 +79,7 @@ class SubmissionQueue:
         """Whether the driver of a sweep has written what it is."""
         return (self._out / name / "sweep.json").is_file()
 
-    def add(self, spec: Spec, key: str | None, digest: str) -> str:
+    def add(self, spec: AcceptedSpec, key: str | None, digest: str) -> str:
         """Make the folder of a new sweep and return its name.
 
         Raises:
@@ -87,7 +87,7 @@ class SubmissionQueue:
         """
         submission = Submission(submitted=self._clock(), key=key, digest=digest)
         now = datetime.fromtimestamp(self._clock())
-        folder = submissions.reserve(self._out, spec.name, spec.to_yaml(), submission, now)
+        folder = submissions.reserve(self._out, spec.name, spec.text, submission, now)
         self._known[folder.name] = submission
         return folder.name
 

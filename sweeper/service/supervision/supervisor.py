@@ -17,6 +17,7 @@ from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweep
 from sweeper.records import SweepStatus
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.service.catalog import Catalog
+from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.drivers import Drivers, facts_of
@@ -25,7 +26,6 @@ from sweeper.service.supervision.states import Facts, Standing, settle, state_of
 from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
-from sweeper.specification.spec import Spec
 from sweeper.store.lock import ServiceLock
 from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder, is_waiting
@@ -89,7 +89,7 @@ class Supervisor:
         """Whether it watches."""
         return self._thread is not None and self._thread.is_alive()
 
-    def submit(self, spec: Spec, key: str | None, digest: str) -> SubmittedSweep:
+    def submit(self, spec: AcceptedSpec, key: str | None, digest: str) -> SubmittedSweep:
         """Keep a sweep to be run.
 
         ``key`` is a hash of the client's own name for the request; the same one again gives the same sweep.
@@ -287,17 +287,17 @@ def check_resumable(folder: Path, state: SweepStatus, trials: int | None) -> Non
     goes_on = is_waiting(folder) or (manifest.selects_privately and has_final_left(folder))
     if manifest.selects_privately and (trials is not None or not goes_on):
         raise RecordError(f"Expected a sweep that can be resumed, but {name} selected privately; submit another one")
-    spec = manifest.read_spec(name)
     if manifest.selects_privately:
         check_recorded_cluster(manifest, name)
         return
     if trials is None and state is SweepStatus.COMPLETED:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
-    if trials is not None and trials < spec.trials:
-        raise RecordError(f"Expected at least the {spec.trials} trials of {name}, got trials={trials}")
-    if trials is not None and trials > spec.trials and spec.stages:
+    course = manifest.course
+    if trials is not None and trials < course.trials:
+        raise RecordError(f"Expected at least the {course.trials} trials of {name}, got trials={trials}")
+    if trials is not None and trials > course.trials and course.stages:
         raise RecordError(
-            f"Expected no more than the {spec.trials} trials into which the budget of {name} was cut before its first "
+            f"Expected no more than the {course.trials} trials into which the budget of {name} was cut before its first "
             f"result, got trials={trials}; submit another sweep"
         )
-    spec.with_search(trials=trials)
+    manifest.read_spec(name).with_search(trials=trials)

@@ -11,6 +11,7 @@ import pytest
 from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
 from sweeper.records import SweepStatus
 from sweeper.service.catalog import Catalog
+from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
@@ -47,7 +48,7 @@ def supervise(out, launcher, clock):
 
 @pytest.fixture
 def spec(content):
-    return Spec.from_mapping(content)
+    return AcceptedSpec.of(Spec.from_mapping(content))
 
 
 RUNNABLE = {
