@@ -13,6 +13,7 @@ from dashboards.live.fragments import FILES, age, tracking_address
 from dashboards.live.resources import Resources, marks
 from dashboards.live.view import View
 from dashboards.text import MISSING
+from sweeper.adapters import dump
 from sweeper.errors import PickError, RecordError, UnknownSweepError
 from sweeper.records import SweepStatus
 from sweeper.store.evidence import Evidence, append_evidence
@@ -252,7 +253,7 @@ def test_the_card_of_the_page_says_what_audits_found(show, growing):
 
 
 def test_a_plan_that_says_too_little_has_no_card(resources, show, growing):
-    plan = PLAN.to_json()
+    plan = dump(PLAN)
     del plan["event"]
     row = {"id": "t0001", "config": {}, "plan": plan, "status": "running"}
     (growing.folder.path / "trials.jsonl").write_text(json.dumps(row) + "\n")
