@@ -20,6 +20,7 @@ from sweeper.specification import plugins
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.evidence import Evidence
+from sweeper.store.manifest import Course
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 from sweeper.trials.trial import TrialRun
@@ -96,6 +97,13 @@ def spec_error(content: Mapping[str, Any], source: str = "mnist.yaml", **changes
 def make_spec(content: Mapping[str, Any], **changes: Mapping[str, Any]) -> Spec:
     """Make a spec whose sections have other keys."""
     return Spec.from_mapping({**content, **{name: {**content.get(name, {}), **keys} for name, keys in changes.items()}})
+
+
+def make_course(spec: Spec) -> Course:
+    """Make what a driver would write of how the sweep of a spec goes."""
+    stages = tuple(stage.trials for stage in spec.stages)
+    steered = bool(spec.search.learns or stages or spec.rehearsals)
+    return Course(trials=spec.trials, stages=stages, rehearsals=spec.rehearsals, can_be_steered=steered)
 
 
 def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more: Any) -> TrialRun:

@@ -287,17 +287,17 @@ def check_resumable(folder: Path, state: SweepStatus, trials: int | None) -> Non
     goes_on = is_waiting(folder) or (manifest.selects_privately and has_final_left(folder))
     if manifest.selects_privately and (trials is not None or not goes_on):
         raise RecordError(f"Expected a sweep that can be resumed, but {name} selected privately; submit another one")
+    spec, course = manifest.read_spec(name), manifest.course
     if manifest.selects_privately:
         check_recorded_cluster(manifest, name)
         return
     if trials is None and state is SweepStatus.COMPLETED:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
-    course = manifest.course
     if trials is not None and trials < course.trials:
         raise RecordError(f"Expected at least the {course.trials} trials of {name}, got trials={trials}")
     if trials is not None and trials > course.trials and course.stages:
         raise RecordError(
-            f"Expected no more than the {course.trials} trials into which the budget of {name} was cut before its first "
-            f"result, got trials={trials}; submit another sweep"
+            f"Expected no more than the {course.trials} trials into which the budget of {name} was cut before its "
+            f"first result, got trials={trials}; submit another sweep"
         )
-    manifest.read_spec(name).with_search(trials=trials)
+    spec.with_search(trials=trials)

@@ -23,6 +23,7 @@ from sweeper.store.evidence import Evidence, append_evidence
 from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steer
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder
+from tests.factories import make_course
 
 from .conftest import ENDED, PLAN, RUNNING, Growing
 
@@ -44,9 +45,14 @@ def spec_of(text=SPEC):
     return Spec.from_mapping(parse_mapping(text, "s"), "s")
 
 
+def manifest_of(text=SPEC):
+    spec = spec_of(text)
+    course, plain = make_course(spec), spec.to_plain()
+    return Manifest(name="grows", status=SweepStatus.RUNNING, spec=plain, source="s", course=course)
+
+
 def describe(folder, status="running", text=SPEC, **more):
-    spec = spec_of(text).to_plain()
-    folder.write_manifest(Manifest(name="grows", status=SweepStatus(status), spec=spec, source="s", **more))
+    folder.write_manifest(replace(manifest_of(text), status=SweepStatus(status), **more))
 
 
 @pytest.fixture
@@ -103,8 +109,8 @@ def test_what_would_be_refused_is_not_offered(change, state, left_out):
     text = SPEC
     for old, new in change.items():
         text = text.replace(old, new)
-    plain = {action.value for action in offered(Standing(name="s", state=state), spec_of())}
-    found = {action.value for action in offered(Standing(name="s", state=state), spec_of(text))}
+    plain = {action.value for action in offered(Standing(name="s", state=state), manifest_of())}
+    found = {action.value for action in offered(Standing(name="s", state=state), manifest_of(text))}
     assert plain - found == left_out
 
 
@@ -115,7 +121,7 @@ def test_of_a_private_selection_nothing_is_offered_that_looks_at_candidates():
     text = text.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{epsilon: 3, delta: 1e-4}")
     for state in SweepStatus:
         assert not {Action.STEER, Action.ENQUEUE, Action.EXTEND} & set(
-            offered(Standing(name="s", state=state), spec_of(text))
+            offered(Standing(name="s", state=state), manifest_of(text))
         )
 
 

@@ -10,7 +10,7 @@ from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service import app as app_module
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.service.settings import Limits, ServiceSettings
-from sweeper.store.manifest import Manifest
+from sweeper.store.manifest import Course, Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from tests.factories import Clock
 
@@ -107,7 +107,9 @@ def make_sweep(out, plan, make_front, make_point, content):
         training = content["training"] | {"learning_rate": {"log": [0.02, 0.1]}}
         open_spec = content | {"search": {"trials": 2}, "training": training}
         told = {"name": "digits", "status": SweepStatus(status), "spec": open_spec, "source": str(out / "spec.yaml")}
-        folder.write_manifest(Manifest(**{**told, "data_dir": str(out), "tracking": "secret", **info}))
+        told |= {"data_dir": str(out), "tracking": "secret", **info}
+        course = Course(trials=2, can_be_steered=True)
+        folder.write_manifest(Manifest(course=course, **told))
         return folder
 
     return make

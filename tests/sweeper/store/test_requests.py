@@ -78,6 +78,7 @@ def test_a_region_bounds_objectives(bound, folder):
 def test_what_nothing_steers_is_not_steered(search, said, folder):
     manifest = json.loads((folder / "sweep.json").read_text())
     manifest["spec"]["search"] |= search
+    manifest["course"]["can_be_steered"] = False
     (folder / "sweep.json").write_text(json.dumps(manifest))
     with pytest.raises(SweeperError, match=said):
         steer(folder, ["epsilon <= 3"])
