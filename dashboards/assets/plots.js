@@ -22,7 +22,8 @@ const sweeperPlots = (() => {
     });
     return loading;
   };
-  const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  const PAINTING_MILLISECONDS = 50; // for the browser to show a picture before the library keeps it busy
+  const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, PAINTING_MILLISECONDS)));
   const config = { ...sweeperFigures.config, responsive: false }; // sized by their places, not by the window
   const kept = config.modeBarButtonsToRemove.filter((name) => name !== "select2d");
   const boxable = { ...config, modeBarButtonsToRemove: kept };
