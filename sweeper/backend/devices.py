@@ -94,7 +94,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def placement(gpus: float) -> dict[str, str]:
-    """Return where a trial is trained: the name of the ``node``, and the ``device``."""
+    """Return the ``node`` and the ``device`` that train a trial, by name."""
     has_ray = "ray" in sys.modules  # a process of the driver's own does not pay for the import
     return {"node": _node() if has_ray else socket.gethostname(), "device": _device(gpus)}
 

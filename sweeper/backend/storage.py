@@ -1,8 +1,8 @@
 """Models and checkpoints on storage that all nodes reach, where they share no disk; the only door to fsspec.
 
-A trial writes into a folder of its own node and pushes its files after each epoch; the driver pulls the models it is
-told of into the sweep's folder, where everything else is. What is pushed are weights with their noise and what is
-computed from them, as in the sweep's folder itself.
+A trial writes into a folder of its own node and pushes its files after each epoch; the driver pulls each model that a
+row names into the sweep's folder, where everything else is. The storage holds weights with their noise and what is
+computed from them, as the sweep's folder does.
 """
 
 import contextlib

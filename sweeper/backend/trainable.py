@@ -1,4 +1,4 @@
-"""One trial inside a worker: a thin shell around `TrialRun`, whatever started the worker. Computes nothing itself.
+"""One trial inside a worker: a thin shell around `TrialRun`, which computes nothing itself.
 
 The driver puts the rows of the data set into memory that all workers of a node share: Ray's object store, or a file
 without a name. Nothing may write to them. Ray is not imported here: a worker of a local sweep does without it.
@@ -61,7 +61,7 @@ class CliplessTrial:
         return True
 
     def step(self) -> TrialRow:
-        """Return the next row: the plan, then that noise will be drawn, then one epoch at a time."""
+        """Return the next row: the plan, then the first draw of noise, then one epoch at a time."""
         if self._run is None:
             return self._begin()
         if self._rows is None:  # what is drawn from the next step on is charged once the driver has taken this row
@@ -79,17 +79,17 @@ class CliplessTrial:
         return row
 
     def member(self) -> Member | None:
-        """Return a trial that has reported its plan as a stack takes it; ``None`` for one that is trained alone."""
+        """Return the member of a stack that this trial is, once it has a plan; ``None`` if it trains alone."""
         return None if self._run is None else self._run.member()
 
     @property
     def stack_rows(self) -> tuple[Split, int | None]:
-        """What all members of a stack share beside their shape: the rows, and how many a pass may take."""
+        """The rows that a stack trains on, and how many of them a pass may take."""
         return self._planned.train, self._planned.micro_batch_size
 
     @property
     def scored_rows(self) -> Split | None:
-        """The rows on which all members of a stack are scored in one pass; None for each by itself."""
+        """The rows that score all members of a stack in one pass; ``None`` if each member has its own pass."""
         return self._planned.scored
 
     @property
@@ -98,11 +98,11 @@ class CliplessTrial:
         return self._recorded >= self._planned.plan.epochs
 
     def held(self) -> int:
-        """Return the epoch that it goes on from, 0 for its beginning."""
+        """Return the epoch of its checkpoint, 0 without one."""
         return self._planned.held()
 
     def epoch_row(self, epoch: Epoch) -> EpochRow | None:
-        """Return the row of an epoch that it was trained for in a stack; ``None`` for one that the driver has."""
+        """Return the row of an epoch of its stack; ``None`` if the driver has that epoch."""
         if epoch.epoch <= self._recorded:
             return None
         row = self._planned.epoch_row([epoch])
@@ -110,7 +110,7 @@ class CliplessTrial:
         return row
 
     def begin_again(self) -> PlanRow:
-        """Return another plan row, for another attempt from the last checkpoint."""
+        """Begin another attempt from the last checkpoint, and return its plan row."""
         self._rows = self._run = None
         release_memory()
         return self._begin()
@@ -200,7 +200,7 @@ class CliplessTrial:
 
 
 class Rehearsal(CliplessTrial):
-    """A training on one half of the public validation rows, of which nothing but scores is kept.
+    """A training on one half of the public validation rows; only its scores are kept.
 
     Rehearsals are numbered from 1: a configuration on one half, the same one on the other, and so on.
     """

@@ -1,4 +1,4 @@
-"""How the trials of a run stand: their rows are taken once each, and answered by the driver's hooks.
+"""The states of a run's trials: each row is taken once, and the driver's hooks answer it.
 
 Rows are those of `sweeper.trials.stream`. A trial may go on only after the hooks have answered for its last row. Where
 a trial begins anew or goes on from an epoch, epochs that were taken before are dropped. Nothing here imports Ray or
@@ -89,7 +89,7 @@ class TrialStates:
             self._tell(self._hooks.on_start, trial, config)
 
     def config(self, trial: str, proposal: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what a trial is told when it begins, beside what all of a run are told."""
+        """Return the part of a trial's configuration that is its own, when it begins."""
         front = [dict(values) for values in self._hooks.front()]
         return {"trial": trial, "proposal": proposal, "recorded": self.last_epoch(trial), "front": front}
 
@@ -115,7 +115,7 @@ class TrialStates:
         return not entry.ended and entry.verdict is None
 
     def overrule(self, trial: str, status: TrialStatus, reason: str) -> None:
-        """Say how a trial will have ended that is about to be killed."""
+        """Decide how a trial ends that its executor is about to kill."""
         entry = self._trials[trial]
         if not entry.ended and entry.verdict is None:
             entry.verdict = (status, reason)
