@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sweeper.backend.interruption import Interruption
 
 INSIDE = "auto"  # how a driver that is a job names the cluster it runs on
-STOP_SECONDS = 600  # for a driver that is told to stop to end its epochs and write the front
+STOP_SECONDS = 600  # for a driver that has to stop to end its epochs and write the front
 LOOK_SECONDS = 1.0
 ANSWER_SECONDS = 20.0  # for the job server to answer
 FORGET_SECONDS = 2.0  # how long an answer about a job is good for
@@ -149,7 +149,7 @@ def run_as_job(
     """Run a sweep as a job of a cluster, say what it says until it has ended, and return whether it ended well.
 
     ``spec`` is the text of a spec, and ``name`` that of its sweep; files that it names must be where they are here on
-    the cluster's nodes too. Once an interruption is requested, the driver is told to stop, and waited for.
+    the cluster's nodes too. An interruption stops the driver, whose end is waited for.
 
     Raises:
         SweeperError: the job server cannot be reached, or does not take it.

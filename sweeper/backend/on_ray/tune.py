@@ -237,7 +237,7 @@ class _TuneScheduler(FIFOScheduler):
 
 
 class _TuneCallback(tune.Callback):
-    """Brings the trial states what a scheduler is not told of: starts, last rows and ends."""
+    """Brings the trial states what Tune shows to no scheduler: starts, last rows and ends."""
 
     def __init__(self, run: _TuneRun) -> None:
         self._run, self._states = run, run.states

@@ -233,7 +233,7 @@ class LocalPool:
 
 
 def _about_ray_address() -> tuple[str, ...]:
-    """Return what there is to say about a cluster that the environment alone names, one sentence at most."""
+    """Return the sentence about a cluster that the environment alone names, if it names one."""
     address = os.environ.get("RAY_ADDRESS")
     if not address:
         return ()
