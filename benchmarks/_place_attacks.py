@@ -16,9 +16,8 @@ import clipless
 from clipless.alone import Form, made_rows
 from clipless.audits.placement import FixedPlacement
 from clipless.datasets import Split
-from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.layers import Dense, InputBall, ReLU
-from clipless.network import Network
+from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, even_size, filled, whole
 from clipless.plans.plan import Plan

@@ -20,10 +20,9 @@ import clipless
 from clipless.alone import Form, made_rows
 from clipless.audits.placement import FixedPlacement, Sums
 from clipless.datasets import Split
-from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU, Residual
 from clipless.losses import MulticlassHinge
-from clipless.network import Network
+from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, filled, whole
 from clipless.plans.plan import Plan

@@ -35,7 +35,7 @@ from _place_shifts import Shift, shifted
 from torch import Tensor, nn
 
 import clipless
-from clipless.audits.operands import PATTERNS, operand, shares
+from clipless.audits.planted import PATTERNS, operand, shares
 from clipless.guards.convolution import guarded_conv2d
 from clipless.guards.exact_sums import padded
 from clipless.guards.guard import Guard, guarded_linear

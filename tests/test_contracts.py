@@ -20,7 +20,7 @@ import clipless
 from clipless import layers, losses, projections, zoo
 from clipless.bounds import _rules as bound_rules
 from clipless.bounds import bound_network, bounded_types
-from clipless.discovery import import_modules
+from clipless.imports import import_modules
 from clipless.losses import _rules
 from clipless.plans.method import Method
 from clipless.plans.trainable import check_trainable

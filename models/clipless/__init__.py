@@ -21,7 +21,7 @@ if __name__ != "clipless":  # e.g. ``models.clipless``: a second copy of every c
 import os
 from typing import TYPE_CHECKING
 
-from clipless.lazy import by_need
+from clipless.imports import by_need
 
 # Before the first product of matrices, if not before torch: kernels of MKL that round a row alike wherever it lies in
 # memory. Where it comes too late, or another library multiplies, `clipless.alone` finds out.
@@ -46,9 +46,8 @@ if TYPE_CHECKING:
         WestonWatkins,
     )
     from clipless.network import Network
-    from clipless.plans.method import Method
+    from clipless.plans.method import Method, Schedule
     from clipless.plans.plan import Plan, make_plan
-    from clipless.plans.schedule import Schedule
     from clipless.privacy.allocation import NoiseAllocation
     from clipless.privacy.events import Relation
     from clipless.saving import load, save
@@ -102,9 +101,8 @@ _HOMES = {
     "clipless.losses": "ClassWeighted CrammerSinger HKR KCosine KR MAE MulticlassHinge MultilabelBCE TauBCE TauCCE "
     "WestonWatkins",
     "clipless.network": "Network",
-    "clipless.plans.method": "Method",
     "clipless.plans.plan": "Plan make_plan",
-    "clipless.plans.schedule": "Schedule",
+    "clipless.plans.method": "Method Schedule",
     "clipless.privacy.allocation": "NoiseAllocation",
     "clipless.privacy.events": "Relation",
     "clipless.saving": "load save",

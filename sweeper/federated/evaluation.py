@@ -13,10 +13,9 @@ from clipless.curves.certified import CertifiedCurve
 from clipless.curves.classes import ClassCurves
 from clipless.errors import FederationError
 from clipless.federated.function_sharing import SERVERS, agreed_parties, combined
-from clipless.federated.primitives import Identity, Words
+from clipless.federated.primitives import Identity, Words, from_words
 from clipless.federated.query import SharedLaplace
 from clipless.federated.ustat import Sums
-from clipless.federated.words import from_words
 from sweeper.federated.connection import Connection
 from sweeper.federated.federation import ANALYST, CurveRelease, Federation
 from sweeper.federated.services import EVALUATE, HELD, RESULT

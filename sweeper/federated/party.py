@@ -19,10 +19,9 @@ from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
 from clipless.federated.aggregation.roster import ROUNDS
 from clipless.federated.function_sharing import SERVERS, upload
-from clipless.federated.primitives import Identity
+from clipless.federated.primitives import Identity, to_words
 from clipless.federated.query import PartyRows
 from clipless.federated.ustat import answer
-from clipless.federated.words import to_words
 from sweeper.errors import SweeperError
 from sweeper.federated.connection import Connection
 from sweeper.federated.federation import Federation

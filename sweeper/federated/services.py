@@ -14,9 +14,8 @@ from clipless.errors import FederationError
 from clipless.federated.aggregation.roster import ROUNDS
 from clipless.federated.aggregation.server import AggregationServer
 from clipless.federated.function_sharing import KeyServer
-from clipless.federated.primitives import Words
+from clipless.federated.primitives import Words, to_words
 from clipless.federated.query import Query
-from clipless.federated.words import to_words
 from sweeper.federated.federation import ANALYST, Federation
 
 COUNTS, UPLOAD, HELD, EVALUATE, RESULT = "counts", "upload", "held", "evaluate", "result"

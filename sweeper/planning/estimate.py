@@ -19,7 +19,7 @@ import torch
 import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset, Split
-from clipless.fixed_prefix import split_fixed_prefix
+from clipless.network import split_fixed_prefix
 from sweeper.planning.preview import Preview
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.specification.trial_config import TrialConfig

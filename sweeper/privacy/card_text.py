@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import exp
 from typing import Any
 
-from clipless.plans.method import Method
-from clipless.plans.schedule import Schedule
+from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import Price

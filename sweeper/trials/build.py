@@ -15,8 +15,8 @@ from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clip_norm import AdaptiveClipping, Clipping
 from clipless.plans.freezing import Freezing
+from clipless.plans.method import Schedule
 from clipless.plans.plan import Plan
-from clipless.plans.schedule import Schedule
 from clipless.privacy.accounting.domination import dominated_noise_multiplier
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import PoissonGaussian

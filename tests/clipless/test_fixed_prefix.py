@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import clipless
-from clipless import Network, fixed_prefix
+from clipless import Network
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
-from clipless.fixed_prefix import precompute, prefix_depth, split_fixed_prefix
 from clipless.layers import Dense, Flatten, GroupSort, InputBall, Scattering2d
+from clipless.network import precompute, prefix_depth, split_fixed_prefix
 
 
 def network():
@@ -58,7 +58,7 @@ def test_features_do_not_depend_on_other_rows(monkeypatch):
         others = torch.arange(len(split)) != row
         assert torch.equal(after[others], before[others])
         assert torch.equal(after[row], torch.zeros(324))
-    monkeypatch.setattr(fixed_prefix, "_CHUNK", 3)
+    monkeypatch.setattr("clipless.network._CHUNK", 3)
     torch.testing.assert_close(precompute(fixed, split).x, before)
 
 
@@ -66,7 +66,7 @@ def test_a_chunk_is_never_larger_than_announced(monkeypatch):
     seen = []
     fixed, _ = split_fixed_prefix(network())
     forward = InputBall.forward
-    monkeypatch.setattr(fixed_prefix, "_CHUNK", 4)
+    monkeypatch.setattr("clipless.network._CHUNK", 4)
     monkeypatch.setattr(InputBall, "forward", lambda self, x: (seen.append(len(x)), forward(self, x))[1])
     precompute(fixed, rows(10))
     assert max(seen) == 4

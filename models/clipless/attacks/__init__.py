@@ -3,9 +3,8 @@
 Every result here is computed from rows: on private rows it is a release. Public rows only.
 """
 
-from clipless.attacks._ball import Attack
 from clipless.attacks.autoattack import AutoAttack
 from clipless.attacks.membership import MembershipScore, threshold_attack
-from clipless.attacks.pgd import PGD
+from clipless.attacks.pgd import PGD, Attack
 
 __all__ = ["PGD", "Attack", "AutoAttack", "MembershipScore", "threshold_attack"]

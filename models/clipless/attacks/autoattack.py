@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clipless.attacks._ball import check_radius, into_ball
+from clipless.attacks.pgd import check_radius, into_ball
 from clipless.certificates.certify import float64_logits
 from clipless.errors import UnsupportedError
 from clipless.network import Network

@@ -1,8 +1,8 @@
 """Rows whose operands an auditor chooses: they pass a training's own backward pass, guards and sums.
 
-An adversary may pick any row, weights and loss; what a layer is then given is an input and a cotangent of its output.
+An adversary may pick any row, weights and loss; a layer is then given an input and a cotangent of its output.
 Planted rows skip the search for such a row: in a pass, each layer with parameters is given chosen inputs and cotangents
-for them. Everything behind, from the guard to the noise, is the code that trains.
+for them, those that move sums most. Everything behind, from the guard to the noise, is the code that trains.
 
 Shape letters: B rows of a pass, R planted rows.
 """
@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -102,3 +103,38 @@ def operand_shapes(model: Network) -> dict[str, Shapes]:
             hooks.enter_context(layer.register_forward_hook(watching(name)))
         model.output_shape()
     return found
+
+
+PATTERNS = ("hovering", "walk", "equal", "magnitudes")
+
+
+def shares(count: int, pattern: str, generator: np.random.Generator) -> Tensor:
+    """Contributions of rows as shares of the largest, (B,)."""
+    if pattern == "hovering":  # one row keeps the sum above a power of two, without it later ones round more finely
+        boundary = 2.0 ** max(0, int(np.log2(max(count / 2, 1))))
+        climb = min(count, int(boundary))
+        step = float(np.spacing(np.float32(boundary)))
+        drift = np.resize([0.625 * step, -0.375 * step], count - climb)
+        values = np.concatenate([np.ones(climb), drift])
+    elif pattern == "walk":
+        values = generator.uniform(-1.0, 1.0, count)
+    elif pattern == "equal":
+        values = np.full(count, generator.uniform(0.3, 1.0))
+    else:
+        values = generator.choice([-1.0, 1.0], count) * 10.0 ** generator.uniform(-8.0, 0.0, count)
+    return torch.from_numpy(values).float()
+
+
+def operand(count: int, shape: tuple[int, ...], varied: bool, generator: np.random.Generator) -> Tensor:
+    """Rows (B, ...): one of two kinds of flat ones, a spike, or noise that differs from row to row if ``varied``."""
+    kind = generator.integers(4)
+    if kind == 0:
+        row = torch.ones(1, *shape)
+    elif kind == 1:
+        row = torch.zeros(1, int(np.prod(shape)))
+        row[0, generator.integers(row.shape[1])] = 1.0
+        row = row.view(1, *shape)
+    else:
+        drawn = generator.standard_normal((count if varied else 1, *shape))
+        row = torch.from_numpy(drawn * (1.0 if kind == 2 else 10.0 ** generator.uniform(-12.0, 12.0))).float()
+    return row.expand(count, *shape).clone()

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from clipless.audits.audited import AuditedTraining
 from clipless.audits.one_run import planned_for
-from clipless.audits.operands import PATTERNS, shares
 from clipless.audits.placement import JOINED, KINKED, FixedPlacement, kinked_rows
+from clipless.audits.planted import PATTERNS, shares
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.plans.plan import Plan

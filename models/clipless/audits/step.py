@@ -25,9 +25,8 @@ from torch import Tensor
 from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited import AuditedTraining, Effort
 from clipless.audits.finding import Finding, Kind
-from clipless.audits.operands import PATTERNS, operand, shares
 from clipless.audits.placement import joined_sums
-from clipless.audits.planted import Operands, Shapes, operand_shapes, planted
+from clipless.audits.planted import PATTERNS, Operands, Shapes, operand, operand_shapes, planted, shares
 from clipless.audits.stacked import stacked_sums
 from clipless.network import Network
 from clipless.plans.method import Method

@@ -2,7 +2,7 @@
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer, bound_rule, bounded_types
 from clipless.bounds.composition.propagate import NetworkBounds, bound_network
-from clipless.discovery import import_modules
+from clipless.imports import import_modules
 
 _RULE_FILES = tuple(import_modules(__name__, __path__))  # each enters its rules in the table
 

@@ -1,4 +1,4 @@
-r"""Bounds of the convolution with kernel ``c K``, zero-padded or circular, with or without groups and bias.
+"""Bounds of the convolution with kernel ``c K``, zero-padded or circular, and of the scattering transform.
 
 With m the largest number of patches that contain one input element, the patches of an example have norm at
 most ``sqrt(m) |x|``. For a cotangent g of the output::
@@ -9,13 +9,16 @@ and ``c |K|_op <= c sqrt(m) |K reshaped|``. Published code leaves sqrt(m) out of
 averages over the zero padding, which is not a bound. Under circular padding every element lies in all ``h w``
 places of a patch. Groups split x, g and K into blocks: the largest block norm replaces ``|K|``, and the last inequality
 holds for the blocks together by Cauchy-Schwarz.
+
+The constant of the scattering transform is computed from its filters (`clipless.layers._wavelets`).
 """
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
-from clipless.bounds.bias import bias_bounds
+from clipless.bounds.linear import bias_bounds
 from clipless.errors import InvalidBoundError
 from clipless.guards.convolution import patch_counts
 from clipless.layers import Conv1d, Conv2d
+from clipless.layers.scattering import Scattering2d
 from clipless.norms import conv2d_norm_upper, current_norm
 from clipless.scalars import smaller
 
@@ -62,3 +65,14 @@ def _bound(layer: Conv1d | Conv2d, signal: Signal, size: Pair, weights: WeightNo
         parameter_gains={"weight": patches_gain * signal.norm, **gains},
         normalised_gains={"weight": layer.scale, **gains},
     )
+
+
+@bound_rule(Scattering2d)
+def bound_scattering(layer: Scattering2d, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain as computed; the map is 0 at 0, so the output norm is at most the gain times X."""
+    if len(signal.shape) != 3 or signal.shape[1:] != layer.size:
+        raise InvalidBoundError(
+            f"Expected a (C, {layer.size[0]}, {layer.size[1]}) map, got {signal.shape} (Scattering2d)"
+        )
+    gain = layer.lipschitz
+    return LayerBound(output=Signal(layer.output_shape(signal.shape[0]), gain * signal.norm), input_gain=gain)

@@ -1,4 +1,4 @@
-r"""Bounds of the dense layer ``y = W x + b``, on one vector or on T tokens.
+"""Bounds of the dense layer ``y = W x + b``, on one vector or on T tokens, and of any bias.
 
 For one example with input x (one vector, or T vectors as rows) and cotangent g of y::
 
@@ -7,14 +7,34 @@ For one example with input x (one vector, or T vectors as rows) and cotangent g 
 
 with Frobenius norms over the tokens; the third is an equality for one vector (Bethune et al. 2024,
 arXiv 2305.16202, section 3).
+
+A bias with ``|b| <= B`` that is added at n positions adds at most ``sqrt(n) B`` to the output. Its gradient is the
+cotangent summed over the positions, at most ``sqrt(n) |g|``, attained by a cotangent that is the same everywhere. It
+does not depend on the input, so that normalised training has the same gain.
 """
 
+from collections.abc import Mapping
+from math import sqrt
+
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
-from clipless.bounds.bias import bias_bounds
 from clipless.errors import InvalidBoundError
-from clipless.layers import Dense
+from clipless.layers import Conv1d, Conv2d, Dense
 from clipless.norms import current_norm, spectral_norm_upper
 from clipless.scalars import smaller
+
+
+def bias_bounds(
+    layer: Dense | Conv1d | Conv2d, positions: int, weights: WeightNorms
+) -> tuple[float, Mapping[str, float]]:
+    """Return what the bias adds to the output norm, and the gains to it; nothing without one."""
+    if layer.bias_norm is None or layer.bias is None:
+        return 0.0, {}
+    largest = layer.bias_norm
+    if weights is WeightNorms.CURRENT:
+        largest = smaller(current_norm(layer.bias[None]), largest)
+    elif weights is WeightNorms.MEASURED:
+        largest = spectral_norm_upper(layer.bias[None])
+    return sqrt(positions) * largest, {"bias": sqrt(positions)}
 
 
 @bound_rule(Dense)

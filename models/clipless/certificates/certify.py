@@ -29,9 +29,8 @@ from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
 from clipless.errors import UnsupportedError
-from clipless.fixed_prefix import features_shape, prefix_depth, split_fixed_prefix
 from clipless.layers import ClipGradient, Dense, InputBall
-from clipless.network import Network
+from clipless.network import Network, features_shape, prefix_depth, split_fixed_prefix
 from clipless.norms import LEAST, lengths_upper
 from clipless.saving import architecture
 

@@ -6,15 +6,14 @@ are first used.
 
 from typing import TYPE_CHECKING
 
-from clipless.lazy import by_need
+from clipless.imports import by_need
 
 if TYPE_CHECKING:
     from clipless.datasets.catalog import available, load
     from clipless.datasets.dataset import Dataset, Split
     from clipless.datasets.maps import prepare
-    from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
+    from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata, Preparation
     from clipless.datasets.new_rows.reading import InputFormat, NewRows, input_format
-    from clipless.datasets.preparation import Preparation
     from clipless.datasets.splits import ColumnSplit, HashSplit
     from clipless.datasets.tables.declarations import Categorical, Drop, Numeric, Ranges
     from clipless.datasets.tables.ranges_file import load_ranges
@@ -47,9 +46,8 @@ _HOMES = {
     "clipless.datasets.catalog": "available load",
     "clipless.datasets.dataset": "Dataset Split",
     "clipless.datasets.maps": "prepare",
-    "clipless.datasets.metadata": "ColourSpace Evaluation Metadata",
+    "clipless.datasets.metadata": "ColourSpace Evaluation Metadata Preparation",
     "clipless.datasets.new_rows.reading": "InputFormat NewRows input_format",
-    "clipless.datasets.preparation": "Preparation",
     "clipless.datasets.splits": "ColumnSplit HashSplit",
     "clipless.datasets.tables.declarations": "Categorical Drop Numeric Ranges",
     "clipless.datasets.tables.ranges_file": "load_ranges",

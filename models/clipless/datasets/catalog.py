@@ -8,8 +8,7 @@ from importlib import metadata as importlib_metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clipless.datasets.metadata import Evaluation
-from clipless.datasets.preparation import Preparation
+from clipless.datasets.metadata import Evaluation, Preparation
 from clipless.datasets.splits import HashSplit, Splitting
 from clipless.datasets.tables.declarations import Ranges
 from clipless.errors import DeclarationError

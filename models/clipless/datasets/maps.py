@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from clipless.datasets.dataset import Dataset
-from clipless.datasets.metadata import ColourSpace, Metadata
-from clipless.datasets.preparation import Preparation
+from clipless.datasets.metadata import ColourSpace, Metadata, Preparation
 from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.errors import DeclarationError
 from clipless.norms import spectral_norm_upper

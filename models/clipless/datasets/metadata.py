@@ -1,11 +1,12 @@
-"""Public facts about a data set, and the sentences that its privacy card says about them.
+"""Public facts about a data set, the declared preparation of its examples, and the sentences of its privacy card.
 
-Everything here is a public input of the guarantee and may be printed, logged and saved. Nothing here imports torch.
+Everything here is a public input of the guarantee and may be printed, logged and saved. Nothing here imports torch;
+`clipless.datasets.maps` prepares examples.
 """
 
 import enum
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite
 
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.errors import DataError, DeclarationError
@@ -131,3 +132,27 @@ def _are_texts(values: object) -> bool:
 def _require(condition: object, field: str, expected: str, metadata: Metadata) -> None:
     if not condition:
         raise DataError(f"Expected {field} to be {expected}, got {getattr(metadata, field)!r} (Metadata)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparation:
+    """What is done to each example, in this order; everything here is public.
+
+    Attributes:
+        colour: coordinates of the pixels' colours; other than RGB for images of three channels in [0, 1] only.
+        centre: constant to subtract: one number, or one for each channel; declared, never computed from the data.
+        normalise: norm that each example is scaled to; the zero example stays zero.
+    """
+
+    colour: ColourSpace = ColourSpace.RGB
+    centre: tuple[float, ...] = ()
+    normalise: float | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.colour, ColourSpace):
+            known = ", ".join(space.value for space in ColourSpace)
+            raise DeclarationError(f"Expected a colour space among {known}, got {self.colour!r} (data.colour)")
+        if not all(isfinite(number) for number in self.centre):
+            raise DeclarationError(f"Expected finite numbers to subtract, got {self.centre!r} (data.centre)")
+        if self.normalise is not None and not 0 < self.normalise < inf:
+            raise DeclarationError(f"Expected 0 < normalise < inf, got {self.normalise!r} (data.normalise)")

@@ -3,8 +3,7 @@
 Numbers computed here on private rows would be unpaid releases; `public_rows` is the door that refuses them.
 """
 
-from clipless.diagnostics.diagnose import DEFAULT_ROWS, diagnose, public_rows
-from clipless.diagnostics.inputs import colour_norms, input_norms
+from clipless.diagnostics.diagnose import DEFAULT_ROWS, colour_norms, diagnose, input_norms, public_rows
 from clipless.diagnostics.records import (
     ClippedParameter,
     ClippingBias,

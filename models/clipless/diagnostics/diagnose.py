@@ -1,4 +1,4 @@
-"""Diagnosis of a model, from its plan and public rows. Shape letters: N rows."""
+"""Diagnosis of a model, from its plan and public rows, and of the norms of examples. Shape letters: N rows."""
 
 from collections.abc import Mapping
 from math import inf, isfinite, sqrt
@@ -7,10 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, bound_network
-from clipless.datasets import Dataset, Evaluation, Split
+from clipless.datasets import ColourSpace, Dataset, Evaluation, Preparation, Split, prepare
+from clipless.datasets.raw_rows import PIXEL_UNIT
 from clipless.diagnostics.clipping_bias import ClippedSums, compared_rules
 from clipless.diagnostics.passes import Passes, passes
-from clipless.diagnostics.records import Diagnostics, LayerDiagnosis, ParameterDiagnosis, log_norms
+from clipless.diagnostics.records import (
+    Diagnostics,
+    InputNorms,
+    LayerDiagnosis,
+    ParameterDiagnosis,
+    linear_norms,
+    log_norms,
+)
 from clipless.errors import DataError, InvalidBoundError, UnsupportedError
 from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
@@ -181,3 +189,32 @@ def _ratio(parameters: tuple[ParameterDiagnosis, ...]) -> float:
     noise = sqrt(sum(p.size * p.noise_std**2 for p in parameters))
     signal = sqrt(sum(p.signal**2 for p in parameters))
     return 0.0 if noise == 0.0 else noise / signal if signal > 0.0 else inf
+
+
+def input_norms(dataset: Dataset, space: str) -> InputNorms:
+    """Return the norms of the validation rows as they are.
+
+    ``space`` names their coordinates.
+
+    Raises:
+        clipless.errors.DataError: rows that are not public.
+    """
+    norm_N = torch.linalg.vector_norm(public_rows(dataset).x.flatten(1).double(), dim=1)
+    bound = dataset.metadata.input_norm
+    return InputNorms(space=space, bound=bound, norms=linear_norms(norm_N, bound))
+
+
+def colour_norms(dataset: Dataset) -> tuple[InputNorms, ...]:
+    """Return the norms of the validation rows in every colour space, with the bound of each.
+
+    The data set is as loaded, without a preparation. Nothing but RGB images has colours to convert.
+
+    Raises:
+        clipless.errors.DataError: rows that are not public.
+    """
+    rows, facts = public_rows(dataset), dataset.metadata
+    pictures = len(facts.input_shape) == 3 and facts.input_shape[0] == 3 and facts.radius_unit == PIXEL_UNIT
+    if not pictures or facts.input_gain != 1.0:  # converted already
+        return ()
+    looked_at = Dataset(facts, rows, rows, rows)  # converts no training row
+    return tuple(input_norms(prepare(looked_at, Preparation(colour=space)), space.value) for space in ColourSpace)

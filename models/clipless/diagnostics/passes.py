@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from clipless.datasets import Split
-from clipless.fixed_prefix import prefix_depth
 from clipless.guards.guard import guarded
 from clipless.losses import Loss
-from clipless.network import Network
+from clipless.network import Network, prefix_depth
 
 _LARGEST_CHUNK = 256
 _CHUNK_ENTRIES = 2**24

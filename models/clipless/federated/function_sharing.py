@@ -12,9 +12,8 @@ import numpy as np
 
 from clipless.errors import FederationError
 from clipless.federated.comparison import ComparisonKeys, evaluate, from_bytes, key_bits, share, to_bytes
-from clipless.federated.primitives import Words, digest
+from clipless.federated.primitives import Words, digest, from_words, to_words
 from clipless.federated.query import Integers, PartyRows, Query
-from clipless.federated.words import from_words, to_words
 
 SERVERS = 2
 _WORD_BITS = 32

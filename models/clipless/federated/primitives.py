@@ -1,10 +1,13 @@
-"""The one door to `cryptography`: fixed-key AES for trees of seeds, keystreams, key agreement, sealed messages.
+"""The one door to `cryptography`, and numbers modulo 2^32, in which sums are shared.
+
+Fixed-key AES for trees of seeds, keystreams, key agreement, sealed messages; counts as words, none of which wraps.
 
 Shape letters: B blocks.
 """
 
 import hashlib
 import os
+from math import ceil, log2
 from typing import Final, final
 
 import numpy as np
@@ -15,6 +18,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
+
+from clipless.errors import FederationError
 
 Blocks = NDArray[np.uint64]  # (..., 2): 16 bytes each, little-endian
 Words = NDArray[np.uint32]
@@ -101,3 +106,31 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"Identity(public={self.public.hex()})"
+
+
+WORD_BITS = 32
+_DEVIATIONS = 100.0  # of noise that is taken into account: more has a chance below 1e-40
+
+
+def to_words(numbers: NDArray[np.int64]) -> Words:
+    """Return whole numbers modulo 2^32."""
+    words: Words = (numbers & (2**WORD_BITS - 1)).astype(np.uint32)
+    return words
+
+
+def from_words(words: Words) -> NDArray[np.int64]:
+    """Return the numbers of least magnitude."""
+    return words.astype(np.int32).astype(np.int64)
+
+
+def check_room(rows: int, deviation: float) -> None:
+    """Refuse sums over so many rows, with noise of such a deviation, that might wrap around.
+
+    Raises:
+        FederationError: a sum may exceed 2^31.
+    """
+    largest = rows + _DEVIATIONS * deviation
+    if not largest < 2.0 ** (WORD_BITS - 1):
+        raise FederationError(
+            f"Expected sums below 2^{WORD_BITS - 1}, got up to 2^{ceil(log2(largest))}; fewer rows or a larger epsilon"
+        )

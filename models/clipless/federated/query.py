@@ -22,7 +22,7 @@ from clipless.curves.hierarchy import Hierarchy, best_hierarchy
 from clipless.curves.release import Laplace, change_of
 from clipless.curves.tree import Change, Floats
 from clipless.errors import AccountingError, FederationError
-from clipless.federated.words import check_room
+from clipless.federated.primitives import check_room
 from clipless.privacy.discrete_noise import laplace_share, scale_at_least
 from clipless.privacy.events import Relation
 from clipless.privacy.randomness import RandomSource, SecureSource

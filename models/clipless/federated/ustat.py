@@ -30,9 +30,8 @@ from clipless.federated.aggregation.roster import ROUNDS, Roster
 from clipless.federated.aggregation.server import AggregationServer
 from clipless.federated.channel import SESSION_BYTES, Channel
 from clipless.federated.function_sharing import SERVERS, KeyServer, Upload, agreed_parties, combined, upload
-from clipless.federated.primitives import Identity
+from clipless.federated.primitives import Identity, from_words, to_words
 from clipless.federated.query import Integers, PartyRows, Query, SharedLaplace
-from clipless.federated.words import from_words, to_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clipless.discovery import import_modules
+from clipless.imports import import_modules
 
 if TYPE_CHECKING:
     from torch import nn
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from clipless.layers.activation import Abs, GroupSort, Householder, ReLU, Sigmoid, Softplus, Tanh
     from clipless.layers.clipping import ClipGradient
     from clipless.layers.conv import Conv1d, Conv2d
-    from clipless.layers.input import InputBall
     from clipless.layers.linear import Dense
-    from clipless.layers.normalization import GroupNorm, LayerCentering
+    from clipless.layers.normalization import GroupNorm, InputBall, LayerCentering
     from clipless.layers.pooling import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool2d
     from clipless.layers.residual import Residual
     from clipless.layers.scattering import Scattering2d

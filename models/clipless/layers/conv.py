@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clipless.guards.convolution import Pair, guarded_conv2d
-from clipless.layers._bias import BiasedLayer, add_bias, add_bias_parameter, bias_config, project_bias
+from clipless.layers._base import BiasedLayer, add_bias, add_bias_parameter, bias_config, project_bias
 from clipless.projections import Constraint, Orthogonal, initial_gain
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clipless.guards.guard import guarded_linear
-from clipless.layers._bias import BiasedLayer, add_bias, add_bias_parameter, bias_config, project_bias
+from clipless.layers._base import BiasedLayer, add_bias, add_bias_parameter, bias_config, project_bias
 from clipless.projections import Constraint, Orthogonal, initial_gain
 
 

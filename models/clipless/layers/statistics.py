@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from clipless.layers._base import Layer
-from clipless.layers.input import InputBall
+from clipless.layers.normalization import InputBall
 
 _LEAST_DIVISOR = torch.finfo(torch.float32).tiny  # divisors are learned in float32, where less may become 0
 

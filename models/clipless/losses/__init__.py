@@ -8,17 +8,15 @@ enters the constants of every module of this folder in the table, without torch.
 from collections.abc import Sequence
 from typing import Any
 
-from clipless.discovery import import_modules
 from clipless.errors import UnsupportedError
+from clipless.imports import import_modules
 from clipless.losses._rules import LOSSES, Loss, loss_lipschitz, loss_rule
 from clipless.losses.absolute import MAE
-from clipless.losses.binary import MultilabelBCE
+from clipless.losses.arguments import Reduction
 from clipless.losses.cosine import KCosine
-from clipless.losses.cross_entropy import TauBCE, TauCCE
-from clipless.losses.hinge import MulticlassHinge
+from clipless.losses.cross_entropy import MultilabelBCE, TauBCE, TauCCE
 from clipless.losses.kantorovich import HKR, KR
-from clipless.losses.margins import CrammerSinger, WestonWatkins
-from clipless.losses.reduction import Reduction
+from clipless.losses.margins import CrammerSinger, MulticlassHinge, WestonWatkins
 from clipless.losses.weighted import ClassWeighted
 
 _FILES = tuple(import_modules(__name__, __path__))  # each enters its losses in the tables

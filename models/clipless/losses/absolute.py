@@ -5,8 +5,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import Loss, loss_rule
-from clipless.losses.reduction import Reduction, parse_reduction
-from clipless.losses.targets import target_rows
+from clipless.losses.arguments import Reduction, parse_reduction, target_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

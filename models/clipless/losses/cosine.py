@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import Loss, loss_rule
-from clipless.losses.numbers import check_positive
-from clipless.losses.targets import target_rows
+from clipless.losses.arguments import check_positive, target_rows
 from clipless.option_types import Positive
 
 if TYPE_CHECKING:

@@ -13,10 +13,8 @@ from math import hypot, inf
 from typing import TYPE_CHECKING, Annotated, final
 
 from clipless.losses._rules import loss_rule
-from clipless.losses.hinge import hinge_terms
-from clipless.losses.numbers import check_positive
-from clipless.losses.reduction import Reduction, parse_reduction
-from clipless.losses.targets import constants, target_rows
+from clipless.losses.arguments import Reduction, check_positive, constants, parse_reduction, target_rows
+from clipless.losses.margins import hinge_terms
 from clipless.option_types import NonNegative, Positive, Probabilities
 
 if TYPE_CHECKING:

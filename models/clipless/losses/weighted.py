@@ -5,7 +5,7 @@ from math import inf
 from typing import TYPE_CHECKING, final
 
 from clipless.losses._rules import Loss, loss_lipschitz, loss_rule
-from clipless.losses.targets import constants, target_rows
+from clipless.losses.arguments import constants, target_rows
 
 if TYPE_CHECKING:
     from torch import Tensor

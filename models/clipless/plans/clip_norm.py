@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient
-from clipless.plans.schedule import Schedule
+from clipless.plans.method import Schedule
 from clipless.scalars import entry, exponential, floored, larger, smaller
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.

@@ -21,9 +21,8 @@ from clipless.network import Network
 from clipless.plans.clip_norm import AdaptiveClipping, Clipping, check_clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.input_statistics import releases
-from clipless.plans.method import Method
+from clipless.plans.method import Method, Schedule
 from clipless.plans.noise_range import check_noise, check_sensitivities, least_sensitivities
-from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_rows_apart, check_trainable
 from clipless.plans.worst_case import moved, worst_case
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for

@@ -3,12 +3,11 @@
 A module of this folder that declares a `constraint` is found without being listed. Importing it imports no torch.
 """
 
-from clipless.discovery import import_modules
+from clipless.imports import import_modules
 from clipless.projections._base import CONSTRAINTS, Constraint, build_constraint, constraint, initial_gain
 from clipless.projections.free import Free
-from clipless.projections.orthogonal import Orthogonal, orthogonal
+from clipless.projections.orthogonal import Orthogonal, Standardised, orthogonal
 from clipless.projections.spectral import FixedNorm, SpectralBall, fixed_norm, spectral_ball
-from clipless.projections.standardised import Standardised
 
 _FILES = tuple(import_modules(__name__, __path__))  # each enters its constraints in the table
 

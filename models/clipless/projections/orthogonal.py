@@ -1,4 +1,4 @@
-r"""Towards the matrices with orthonormal rows or columns (Bjorck and Bowie 1971).
+"""Towards the matrices with orthonormal rows or columns (Bjorck and Bowie 1971), centred ones too.
 
 One iteration ``W -> 1.5 W - 0.5 W W^T W`` maps every singular value s to ``1.5 s - 0.5 s^3``: values in [0,
 2] land in [0, 1], and values in (0, sqrt 3) move towards 1. It solves ``min |W - Q|_F`` over orthonormal Q in
@@ -63,3 +63,29 @@ def orthogonal(weight_OI: "Tensor", iterations: int = 1) -> "Tensor":
             gram = matrix @ matrix.mT
         matrix = add(matrix, gram, matrix, beta=1.5, alpha=-0.5)
     return matrix if wide else matrix.mT
+
+
+@constraint("standardised")
+@final
+@dataclass(frozen=True, slots=True)
+class Standardised:
+    """Weight standardisation after the step: rows of mean zero, then as `Orthogonal`, so that rows have one norm.
+
+    Centring the rows multiplies by an orthogonal projection and enlarges no singular value; Bjorck iterations keep
+    the mean. As a reparametrisation (Qiao et al. 2019, arXiv 1903.10520) its Jacobian would have no bound. Rows of
+    one entry become zero.
+    """
+
+    iterations: int = 1
+
+    def __post_init__(self) -> None:
+        check_iterations(self, self.iterations)
+
+    @property
+    def radius(self) -> float:
+        """Upper bound of the spectral norm after a projection."""
+        return 1.0
+
+    def project(self, weight_OI: "Tensor") -> "Tensor":
+        """Return the projection of a matrix."""
+        return orthogonal(weight_OI - weight_OI.mean(dim=-1, keepdim=True), self.iterations)

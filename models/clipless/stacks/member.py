@@ -12,8 +12,8 @@ from clipless.errors import PlanError
 from clipless.layers import Residual
 from clipless.losses import Loss
 from clipless.network import Network
+from clipless.plans.method import Schedule
 from clipless.plans.plan import Plan
-from clipless.plans.schedule import Schedule
 from clipless.privacy.randomness import RandomSource
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging

@@ -18,7 +18,7 @@ from clipless.certificates.certify import Measured, float64_features, several_ce
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import CliplessError
-from clipless.fixed_prefix import prefix_depth, split_fixed_prefix
+from clipless.network import prefix_depth, split_fixed_prefix
 from clipless.stacks.forward import StackedLayer, by_parameter, layers_together
 from clipless.stacks.trainee import Trainee, description
 

@@ -14,8 +14,7 @@ from time import perf_counter, process_time
 import torch
 
 from clipless.datasets import Split
-from clipless.fixed_prefix import split_fixed_prefix
-from clipless.network import Network
+from clipless.network import Network, split_fixed_prefix
 from clipless.stacks.member import Member, step_form
 from clipless.stacks.stack import RunningStack, rows_per_pass
 from clipless.stacks.trainee import Trainee

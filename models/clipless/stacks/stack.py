@@ -27,12 +27,11 @@ from clipless.plans.placement import evenly, filled
 from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_arithmetic, check_settings
 from clipless.scalars import entry
-from clipless.stacks.descent import descend
+from clipless.stacks.descent import StackedProjection, descend
 from clipless.stacks.forward import StackedNetwork, by_parameter
 from clipless.stacks.gradients import StackedGradients, placement_of
 from clipless.stacks.member import Member, check_shape, shape_key
 from clipless.stacks.outputs import Audience
-from clipless.stacks.projection import StackedProjection
 from clipless.stacks.trainee import FixedFeatures, Trainee
 from clipless.training.trainer import Epoch, check_micro_batch
 

@@ -15,9 +15,8 @@ from torch import Tensor
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
-from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.guards.exact_sums import grid
-from clipless.network import Network
+from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.clip_norm import ClipNorms
 from clipless.plans.freezing import frozen
 from clipless.plans.input_statistics import release_statistics

@@ -12,9 +12,8 @@ import torch
 
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.fixed_prefix import split_fixed_prefix
 from clipless.losses import Loss
-from clipless.network import Network
+from clipless.network import Network, split_fixed_prefix
 from clipless.plans.plan import Plan
 from clipless.training.batch_sums import sum_gradients
 

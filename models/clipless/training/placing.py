@@ -11,9 +11,8 @@ from torch import Tensor
 from clipless.alone import Form, Watch, watched
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
-from clipless.fixed_prefix import split_fixed_prefix
 from clipless.losses import Loss
-from clipless.network import Network
+from clipless.network import Network, split_fixed_prefix
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, needs_slots, slotted_size, usual_size
 from clipless.plans.plan import Plan

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from clipless.guards.exact_sums import padded
 from clipless.losses import Loss
+from clipless.plans.method import Schedule
 from clipless.plans.plan import Plan
-from clipless.plans.schedule import Schedule
 from clipless.training.batch_sums import CountedLoss
 
 Replay = Callable[[], None]

@@ -18,17 +18,15 @@ from clipless.alone import arithmetic
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import PlanError
-from clipless.fixed_prefix import precompute, split_fixed_prefix
 from clipless.guards.exact_sums import check_rows, grid
 from clipless.losses import Loss
-from clipless.network import Network
+from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.clip_norm import ClipNorms
 from clipless.plans.freezing import frozen
 from clipless.plans.input_statistics import release_statistics
-from clipless.plans.method import Method
+from clipless.plans.method import Method, Schedule
 from clipless.plans.placement import filled
 from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
-from clipless.plans.schedule import Schedule
 from clipless.plans.trainable import check_arithmetic, check_settings, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler

@@ -9,25 +9,28 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clipless.discovery import declared, import_modules
 from clipless.errors import UnsupportedError
+from clipless.imports import declared, import_modules
 from clipless.zoo._base import Architecture, architecture
 from clipless.zoo._options import ACTIVATIONS, POOLINGS, LayerMaker, LayerOptions, Pooling, check_maps, pool
-from clipless.zoo.convnet import convnet
-from clipless.zoo.lenet import lenet
+from clipless.zoo.convnet import convnet, lenet, vgg
 from clipless.zoo.mixer import mixer
 from clipless.zoo.mlp import mlp
 from clipless.zoo.patch_net import patch_net
-from clipless.zoo.resnet import resnet
+from clipless.zoo.resnet import resnet, wide_resnet
 from clipless.zoo.scattering import scattering
-from clipless.zoo.vgg import vgg
-from clipless.zoo.wide_resnet import wide_resnet
 
 if TYPE_CHECKING:
     from clipless.network import Network
 
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
-    {found.name: found for module in import_modules(__name__, __path__) for found in declared(module, Architecture)}
+    {
+        found.name: found
+        for found in sorted(
+            (found for module in import_modules(__name__, __path__) for found in declared(module, Architecture)),
+            key=lambda found: found.name,
+        )
+    }
 )
 
 

@@ -1,4 +1,4 @@
-"""Residual networks (He et al. 2016, arXiv 1512.03385).
+"""Residual networks (He et al. 2016, arXiv 1512.03385), wide ones too (Zagoruyko and Komodakis 2016, arXiv 1605.07146).
 
 Each block is ``a x + (1 - a) f(x)``, so that a network of 1-Lipschitz layers is 1-Lipschitz whatever its depth; the
 plain sum would double the constant block by block.
@@ -52,3 +52,38 @@ def resnet(
             stack.append(make.activation(out))
     features = width * 2 ** (depth - 1) * height * size
     return [*stack, layers.Flatten(), make.dense(features, outputs)]
+
+
+@architecture
+def wide_resnet(
+    input_shape: tuple[int, ...],
+    outputs: int,
+    make: LayerMaker,
+    *,
+    width: Even = 8,
+    widening: Count = 4,
+    depth: Count = 2,
+    blocks: Count = 1,
+    skip: Share = 0.5,
+    learned_skip: bool = False,
+) -> "list[nn.Module]":
+    """A `resnet` with ``width * widening`` channels, few blocks deep.
+
+    Options:
+        width: channels of the first stage before widening.
+        widening: factor of the channels.
+        depth: number of stages.
+        blocks: residual blocks in one stage.
+        skip: a, share of the identity in a block.
+        learned_skip: whether a is trained, from ``skip`` on.
+    """
+    return resnet.builder(
+        input_shape,
+        outputs,
+        make,
+        width=width * widening,
+        depth=depth,
+        blocks=blocks,
+        skip=skip,
+        learned_skip=learned_skip,
+    )

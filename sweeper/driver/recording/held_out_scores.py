@@ -10,8 +10,7 @@ import clipless
 from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
-from clipless.fixed_prefix import split_fixed_prefix
-from clipless.network import Network
+from clipless.network import Network, split_fixed_prefix
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.records import Point
 from sweeper.specification.objectives import own_objectives

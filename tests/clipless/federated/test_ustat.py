@@ -13,10 +13,9 @@ from clipless.curves.tree import Change, Tree
 from clipless.errors import AccountingError, FederationError
 from clipless.federated.aggregation.party import contribution
 from clipless.federated.aggregation.roster import Roster
-from clipless.federated.primitives import Identity
+from clipless.federated.primitives import Identity, check_room, from_words, to_words
 from clipless.federated.query import PartyRows, Query, SharedLaplace, places
 from clipless.federated.ustat import Aggregation, Curator, FunctionSharing, exact
-from clipless.federated.words import check_room, from_words, to_words
 from clipless.privacy.discrete_noise import scale_at_least
 from clipless.privacy.events import Relation
 from clipless.testing import SeededSource

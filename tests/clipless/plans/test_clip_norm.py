@@ -10,9 +10,8 @@ from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.plans.clip_norm import LEAST_SHARE, AdaptiveClipping, ClipNorms
-from clipless.plans.method import Method
+from clipless.plans.method import Method, Schedule
 from clipless.plans.plan import NOISE_INFLATION
-from clipless.plans.schedule import Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.testing import SeededSource
 from tests.clipless.steps import RecordingSource, accumulate_gradients

@@ -14,7 +14,7 @@ from clipless.network import Network
 from clipless.privacy.sampling import RandomPlacement, slots_for
 from clipless.stacks import fit_stack
 from clipless.stacks.forward import GuardedPass, StackedNetwork
-from clipless.stacks.losses import StackedLoss
+from clipless.stacks.gradients import StackedLoss
 from clipless.stacks.stack import RunningStack, rows_per_pass
 from clipless.stacks.trainee import FixedFeatures, Trainee
 

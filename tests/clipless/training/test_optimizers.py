@@ -8,7 +8,7 @@ from torch import nn
 
 from clipless import SGD, Adam
 from clipless.errors import UnsupportedError
-from clipless.plans.schedule import Schedule
+from clipless.plans.method import Schedule
 from clipless.training.optimizers import Descent
 
 

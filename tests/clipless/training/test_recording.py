@@ -9,8 +9,7 @@ from clipless import zoo
 from clipless.datasets import Split
 from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
-from clipless.plans.method import Method
-from clipless.plans.schedule import Schedule
+from clipless.plans.method import Method, Schedule
 from clipless.training import recording, trainer
 from clipless.training.recording import RecordedPass, recordable
 from tests.clipless.steps import RecordingSource

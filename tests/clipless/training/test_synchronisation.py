@@ -23,8 +23,7 @@ from clipless.network import Network
 from clipless.plans import placement, worst_case
 from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.freezing import Freezing
-from clipless.plans.method import Method
-from clipless.plans.schedule import Schedule
+from clipless.plans.method import Method, Schedule
 from clipless.privacy import keystream
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import CONSTRAINTS, build_constraint

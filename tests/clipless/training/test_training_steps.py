@@ -7,7 +7,7 @@ from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
-from clipless.plans.schedule import Schedule
+from clipless.plans.method import Schedule
 from clipless.testing import SeededSource
 from clipless.training import trainer
 from clipless.training.optimizers import Descent

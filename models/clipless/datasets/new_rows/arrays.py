@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clipless.datasets.raw_rows import Pixels, Tensors
-from clipless.datasets.sources._images import level_shares
+from clipless.datasets.sources._base import level_shares
 from clipless.datasets.tables.table_file import listed
 from clipless.errors import DataError
 

@@ -21,9 +21,8 @@ from torch import Tensor
 from clipless.datasets.catalog import raw_rows_of
 from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.maps import prepare
-from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata
+from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata, Preparation
 from clipless.datasets.new_rows.arrays import as_tensors, read_array, scaled
-from clipless.datasets.preparation import Preparation
 from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers

@@ -9,8 +9,7 @@ import torch
 from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.metadata import Evaluation
 from clipless.datasets.raw_rows import Pixels
-from clipless.datasets.sources._base import DataSource
-from clipless.datasets.sources._images import image_metadata, level_shares
+from clipless.datasets.sources._base import DataSource, image_metadata, level_shares
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 
 

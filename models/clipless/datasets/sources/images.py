@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.metadata import Evaluation
 from clipless.datasets.raw_rows import Pixels
-from clipless.datasets.sources._base import DataSource
-from clipless.datasets.sources._images import image_metadata, level_shares
+from clipless.datasets.sources._base import DataSource, image_metadata, level_shares
 from clipless.datasets.sources.openml import Arrays, cached, download
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 from clipless.errors import DataError, DeclarationError

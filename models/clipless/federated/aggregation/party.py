@@ -24,9 +24,8 @@ from clipless.federated.aggregation.roster import (
     share_digest,
 )
 from clipless.federated.channel import agreed
-from clipless.federated.primitives import KEY_BYTES, Identity, Words, derive, keystream, seal, unseal
+from clipless.federated.primitives import KEY_BYTES, Identity, Words, derive, keystream, seal, to_words, unseal
 from clipless.federated.query import PartyRows, Query
-from clipless.federated.words import to_words
 
 SERVER = "server"
 

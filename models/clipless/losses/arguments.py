@@ -1,11 +1,44 @@
-"""Labels and soft labels as rows, and constants of the classes beside them. Shape letters: B batch, K logits."""
+"""Numbers, reductions over the logits, and targets of losses. Shape letters: B batch, K logits."""
 
+import enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from math import inf
+from typing import TYPE_CHECKING, assert_never
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+
+def check_positive(name: str, value: float) -> None:
+    """Raise ValueError, naming the number, unless it is positive and finite."""
+    if not 0 < value < inf:
+        raise ValueError(f"Expected 0 < {name} < inf, got {name}={value!r}")
+
+
+class Reduction(enum.Enum):
+    """Sum or mean over the K logits; the mean has 1/K of the sum's Lipschitz constant."""
+
+    SUM = "sum"
+    MEAN = "mean"
+
+    def share(self, logits: int) -> float:
+        """Return the factor of each term."""
+        match self:
+            case Reduction.SUM:
+                return 1.0
+            case Reduction.MEAN:
+                return 1.0 / logits
+            case _:
+                assert_never(self)
+
+
+def parse_reduction(value: "Reduction | str") -> Reduction:
+    """Return the member of that value; raise ValueError for any other."""
+    try:
+        return Reduction(value)
+    except ValueError:
+        raise ValueError(f"Expected reduction sum or mean, got reduction={value!r}") from None
 
 
 def target_rows(target: "Tensor", like_BK: "Tensor") -> "Tensor":
