@@ -10,7 +10,7 @@ from math import frexp, inf, ldexp
 import torch
 from torch import Tensor
 
-from clipless.scalars import entry, larger, lies_on_host
+from clipless.scalars import Scalar, entry, larger, lies_on_host
 
 Pair = tuple[int, int]
 
@@ -32,7 +32,7 @@ def spectral_norm_upper(weight_OI: Tensor) -> float:
     return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel(), scale)
 
 
-def current_norm(weight_OI: Tensor) -> float:
+def current_norm(weight_OI: Tensor) -> Scalar:
     """Return a quick upper bound of the spectral norm: a number of the weight's device, for which the host never waits.
 
     ``weight_OI`` may have axes in front: then the largest norm of the matrices.
@@ -108,7 +108,7 @@ def lengths_upper(rows_MI: Tensor) -> Tensor:
     return lengths.nan_to_num(nan=inf, posinf=inf).clamp(min=LEAST)
 
 
-def at_least_normal(bound: float) -> float:
+def at_least_normal(bound: Scalar) -> Scalar:
     """Return an upper bound that stays one if it was rounded down among the denormal numbers, or to 0."""
     return larger(bound, LEAST)
 

@@ -12,6 +12,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.accounting.claim import Claim
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import slots_for
+from clipless.scalars import to_host
 from clipless.training.placing import training_places
 from clipless.training.trainer import default_micro_batch
 from sweeper.planning.configurations import find_all_plannable, plan_configuration
@@ -64,7 +65,7 @@ def preview(plan: SweepPlan, data: Dataset, configurations: int = 1) -> tuple[Pr
 
 def _preview(sweep: SweepPlan, data: Dataset, proposal: Mapping[str, Scalar]) -> Preview:
     config, plan = plan_configuration(sweep.shared, data, proposal, sweep.spending.first_slot)
-    stds = plan.noise_stds
+    stds = to_host(plan.noise_stds)
     parameters = tuple(
         ParameterPreview(
             name=name,
@@ -73,7 +74,7 @@ def _preview(sweep: SweepPlan, data: Dataset, proposal: Mapping[str, Scalar]) ->
             noise_std=stds[name],
             noise_to_gradient=stds[name] * sqrt(plan.sizes[name]) / (plan.batch_size * delta),
         )
-        for name, delta in plan.sensitivities.items()
+        for name, delta in to_host(plan.sensitivities).items()
     )
     slots = _count_slots(sweep, data, config, plan)
     return Preview(config=config, plan=plan, parameters=parameters, claims=plan.claims(), slots=slots)

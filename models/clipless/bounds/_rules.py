@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from clipless.errors import InvalidBoundError, UnsupportedError
-from clipless.scalars import entry, on_host
+from clipless.scalars import Scalar, entry, on_host
 
 
 class WeightNorms(enum.Enum):
@@ -55,7 +55,7 @@ class Signal:
     """
 
     shape: tuple[int, ...]
-    norm: float = inf
+    norm: Scalar = inf
 
     def __post_init__(self) -> None:
         if on_host(self.norm) and (isnan(self.norm) or self.norm < 0.0):
@@ -79,12 +79,12 @@ class LayerBound:
     """
 
     output: Signal
-    input_gain: float
-    parameter_gains: Mapping[str, float] = field(default_factory=dict)
-    normalised_gains: Mapping[str, float] = field(default_factory=dict)
-    cotangent_bound: float | None = None
+    input_gain: Scalar
+    parameter_gains: Mapping[str, Scalar] = field(default_factory=dict)
+    normalised_gains: Mapping[str, Scalar] = field(default_factory=dict)
+    cotangent_bound: "Scalar | None" = None
     depth: int = 1
-    error: float | None = None
+    error: "Scalar | None" = None
 
     def __post_init__(self) -> None:
         gains = [("input_gain", self.input_gain), *self.parameter_gains.items(), *self.normalised_gains.items()]
@@ -128,7 +128,7 @@ def rounding_of_unbounded(layer: nn.Module) -> Rounding:
     return _ROUNDING.get(type(layer), Rounding.CANCELLING)
 
 
-def learned(value: Tensor, weights: WeightNorms) -> float:
+def learned(value: Tensor, weights: WeightNorms) -> Scalar:
     """Return a learned number; for sensitivities that follow it, it may stay on its device (`clipless.scalars`)."""
     return entry(value) if weights is WeightNorms.CURRENT else value.item()
 
@@ -163,7 +163,7 @@ def bound_layer(layer: nn.Module, signal: Signal, weights: WeightNorms = WeightN
     return replace(bound, error=rounding(layer, signal.shape, bound.output.shape, largest))
 
 
-def rounding(layer: nn.Module, entered: tuple[int, ...], left: tuple[int, ...], norm: float) -> float:
+def rounding(layer: nn.Module, entered: tuple[int, ...], left: tuple[int, ...], norm: Scalar) -> float:
     """Bound the rounding of one layer in a float64 forward pass that computes with signals of at most ``norm``.
 
     Underflow is covered too: signals below 1e-130 are taken to be of that size, so that squares that underflow (below

@@ -20,16 +20,16 @@ from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import Conv1d, Conv2d, Dense
 from clipless.norms import current_norm, spectral_norm_upper
-from clipless.scalars import smaller
+from clipless.scalars import Scalar, smaller
 
 
 def bias_bounds(
     layer: Dense | Conv1d | Conv2d, positions: int, weights: WeightNorms
-) -> tuple[float, Mapping[str, float]]:
+) -> tuple[Scalar, Mapping[str, Scalar]]:
     """Return what the bias adds to the output norm, and the gains to it; nothing without one."""
     if layer.bias_norm is None or layer.bias is None:
         return 0.0, {}
-    largest = layer.bias_norm
+    largest: Scalar = layer.bias_norm
     if weights is WeightNorms.CURRENT:
         largest = smaller(current_norm(layer.bias[None]), largest)
     elif weights is WeightNorms.MEASURED:
@@ -44,7 +44,7 @@ def bound_dense(layer: Dense, signal: Signal, weights: WeightNorms) -> LayerBoun
         raise InvalidBoundError(
             f"Expected an input of shape ({layer.in_features},) or (T, {layer.in_features}), got {signal.shape} (Dense)"
         )
-    norm = layer.constraint.radius
+    norm: Scalar = layer.constraint.radius
     if weights is WeightNorms.CURRENT:
         norm = smaller(current_norm(layer.weight), norm)
     elif weights is WeightNorms.MEASURED:

@@ -15,7 +15,7 @@ from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, 
 from clipless.bounds.composition.compose import bound_sequence, compose
 from clipless.errors import InvalidBoundError
 from clipless.layers import Residual
-from clipless.scalars import larger
+from clipless.scalars import Scalar, larger, modulus
 
 
 @bound_rule(Residual)
@@ -44,12 +44,12 @@ def bound_residual(layer: Residual, signal: Signal, weights: WeightNorms) -> Lay
     )
 
 
-def _mixed(layer: Residual, weights: WeightNorms, norm: float, inside: LayerBound) -> tuple[float, float, float]:
+def _mixed(layer: Residual, weights: WeightNorms, norm: Scalar, inside: LayerBound) -> tuple[Scalar, Scalar, Scalar]:
     """Factor of the cotangent into f, output norm and gain to the input."""
     if layer.mix is not None and weights is WeightNorms.CONSTRAINED:
         return 1.0, larger(norm, inside.output.norm), larger(1.0, inside.input_gain)
     if layer.weight is None:
         return 1.0, norm + inside.output.norm, 1.0 + inside.input_gain
-    kept = layer.weight if layer.mix is None else learned(layer.mix, weights)
-    kept, passed = abs(kept), abs(1.0 - kept)
+    share: Scalar = layer.weight if layer.mix is None else learned(layer.mix, weights)
+    kept, passed = modulus(share), modulus(1.0 - share)
     return passed, kept * norm + passed * inside.output.norm, kept + passed * inside.input_gain

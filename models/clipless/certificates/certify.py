@@ -175,10 +175,10 @@ def forward_error(model: Network, bounds: NetworkBounds) -> float:
                 return inf
             exact = exact and kind is Rounding.EXACT
         waiting.append((layer, shape, bound.output.shape))
-        shape, norm = bound.output.shape, bound.output.norm
+        shape, norm = bound.output.shape, float(bound.output.norm)
         if isfinite(norm):
-            own = inf if bound.error is None else bound.error
-            error = error * bound.input_gain + max(own, sum(rounding(*passed, norm) for passed in waiting))
+            own = inf if bound.error is None else float(bound.error)
+            error = error * float(bound.input_gain) + max(own, sum(rounding(*passed, norm) for passed in waiting))
             waiting = []
     return error * (1.0 + bounds.slack) ** sum(bound.depth for _, bound in bounds.layers)
 
@@ -398,7 +398,7 @@ def _last_dense(model: Network) -> tuple[int, Dense | None]:
 def _pairwise_lipschitz(model: Network, bounds: NetworkBounds, logits_BK: Tensor) -> Tensor:
     """(K, K) Lipschitz constants of the differences of two logits; rows by true class."""
     classes = logits_BK.shape[1]
-    largest = torch.full((classes, classes), sqrt(2.0) * bounds.lipschitz(), dtype=torch.float64)
+    largest = torch.full((classes, classes), sqrt(2.0) * float(bounds.lipschitz()), dtype=torch.float64)
     largest = largest.to(logits_BK.device)
     behind, last = _last_dense(model)
     if last is None:

@@ -95,16 +95,16 @@ def induced_gains(layer: nn.Module, shape: Shape) -> Gains | None:
 
 
 def _through(layer: nn.Module, bound: LayerBound, signal: Signal, reach: Reach) -> Reach:
-    two = at_least_normal(bound.input_gain) * reach.two
+    two = float(at_least_normal(bound.input_gain)) * reach.two
     if type(layer) is kinds.Residual:
         one, largest = _mixed(layer, signal, reach)
     else:
         gains = induced_gains(layer, signal.shape)
-        factors = (inf, inf) if gains is None else map(at_least_normal, gains)
+        factors = (inf, inf) if gains is None else (float(at_least_normal(gain)) for gain in gains)
         one, largest = (factor * norm for factor, norm in zip(factors, (reach.one, reach.largest), strict=True))
     found = Reach(one, two, largest).tightened(prod(bound.output.shape))
     rounded = _SLACK**bound.depth
-    return Reach(*(at_least_normal(norm * rounded) for norm in (found.one, found.two, found.largest)))
+    return Reach(*(float(at_least_normal(norm * rounded)) for norm in (found.one, found.two, found.largest)))
 
 
 def _mixed(layer: kinds.Residual, signal: Signal, reach: Reach) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from clipless.diagnostics.records import ClippedParameter, ClippingBias
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from clipless.privacy.allocation import noise_multipliers
+from clipless.scalars import to_host
 
 FRACTIONS = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
 _SCALED = 0.99  # what rounding of norms upwards takes from a row is no clipping
@@ -93,18 +94,19 @@ def _in_use(plan: Plan) -> ClippingRule:
             flat = plan.clip_norm or 0.0
             return ClippingRule(method=plan.method, level=flat, limits={}, in_use=True, noise_norm=flat * sqrt(entries))
         case Method.CLIPLESS | Method.LIP_DP_SGD:
+            limits = to_host(plan.sensitivities)
             return ClippingRule(
                 method=plan.method,
                 level=plan.sensitivity_fraction,
-                limits=plan.sensitivities,
+                limits=limits,
                 in_use=True,
-                noise_norm=_noise_norm(plan, plan.sensitivities),
+                noise_norm=_noise_norm(plan, limits),
             )
 
 
 def _noise_norm(plan: Plan, limits: Mapping[str, float]) -> float:
     """Norm of the noise that a guard with these limits needs, shared between parameters as the plan does."""
-    sigmas = noise_multipliers(plan.allocation, 1.0, limits, plan.sizes)
+    sigmas = to_host(noise_multipliers(plan.allocation, 1.0, limits, plan.sizes))
     return sqrt(sum(plan.sizes[name] * (sigma * limits[name]) ** 2 for name, sigma in sigmas.items()))
 
 

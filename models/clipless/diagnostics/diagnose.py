@@ -24,6 +24,7 @@ from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan, check_plan
+from clipless.scalars import to_host
 
 DEFAULT_ROWS = 1000
 
@@ -64,8 +65,8 @@ def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: in
     normalised = plan.method is Method.LIP_DP_SGD
     reach, worst = None, {}
     if bounds is not None:
-        reach = loss_lipschitz(loss, bounds.output.shape[0], logit_norm=bounds.output.norm)
-        worst = bounds.sensitivities(reach, normalised=normalised)
+        reach = loss_lipschitz(loss, bounds.output.shape[0], logit_norm=float(bounds.output.norm))
+        worst = to_host(bounds.sensitivities(reach, normalised=normalised))
     tallies = [ClippedSums(rule, plan.sizes) for rule in compared_rules(plan, worst)]
     totals = _RowTotals()
     for some in passes(network, loss, _spread(split, rows), normalise=normalised):
@@ -124,7 +125,7 @@ def _activation_bounds(bounds: NetworkBounds) -> dict[str, float]:
     depth = 0
     for name, bound in bounds.layers:
         depth += bound.depth
-        found[name] = bound.output.norm * (1.0 + bounds.slack) ** depth
+        found[name] = float(bound.output.norm) * (1.0 + bounds.slack) ** depth
     return found
 
 
@@ -133,9 +134,9 @@ def _cotangent_bounds(bounds: NetworkBounds, reach: float) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, bound in reversed(bounds.layers):
         found[name] = reach
-        reach *= bound.input_gain * (1.0 + bounds.slack) ** bound.depth
+        reach *= float(bound.input_gain) * (1.0 + bounds.slack) ** bound.depth
         if bound.cotangent_bound is not None:
-            reach = min(reach, bound.cotangent_bound * (1.0 + bounds.slack))
+            reach = min(reach, float(bound.cotangent_bound) * (1.0 + bounds.slack))
     return found
 
 
@@ -151,17 +152,18 @@ def _spread(split: Split, rows: int) -> Split:
 def _parameters(
     plan: Plan, worst: Mapping[str, float], used: ClippedSums, totals: _RowTotals
 ) -> tuple[ParameterDiagnosis, ...]:
+    sensitivities, stds = to_host(plan.sensitivities), to_host(plan.noise_stds)
     return tuple(
         ParameterDiagnosis(
             name=name,
             size=size,
             worst_case=worst.get(name),
-            sensitivity=plan.sensitivities.get(name),
+            sensitivity=sensitivities.get(name),
             own=log_norms(torch.cat(totals.own[name])),
             guard_bound=log_norms(torch.cat(totals.guard_bounds[name])),
             acted=used.acted(name),
             signal=plan.batch_size * float(used.sums[name].norm()) / totals.rows,
-            noise_std=plan.noise_stds.get(name, 0.0),
+            noise_std=stds.get(name, 0.0),
         )
         for name, size in plan.sizes.items()
     )

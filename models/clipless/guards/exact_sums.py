@@ -33,15 +33,16 @@ Shape letters: B batch, D entries of a contribution, O outputs, I inputs, P plac
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import frexp, ldexp, sqrt
+from typing import overload
 
 import torch
 from torch import Tensor
 
 from clipless.errors import PlanError
-from clipless.scalars import on_host, power_of_two_below
+from clipless.scalars import Scalar, power_of_two_below
 
 # A part of a sum, and the power of two that it counts; added to a float64 sum by ``add_(part, alpha=weight)``.
-Part = tuple[Tensor, float]
+Part = tuple[Tensor, Scalar]
 
 # The most contributions that are ever summed, and how much finer than Delta a grid may be: 2 2^21 (2 2^30) = 2^53.
 MOST_ROWS = 2**21
@@ -67,9 +68,13 @@ def check_rows(count: int) -> None:
         raise PlanError(f"Expected at most {MOST_ROWS} rows in a batch, copies included, got more; take smaller ones")
 
 
-def grid(sensitivity: float, steps: float = _FINEST) -> float:
+@overload
+def grid(sensitivity: float, steps: float = ...) -> float: ...
+@overload
+def grid(sensitivity: Scalar, steps: float = ...) -> Scalar: ...
+def grid(sensitivity: Scalar, steps: float = _FINEST) -> Scalar:
     """Return the largest power of two that is at most ``sensitivity / steps``, and never finer than (1) allows."""
-    if not on_host(sensitivity):
+    if not isinstance(sensitivity, int | float):
         return power_of_two_below(sensitivity / min(steps, _FINEST))
     return ldexp(1.0, frexp(sensitivity / min(steps, _FINEST))[1] - 1)
 
@@ -94,7 +99,7 @@ def _norms(x_BD: Tensor) -> Tensor:
     return _norms(torch.cat([blocks_BK, rest_B1], dim=1)) * (1.0 + (_BLOCK + 4) * 2.0**-24)
 
 
-def row_sum(rows_BD: Tensor, scale_B: Tensor, step: float) -> Tensor:
+def row_sum(rows_BD: Tensor, scale_B: Tensor, step: Scalar) -> Tensor:
     """Sum rows times their scales exactly, each product cut to the grid towards zero.
 
     Args:
@@ -108,7 +113,7 @@ def row_sum(rows_BD: Tensor, scale_B: Tensor, step: float) -> Tensor:
     return whole_rows(rows_BD, scale_B, step).sum(dim=0, dtype=torch.float64) * step
 
 
-def whole_rows(rows_BD: Tensor, scale_B: Tensor, step: float | Tensor) -> Tensor:
+def whole_rows(rows_BD: Tensor, scale_B: Tensor, step: Scalar) -> Tensor:
     """Return rows times their scales in whole steps of the grid (or each row's own), cut towards zero."""
     factor_B = _float32(scale_B / step * _SAFE).to(rows_BD.dtype)
     return (rows_BD * factor_B[:, None]).trunc_()
@@ -133,12 +138,12 @@ class Digits:
         self.step_B = 1.0 / per_step_B.double()
         self.norm_B = row_norms(self.values).double()
 
-    def rounding(self, step: float | Tensor, entries: int) -> Tensor:
+    def rounding(self, step: Scalar, entries: int) -> Tensor:
         """Return what rounding the other operand of that many entries may add to each contribution's norm, (B,)."""
         return self.norm_B * (step * sqrt(entries) / 2)
 
 
-def outer_grid(sensitivity: float, digits: int, others: int) -> float:
+def outer_grid(sensitivity: Scalar, digits: int, others: int) -> Scalar:
     """Return a grid for `outer_sum`, on which an operand spread evenly over its row has entries of 1,024 steps or so.
 
     What rounding takes from a contribution is then at most a thousandth of Delta or so; the errors of many rows cancel.
@@ -150,7 +155,7 @@ def outer_grid(sensitivity: float, digits: int, others: int) -> float:
 
 
 def outer_sum(
-    digits: Digits, other: Tensor, scale_B: Tensor, step: float, product: Callable[[Tensor, Tensor], Sequence[Tensor]]
+    digits: Digits, other: Tensor, scale_B: Tensor, step: Scalar, product: Callable[[Tensor, Tensor], Sequence[Tensor]]
 ) -> list[Part]:
     """Sum ``scale * digits (x) other`` over rows exactly, rounded to the grid.
 
@@ -165,7 +170,7 @@ def outer_sum(
     return list(zip(product(digits.values, whole), (BASE * step, step), strict=True))
 
 
-def whole_operand(digits: Digits, other: Tensor, scale_B: Tensor, step: float | Tensor) -> Tensor:
+def whole_operand(digits: Digits, other: Tensor, scale_B: Tensor, step: Scalar) -> Tensor:
     """Return the second operand of `outer_sum` as int16 whole numbers; a step for all rows, or each row's own (B,)."""
     factor_B = _float32(torch.where(digits.finite_B, scale_B * digits.step_B, 0.0) * (_SAFE / step)).to(other.dtype)
     return (other * column_of(factor_B, other)).clamp_(-_LARGEST, _LARGEST).round_().to(torch.int16)

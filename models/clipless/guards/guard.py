@@ -50,9 +50,9 @@ from clipless.guards.exact_sums import (
     row_sum,
     select_rows,
 )
-from clipless.scalars import on_host
+from clipless.scalars import Scalar, on_host
 
-Step = TypeVar("Step", float, Tensor)  # a grid for all rows, or each row's own
+Step = TypeVar("Step", bound=Scalar)  # a grid for all rows, or each row's own
 
 # Entries of the per-example gradients that are formed at once where norms are exact.
 _FORMED_ENTRIES = 2**22
@@ -71,7 +71,7 @@ class Guard:
             for each part of a pass. Depends on the rows: for looking at public ones.
     """
 
-    sensitivity: float
+    sensitivity: Scalar
     normalise: bool = False
     exact: bool = False
     total: Tensor | None = None
@@ -110,11 +110,11 @@ class Guard:
             self.bounds.append((norm_B / by_B, by_B))
         return held_scales(self.sensitivity, norm_B, divisor_B, rounding_B)
 
-    def outer_step(self, digits: int, others: int) -> float:
+    def outer_step(self, digits: int, others: int) -> Scalar:
         """Return the grid of `outer_grid`."""
         return outer_grid(self.sensitivity, digits, others)
 
-    def add_linear(self, digits: Digits, g: Tensor, scale_B: Tensor, step: float) -> None:
+    def add_linear(self, digits: Digits, g: Tensor, scale_B: Tensor, step: Scalar) -> None:
         """Take in the sum over rows, and places, of ``scale * g (x) digits``."""
         self.add(outer_sum(digits, g, scale_B, step, linear_product))
 
@@ -141,9 +141,7 @@ class LinearGuard(Protocol[Step]):
         """Take in the sum."""
 
 
-def held_scales(
-    sensitivity: float | Tensor, norm_B: Tensor, divisor_B: Tensor | None, rounding_B: Tensor | float
-) -> Tensor:
+def held_scales(sensitivity: Scalar, norm_B: Tensor, divisor_B: Tensor | None, rounding_B: Tensor | float) -> Tensor:
     """Return the scales of `Guard.scales`, with one sensitivity for all rows or each row's own."""
     room_B = (sensitivity - torch.as_tensor(rounding_B, dtype=torch.float64)).clamp(min=0.0)
     if divisor_B is None:
@@ -170,7 +168,7 @@ class GuardedLayer(nn.Module):
 @contextmanager
 def guarded(
     model: nn.Module,
-    sensitivities: Mapping[str, float],
+    sensitivities: Mapping[str, Scalar],
     *,
     normalise: bool = False,
     exact: bool = False,

@@ -31,7 +31,7 @@ from clipless.guards.exact_sums import (
     whole_rows,
 )
 from clipless.guards.guard import add_linear_sum, held_scales
-from clipless.scalars import on_host
+from clipless.scalars import Scalar, on_host
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class StackedGuard:
         PlanError: a sensitivity that is not positive and finite, or totals and rows that do not fit the members.
     """
 
-    sensitivities: tuple[float, ...]  # Delta of each member; numbers of a device are not looked at
+    sensitivities: tuple[Scalar, ...]  # Delta of each member; numbers of a device are not looked at
     rows: int  # R, of all members together, those of the padding included
     total: Tensor  # (M, *shape of the parameter), float64; each member's sum is added to its entry
     normalise: bool = False  # see `clipless.guards.guard.Guard`
@@ -88,17 +88,19 @@ class StackedGuard:
         step_M = step_R[:: self.rows // len(self.total)]
         self.total.add_(sums.view_as(self.total) * step_M.view(-1, *[1] * (self.total.dim() - 1)))
 
-    def _by_row(self, values: tuple[float, ...]) -> Tensor:
+    def _by_row(self, values: tuple[Scalar, ...]) -> Tensor:
         times, device = self.rows // len(values), self.total.device
         if all(map(on_host, values)):
             return _repeated(values, times, device)
-        numbers: list[Any] = list(values)
-        placed = [torch.full((), n, dtype=torch.float64, device=device) if on_host(n) else n for n in numbers]
+        placed = [
+            value if isinstance(value, Tensor) else torch.full((), value, dtype=torch.float64, device=device)
+            for value in values
+        ]
         return torch.stack(placed).repeat_interleave(times)
 
 
 @lru_cache(maxsize=256)
-def _repeated(values: tuple[float, ...], times: int, device: torch.device) -> Tensor:
+def _repeated(values: tuple[Scalar, ...], times: int, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, device=device).repeat_interleave(times)
 
 

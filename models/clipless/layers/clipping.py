@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clipless.guards.exact_sums import row_norms
 from clipless.layers._base import Layer
-from clipless.scalars import on_host
+from clipless.scalars import Scalar, on_host
 
 
 @final
@@ -33,16 +33,16 @@ class ClipGradient(Layer):
         if not 0 < norm < float("inf"):
             raise ValueError(f"Expected 0 < norm < inf, got norm={norm!r} (ClipGradient)")
         self.norm = float(norm)
-        self._factor = 1.0
+        self._factor: Scalar = 1.0
         self._indicators: list[Tensor] | None = None
 
     @property
-    def current_norm(self) -> float:
+    def current_norm(self) -> Scalar:
         """The norm that cotangents are clipped to now: C, or less inside `lowered`."""
         return self.norm * self._factor
 
     @contextmanager
-    def lowered(self, factor: float, *, counting: bool = False) -> Iterator[None]:
+    def lowered(self, factor: Scalar, *, counting: bool = False) -> Iterator[None]:
         """Clip to ``factor`` C inside the block.
 
         Args:
@@ -71,7 +71,7 @@ class ClipGradient(Layer):
 
 class _ClipRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, norm: float, indicators: list[Tensor] | None) -> Tensor:
+    def forward(ctx: Any, x: Tensor, norm: Scalar, indicators: list[Tensor] | None) -> Tensor:
         ctx.norm, ctx.indicators = norm, indicators
         return x.view_as(x)
 

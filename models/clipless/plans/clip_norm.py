@@ -19,7 +19,7 @@ from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient
 from clipless.plans.method import Schedule
-from clipless.scalars import entry, exponential, floored, larger, smaller
+from clipless.scalars import Scalar, entry, exponential, larger, round_down, smaller
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
 LEAST_SHARE = 1e-3
@@ -109,7 +109,8 @@ class ClipNorms:
         self._layers = clipping_layers(model)
         self._clipping, self._steps = clipping, steps
         self._batch_size, self._count_std, self._copies = batch_size, count_std, copies
-        self.factor, self._centred_count = 1.0, 0.0
+        self.factor: Scalar = 1.0
+        self._centred_count: Scalar = 0.0
 
     @property
     def adaptive(self) -> bool:
@@ -146,11 +147,11 @@ class ClipNorms:
         own_B = seen[0][:rows] if counts_B is None else torch.where(counts_B, seen[0][:rows], 0.0)
         self._centred_count += entry(own_B.sum(dtype=torch.float64))
 
-    def advance(self, normal: float) -> None:
+    def advance(self, normal: Scalar) -> None:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
             step = grid(0.5)  # halves add up exactly, and are whole numbers of steps
-            noisy = self._centred_count + floored(self._copies * self._count_std * normal / step) * step
+            noisy = self._centred_count + round_down(self._copies * self._count_std * normal / step) * step
             below = noisy / (self._copies * self._batch_size) + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
             factor = self.factor * exponential(smaller(exponent, 50.0))  # any more noise than that would overflow

@@ -29,7 +29,7 @@ from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_
 from clipless.privacy.accounting.claim import Claim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.scalars import on_host
+from clipless.scalars import Scalar, on_host, to_host
 
 # Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
 # exact (`clipless.guards.exact_sums`) and need none.
@@ -67,7 +67,7 @@ class Plan:
     relation: Relation
     allocation: NoiseAllocation
     sensitivity_fraction: float
-    sensitivities: Mapping[str, float]
+    sensitivities: Mapping[str, Scalar]
     sizes: Mapping[str, int]
     method: Method = Method.CLIPLESS
     clip_norm: float | None = None
@@ -98,13 +98,13 @@ class Plan:
         return ceil(self.population / self.batch_size)
 
     @property
-    def noise_stds(self) -> dict[str, float]:
+    def noise_stds(self) -> dict[str, Scalar]:
         """Standard deviation of the noise on each summed gradient (before the division by b)."""
         sigmas = self._multipliers
         return {name: sigma * self.sensitivities[name] * (1.0 + NOISE_INFLATION) for name, sigma in sigmas.items()}
 
     @property
-    def _multipliers(self) -> dict[str, float]:
+    def _multipliers(self) -> dict[str, Scalar]:
         if self.method is Method.DP_SGD:  # the whole gradient is clipped at once: one Gaussian mechanism
             return dict.fromkeys(self.sensitivities, self.noise_multiplier)
         return noise_multipliers(self.allocation, self._sigma, self.sensitivities, self.sizes)
@@ -115,7 +115,7 @@ class Plan:
 
     def check_noise(self, copies: int = 1) -> None:
         """Raise PlanError for noise that is not exact on the grids of the sums, with so many copies of each row."""
-        check_noise(self._multipliers | {"the count of rows": 2.0 * self.count_std}, copies)
+        check_noise(to_host(self._multipliers) | {"the count of rows": 2.0 * self.count_std}, copies)
 
     @property
     def count_std(self) -> float:
@@ -140,13 +140,14 @@ class Plan:
         Sensitivities may follow the weights of ``network`` and the norms that its clipping layers have now; parameters
         in ``resting`` are not trained.
         """
-        trained = {name: delta for name, delta in self.sensitivities.items() if name not in resting}
+        planned = to_host(self.sensitivities)
+        trained: dict[str, Scalar] = {name: delta for name, delta in planned.items() if name not in resting}
         if self.method.bounded and (self.follow_weights or self.clipping is not Schedule.CONSTANT):
             weights = WeightNorms.CURRENT if self.follow_weights else WeightNorms.CONSTRAINED
             now = worst_case(network, loss, self.method, weights)
             fraction = self.sensitivity_fraction
-            least = least_sensitivities(self.allocation, self._sigma, self.sensitivities, self.sizes)
-            trained = {n: moved(fraction * now[n], delta, least[n]) for n, delta in trained.items()}
+            least = least_sensitivities(self.allocation, self._sigma, planned, self.sizes)
+            trained = {name: moved(fraction * now[name], planned[name], least[name]) for name in trained}
         moving = not all(map(on_host, trained.values()))
         return self if not moving and trained == self.sensitivities else replace(self, sensitivities=trained)
 
@@ -348,7 +349,7 @@ def _sensitivities(
     unknown = [name for name in sizes if name not in worst]
     if unknown:
         raise PlanError(f"Expected parameters that {method.value} has a rule for, got {unknown[0]}; use clipless")
-    return {name: fraction * worst[name] for name in sizes}, sizes
+    return {name: fraction * float(worst[name]) for name in sizes}, sizes
 
 
 def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:

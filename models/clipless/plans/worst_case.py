@@ -14,20 +14,20 @@ from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
 from clipless.plans.clip_norm import LEAST_SHARE
 from clipless.plans.method import Method
-from clipless.scalars import entry, known, larger, on_host, smaller
+from clipless.scalars import Scalar, entry, larger, replace_nan, smaller
 
 
-def worst_case(network: Network, loss: Loss, method: Method, weights: WeightNorms) -> dict[str, float]:
+def worst_case(network: Network, loss: Loss, method: Method, weights: WeightNorms) -> dict[str, Scalar]:
     """Return the sensitivity of each parameter; ``weights`` says where norms are taken from."""
     bounds = bound_network(network, weights)
     lipschitz = _loss_constant(network, loss, bounds)
     return bounds.sensitivities(lipschitz, normalised=method is Method.LIP_DP_SGD)
 
 
-def _loss_constant(network: Network, loss: Any, bounds: NetworkBounds) -> float:
-    norm: Any = bounds.output.norm
+def _loss_constant(network: Network, loss: Any, bounds: NetworkBounds) -> Scalar:
+    norm = bounds.output.norm
     logits = bounds.output.shape[0]
-    if on_host(norm):
+    if isinstance(norm, int | float):
         return loss_lipschitz(loss, logits, logit_norm=norm)
     largest = bound_network(network).output.norm
     norms_R, constants_R = _constants(loss, logits, largest, norm.device)
@@ -43,9 +43,9 @@ def _constants(loss: Loss, logits: int, largest: float, device: torch.device) ->
     return norms_R, constants_R
 
 
-def moved(now: float, planned: float, least: float = 0.0) -> float:
+def moved(now: Scalar, planned: float, least: float = 0.0) -> Scalar:
     """Return a sensitivity that moves, between a share of the planned one and itself, which stands in for NaN.
 
     It does not fall below ``least`` either, where that is less than the planned one.
     """
-    return smaller(larger(known(now, planned), max(LEAST_SHARE * planned, least)), planned)
+    return smaller(larger(replace_nan(now, planned), max(LEAST_SHARE * planned, least)), planned)

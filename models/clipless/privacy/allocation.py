@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import sqrt
 from typing import assert_never
 
-from clipless.scalars import root
+from clipless.scalars import Scalar, root
 
 
 class NoiseAllocation(enum.Enum):
@@ -31,9 +31,9 @@ class NoiseAllocation(enum.Enum):
 def noise_multipliers(
     allocation: NoiseAllocation,
     noise_multiplier: float,
-    sensitivities: Mapping[str, float],
+    sensitivities: Mapping[str, Scalar],
     sizes: Mapping[str, int],
-) -> dict[str, float]:
+) -> dict[str, Scalar]:
     """Return sigma_k for each parameter.
 
     ``noise_multiplier`` is sigma of the composition, ``sensitivities`` Delta_k > 0 and ``sizes`` d_k >= 1.

@@ -22,7 +22,7 @@ from clipless.guards.guard import Guard, GuardedLayer
 from clipless.guards.stacked import StackedGuard, stacked_bias, stacked_linear
 from clipless.layers import ClipGradient, Dense, Residual, every_layer
 from clipless.network import Network
-from clipless.scalars import on_host
+from clipless.scalars import Scalar, on_host
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class GuardedPass:
         exact: see `clipless.guards.guard.Guard`.
     """
 
-    sensitivities: Sequence[Mapping[str, float]]
+    sensitivities: Sequence[Mapping[str, Scalar]]
     rows: int
     totals: Mapping[str, Tensor]
     normalise: bool

@@ -14,6 +14,7 @@ from clipless.alone import Watch
 from clipless.losses import Loss, MultilabelBCE, TauBCE, TauCCE
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, needs_slots
+from clipless.scalars import Scalar
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.trainee import Trainee
 from clipless.training.placing import form_of, made_targets
@@ -67,7 +68,7 @@ class StackedGradients:
         x: Tensor,
         y: Tensor,
         counts_R: Tensor,
-        sensitivities: Sequence[Mapping[str, float]],
+        sensitivities: Sequence[Mapping[str, Scalar]],
         totals: Mapping[str, Tensor],
         watch: Watch | None = None,
     ) -> None:

@@ -25,7 +25,7 @@ from clipless.plans.trainable import check_trainable
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import PoissonSampler
 from clipless.saving import architecture
-from clipless.scalars import on_host
+from clipless.scalars import Scalar, on_host
 from clipless.stacks.descent import carried_names, stored_names
 from clipless.stacks.member import Member
 from clipless.training.averaging import FollowedAverages
@@ -78,7 +78,7 @@ class Trainee:
         self.epoch, self.steps, self.told = 0, 0, 0
         self.outputs: Mapping[str, Outputs] = {}
         self._rested: dict[str, int] = {}  # in which steps what rests had moved
-        self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None
+        self._prepared: tuple[Mapping[str, Scalar], frozenset[str]] | None = None
         if state is not None:
             self._restore(state)
 
@@ -211,7 +211,7 @@ class Trainee:
             moved = self._rested.get(name, self.steps)
             tensors |= _carried(f"optimizer.{i}", {key: p[i].view_as(parameter) for key, p in pieces.items()}, moved)
         tensors |= self._averages.tensors()
-        return TrainingState(epoch=self.epoch, tensors=tensors, clip_factor=self.clip_norms.factor)
+        return TrainingState(epoch=self.epoch, tensors=tensors, clip_factor=float(self.clip_norms.factor))
 
     def _restore(self, state: TrainingState) -> None:
         steps = state.epoch * self.member.plan.steps_per_epoch

@@ -62,7 +62,7 @@ def accumulate_clipped(
     factor_B = _factors(gradients, clip_norm)
     for name, one in zip(parameters, gradients, strict=True):
         for part, weight in one.sums(factor_B):
-            totals[name].add_(part.view_as(totals[name]), alpha=weight)
+            totals[name].add_(part.view_as(totals[name]), alpha=float(weight))
 
 
 class _Gradients(Protocol):

@@ -30,7 +30,7 @@ from clipless.plans.plan import NOISE_INFLATION, Plan, check_plan
 from clipless.plans.trainable import check_arithmetic, check_settings, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import PoissonSampler
-from clipless.scalars import entry, on_host
+from clipless.scalars import Scalar, entry, on_host
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging, FollowedAverages
 from clipless.training.batch_sums import CountedLoss, sum_gradients
@@ -237,7 +237,7 @@ class PrivateTrainer:
         self._grids = dict(zip(parameters, self._grids_D.split(sizes), strict=True))
         recorded = recorded and recordable(plan, data.x.device)
         self._passes = Passes(self._sum, loss, self._places.size * self._copies, recorded=recorded)
-        self._prepared: tuple[Mapping[str, float], frozenset[str]] | None = None  # what the noise is scaled for
+        self._prepared: tuple[Mapping[str, Scalar], frozenset[str]] | None = None  # what the noise is scaled for
         self._optimizer = Descent(optimizer, parameters.values())
         self._steps, self._schedule, self._learning_rate = 0, schedule, optimizer.learning_rate
         self._averages = FollowedAverages(model, averaging, averages)

@@ -1,5 +1,6 @@
 """A stacked member is the training it would be alone, whatever else is in the stack."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import clipless
+from clipless import scalars
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import HKR, KCosine, MulticlassHinge, TauCCE
 from clipless.plans.clip_norm import AdaptiveClipping
@@ -201,3 +203,14 @@ def test_a_checkpoint_serves_the_stack_and_the_training_alone(optimizer: Any, tm
         assert told == [2, 3]
         ends += [alone.model, stacked.model]
     assert max(apart(end, ends[0]) for end in ends) <= NEAR
+
+
+def test_a_checkpoint_holds_a_clipping_norm_that_only_the_device_knows(monkeypatch, tmp_path) -> None:
+    def clipped() -> Member:
+        return member(
+            0, behind=ClipGradient(0.3), clipping=AdaptiveClipping(share=0.1), epochs=2, checkpoint=tmp_path / "state"
+        )
+
+    monkeypatch.setattr(scalars, "_HOST", "elsewhere")
+    next(iter(fit_stack([clipped()], split())))
+    assert [epoch.epoch for _, epoch in fit_stack([replace(clipped(), resumes_from=1)], split())] == [1, 2]

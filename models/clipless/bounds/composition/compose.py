@@ -12,6 +12,7 @@ from torch import nn
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_layer
 from clipless.errors import InvalidBoundError
 from clipless.norms import at_least_normal
+from clipless.scalars import Scalar
 
 NamedBounds = tuple[tuple[str, LayerBound], ...]
 
@@ -38,9 +39,9 @@ def compose(bounds: Sequence[tuple[str, LayerBound]]) -> LayerBound:
         InvalidBoundError: a layer that clips cotangents. Its bound is absolute, not per unit of cotangent; outside of
             the sequence it can be used.
     """
-    parameters: dict[str, float] = {}
-    normalised: dict[str, float] = {}
-    gain = 1.0
+    parameters: dict[str, Scalar] = {}
+    normalised: dict[str, Scalar] = {}
+    gain: Scalar = 1.0
     for name, bound in reversed(bounds):
         if bound.cotangent_bound is not None:
             raise InvalidBoundError(f"Expected no clipping inside a block, got {name}; put it outside")
@@ -57,9 +58,9 @@ def compose(bounds: Sequence[tuple[str, LayerBound]]) -> LayerBound:
     )
 
 
-def composed_error(bounds: Sequence[tuple[str, LayerBound]]) -> float:
+def composed_error(bounds: Sequence[tuple[str, LayerBound]]) -> Scalar:
     """Bound the distance of a float64 forward pass from the exact output: layers enlarge the errors before them."""
-    error = 0.0
+    error: Scalar = 0.0
     for _, bound in bounds:
         error = error * bound.input_gain + (inf if bound.error is None else bound.error)
     return error

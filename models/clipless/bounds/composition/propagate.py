@@ -13,7 +13,7 @@ from clipless.bounds._rules import LayerBound, Signal, WeightNorms
 from clipless.bounds.composition.compose import bound_sequence
 from clipless.network import Network
 from clipless.norms import at_least_normal
-from clipless.scalars import smaller
+from clipless.scalars import Scalar, smaller
 
 # What one layer's rounding may add, relative: sums of up to 1e6 terms in float32, of any size in float64.
 ROUNDING_SLACK: Mapping[torch.dtype, float] = {torch.float32: 1e-5, torch.float64: 1e-9}
@@ -33,21 +33,21 @@ class NetworkBounds:
         depth = sum(bound.depth for _, bound in self.layers)
         return Signal(last.shape, last.norm * (1.0 + self.slack) ** depth)
 
-    def lipschitz(self, skip_last: int = 0) -> float:
+    def lipschitz(self, skip_last: int = 0) -> Scalar:
         """Lipschitz constant of the network without its last ``skip_last`` layers; positive, whatever underflows."""
-        constant = 1.0
+        constant: Scalar = 1.0
         for _, bound in self.layers[: len(self.layers) - skip_last]:
             gain = at_least_normal(bound.input_gain * (1.0 + self.slack) ** bound.depth)
             constant = at_least_normal(constant * gain)
         return constant
 
-    def sensitivities(self, cotangent_norm: float, *, normalised: bool = False) -> dict[str, float]:
+    def sensitivities(self, cotangent_norm: Scalar, *, normalised: bool = False) -> dict[str, Scalar]:
         """Largest norm of one example's gradient, by parameter, for an output cotangent of ``cotangent_norm``.
 
         That norm is the Lipschitz constant of the loss. ``normalised`` gradients are divided by the norm of the
         example's input of the layer.
         """
-        found: dict[str, float] = {}
+        found: dict[str, Scalar] = {}
         reach = cotangent_norm
         depth = sum(bound.depth for _, bound in self.layers)  # layers that the forward pass has gone through
         for name, bound in reversed(self.layers):
