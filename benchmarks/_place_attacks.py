@@ -24,8 +24,8 @@ from clipless.plans.plan import Plan
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import SpectralBall
 from clipless.stacks.member import Member
+from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack, rows_per_pass
-from clipless.stacks.trainee import FixedFeatures, Trainee
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.placing import training_places
 
@@ -134,7 +134,7 @@ def _stacked(width: int, rows: Tensor) -> dict[str, Any]:
             plan = _plan(model, "clipless")
             members.append(Member(model=model, loss=LOSS, plan=plan, optimizer=clipless.SGD(1e-6)))
         features = FixedFeatures(data)
-        stack = RunningStack([Trainee(member, data, size, features) for member in members], size)
+        stack = RunningStack([MemberTraining(member, data, size, features) for member in members], size)
         chosen, other_B = stack.places[0].slots, torch.tensor([90, 100])
 
         def sums(rows_B: Tensor, stack: RunningStack = stack, other_B: Tensor = other_B) -> Sums:

@@ -228,8 +228,8 @@ def _four_times_the_steps() -> AbstractContextManager[object]:
     def more(self: trainer.PrivateTrainer) -> None:
         for _ in range(4):
             whole(self)
-            self._epoch -= 1
-        self._epoch += 1
+            self.epoch -= 1
+        self.epoch += 1
 
     return patch.object(trainer.PrivateTrainer, "_train_epoch", more)
 

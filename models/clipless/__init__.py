@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from clipless.privacy.events import Relation
     from clipless.saving import load, save
     from clipless.training.optimizers import SGD, Adam
-    from clipless.training.trainer import Epoch, fit
+    from clipless.training.private_training import Epoch
+    from clipless.training.trainer import fit
 
 __all__ = [
     "HKR",
@@ -107,7 +108,8 @@ _HOMES = {
     "clipless.privacy.events": "Relation",
     "clipless.saving": "load save",
     "clipless.training.optimizers": "Adam SGD",
-    "clipless.training.trainer": "Epoch fit",
+    "clipless.training.private_training": "Epoch",
+    "clipless.training.trainer": "fit",
 }
 
 __getattr__ = by_need(__name__, _HOMES, "attacks datasets layers losses projections zoo")

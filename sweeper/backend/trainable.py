@@ -18,7 +18,7 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.memory import is_out_of_memory, release_memory
-from clipless.training.trainer import Epoch
+from clipless.training.private_training import Epoch
 from sweeper.backend.devices import cap_memory, is_lost, placement
 from sweeper.backend.placed_data import PlacedDataset
 from sweeper.backend.storage import SharedFolder

@@ -31,7 +31,8 @@ from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, has_room, memory_class
-from clipless.training.trainer import Epoch, default_micro_batch
+from clipless.training.private_training import Epoch
+from clipless.training.trainer import default_micro_batch
 from sweeper.adapters import parse
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.evaluation.paid_scores import scored_by

@@ -69,7 +69,7 @@ class _Listening(PrivateTrainer):
 
     def listen(self) -> None:
         """Begin to keep it."""
-        self.heard: dict[str, list[FloatArray]] = {name: [] for name in self._parameters}
+        self.heard: dict[str, list[FloatArray]] = {name: [] for name in self.parameters}
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         before = {name: total.clone() for name, total in self._totals.items()}
@@ -80,7 +80,7 @@ class _Listening(PrivateTrainer):
 
     def draw(self, batches: int) -> np.ndarray:
         """Return who joins batches, drawn as a training on this device draws them."""
-        drawn = self._sampler.batches(batches, self._data.x.device)
+        drawn = self.sampler.batches(batches, self._data.x.device)
         return np.stack([np.isin(np.arange(len(self._data)), rows_B.cpu().numpy()) for rows_B in drawn])
 
 

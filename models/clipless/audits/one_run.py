@@ -109,15 +109,12 @@ class _Watched(PrivateTrainer):
         self._entries, self._signs_M, self._first = entries, signs_M, first
         self._places = Placement(self._places.size, None)  # operands are planted row by row
         self._others_D = torch.zeros_like(self._gradient_D)
-        self._others = dict(zip(self._parameters, self._others_D.split(self._sizes()), strict=True))
-        self._begun = {one.parameter: self._parameters[one.parameter].detach().clone() for one in entries}
+        self._others = dict(zip(self.parameters, self._others_D.split(self.sizes), strict=True))
+        self._begun = {one.parameter: self.parameters[one.parameter].detach().clone() for one in entries}
         self.scores = torch.zeros(len(signs_M), dtype=torch.float64, device=signs_M.device)
         self.ratios: list[Tensor] = []
         self.drawn: list[Tensor] = []
         self.noise_multipliers: list[float] = []
-
-    def _sizes(self) -> list[int]:
-        return [p.numel() for p in self._parameters.values()]
 
     def step(self, rows_B: Tensor) -> None:
         """Take one step; the rows of its passes are then known."""
@@ -134,7 +131,7 @@ class _Watched(PrivateTrainer):
         if bool(canary_B.any()):
             chosen_R = chosen[canary_B] - self._first
             operands = operands_of(self._entries, chosen_R, self._signs_M[chosen_R])
-            with planted(self._model, len(chosen_R), operands):
+            with planted(self.model, len(chosen_R), operands):
                 super()._accumulate(chosen[canary_B], plan)
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
@@ -164,11 +161,11 @@ class _Watched(PrivateTrainer):
     def moved(self) -> Tensor:
         """Return how far the weights have gone in each canary's direction, in deviations of all canaries'. (M,)."""
         moved_M = torch.zeros_like(self.scores)
-        stds = self._plan.noise_stds
+        stds = self.plan.noise_stds
         for one in self._entries:
-            gone = self._begun[one.parameter] - self._parameters[one.parameter].detach()
+            gone = self._begun[one.parameter] - self.parameters[one.parameter].detach()
             gone_M = one.seen(gone)
-            gain_M = one.amplitude * float(self._plan.sensitivities[one.parameter] / stds[one.parameter])
+            gain_M = one.amplitude * float(self.plan.sensitivities[one.parameter] / stds[one.parameter])
             moved_M += gain_M * gone_M / gone_M.std().clamp(min=1e-300)
         return moved_M.nan_to_num(0.0)
 

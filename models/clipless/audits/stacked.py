@@ -23,8 +23,8 @@ from clipless.audits.planted import PATTERNS, shares
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.plans.plan import Plan
+from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack
-from clipless.stacks.trainee import FixedFeatures, Trainee
 
 _ROWS = 12  # of a member
 _PASSES = 2
@@ -117,19 +117,19 @@ def _plans(training: AuditedTraining) -> list[Plan]:
 
 
 def _stack(training: AuditedTraining, plans: Sequence[Plan], data: Split, *, broken: bool) -> RunningStack:
-    rows, features, trainees = -(-_ROWS // _PASSES), FixedFeatures(data), []
+    rows, features, trainings = -(-_ROWS // _PASSES), FixedFeatures(data), []
     for place, plan in enumerate(plans):
         model = training.copied_model()
-        trainees.append(Trainee(training.member(model, plan), data, rows, features))
+        trainings.append(MemberTraining(training.member(model, plan), data, rows, features))
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.mul_((1.0 if place == _PLACE else -1.0) * (_BROKEN if broken else 1.0))
-    for one in trainees:  # their entries were copied before the weights changed
+    for one in trainings:  # their entries were copied before the weights changed
         one.entries["weights"] = torch.cat([p.detach().flatten() for p in one.parameters.values()])
     try:
-        stack = RunningStack(trainees, rows)
+        stack = RunningStack(trainings, rows)
     except UnsupportedError:  # such a stack is refused; its sums are looked at all the same
-        return RunningStack(trainees, rows, slotted=False)
+        return RunningStack(trainings, rows, slotted=False)
     for places in stack.places:
         if places.slots is not None:
             places.slots = FixedPlacement(max(places.slots.count, len(data)))

@@ -16,7 +16,7 @@ from clipless.plans.method import Method
 from clipless.plans.placement import Placement, needs_slots
 from clipless.scalars import Scalar
 from clipless.stacks.forward import GuardedPass, StackedNetwork
-from clipless.stacks.trainee import Trainee
+from clipless.stacks.member_training import MemberTraining
 from clipless.training.placing import form_of, made_targets
 
 # Of the form T l(z / T), so that rows of any temperatures pass one loss of temperature 1.
@@ -54,13 +54,13 @@ class StackedGradients:
     """Adds up the guarded gradients of a pass, member by member.
 
     Args:
-        trainees: the members.
+        trainings: the members.
         network: of all of them.
     """
 
-    def __init__(self, trainees: Sequence[Trainee], network: StackedNetwork) -> None:
-        self._trainees, self._network, self._first = trainees, network, trainees[0]
-        self._loss = StackedLoss([one.member.loss for one in trainees])
+    def __init__(self, trainings: Sequence[MemberTraining], network: StackedNetwork) -> None:
+        self._trainings, self._network, self._first = trainings, network, trainings[0]
+        self._loss = StackedLoss([one.member.loss for one in trainings])
         self._normalise = self._first.member.plan.method is Method.LIP_DP_SGD
 
     def add(
@@ -91,15 +91,15 @@ class StackedGradients:
     def need_slots(self, rows: int) -> bool:
         """Whether batches need slots in passes of so many rows of a member; see `needs_slots`."""
         first, like = self._first, self._first.data.x
-        losses = tuple(type(one.member.loss) for one in self._trainees)
-        options = (first.member.plan.method, losses, first.member.exact_norms, first.first, len(self._trainees))
+        losses = tuple(type(one.member.loss) for one in self._trainings)
+        options = (first.member.plan.method, losses, first.member.exact_norms, first.first, len(self._trainings))
         form = form_of(first.member.model, rows, tuple(like.shape[1:]), like.device, *options)
-        weights = [parameter for one in self._trainees for parameter in one.parameters.values()]
+        weights = [parameter for one in self._trainings for parameter in one.parameters.values()]
         return needs_slots(self._tested, form, first.member.model.layers[first.first], weights)
 
     def _tested(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
         """Pass made-up rows on, see `clipless.alone`: the same ones for every member, in another order for each."""
-        generator, members = torch.Generator().manual_seed(0), len(self._trainees)
+        generator, members = torch.Generator().manual_seed(0), len(self._trainings)
         orders = [torch.randperm(len(x), generator=generator).to(x.device) for _ in range(members)]
         given_R = torch.cat(orders)
         back_R = torch.cat([order.argsort() + m * len(x) for m, order in enumerate(orders)])
@@ -108,15 +108,15 @@ class StackedGradients:
             name: torch.zeros((members, *p.shape), dtype=torch.float64, device=x.device)
             for name, p in self._first.parameters.items()
         }
-        deltas = [one.member.plan.sensitivities for one in self._trainees]
+        deltas = [one.member.plan.sensitivities for one in self._trainings]
         with torch.enable_grad():
             self.add(*(x[given_R], y[given_R], counts_B[given_R]), deltas, totals, lambda value: watch(value[back_R]))
         return totals
 
 
-def placement_of(trainee: Trainee, rows: int, *, slotted: bool) -> Placement:
+def placement_of(training: MemberTraining, rows: int, *, slotted: bool) -> Placement:
     """Return where a member's batches stand in passes of so many rows."""
-    plan = trainee.member.plan
+    plan = training.member.plan
     if not slotted:
         return Placement(rows, None)
-    return Placement.random(rows, plan.population, plan.sampling_rate, trainee.source)
+    return Placement.random(rows, plan.population, plan.sampling_rate, training.source)

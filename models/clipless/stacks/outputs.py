@@ -20,7 +20,7 @@ from clipless.datasets import Split
 from clipless.errors import CliplessError
 from clipless.network import prefix_depth, split_fixed_prefix
 from clipless.stacks.forward import StackedLayer, by_parameter, layers_together
-from clipless.stacks.trainee import Trainee, description
+from clipless.stacks.member_training import MemberTraining, description
 
 _CHUNK = 4096  # rows of all models in one pass
 
@@ -29,16 +29,16 @@ OfMember = Mapping[str, Outputs]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Shown:
+class _EvaluatedModel:
     """One model of one member, with its weights (D,) as they were; ``name`` is that of the average, or nothing."""
 
-    trainee: Trainee
+    training: MemberTraining
     name: str
     weights: Tensor
     measured: Measured
 
 
-class Audience:
+class StackEvaluator:
     """Looks at members after each epoch.
 
     Args:
@@ -48,10 +48,10 @@ class Audience:
     def __init__(self, rows: Split) -> None:
         self._rows = rows
         self._known: WeakValueDictionary[str, Tensor] = WeakValueDictionary()  # features of one prefix, for all with it
-        self._features: WeakKeyDictionary[Trainee, Tensor] = WeakKeyDictionary()
+        self._features: WeakKeyDictionary[MemberTraining, Tensor] = WeakKeyDictionary()
 
     @torch.no_grad()
-    def look(self, trainees: Sequence[Trainee]) -> list[OfMember]:
+    def evaluate(self, trainings: Sequence[MemberTraining]) -> list[OfMember]:
         """Return the outputs of all models that each member shows after an epoch.
 
         There are none of a member whose weights have no bounds, and none at all where layers cannot be applied
@@ -60,47 +60,47 @@ class Audience:
         Guarantees:
             Outputs depend on the model's own weights and on the rows alone; nothing of another member enters.
         """
-        shown = [one for trainee in trainees for one in self._models_of(trainee)] if len(self._rows) else []
+        shown = [one for training in trainings for one in self._models_of(training)] if len(self._rows) else []
         layers = _together(shown) if shown else None
         if layers is None:
-            return [{} for _ in trainees]
-        logits_NBK = _logits(layers, [self._features_of(one.trainee) for one in shown])
+            return [{} for _ in trainings]
+        logits_NBK = _logits(layers, [self._features_of(one.training) for one in shown])
         radius_NB = several_certified_radii(logits_NBK, self._rows.y, [one.measured for one in shown])
-        found: dict[Trainee, dict[str, Outputs]] = {trainee: {} for trainee in trainees}
+        found: dict[MemberTraining, dict[str, Outputs]] = {training: {} for training in trainings}
         for one, logits_BK, radius_B in zip(shown, logits_NBK, radius_NB, strict=True):
-            found[one.trainee][one.name] = Outputs(logits_BK, radius_B, one.measured)
-        return [found[trainee] for trainee in trainees]
+            found[one.training][one.name] = Outputs(logits_BK, radius_B, one.measured)
+        return [found[training] for training in trainings]
 
-    def _models_of(self, trainee: Trainee) -> list[_Shown]:
+    def _models_of(self, training: MemberTraining) -> list[_EvaluatedModel]:
         found = []
-        with closing(trainee.each_shown()) as names:
+        with closing(training.each_shown()) as names:
             for name in names:
-                weights_D = torch.cat([p.detach().flatten() for p in trainee.parameters.values()])
+                weights_D = torch.cat([p.detach().flatten() for p in training.parameters.values()])
                 try:
-                    measured = Measured.of(trainee.member.model, self._rows.x.device)
+                    measured = Measured.of(training.member.model, self._rows.x.device)
                 except CliplessError:
                     return []
-                found.append(_Shown(trainee, name, weights_D, measured))
+                found.append(_EvaluatedModel(training, name, weights_D, measured))
         return found
 
-    def _features_of(self, trainee: Trainee) -> Tensor:
-        features = self._features.get(trainee)
+    def _features_of(self, training: MemberTraining) -> Tensor:
+        features = self._features.get(training)
         if features is None:
-            model = trainee.member.model
+            model = training.member.model
             key = description(split_fixed_prefix(model)[0])
             features = None if key is None else self._known.get(key)
             features = float64_features(model, self._rows.x) if features is None else features
-            self._features[trainee] = features
+            self._features[training] = features
             if key is not None:
                 self._known[key] = features
         return features
 
 
-def _together(shown: Sequence[_Shown]) -> Sequence[StackedLayer] | None:
+def _together(shown: Sequence[_EvaluatedModel]) -> Sequence[StackedLayer] | None:
     """Return the layers of all models behind their fixed prefixes, in float64."""
-    networks = [one.trainee.member.model for one in shown]
+    networks = [one.training.member.model for one in shown]
     weights_ND = torch.stack([one.weights for one in shown]).double()
-    weights = by_parameter(weights_ND, shown[0].trainee.parameters)
+    weights = by_parameter(weights_ND, shown[0].training.parameters)
     return layers_together(networks, weights, prefix_depth(networks[0]))
 
 

@@ -16,8 +16,8 @@ import torch
 from clipless.datasets import Split
 from clipless.network import Network, split_fixed_prefix
 from clipless.stacks.member import Member, step_form
+from clipless.stacks.member_training import MemberTraining
 from clipless.stacks.stack import RunningStack, rows_per_pass
-from clipless.stacks.trainee import Trainee
 from clipless.training.memory import is_out_of_memory, release_memory
 from clipless.training.trainer import default_micro_batch
 
@@ -94,8 +94,10 @@ class StepTimer:
     def __init__(self, member: Member, data: Split, members: int) -> None:
         self.members, self._device, rows, zeros = members, data.x.device, _rows(member, data), _Zeros(data)
         copied = partial(replace, member, source=None, checkpoint=None, resumes_from=0)
-        trainees = [Trainee(copied(model=copy.deepcopy(member.model)), zeros.rows, rows, zeros) for _ in range(members)]
-        self._running = RunningStack(trainees, rows, slotted=False)
+        trainings = [
+            MemberTraining(copied(model=copy.deepcopy(member.model)), zeros.rows, rows, zeros) for _ in range(members)
+        ]
+        self._running = RunningStack(trainings, rows, slotted=False)
         self.seconds()
 
     def seconds(self) -> float:

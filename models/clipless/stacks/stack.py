@@ -26,14 +26,14 @@ from clipless.guards.exact_sums import check_rows
 from clipless.plans.placement import evenly, filled
 from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_arithmetic, check_settings
-from clipless.scalars import entry
 from clipless.stacks.descent import StackedProjection, descend
 from clipless.stacks.forward import StackedNetwork, by_parameter
 from clipless.stacks.gradients import StackedGradients, placement_of
 from clipless.stacks.member import Member, check_shape, shape_key
-from clipless.stacks.outputs import Audience
-from clipless.stacks.trainee import FixedFeatures, Trainee
-from clipless.training.trainer import Epoch, check_micro_batch
+from clipless.stacks.member_training import FixedFeatures, MemberTraining
+from clipless.stacks.outputs import StackEvaluator
+from clipless.training.private_training import Epoch, add_noise
+from clipless.training.trainer import check_micro_batch
 
 _USUAL_MEMBERS = 8
 
@@ -86,16 +86,16 @@ class Stack:
 
     def __init__(self, key: Hashable, data: Split, rows: int, scored: Split | None = None) -> None:
         self._key, self._data, self._rows = key, data, rows
-        self._audience = None if scored is None else Audience(scored)
+        self._evaluator = None if scored is None else StackEvaluator(scored)
         self._failed = False
         self._features = FixedFeatures(data)
-        self._places: list[Trainee | None] = []
+        self._places: list[MemberTraining | None] = []
         self._running: RunningStack | None = None
 
     def add(self, member: Member) -> int:
         """Add a member in a new place and return the place; it trains from the next round on."""
-        trainee = self._admitted(member)
-        self._places.append(trainee)
+        training = self._admit(member)
+        self._places.append(training)
         return len(self._places) - 1
 
     def refill(self, place: int, member: Member) -> None:
@@ -106,59 +106,59 @@ class Stack:
         """
         if self._places[place] is not None:
             raise PlanError(f"Expected an empty place, got {place}, whose member still trains; stop it first")
-        self._places[place] = self._admitted(member)
+        self._places[place] = self._admit(member)
 
     def stop(self, place: int) -> None:
         """Train the member in this place no further; its model keeps the weights of the last step."""
-        trainee, self._places[place] = self._places[place], None
-        if trainee is not None:
-            trainee.release()
+        training, self._places[place] = self._places[place], None
+        if training is not None:
+            training.release()
 
     def __iter__(self) -> Iterator[tuple[int, Epoch]]:
         """Train a round whenever all epochs of the last one have been yielded."""
-        while any(trainee is not None for trainee in self._places):
-            yield from self._news()  # of those that resume
-            training = [trainee for trainee in self._places if trainee is not None]
-            if training:
-                self._train(training)
-            yield from self._news()
+        while any(training is not None for training in self._places):
+            yield from self._completed_epochs()  # of those that resume
+            running = [training for training in self._places if training is not None]
+            if running:
+                self._train(running)
+            yield from self._completed_epochs()
 
-    def _admitted(self, member: Member) -> Trainee:
+    def _admit(self, member: Member) -> MemberTraining:
         check_shape(member, self._key)
         own = set(member.model.modules())
         if any(not own.isdisjoint(other.member.model.modules()) for other in self._places if other is not None):
             raise PlanError("Expected layers of its own for every member, got some that are in the stack already")
-        return Trainee(member, self._data, self._rows * member.copies, self._features)
+        return MemberTraining(member, self._data, self._rows * member.copies, self._features)
 
-    def _news(self) -> Iterator[tuple[int, Epoch]]:
+    def _completed_epochs(self) -> Iterator[tuple[int, Epoch]]:
         """Yield every epoch that is done and has not been yielded."""
-        for place, trainee in enumerate(self._places):
-            if trainee is None or trainee.told == trainee.epoch:
+        for place, training in enumerate(self._places):
+            if training is None or training.yielded == training.epoch:
                 continue
-            if trainee.ended:
+            if training.ended:
                 self.stop(place)
-            with trainee.shown() as epoch:
+            with training.shown() as epoch:
                 yield place, epoch
 
-    def _train(self, trainees: list[Trainee]) -> None:
+    def _train(self, trainings: list[MemberTraining]) -> None:
         if self._failed:
             raise PlanError("Expected a stack without a failure, got one whose last round broke off; begin another")
         self._failed = True  # a step that is not counted may have drawn noise: no second one may follow it
-        if self._running is None or self._running.trainees != trainees:
+        if self._running is None or self._running.trainings != trainings:
             self._running = None  # its memory first
-            self._running = RunningStack(trainees, self._rows)
+            self._running = RunningStack(trainings, self._rows)
         self._running.epoch()
         self._failed = False
-        if self._audience is not None:
-            for trainee, outputs in zip(trainees, self._audience.look(trainees), strict=True):
-                trainee.outputs = outputs
+        if self._evaluator is not None:
+            for training, outputs in zip(trainings, self._evaluator.evaluate(trainings), strict=True):
+                training.outputs = outputs
 
 
 class RunningStack:
     """The tensors of the members that train now, and their steps.
 
     Args:
-        trainees: of one shape; their entries move into the tensors of this stack.
+        trainings: of one shape; their entries move into the tensors of this stack.
         rows: of each member in a pass.
         slotted: whether batches have slots; by default that is tested.
 
@@ -166,48 +166,48 @@ class RunningStack:
         UnsupportedError: what other rows hold changes what is computed for a row.
 
     Attributes:
-        trainees: as given.
+        trainings: as given.
         places: of each, where its batches stand.
     """
 
-    def __init__(self, trainees: list[Trainee], rows: int, *, slotted: bool | None = None) -> None:
-        first = trainees[0]
-        self.trainees, self._plan, self.device = trainees, first.member.plan, first.data.x.device
+    def __init__(self, trainings: list[MemberTraining], rows: int, *, slotted: bool | None = None) -> None:
+        first = trainings[0]
+        self.trainings, self._plan, self.device = trainings, first.member.plan, first.data.x.device
         self._copies = first.member.copies
-        entries = {name: torch.stack([one.entries[name] for one in trainees]) for name in first.entries}
+        entries = {name: torch.stack([one.entries[name] for one in trainings]) for name in first.entries}
         self._weights_MD = entries.pop("weights")
         self._carried = entries
         self._totals_MD = torch.zeros_like(self._weights_MD, dtype=torch.float64)
         self._stds_MD, self._grids_MD = torch.zeros_like(self._totals_MD), torch.ones_like(self._totals_MD)
-        for m, one in enumerate(trainees):
+        for m, one in enumerate(trainings):
             own = {"weights": self._weights_MD[m], **{name: tensor[m] for name, tensor in entries.items()}}
             one.place(own, self._stds_MD[m], self._grids_MD[m])
         self._totals = self._by_parameter(self._totals_MD)
-        networks, weights = [one.member.model for one in trainees], self._by_parameter(self._weights_MD)
+        networks, weights = [one.member.model for one in trainings], self._by_parameter(self._weights_MD)
         self._network = StackedNetwork(networks, weights, first=first.first, exact=first.member.exact_norms)
-        self._gradients = StackedGradients(trainees, self._network)
+        self._gradients = StackedGradients(trainings, self._network)
         self._project = StackedProjection(networks, weights)
         self._settings = arithmetic()
         if slotted is None:
             slotted = self._gradients.need_slots(rows * self._copies)
-        self.places = [placement_of(one, rows, slotted=slotted) for one in trainees]
+        self.places = [placement_of(one, rows, slotted=slotted) for one in trainings]
         self._rows = rows
 
     def epoch(self) -> None:
         """Train every member for one epoch."""
         check_arithmetic(self.device)
         check_settings(self._settings)
-        for one in self.trainees:
+        for one in self.trainings:
             one.check()
         for draws in self.drawn(self._plan.steps_per_epoch):
             self.step(draws)
-        for one in self.trainees:
+        for one in self.trainings:
             one.epoch += 1
-            one.save()
+            one.save(one.member.checkpoint)
 
     def drawn(self, steps: int) -> Iterator[tuple[Tensor, ...]]:
         """Yield a batch of each member for so many steps, drawn by its own sampler."""
-        return zip(*(one.sampler.batches(steps, self.device) for one in self.trainees), strict=True)
+        return zip(*(one.sampler.batches(steps, self.device) for one in self.trainings), strict=True)
 
     def step(self, draws: Sequence[Tensor]) -> None:
         """Take one step of every member, on the batches that their samplers drew."""
@@ -229,7 +229,7 @@ class RunningStack:
         check_rows(max(map(len, draws)) * self._copies)
         self._totals_MD.zero_()
         with ExitStack() as stack:
-            now = [stack.enter_context(one.at_step()) for one in self.trainees]
+            now = [stack.enter_context(one.at_step()) for one in self.trainings]
             members = [list(places.passes(drawn)) for places, drawn in zip(self.places, draws, strict=True)]
             for chosen in zip_longest(*members, fillvalue=draws[0][:0]):
                 self._pass(chosen, [plan for plan, _ in now])
@@ -247,40 +247,40 @@ class RunningStack:
             self._weights_MD,
             self._totals_MD.float(),
             self._carried,
-            [one.member.optimizer for one in self.trainees],
-            [one.learning_rate for one in self.trainees],
-            [one.steps + 1 for one in self.trainees],
+            [one.member.optimizer for one in self.trainings],
+            [one.learning_rate for one in self.trainings],
+            [one.steps + 1 for one in self.trainings],
             mask_MD,
         )
         self._project_all(resting)
-        for one, rest in zip(self.trainees, resting, strict=True):
-            one.stepped(rest)
+        for one, rest in zip(self.trainings, resting, strict=True):
+            one.count_step(rest)
 
     def _pass(self, chosen: Sequence[Tensor], plans: list[Plan]) -> None:
         """Add the gradients of one pass to the totals: the chosen rows of every member, rows of zeros elsewhere."""
         x, y, counts = self._batch(chosen)
         sensitivities = [
             {**one.member.plan.sensitivities, **plan.sensitivities}
-            for one, plan in zip(self.trainees, plans, strict=True)
+            for one, plan in zip(self.trainings, plans, strict=True)
         ]
         self._gradients.add(x, y, counts, sensitivities, self._totals)
         self._check_gathered()
         size = self._rows * self._copies
-        for one, own_B, rows in zip(self.trainees, counts.split(size), chosen, strict=True):
+        for one, own_B, rows in zip(self.trainings, counts.split(size), chosen, strict=True):
             drawn = len(rows) * self._copies
             one.clip_norms.count(drawn, own_B[:drawn])
 
     def _batch(self, chosen: Sequence[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return rows, targets and whether each counts, or fills up."""
         size = self._rows * self._copies
-        data = self.trainees[0].data
+        data = self.trainings[0].data
         x = data.x.new_zeros((len(chosen) * size, *data.x.shape[1:]))
         y = data.y.new_zeros((len(chosen) * size, *data.y.shape[1:]))
         counts = torch.zeros(len(x), dtype=torch.bool, device=self.device)
-        for m, (one, drawn, places) in enumerate(zip(self.trainees, chosen, self.places, strict=True)):
+        for m, (one, drawn, places) in enumerate(zip(self.trainings, chosen, self.places, strict=True)):
             rows = slice(m * size, m * size + len(drawn) * self._copies)
             if len(drawn) and (one.member.augmentation is not None or places.slots is not None):
-                x[rows] = one.augmented(filled(one.data.x, drawn))
+                x[rows] = one.augment(filled(one.data.x, drawn))
                 y[rows] = filled(one.data.y, drawn).repeat_interleave(self._copies, dim=0)
                 counts[rows] = (drawn >= 0).repeat_interleave(self._copies)
             else:
@@ -291,19 +291,18 @@ class RunningStack:
 
     def _add_noise(self, now: list[tuple[Plan, frozenset[str]]]) -> None:
         """Add noise in whole steps of the grid on which the sums lie, each member's from its own source."""
-        for one, (plan, resting) in zip(self.trainees, now, strict=True):
+        for one, (plan, resting) in zip(self.trainings, now, strict=True):
             one.scale_noise(plan, resting)
         size = self._totals_MD.shape[1]
-        noise_MD = torch.stack([one.source.normal(size, self.device) for one in self.trainees])
-        self._totals_MD.addcmul_((noise_MD * self._stds_MD).floor_(), self._grids_MD)
-        for one in self.trainees:
-            if one.clip_norms.adaptive:
-                one.clip_norms.advance(entry(one.source.normal(1, self.device)))
+        noise_MD = torch.stack([one.source.normal(size, self.device) for one in self.trainings])
+        add_noise(self._totals_MD, noise_MD, self._stds_MD, self._grids_MD)
+        for one in self.trainings:
+            one.release_count(self.device)
 
     def _project_all(self, resting: list[frozenset[str]]) -> None:
         if not any(resting):
             return self._project()
-        for one, rest in zip(self.trainees, resting, strict=True):
+        for one, rest in zip(self.trainings, resting, strict=True):
             one.project(rest)
         return None
 
@@ -320,14 +319,14 @@ class RunningStack:
 
     def _check_gathered(self) -> None:
         """Refuse gradients that were formed where neither guard nor noise reaches them."""
-        gathered = (p.grad is None for one in self.trainees for p in one.parameters.values())
+        gathered = (p.grad is None for one in self.trainings for p in one.parameters.values())
         if not (all(gathered) and self._network.gathered_nothing()):
             raise PlanError(
                 "Expected gradients to gather where the noise is added; one was formed elsewhere during the step"
             )
 
     def _by_parameter(self, entries_MD: Tensor) -> dict[str, Tensor]:
-        return by_parameter(entries_MD, self.trainees[0].parameters)
+        return by_parameter(entries_MD, self.trainings[0].parameters)
 
 
 def rows_per_pass(batch_size: float, sampling_rate: float, most: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from clipless.stacks import Member, Stack, fit_stack, shape_key, stack_size
-from clipless.training.trainer import Epoch
+from clipless.training.private_training import Epoch
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.errors import TrialError
 from sweeper.trials.stream import EpochRow

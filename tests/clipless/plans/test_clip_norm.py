@@ -167,7 +167,7 @@ def test_the_norm_settles_at_the_quantile(quantile):
     trainer = training_of(model, data, plan)
     for _ in trainer.epochs():
         pass
-    settled = trainer._clip_norms.factor * 1.4
+    settled = trainer.clip_norms.factor * 1.4
     assert float((norms <= settled).double().mean()) == pytest.approx(quantile, abs=0.03)
 
 
@@ -199,9 +199,9 @@ def test_micro_batches_and_empty_batches_count_alike():
     every = torch.arange(len(data))
     whole.step(every)
     parts.step(every)
-    assert whole._clip_norms.factor == parts._clip_norms.factor
+    assert whole.clip_norms.factor == parts.clip_norms.factor
     none.step(every[:0])  # n = b/2 of ADAPTIVE.quantile = 1/2: an empty batch says nothing
-    assert none._clip_norms.factor == 1.0
+    assert none.clip_norms.factor == 1.0
 
 
 @pytest.mark.parametrize("passes", [0, 2])

@@ -99,7 +99,7 @@ def test_a_gradient_that_a_resting_layer_receives_is_refused(monkeypatch):
     model, data = network(), rows()
     plan = plan_for(model, data, Freezing(after=0.01))
     trainer = PrivateTrainer(model, TauCCE(), data, plan, SGD(0.1), 64, SeededSource(0))
-    trainer._steps = 1
+    trainer.steps = 1
     original = trainer._accumulate
 
     def meddling(*arguments):

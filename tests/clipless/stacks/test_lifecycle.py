@@ -14,9 +14,9 @@ from clipless.errors import PlanError, UnsupportedError
 from clipless.losses import TauCCE
 from clipless.plans.method import Method
 from clipless.stacks import Member, Stack, fit_stack, shape_key, stackable
-from clipless.stacks.trainee import FixedFeatures
+from clipless.stacks.member_training import FixedFeatures
 from clipless.testing import SeededSource
-from clipless.training.trainer import Epoch
+from clipless.training.private_training import Epoch
 from tests.clipless.steps import RecordingSource
 
 from .members import ROWS, member, split, weights

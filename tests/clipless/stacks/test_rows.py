@@ -15,8 +15,8 @@ from clipless.privacy.sampling import RandomPlacement, slots_for
 from clipless.stacks import fit_stack
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.gradients import StackedLoss
+from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack, rows_per_pass
-from clipless.stacks.trainee import FixedFeatures, Trainee
 
 from .members import ARCHITECTURES, member, split, trained_alone, weights
 
@@ -121,7 +121,7 @@ def _forgetful() -> Iterator[None]:
 
 def running() -> RunningStack:
     features, members = FixedFeatures(split()), [member(number) for number in range(3)]
-    return RunningStack([Trainee(one, split(), VECTOR, features) for one in members], VECTOR)
+    return RunningStack([MemberTraining(one, split(), VECTOR, features) for one in members], VECTOR)
 
 
 @pytest.mark.usefixtures("_forgetful")
@@ -157,8 +157,8 @@ def test_a_stack_in_slots_adds_up_to_what_its_rows_in_order_do() -> None:
     stack = running()
     draws = [torch.randperm(len(split()), generator=torch.Generator().manual_seed(m))[: 40 + m] for m in range(3)]
     expected = stack.sums(draws)
-    for places, trainee in zip(stack.places, stack.trainees, strict=True):
-        places.slots = RandomPlacement(5 * stack.places[0].size, trainee.source)
+    for places, training in zip(stack.places, stack.trainings, strict=True):
+        places.slots = RandomPlacement(5 * stack.places[0].size, training.source)
     found = stack.sums(draws)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 

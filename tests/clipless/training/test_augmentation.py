@@ -147,10 +147,10 @@ def test_the_copies_of_one_row_move_an_adaptive_count_by_at_most_a_half(value):
     clipping = AdaptiveClipping(quantile=0.9, rate=0.1)
     model = network(clip=1e-6)  # every copy is above it
     plan, training = trainer(model, rows(value), BOTH, clipping=clipping)
-    training._clip_norms.factor, training._clip_norms._count_std = 0.5, 0.0
+    training.clip_norms.factor, training.clip_norms._count_std = 0.5, 0.0
     training.step(torch.tensor([0]))
     share = 0.5 - 0.5 / plan.batch_size
-    assert training._clip_norms.factor == pytest.approx(0.5 * exp(-clipping.rate * (share - clipping.quantile)))
+    assert training.clip_norms.factor == pytest.approx(0.5 * exp(-clipping.rate * (share - clipping.quantile)))
 
 
 def test_a_fixed_front_is_not_computed_beforehand():

@@ -27,9 +27,9 @@ from clipless.plans.method import Method, Schedule
 from clipless.privacy import keystream
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import CONSTRAINTS, build_constraint
-from clipless.stacks import Member, trainee
+from clipless.stacks import Member, member_training
+from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack
-from clipless.stacks.trainee import FixedFeatures, Trainee
 from clipless.training.averaging import PolynomialAverage
 from clipless.training.trainer import PrivateTrainer
 from tests.clipless.steps import RecordingSource
@@ -175,7 +175,7 @@ def clipped(*, learned=True):
 def test_no_clipping_norm_waits(clipping, follow):
     trainer = take_steps(clipped(), clipping=clipping, follow_weights=follow)
     if isinstance(clipping, AdaptiveClipping):
-        assert not scalars.on_host(trainer._clip_norms.factor)
+        assert not scalars.on_host(trainer.clip_norms.factor)
 
 
 def test_no_layer_that_comes_to_rest_waits():
@@ -323,9 +323,9 @@ class Downloads(Apart):
 def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), **plan):
     """One step of a stack of two that makes what is kept, then one of two passes in which nothing may wait."""
     # It looks at the device, before any step: at addresses, which are all alike here.
-    monkeypatch.setattr(trainee, "check_training", lambda model, *_: model)
+    monkeypatch.setattr(member_training, "check_training", lambda model, *_: model)
     data = Split(torch.zeros(ROWS, *SHAPE, device=META), torch.zeros(ROWS, dtype=torch.long, device=META))
-    features, trainees = FixedFeatures(data), []
+    features, trainings = FixedFeatures(data), []
     for number in range(2):
         model, loss = network(name, bias=method is not Method.LIP_DP_SGD), clipless.TauCCE(0.5 + number)
         model = Network([*list(model.layers)[:-1], *front, model.layers[-1]], SHAPE) if front else model
@@ -342,8 +342,8 @@ def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), *
             averaging=0.9,
             averages={"slow": PolynomialAverage(3)},
         )
-        trainees.append(Trainee(member, data, 6, features))
-    running = RunningStack(trainees, 6)
+        trainings.append(MemberTraining(member, data, 6, features))
+    running = RunningStack(trainings, 6)
     draws = [torch.zeros(rows, dtype=torch.long, device=META) for rows in (7, 3)]
     running.step(draws)
     with Downloads():
