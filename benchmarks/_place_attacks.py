@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.alone import Form, made_rows
+from clipless.alone import PassShape, made_rows
 from clipless.audits.placement import FixedPlacement
 from clipless.datasets import Split
 from clipless.layers import Dense, InputBall, ReLU
@@ -73,7 +73,7 @@ def _rows(width: int, size: int) -> tuple[Tensor, list[int]]:
     x = torch.randn(2000, width, generator=torch.Generator().manual_seed(0)) * 0.2
     x[:, -1] = -((x[:, :-1].double() @ weight[0, :-1].double()) / weight[0, -1].double()).float()
     x = x[(x.norm(dim=1) < 0.9) & (x @ weight[1] < -0.05)][:300]
-    form = Form(None, 100, (width,), torch.device("cpu"))
+    form = PassShape(None, 100, (width,), torch.device("cpu"))
     near = made_rows(100, form, torch.Generator().manual_seed(0), lambda rows: layer(rows)[:, :1].repeat(1, 2))
     x = torch.cat([x, 0.5 * near / near.norm(dim=1, keepdim=True).clamp(min=1e-30)])
     sides = [layer(row.expand(size, width).contiguous())[:, 0] > 0 for row in x]

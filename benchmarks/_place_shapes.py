@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import clipless
 from clipless import layers
-from clipless.alone import Form, Watch, is_alone, made_rows, watched
+from clipless.alone import PassShape, Watch, is_alone, made_rows, watched
 from clipless.layers import Conv1d, Conv2d, Dense
 from clipless.network import Network
 from clipless.plans.method import Method
@@ -202,7 +202,7 @@ def judged(shape: Shape, *, even: bool) -> Verdict:
     """Look at a layer in its passes: float32 both ways, float64 forwards as scores are computed."""
     verdict, size = Verdict(), shape.size(even=even)
     generator = torch.Generator().manual_seed(size)
-    form = Form(None, size, shape.row, CPU)
+    form = PassShape(None, size, shape.row, CPU)
     rows = made_rows(ROWS, form, generator, shape.layer)
     verdict.depends |= dict.fromkeys((FORWARD, BACKWARD, DOUBLE), False)
     cotangents = _cotangents(shape, ROWS, generator)
@@ -239,7 +239,7 @@ def _judge_scores(shape: Shape, rows: Tensor, verdict: Verdict) -> None:
     with torch.no_grad():
         verdict.depends[DOUBLE] = not all(_alike(layer(_copies(x.double(), size))) for x in rows)
     if verdict.depends[DOUBLE] or shape.asked:
-        verdict.refused[DOUBLE] = not is_alone(passed, Form(None, size, shape.row, CPU))
+        verdict.refused[DOUBLE] = not is_alone(passed, PassShape(None, size, shape.row, CPU))
     layer.float()
 
 
@@ -254,7 +254,7 @@ def _both_ways(layer: nn.Module, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 def _cotangents(shape: Shape, count: int, generator: torch.Generator) -> Tensor:
     with torch.no_grad():
         outputs = shape.layer(torch.zeros(1, *shape.row)).shape[1:]
-    return made_rows(count, Form(None, count, tuple(outputs), CPU), generator)
+    return made_rows(count, PassShape(None, count, tuple(outputs), CPU), generator)
 
 
 def _copies(x: Tensor, size: int) -> Tensor:
@@ -325,7 +325,7 @@ def judged_pass(name: str, method: str, usual: int, *, even: bool) -> Verdict:
         )
         return totals
 
-    form = Form(None, size, model.input_shape, CPU)
+    form = PassShape(None, size, model.input_shape, CPU)
     rows = made_rows(ROWS, form, torch.Generator().manual_seed(size), _first(model))
     verdict = Verdict({FORWARD: False, SUMS: False})
     for number, row in enumerate(rows):

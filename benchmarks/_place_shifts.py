@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.alone import Form, made_rows
+from clipless.alone import PassShape, made_rows
 from clipless.audits.placement import FixedPlacement, Sums
 from clipless.datasets import Split
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU, Residual
@@ -196,7 +196,7 @@ def _data(model: Network, device: str, generator: np.random.Generator) -> tuple[
 
 @torch.no_grad()
 def _nearest(model: Network, kinks: Kinks, device: str, generator: torch.Generator) -> Tensor:
-    form = Form(None, MADE, model.input_shape, torch.device(device))
+    form = PassShape(None, MADE, model.input_shape, torch.device(device))
     x = made_rows(MADE, form, generator, kinks)
     away_B = kinks(x).flatten(1).abs().amin(dim=1) / model.layers[0](x).flatten(1).norm(dim=1)  # of the input ball
     return x[away_B.argsort()[:OF_A_KIND]]

@@ -73,7 +73,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class PassShape:
     """What decides how kernels round in a pass.
 
     Attributes:
@@ -104,7 +104,7 @@ def arithmetic() -> Settings:
     )
 
 
-def is_alone(passed: Pass, form: Form, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
+def is_alone(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
     """Whether a pass treats each row alone, wherever it stands.
 
     A form is tested with made-up weights first, since weights may be such that nothing has to be rounded (zeros, say),
@@ -159,7 +159,7 @@ def _made_up(weights: Sequence[Tensor], generator: torch.Generator) -> Iterator[
                 weight.copy_(own)
 
 
-def is_apart(passed: Pass, form: Form) -> bool:
+def is_apart(passed: Pass, form: PassShape) -> bool:
     """Whether what other rows hold changes nothing in what a pass computes for a row in its place.
 
     Every row of a pass is made up; then the rows of one half of the places, and of the other, become wild ones that do
@@ -207,7 +207,7 @@ def show(output: Tensor, watch: Watch) -> None:
         output.register_hook(lambda cotangent: watch(cotangent.detach()))
 
 
-def _holds(passed: Pass, form: Form, number: int, generator: torch.Generator, kinks: Kinks | None) -> bool:
+def _holds(passed: Pass, form: PassShape, number: int, generator: torch.Generator, kinks: Kinks | None) -> bool:
     """Whether one arrangement of made-up rows, and another with half as many of each, give what each row alone gives.
 
     Every fourth arrangement has one row, in all places; every fourth has rows at kinks, which take longer to make.
@@ -274,7 +274,7 @@ def _arranged(size: int, different: int, copies: int, generator: torch.Generator
     return chosen_B
 
 
-def made_rows(count: int, form: Form, generator: torch.Generator, kinks: Kinks | None = None) -> Tensor:
+def made_rows(count: int, form: PassShape, generator: torch.Generator, kinks: Kinks | None = None) -> Tensor:
     """Return made-up rows (count, *shape) on the device: dense, sparse, flat, tiny, denormal, large, at kinks."""
     x = torch.randn((count, *form.shape), generator=generator)
     scale = 10.0 ** (2.0 * torch.rand(count, generator=generator) - 1.0).view(-1, *[1] * len(form.shape))

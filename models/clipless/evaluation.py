@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from torch import Tensor
 
-from clipless.attacks import PGD, Attack
+from clipless.attacks import PGD, EvasionAttack
 from clipless.certificates.certify import binary_scores, certified_auroc, decisions, float64_logits
 from clipless.certificates.outputs import Outputs
 from clipless.certificates.radii import parse_radius
@@ -59,7 +59,7 @@ def evaluate(
 
 
 def attacked_accuracy(
-    model: Network, split: Split, radius: str, input_gain: float = 1.0, *, attack: Attack | None = None
+    model: Network, split: Split, radius: str, input_gain: float = 1.0, *, attack: EvasionAttack | None = None
 ) -> float:
     """Share of rows that are decided correctly and stay so under an attack: an upper side of ``certified@R``.
 

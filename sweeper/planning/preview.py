@@ -9,7 +9,7 @@ import torch
 from clipless.datasets import Dataset
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
-from clipless.privacy.accounting.claim import Claim
+from clipless.privacy.accounting.claim import EpsilonClaim
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import slots_for
 from clipless.scalars import to_host
@@ -46,7 +46,7 @@ class Preview:
     config: TrialConfig
     plan: Plan
     parameters: tuple[ParameterPreview, ...]
-    claims: tuple[Claim, ...]
+    claims: tuple[EpsilonClaim, ...]
     slots: int | None
     passed_over: tuple[str, ...] = ()
 

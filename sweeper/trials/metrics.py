@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import torch
 
-from clipless.attacks import PGD, Attack, AutoAttack, threshold_attack
+from clipless.attacks import PGD, AutoAttack, EvasionAttack, threshold_attack
 from clipless.datasets import Evaluation, Metadata, Split
 from clipless.evaluation import attacked_accuracy
 from clipless.losses import Loss
@@ -82,7 +82,7 @@ class TrialMetrics:
         return found
 
     def _accuracy_under(self, name: str, model: Network, scores: Mapping[str, float], validation: Split) -> float:
-        attack: Attack = AutoAttack() if name.startswith(AUTOATTACKED) else PGD()
+        attack: EvasionAttack = AutoAttack() if name.startswith(AUTOATTACKED) else PGD()
         attacked = attacked_accuracy(model, validation, str(attack_radius_text(name)), self._gain, attack=attack)
         certified = next(value for other, value in scores.items() if _certifies(other, name))
         if not certified <= attacked <= scores["accuracy"]:

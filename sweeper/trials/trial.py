@@ -25,7 +25,7 @@ from clipless.network import Network
 from clipless.plans.placement import usual_size
 from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_rows_apart
-from clipless.privacy.accounting.claim import Claim
+from clipless.privacy.accounting.claim import EpsilonClaim
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
@@ -375,7 +375,7 @@ def seed_of(seed: int, repeat: int) -> int:
     return seed if repeat == 0 else int(np.random.SeedSequence([seed, repeat]).generate_state(1)[0])
 
 
-def _by_accountant(claims: Sequence[Claim]) -> dict[str, list[float]]:
+def _by_accountant(claims: Sequence[EpsilonClaim]) -> dict[str, list[float]]:
     rdp = [one.rdp for one in claims if one.rdp is not None]
     return {"pld": [one.pld for one in claims], **({"rdp": rdp} if rdp else {})}
 

@@ -9,7 +9,7 @@ import torch
 
 import clipless
 from clipless import alone, zoo
-from clipless.alone import Form, is_alone, is_apart, made_rows
+from clipless.alone import PassShape, is_alone, is_apart, made_rows
 from clipless.datasets import Split
 from clipless.guards import exact_sums
 from clipless.layers import Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU
@@ -58,7 +58,7 @@ PLACES = {
 
 
 def form(rows=64, width=13):
-    return Form(None, rows, (width,), CPU)
+    return PassShape(None, rows, (width,), CPU)
 
 
 def summed(f):
@@ -102,7 +102,7 @@ def test_sums_that_other_rows_enter_are_found_out_though_nothing_in_front_mixes(
 
 
 def test_a_form_that_has_passed_is_tested_again_with_other_weights():
-    shape = Form("net", 64, (13,), CPU)
+    shape = PassShape("net", 64, (13,), CPU)
     assert is_alone(summed(torch.tanh), shape)
     for name in PLACES:
         assert not is_alone(summed(PLACES[name]), shape)
@@ -110,7 +110,7 @@ def test_a_form_that_has_passed_is_tested_again_with_other_weights():
 
 
 def test_what_is_remembered_depends_on_threads(monkeypatch):
-    shape, before = Form("net", 64, (13,), CPU), torch.get_num_threads()
+    shape, before = PassShape("net", 64, (13,), CPU), torch.get_num_threads()
     tested = []
     monkeypatch.setattr(alone, "_holds", lambda *given: tested.append(given[2]) or True)
     assert is_alone(summed(torch.tanh), shape)
@@ -310,7 +310,7 @@ def released(model, data, rows, plan, loss, slots=None):
 def kinked(model, width, generator):
     """Rows at kinks of the first layer, between two of its entries or of one alone."""
     layer = model.layers[1]
-    rows = [made_rows(64, Form(None, 64, (width,), CPU), generator, layer) for _ in range(4)]
+    rows = [made_rows(64, PassShape(None, 64, (width,), CPU), generator, layer) for _ in range(4)]
     x = torch.cat(rows)
     return 0.5 * x / x.norm(dim=1, keepdim=True).clamp(min=1e-30)
 
@@ -529,4 +529,4 @@ def test_a_pass_whose_rows_are_alone_needs_no_slots():
 @pytest.mark.parametrize("shape", [(2, 6, 6)])
 def test_ties_of_pooling_do_not_look_at_places(shape):
     layer = MaxPool2d(2)
-    assert is_alone(summed(lambda x: layer(x).flatten(1)), Form(None, 32, shape, CPU), layer)
+    assert is_alone(summed(lambda x: layer(x).flatten(1)), PassShape(None, 32, shape, CPU), layer)

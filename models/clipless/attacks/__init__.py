@@ -5,6 +5,6 @@ Every result here is computed from rows: on private rows it is a release. Public
 
 from clipless.attacks.autoattack import AutoAttack
 from clipless.attacks.membership import MembershipScore, threshold_attack
-from clipless.attacks.pgd import PGD, Attack
+from clipless.attacks.pgd import PGD, EvasionAttack
 
-__all__ = ["PGD", "Attack", "AutoAttack", "MembershipScore", "threshold_attack"]
+__all__ = ["PGD", "AutoAttack", "EvasionAttack", "MembershipScore", "threshold_attack"]

@@ -21,7 +21,7 @@ from clipless.network import Network
 _INWARD = 1.0 - 1e-12
 
 
-class Attack(Protocol):
+class EvasionAttack(Protocol):
     """Searches for nearby inputs that a network decides wrongly."""
 
     def __call__(self, model: Network, x: Tensor, target_B: Tensor, radius: float) -> Tensor:

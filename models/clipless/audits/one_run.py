@@ -81,7 +81,7 @@ def audit_one_run(
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _TrainedRun:
     """What is known after a training with canaries.
 
     Attributes:
@@ -180,7 +180,7 @@ def _log_ratio(value_M: Tensor, variance_M: Tensor, rate: float, relation: Relat
     return present_M - torch.logaddexp(absent, drawn + (-value_M - 0.5) / variance_M)
 
 
-def _trained(training: AuditedTraining, most: int, generator: np.random.Generator) -> _Run:
+def _trained(training: AuditedTraining, most: int, generator: np.random.Generator) -> _TrainedRun:
     model, rows = training.copied_model(), training.rows
     entries = _measured(training, model, lay_canaries(model, training.plan, most))
     canaries = len(entries[0].entry)
@@ -193,7 +193,7 @@ def _trained(training: AuditedTraining, most: int, generator: np.random.Generato
         pass
     if not trainer.ratios:
         raise AuditError("Expected weights with canaries that are trained, all of them rest from the first step on")
-    return _Run(
+    return _TrainedRun(
         coins_M,
         trainer.scores.cpu().numpy(),
         torch.cat(trainer.ratios).cpu().numpy(),
@@ -246,7 +246,7 @@ def planned_for(plan: Plan, population: int) -> Plan:
     return replace(plan, population=population, batch_size=batch_size)
 
 
-def _finding(training: AuditedTraining, run: _Run, generator: np.random.Generator) -> Finding:
+def _finding(training: AuditedTraining, run: _TrainedRun, generator: np.random.Generator) -> Finding:
     """Play the run and the steps, at shares of the level; the larger bound is what is attained."""
     delta = training.plan.delta
     event = replace(training.plan.event(), noise_multiplier=run.noise_multiplier)
@@ -283,7 +283,7 @@ def _finding(training: AuditedTraining, run: _Run, generator: np.random.Generato
     )
 
 
-def _steps_bound(run: _Run, rate: float, confidence: float, generator: np.random.Generator) -> Bound | None:
+def _steps_bound(run: _TrainedRun, rate: float, confidence: float, generator: np.random.Generator) -> Bound | None:
     """Play the game of the steps; None where every step draws every canary, or too few pairs were seen.
 
     The more frequent kind of pairs, drawn or not, is thinned until each that is kept has a fair coin.
@@ -308,7 +308,7 @@ def _rounded(count: int) -> int:
     return int(2.0 ** (floor(8.0 * log2(count)) / 8.0))
 
 
-def _final(training: AuditedTraining, run: _Run) -> Finding:
+def _final(training: AuditedTraining, run: _TrainedRun) -> Finding:
     delta = training.plan.delta
     event = replace(training.plan.event(), noise_multiplier=run.noise_multiplier)
     bound = lower_bound(run.moved, run.coins, Game(event=event, canaries=len(run.coins)), delta, CONFIDENCE)

@@ -14,7 +14,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from clipless.alone import Form, made_rows
+from clipless.alone import PassShape, made_rows
 from clipless.audits.audited import AuditedTraining
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
@@ -95,7 +95,7 @@ def kinked_rows(model: Network, like: Split, generator: torch.Generator) -> Spli
                 break
         return x
 
-    form = Form(None, KINKED, model.input_shape, like.x.device)
+    form = PassShape(None, KINKED, model.input_shape, like.x.device)
     x = made_rows(KINKED, form, generator, first).to(like.x.dtype)
     x[:JOINED] = 0.0
     y = like.y[torch.arange(KINKED, device=like.y.device) % len(like.y)]

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from clipless.alone import VECTOR, Form, Watch, is_alone, watched
+from clipless.alone import VECTOR, PassShape, Watch, is_alone, watched
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
@@ -130,7 +130,7 @@ def _tested_size(
             watch((function or model)(x.double()))
         return {}
 
-    form = Form((_architecture_text(model), "float64", len(layers)), size, shape, x.device)
+    form = PassShape((_architecture_text(model), "float64", len(layers)), size, shape, x.device)
     return size if is_alone(passed, form) else 1
 
 

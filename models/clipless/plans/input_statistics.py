@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from clipless.alone import Form, Watch
+from clipless.alone import PassShape, Watch
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows, grid, row_norms, row_sum, select_rows
@@ -105,7 +105,7 @@ class _ContributionPass:
 
 
 def _places(passed: _ContributionPass, size: int, data: Split, batch_size: float, source: RandomSource) -> Placement:
-    form = Form(None, size, tuple(data.x.shape[1:]), data.x.device)
+    form = PassShape(None, size, tuple(data.x.shape[1:]), data.x.device)
     if needs_slots(passed, form):
         return Placement.random(size, len(data), batch_size / len(data), source)
     return Placement(size, None)

@@ -15,7 +15,7 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from clipless.alone import VECTOR, Form, Kinks, Pass, is_alone, is_apart
+from clipless.alone import VECTOR, Kinks, Pass, PassShape, is_alone, is_apart
 from clipless.errors import UnsupportedError
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import RandomPlacement, slots_for
@@ -83,7 +83,7 @@ class Placement:
         yield from (rows_B if self.slots is None else self.slots.place(rows_B)).split(self.size)
 
 
-def needs_slots(passed: Pass, form: Form, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
+def needs_slots(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
     """Whether batches need slots in passes of this form, having tested what privacy asks of them.
 
     Args:

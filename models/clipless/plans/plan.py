@@ -26,7 +26,7 @@ from clipless.plans.noise_range import check_noise, check_sensitivities, least_s
 from clipless.plans.trainable import check_rows_apart, check_trainable
 from clipless.plans.worst_case import moved, worst_case
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
-from clipless.privacy.accounting.claim import Claim, claims
+from clipless.privacy.accounting.claim import EpsilonClaim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.scalars import Scalar, on_host, to_host
@@ -160,7 +160,7 @@ class Plan:
             relation=self.relation,
         )
 
-    def claims(self) -> tuple[Claim, ...]:
+    def claims(self) -> tuple[EpsilonClaim, ...]:
         """Return the price of the first epoch, of the first two and so on, each number of epochs fixed in advance."""
         steps = tuple(self.event(epoch + 1).steps for epoch in range(self.epochs))
         return claims(self.event(), steps, self.delta)

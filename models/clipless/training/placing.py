@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 import torch
 from torch import Tensor
 
-from clipless.alone import Form, Watch, watched
+from clipless.alone import PassShape, Watch, watched
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.losses import Loss
@@ -71,13 +71,13 @@ def made_targets(like: Tensor, chosen_B: Tensor, outputs: int) -> Tensor:
     return like.new_full((len(chosen_B), *like.shape[1:]), 1.0 / outputs)
 
 
-def form_of(model: Network, rows: int, shape: tuple[int, ...], device: torch.device, *options: Hashable) -> Form:
+def form_of(model: Network, rows: int, shape: tuple[int, ...], device: torch.device, *options: Hashable) -> PassShape:
     """Return the form of a pass through a network; of layers of another package nothing is remembered."""
     try:
         key = repr(architecture(model)), tuple(p.requires_grad for p in model.parameters()), options
     except UnsupportedError:
         key = None
-    return Form(key, rows, shape, device)
+    return PassShape(key, rows, shape, device)
 
 
 class _TestedPass:
@@ -91,7 +91,7 @@ class _TestedPass:
         self._outputs = trained.output_shape()[0]
         self._layers = [module for module in trained.modules() if module is not trained]
 
-    def form(self, rows: int) -> Form:
+    def form(self, rows: int) -> PassShape:
         """Return the form of a pass of so many rows."""
         options = (self._plan.method, type(self._loss), self._ghost, self._exact, len(self._trained.layers))
         return form_of(self._model, rows, self._trained.input_shape, self._like.x.device, *options)

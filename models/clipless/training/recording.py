@@ -66,7 +66,7 @@ class RecordedPass:
         return self._record(lambda: self._run(held_x, held_y, counts_B)), held_x, held_y, counts_B
 
 
-class Passes:
+class FixedSizePasses:
     """The passes of a training over rows that are filled up to one size.
 
     Args:

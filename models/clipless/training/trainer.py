@@ -29,7 +29,7 @@ from clipless.training.checkpoint import TrainingState, state_to_resume
 from clipless.training.optimizers import Adam, Descent, Optimizer
 from clipless.training.placing import training_places
 from clipless.training.private_training import Epoch, PrivateTraining, add_noise
-from clipless.training.recording import Passes, recordable
+from clipless.training.recording import FixedSizePasses, recordable
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
 _MICRO_BATCHES = {"cpu": 512}
@@ -197,7 +197,7 @@ class PrivateTrainer(PrivateTraining):
         self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
         self.hold_noise_scales(self._noise_stds_D, self._grids_D)
         recorded = recorded and recordable(plan, data.x.device)
-        self._passes = Passes(self._sum, loss, self._places.size * copies, recorded=recorded)
+        self._passes = FixedSizePasses(self._sum, loss, self._places.size * copies, recorded=recorded)
         if state is not None:
             self.resume(state)
 

@@ -30,7 +30,7 @@ from clipless.federated.query import PartyRows, Query
 SERVER = "server"
 
 
-class Stage(IntEnum):
+class PartyStage(IntEnum):
     """What a party has answered."""
 
     NOTHING, KEYS, SHARES, WORDS, AGREEMENTS, REVEALS = range(6)
@@ -65,7 +65,7 @@ class AggregationParty:
         self.name, self._identity, self._roster, self._session = name, identity, roster, session
         self._own, self._words_V = roster.index(name), words_V
         self._fresh, self._self_mask = Identity(), os.urandom(KEY_BYTES)
-        self._stage = Stage.NOTHING
+        self._stage = PartyStage.NOTHING
         self._keys: dict[str, bytes] = {}
         self._told_keys = b""
         self._left = b""
@@ -73,7 +73,7 @@ class AggregationParty:
 
     def keys(self) -> bytes:
         """Return its fresh public key."""
-        self._enter(Stage.KEYS)
+        self._enter(PartyStage.KEYS)
         return self._fresh.public
 
     def shares(self, keys: bytes) -> bytes:
@@ -82,7 +82,7 @@ class AggregationParty:
         Raises:
             FederationError: fewer than are needed, or a list that is none.
         """
-        self._enter(Stage.SHARES)
+        self._enter(PartyStage.SHARES)
         listed = pieces(keys, KEY_BYTES, len(self._roster), SERVER, "keys")
         self._told_keys = keys
         self._keys = {name: key for name, key in zip(self._roster.names, listed, strict=True) if any(key)}
@@ -119,7 +119,7 @@ class AggregationParty:
             FederationError: shares that their owner did not make, or that are not those it announced; fewer parties
                 than are needed.
         """
-        self._enter(Stage.WORDS)
+        self._enter(PartyStage.WORDS)
         listed = pieces(records, RECORD_BYTES, len(self._roster), SERVER, "shares")
         for owner, record in zip(self._roster.names, listed, strict=True):
             if owner != self.name and any(record):
@@ -151,7 +151,7 @@ class AggregationParty:
         Raises:
             FederationError: fewer are left than are needed, this party is not, or somebody is who never shared.
         """
-        self._enter(Stage.AGREEMENTS)
+        self._enter(PartyStage.AGREEMENTS)
         names = listed_names(left, self._roster)
         if not {self.name} <= names <= frozenset(self._held):
             raise FederationError("Expected those who are left to have shared, this party among them", SERVER)
@@ -177,7 +177,7 @@ class AggregationParty:
         Raises:
             FederationError: fewer agree on who is left than are needed, or asked a second time.
         """
-        self._enter(Stage.REVEALS)
+        self._enter(PartyStage.REVEALS)
         listed = pieces(tags, TAG_BYTES, len(self._roster), SERVER, "agreements")
         agree = sum(
             name == self.name or compare_digest(tag, self._tag(name, self.name))
@@ -191,7 +191,7 @@ class AggregationParty:
         chosen = ((name, self._held.get(name, (empty, empty))) for name in self._roster.names)
         return b"".join(shares[0] if name in names else shares[1] for name, shares in chosen)
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: PartyStage) -> None:
         if stage != self._stage + 1:
             raise FederationError(f"Expected each round once and in order, got {stage.name.lower()} again", SERVER)
         self._stage = stage

@@ -29,7 +29,7 @@ class Accountant(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class EpsilonClaim:
     """An epsilon that may be stated, with what each accountant said."""
 
     epsilon: float  # the smaller of both upper bounds
@@ -44,7 +44,7 @@ class Claim:
         return Accountant.PLD if self.epsilon == self.pld else Accountant.RDP
 
 
-def claim(event: Event, delta: float) -> Claim:
+def claim(event: Event, delta: float) -> EpsilonClaim:
     """Price an event for publication.
 
     Guarantees:
@@ -61,7 +61,7 @@ def claim(event: Event, delta: float) -> Claim:
 
 
 @lru_cache(maxsize=64)
-def claims(event: PoissonGaussian, steps: tuple[int, ...], delta: float) -> tuple[Claim, ...]:
+def claims(event: PoissonGaussian, steps: tuple[int, ...], delta: float) -> tuple[EpsilonClaim, ...]:
     """Price the event run for each number of steps: each entry equals ``claim`` of that many steps alone.
 
     The accountants are checked against each other and the attack at the largest number of steps.
@@ -77,13 +77,13 @@ def claims(event: PoissonGaussian, steps: tuple[int, ...], delta: float) -> tupl
     return tuple(found[count] for count in steps)
 
 
-def _bounds(event: Event, delta: float) -> Claim:
+def _bounds(event: Event, delta: float) -> EpsilonClaim:
     pld = pld_epsilon(event, delta)
     rdp = rdp_epsilon(event, delta) if event.relation is Relation.ADD_OR_REMOVE_ONE else None
-    return Claim(epsilon=pld if rdp is None else min(pld, rdp), delta=delta, rdp=rdp, pld=pld)
+    return EpsilonClaim(epsilon=pld if rdp is None else min(pld, rdp), delta=delta, rdp=rdp, pld=pld)
 
 
-def _cross_check(event: Event, found: Claim) -> None:
+def _cross_check(event: Event, found: EpsilonClaim) -> None:
     attacked = attack_epsilon(event, found.delta)
     for name, bound in ((Accountant.PLD, found.pld), (Accountant.RDP, found.rdp)):
         if bound is not None and falls_below(bound, attacked):
