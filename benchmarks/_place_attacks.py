@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.alone import PassShape, made_rows
+from clipless.alone import PassShape, make_rows
 from clipless.audits.placement import FixedPlacement
 from clipless.datasets import Split
 from clipless.layers import Dense, InputBall, ReLU
 from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.method import Method
-from clipless.plans.placement import Placement, even_size, filled, whole
+from clipless.plans.placement import Placement, even_size, take_rows, whole
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import SpectralBall
@@ -74,7 +74,7 @@ def _rows(width: int, size: int) -> tuple[Tensor, list[int]]:
     x[:, -1] = -((x[:, :-1].double() @ weight[0, :-1].double()) / weight[0, -1].double()).float()
     x = x[(x.norm(dim=1) < 0.9) & (x @ weight[1] < -0.05)][:300]
     form = PassShape(None, 100, (width,), torch.device("cpu"))
-    near = made_rows(100, form, torch.Generator().manual_seed(0), lambda rows: layer(rows)[:, :1].repeat(1, 2))
+    near = make_rows(100, form, torch.Generator().manual_seed(0), lambda rows: layer(rows)[:, :1].repeat(1, 2))
     x = torch.cat([x, 0.5 * near / near.norm(dim=1, keepdim=True).clamp(min=1e-30)])
     sides = [layer(row.expand(size, width).contiguous())[:, 0] > 0 for row in x]
     return x, [i for i, side in enumerate(sides) if side.any() and not side.all()]
@@ -103,7 +103,7 @@ def _alone(method: str, width: int, rows: Tensor) -> dict[str, Any]:
             totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters()}
             for chosen in places.passes(rows_B):
                 placed = whole(chosen, places.size)
-                loss, x, y = CountedLoss(LOSS, placed >= 0), filled(data.x, placed), filled(data.y, placed)
+                loss, x, y = CountedLoss(LOSS, placed >= 0), take_rows(data.x, placed), take_rows(data.y, placed)
                 sum_gradients(model, loss, x, y, plan, totals, forward=trained)
             return totals
 

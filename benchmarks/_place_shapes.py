@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import clipless
 from clipless import layers
-from clipless.alone import PassShape, Watch, is_alone, made_rows, watched
+from clipless.alone import PassShape, Watch, is_alone, make_rows, watch_layers
 from clipless.layers import Conv1d, Conv2d, Dense
 from clipless.network import Network
 from clipless.plans.method import Method
@@ -203,7 +203,7 @@ def judged(shape: Shape, *, even: bool) -> Verdict:
     verdict, size = Verdict(), shape.size(even=even)
     generator = torch.Generator().manual_seed(size)
     form = PassShape(None, size, shape.row, CPU)
-    rows = made_rows(ROWS, form, generator, shape.layer)
+    rows = make_rows(ROWS, form, generator, shape.layer)
     verdict.depends |= dict.fromkeys((FORWARD, BACKWARD, DOUBLE), False)
     cotangents = _cotangents(shape, ROWS, generator)
     for x, g in zip(rows, cotangents, strict=True):
@@ -254,7 +254,7 @@ def _both_ways(layer: nn.Module, x: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 def _cotangents(shape: Shape, count: int, generator: torch.Generator) -> Tensor:
     with torch.no_grad():
         outputs = shape.layer(torch.zeros(1, *shape.row)).shape[1:]
-    return made_rows(count, PassShape(None, count, tuple(outputs), CPU), generator)
+    return make_rows(count, PassShape(None, count, tuple(outputs), CPU), generator)
 
 
 def _copies(x: Tensor, size: int) -> Tensor:
@@ -314,7 +314,7 @@ def judged_pass(name: str, method: str, usual: int, *, even: bool) -> Verdict:
         totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in model.named_parameters()}
 
         def forward(x: Tensor) -> Tensor:
-            with watched(hooked, watch):
+            with watch_layers(hooked, watch):
                 logits: Tensor = model(x)
             return logits
 
@@ -326,7 +326,7 @@ def judged_pass(name: str, method: str, usual: int, *, even: bool) -> Verdict:
         return totals
 
     form = PassShape(None, size, model.input_shape, CPU)
-    rows = made_rows(ROWS, form, torch.Generator().manual_seed(size), _first(model))
+    rows = make_rows(ROWS, form, torch.Generator().manual_seed(size), _first(model))
     verdict = Verdict({FORWARD: False, SUMS: False})
     for number, row in enumerate(rows):
         seen: list[bool] = []

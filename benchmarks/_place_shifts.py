@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.alone import PassShape, made_rows
+from clipless.alone import PassShape, make_rows
 from clipless.audits.placement import FixedPlacement, Sums
 from clipless.datasets import Split
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU, Residual
 from clipless.losses import MulticlassHinge
 from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.method import Method
-from clipless.plans.placement import Placement, filled, whole
+from clipless.plans.placement import Placement, take_rows, whole
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import SpectralBall
@@ -141,7 +141,7 @@ class Shifted:
         trained = split_fixed_prefix(self.model)[1]
         for chosen in self.places.passes(rows_B.to(self.data.x.device)):
             placed = whole(chosen, self.places.size)
-            loss, x, y = CountedLoss(_LOSS, placed >= 0), filled(self.data.x, placed), filled(self.data.y, placed)
+            loss, x, y = CountedLoss(_LOSS, placed >= 0), take_rows(self.data.x, placed), take_rows(self.data.y, placed)
             sum_gradients(self.model, loss, x, y, self.plan, totals, forward=trained, **_ways(self.method))
         return totals
 
@@ -197,7 +197,7 @@ def _data(model: Network, device: str, generator: np.random.Generator) -> tuple[
 @torch.no_grad()
 def _nearest(model: Network, kinks: Kinks, device: str, generator: torch.Generator) -> Tensor:
     form = PassShape(None, MADE, model.input_shape, torch.device(device))
-    x = made_rows(MADE, form, generator, kinks)
+    x = make_rows(MADE, form, generator, kinks)
     away_B = kinks(x).flatten(1).abs().amin(dim=1) / model.layers[0](x).flatten(1).norm(dim=1)  # of the input ball
     return x[away_B.argsort()[:OF_A_KIND]]
 

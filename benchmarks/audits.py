@@ -31,8 +31,8 @@ from torch import Tensor
 
 import clipless
 from clipless.audits.audit import audit_training
-from clipless.audits.audited import AuditedTraining, Effort, made_up_rows
-from clipless.audits.finding import ACCUSATION, Finding, Kind, judged
+from clipless.audits.audited import AuditedTraining, Effort, make_random_rows
+from clipless.audits.finding import ACCUSATION, Finding, Kind, judge
 from clipless.audits.noise import audit_noise
 from clipless.audits.one_run import audit_one_run
 from clipless.audits.step import audit_step
@@ -85,7 +85,7 @@ def audited(method: str, seed: int, width: int = 64) -> AuditedTraining:
     def source() -> RandomSource:
         return SeededSource(next(seeds))
 
-    rows = made_up_rows(model, 64)
+    rows = make_random_rows(model, 64)
     return AuditedTraining(
         subject=f"{method}, seed {seed}",
         model=model,
@@ -106,7 +106,7 @@ def audit(job: Job) -> tuple[Finding, ...]:
         with suppress(UnsupportedError):  # a training that mixes rows refuses itself
             found.append(audit_noise(training, Effort.CHEAP))
             found.extend(audit_one_run(training, canaries=job.canaries, seed=job.seed))
-    return judged(found)
+    return judge(found)
 
 
 # Faults
@@ -120,7 +120,7 @@ def _twice(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 def _guard_twice_as_wide() -> AbstractContextManager[object]:
     return _both(
-        patch.object(guards, "held_scales", _twice(guards.held_scales)),
+        patch.object(guards, "clipping_scales", _twice(guards.clipping_scales)),
         patch.object(per_example, "_factors", _twice(per_example._factors)),
     )
 
@@ -132,7 +132,7 @@ def _no_guard() -> AbstractContextManager[object]:
     def free(_: float, norm_B: Tensor, divisor_B: Tensor | None, __: object) -> Tensor:
         return torch.ones_like(norm_B) if divisor_B is None else 1.0 / divisor_B
 
-    return _both(patch.object(guards, "held_scales", free), patch.object(per_example, "_factors", ones))
+    return _both(patch.object(guards, "clipping_scales", free), patch.object(per_example, "_factors", ones))
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def _scaled_by_the_batch() -> AbstractContextManager[object]:
         norm_B = torch.stack([one.norms for one in gradients]).norm(dim=0)  # type: ignore[attr-defined]
         return shared(clip_norm, norm_B, None, None)
 
-    return _both(patch.object(guards, "held_scales", shared), patch.object(per_example, "_factors", factors))
+    return _both(patch.object(guards, "clipping_scales", shared), patch.object(per_example, "_factors", factors))
 
 
 def _half_the_noise() -> AbstractContextManager[object]:
@@ -303,7 +303,7 @@ def cost(method: str, rounds: int = 5, steps: int = 4) -> tuple[float, float, fl
     """
     torch.set_num_threads(1)
     model, loss = clipless.zoo.convnet((1, 28, 28), 10, input_norm=10.0, width=16, depth=2), clipless.TauCCE(1.0)
-    rows = made_up_rows(model, 10, 1024)
+    rows = make_random_rows(model, 10, 1024)
     spent: dict[object, list[float]] = {Effort.CHEAP: [], Effort.BRIEF: [], "step": []}
 
     def timed(what: object, call: Callable[[], object]) -> None:

@@ -23,7 +23,7 @@ from scipy import stats
 
 import clipless
 from clipless.audits.audited import Effort
-from clipless.audits.finding import ACCUSATION, Finding, judged
+from clipless.audits.finding import ACCUSATION, Finding, judge
 from clipless.datasets import Dataset
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -291,7 +291,7 @@ def print_wrong(kept: Kept) -> int:
     print("\n| wrong price | claim | attained | of what nobody paid for | caught |\n|---|---|---|---|---|")
     missed = 0
     for name, found in wrong(kept):
-        caught = any(one.contradicted for one in judged(found))
+        caught = any(one.contradicted for one in judge(found))
         missed += not caught
         whole, *free = found
         numbers = f"{whole.epsilon:.2f} | {whole.attained:.2f} | {free[0].attained if free else 0.0:.2f}"
@@ -309,7 +309,7 @@ def print_right(kept: Kept, seeds: int, runs: int) -> bool:
         priced = make(kept, SHORT)
         priced.ledger.answers = cache(priced.ledger.answers)  # type: ignore[method-assign]  # the same for all seeds
         rows = [one for seed in range(seeds) for one in priced.audit(seed)]
-        blamed = sum(judged([one])[0].contradicted for one in rows)
+        blamed = sum(judge([one])[0].contradicted for one in rows)
         accused, audits = accused + blamed, audits + len(rows)
         above = sum(one.attained > one.epsilon for one in rows)
         print(f"| {name} | {len(rows)} | {blamed} | {above} |", flush=True)

@@ -37,7 +37,7 @@ from torch import Tensor, nn
 import clipless
 from clipless.audits.planted import PATTERNS, operand, shares
 from clipless.guards.convolution import guarded_conv2d
-from clipless.guards.exact_sums import padded
+from clipless.guards.exact_sums import pad
 from clipless.guards.guard import Guard, guarded_linear
 from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, Householder, InputBall, Residual
@@ -109,8 +109,8 @@ class Batch:
         """Sum the chosen rows, one of them zeroed in its place."""
         sums: Sums = {}
         for places in chosen.split(self.size):
-            weight = padded((places != zeroed).float(), self.size).to(self.rows[0].device)
-            self.total(tuple(padded(t[places], self.size) for t in self.rows), weight, len(places), sums)
+            weight = pad((places != zeroed).float(), self.size).to(self.rows[0].device)
+            self.total(tuple(pad(t[places], self.size) for t in self.rows), weight, len(places), sums)
         return sums
 
 

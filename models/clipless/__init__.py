@@ -21,7 +21,7 @@ if __name__ != "clipless":  # e.g. ``models.clipless``: a second copy of every c
 import os
 from typing import TYPE_CHECKING
 
-from clipless.imports import by_need
+from clipless.imports import lazy_names
 
 # Before the first product of matrices, if not before torch: kernels of MKL that round a row alike wherever it lies in
 # memory. Where it comes too late, or another library multiplies, `clipless.alone` finds out.
@@ -112,7 +112,7 @@ _HOMES = {
     "clipless.training.trainer": "fit",
 }
 
-__getattr__ = by_need(__name__, _HOMES, "attacks datasets layers losses projections zoo")
+__getattr__ = lazy_names(__name__, _HOMES, "attacks datasets layers losses projections zoo")
 
 
 def __dir__() -> list[str]:

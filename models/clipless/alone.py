@@ -135,7 +135,7 @@ def is_alone(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights:
     if known or not weights:
         found = holds(arrangements)
     else:
-        with _made_up(weights, generator):
+        with _randomised(weights, generator):
             found = holds(arrangements)
         found = found and holds(_BRIEF)
     if found:
@@ -144,7 +144,7 @@ def is_alone(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights:
 
 
 @contextmanager
-def _made_up(weights: Sequence[Tensor], generator: torch.Generator) -> Iterator[None]:
+def _randomised(weights: Sequence[Tensor], generator: torch.Generator) -> Iterator[None]:
     """Give weights dense random values inside the block, of about the size that keeps numbers as large as they are."""
     saved = [weight.detach().clone() for weight in weights]
     with torch.no_grad():
@@ -170,10 +170,10 @@ def is_apart(passed: Pass, form: PassShape) -> bool:
         return True
     generator = torch.Generator().manual_seed(form.rows)
     own_B = torch.arange(form.rows, device=form.device)
-    rows, seen = made_rows(form.rows, form, generator), _Seen()
+    rows, seen = make_rows(form.rows, form, generator), _Seen()
     half_B = (torch.rand(form.rows, generator=generator) < 0.5).to(form.device)
     whole, one, other = (
-        _passed(passed, rows, torch.where(counts_B, own_B, -1), seen)
+        _pass_rows(passed, rows, torch.where(counts_B, own_B, -1), seen)
         for counts_B in (torch.ones_like(half_B), half_B, ~half_B)
     )
     found = seen.alike and all(torch.equal(whole[name], one[name] + other[name]) for name in whole)
@@ -188,7 +188,7 @@ def forget() -> None:
 
 
 @contextmanager
-def watched(modules: Sequence[nn.Module], watch: Watch) -> Iterator[None]:
+def watch_layers(modules: Sequence[nn.Module], watch: Watch) -> Iterator[None]:
     """Show to ``watch`` what the layers compute inside the block, and later the cotangents of it."""
 
     def see(_: nn.Module, __: object, output: Tensor) -> None:
@@ -213,16 +213,16 @@ def _holds(passed: Pass, form: PassShape, number: int, generator: torch.Generato
     Every fourth arrangement has one row, in all places; every fourth has rows at kinks, which take longer to make.
     """
     different = 1 if number % 4 == 0 else min(_TOGETHER, max(1, form.rows // 4))
-    rows, seen = made_rows(different, form, generator, kinks if number % 4 == 1 else None), _Seen()
+    rows, seen = make_rows(different, form, generator, kinks if number % 4 == 1 else None), _Seen()
     many, fewer = form.rows // different, max(1, form.rows // (2 * different))
     one, other = (
-        _passed(passed, rows, _arranged(form.rows, different, copies, generator).to(form.device), seen)
+        _pass_rows(passed, rows, _arrange(form.rows, different, copies, generator).to(form.device), seen)
         for copies in (many, fewer)
     )
     return seen.alike and all(torch.equal(one[name] * fewer, other[name] * many) for name in one)
 
 
-def _passed(passed: Pass, rows: Tensor, chosen_B: Tensor, seen: "_Seen") -> Mapping[str, Tensor]:
+def _pass_rows(passed: Pass, rows: Tensor, chosen_B: Tensor, seen: "_Seen") -> Mapping[str, Tensor]:
     """Pass the chosen rows, and wild ones in the places of the others; return the sums."""
     counts_B, column = chosen_B >= 0, (-1, *[1] * (rows.dim() - 1))
     wild_B = torch.tensor(_WILD, device=rows.device).repeat(-(-len(chosen_B) // len(_WILD)))[: len(chosen_B)]
@@ -266,7 +266,7 @@ class _Seen:
         self.alike = self.alike and torch.equal(bits, self._references[place][:, self._chosen_B])
 
 
-def _arranged(size: int, different: int, copies: int, generator: torch.Generator) -> Tensor:
+def _arrange(size: int, different: int, copies: int, generator: torch.Generator) -> Tensor:
     """Return which row stands in each place (B,): so many copies of each in random places, -1 in those left over."""
     chosen_B = torch.full((size,), -1)
     places = torch.randperm(size, generator=generator)[: different * copies]
@@ -274,7 +274,7 @@ def _arranged(size: int, different: int, copies: int, generator: torch.Generator
     return chosen_B
 
 
-def made_rows(count: int, form: PassShape, generator: torch.Generator, kinks: Kinks | None = None) -> Tensor:
+def make_rows(count: int, form: PassShape, generator: torch.Generator, kinks: Kinks | None = None) -> Tensor:
     """Return made-up rows (count, *shape) on the device: dense, sparse, flat, tiny, denormal, large, at kinks."""
     x = torch.randn((count, *form.shape), generator=generator)
     scale = 10.0 ** (2.0 * torch.rand(count, generator=generator) - 1.0).view(-1, *[1] * len(form.shape))

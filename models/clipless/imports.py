@@ -19,14 +19,14 @@ def import_modules(package: str, path: Sequence[str]) -> Iterator[Any]:
             yield import_module(f"{package}.{module.name}")
 
 
-def declared(module: Any, kind: type[T]) -> Iterator[T]:
+def find_declared(module: Any, kind: type[T]) -> Iterator[T]:
     """Yield the public instances of ``kind`` that a module makes itself, in the order of the module."""
     for name, value in vars(module).items():
         if not name.startswith("_") and isinstance(value, kind) and value.__module__ == module.__name__:
             yield value
 
 
-def by_need(package: str, homes: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:
+def lazy_names(package: str, homes: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
     ``homes`` has the names by the module that each is in, with blanks between them, as has ``modules`` those of the

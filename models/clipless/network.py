@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
-from clipless.guards.exact_sums import padded
+from clipless.guards.exact_sums import pad
 from clipless.guards.guard import GuardedLayer
 
 
@@ -114,7 +114,7 @@ def precompute(prefix: Network, split: Split) -> Split:
     features: Tensor | None = None
     for start in range(0, len(split), _CHUNK):
         rows = split.x[start : start + _CHUNK]
-        part = prefix(padded(rows, _CHUNK))[: len(rows)]
+        part = prefix(pad(rows, _CHUNK))[: len(rows)]
         if features is None:
             features = part.new_empty((len(split), *part.shape[1:]))
         features[start : start + len(part)] = part

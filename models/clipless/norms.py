@@ -23,13 +23,13 @@ def spectral_norm_upper(weight_OI: Tensor) -> float:
 
     Largest eigenvalue of the smaller Gram matrix in float64.
     """
-    matrix, scale = _scaled(weight_OI)
+    matrix, scale = _scale(weight_OI)
     if not scale < inf:
         return inf
     if matrix.shape[0] > matrix.shape[1]:
         matrix = matrix.mT
     largest: float = torch.linalg.eigvalsh(matrix @ matrix.mT)[-1].item()
-    return _rounded_up(max(largest, 0.0) ** 0.5, matrix.numel(), scale)
+    return _round_up(max(largest, 0.0) ** 0.5, matrix.numel(), scale)
 
 
 def current_norm(weight_OI: Tensor) -> Scalar:
@@ -80,7 +80,7 @@ def conv2d_norm_upper(
 
     ``kernel_OIHW`` is the kernel applied, with the I input channels of one group; circular maps have stride 1.
     """
-    kernel, scale = _scaled(kernel_OIHW)
+    kernel, scale = _scale(kernel_OIHW)
     if not scale < inf:
         return inf
     window = (kernel.shape[-2], kernel.shape[-1])
@@ -90,20 +90,20 @@ def conv2d_norm_upper(
     kernel_GOIHW = kernel.unflatten(0, (groups, -1))
     reshaped: float = max(spectral_norm_upper(group.flatten(1)) for group in kernel_GOIHW) * overlaps**0.5
     if overlaps == 1 or (circular and any(k > n for n, k in zip(size, window, strict=True))):
-        return _rounded_up(reshaped, 0, scale)
+        return _round_up(reshaped, 0, scale)
     grid = list(size) if circular else [n + k - 1 for n, k in zip(size, window, strict=True)]
     response_FGOI = torch.fft.rfft2(kernel_GOIHW, s=grid).flatten(3).permute(3, 0, 1, 2)
     if response_FGOI.shape[2] > response_FGOI.shape[3]:
         response_FGOI = response_FGOI.mT
     gram_F = response_FGOI @ response_FGOI.mH
     largest: float = torch.linalg.eigvalsh(gram_F)[..., -1].amax().item()
-    found = _rounded_up(max(largest, 0.0) ** 0.5, kernel.numel(), 1.0)
-    return _rounded_up(min(reshaped, found), 0, scale)
+    found = _round_up(max(largest, 0.0) ** 0.5, kernel.numel(), 1.0)
+    return _round_up(min(reshaped, found), 0, scale)
 
 
 def lengths_upper(rows_MI: Tensor) -> Tensor:
     """Upper bounds (M,) on the Euclidean norms of rows, rounding included; positive."""
-    rows, scale = _scaled(rows_MI)
+    rows, scale = _scale(rows_MI)
     lengths: Tensor = rows.norm(dim=-1) * (1.0 + _relative(rows.shape[-1])) * scale
     return lengths.nan_to_num(nan=inf, posinf=inf).clamp(min=LEAST)
 
@@ -113,7 +113,7 @@ def at_least_normal(bound: Scalar) -> Scalar:
     return larger(bound, LEAST)
 
 
-def _scaled(weight: Tensor) -> tuple[Tensor, float]:
+def _scale(weight: Tensor) -> tuple[Tensor, float]:
     """Return the weight in float64 over a power of two, largest entry in [1, 2), and that power; inf if not finite."""
     weight = weight.detach().double()
     peak = float(weight.abs().max())
@@ -127,5 +127,5 @@ def _relative(terms: int) -> float:
     return (terms + 64) * torch.finfo(torch.float64).eps
 
 
-def _rounded_up(norm: float, terms: int, scale: float) -> float:
+def _round_up(norm: float, terms: int, scale: float) -> float:
     return float(norm * (1.0 + _relative(terms)) * scale + LEAST)

@@ -31,7 +31,7 @@ def architecture(model: Network) -> dict[str, Any]:
     Raises:
         UnsupportedError: a layer that is not one of `clipless.layers`, by exact type.
     """
-    described = [_described(layer) for layer in model.layers]
+    described = [_describe(layer) for layer in model.layers]
     return {"format": FORMAT, "input_shape": list(model.input_shape), "layers": described}
 
 
@@ -98,7 +98,7 @@ def _build(described: Mapping[str, Any]) -> nn.Module:
     return _LAYERS[name](**{k: _from_json(v) for k, v in arguments.items()})
 
 
-def _described(layer: nn.Module) -> dict[str, Any]:
+def _describe(layer: nn.Module) -> dict[str, Any]:
     name = type(layer).__name__
     if _LAYERS.get(name) is not type(layer):
         raise UnsupportedError(f"Expected layers of clipless.layers in a saved model, got {name}")
@@ -107,7 +107,7 @@ def _described(layer: nn.Module) -> dict[str, Any]:
 
 def _to_json(value: Any) -> Any:
     if isinstance(value, nn.Module):  # a block's own layers
-        return _described(value)
+        return _describe(value)
     for name, kind in CONSTRAINTS.items():
         if type(value) is kind:
             return {"constraint": name, **asdict(value)}

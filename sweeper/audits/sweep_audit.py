@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from clipless.audits.audited import Effort
-from clipless.audits.finding import ACCUSATION, Finding, judged
+from clipless.audits.finding import ACCUSATION, Finding, judge
 from sweeper.audits.prices import audit_price
 from sweeper.audits.trials import audit_trial
 from sweeper.errors import PickError, RecordError, SweeperError, public_sentence
@@ -100,7 +100,7 @@ def one_of_each_trial(points: Iterable[Point]) -> tuple[Point, ...]:
 def judge_together(found: Mapping[str, Sequence[Finding]], level: float = ACCUSATION) -> tuple[Evidence, ...]:
     """Judge findings together, by the trial that they are about, and return them as evidence."""
     about = [trial for trial, findings in found.items() for _ in findings]
-    verdicts = judged([finding for findings in found.values() for finding in findings], level)
+    verdicts = judge([finding for findings in found.values() for finding in findings], level)
     now, program = datetime.now(UTC).isoformat(timespec="seconds"), metadata.version("sweeper")
     return tuple(
         Evidence(trial=trial, finding=finding, found=now, program=program)

@@ -6,7 +6,7 @@ from math import isclose
 
 import clipless
 from clipless.audits.audit import audit_training
-from clipless.audits.audited import AuditedTraining, Effort, made_up_rows
+from clipless.audits.audited import AuditedTraining, Effort, make_random_rows
 from clipless.audits.finding import Finding
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
@@ -79,7 +79,7 @@ def audited_training(
         model=model,
         loss=loss,
         plan=plan,
-        rows=made_up_rows(model, max(logits, 2)),
+        rows=make_random_rows(model, max(logits, 2)),
         optimizer=build_optimizer(config),
         micro_batch_size=training.micro_batch_size,
         ghost_clipping=bool(training.ghost_clipping),

@@ -12,7 +12,7 @@ import numpy as np
 from clipless.curves.certified import CertifiedCurve
 from clipless.curves.classes import ClassCurves
 from clipless.errors import FederationError
-from clipless.federated.function_sharing import SERVERS, agreed_parties, combined
+from clipless.federated.function_sharing import SERVERS, agreed_parties, combine
 from clipless.federated.primitives import Identity, Words, from_words
 from clipless.federated.query import SharedLaplace
 from clipless.federated.ustat import Sums
@@ -104,7 +104,7 @@ class FederatedEvaluation:
 
 
 def _certified_json(curve: CertifiedCurve) -> dict[str, Any]:
-    band, smooth = curve.curve.band(), curve.smoothed()
+    band, smooth = curve.curve.band(), curve.smooth()
     return {
         "accuracy": smooth.accuracy,
         "certified": [
@@ -116,7 +116,7 @@ def _certified_json(curve: CertifiedCurve) -> dict[str, Any]:
 
 
 def _roc_json(curves: ClassCurves) -> dict[str, Any]:
-    false, true = curves.smoothed().roc()
+    false, true = curves.smooth().roc()
     return {
         "auroc": curves.auroc(),
         "auroc_interval": [min(1.0, max(0.0, end)) for end in curves.interval(lambda one: one.auroc())],
@@ -158,7 +158,7 @@ def _ask_one(federation: Federation, end: Connection) -> Made:
     sums: dict[str, tuple[CurveRelease, Sums]] = {}
     for release in federation.releases:
         blocks = from_words(words[start : start + release.query.size]).reshape(release.query.groups, -1)
-        counts = release.query.agreed(blocks)
+        counts = release.query.reconcile(blocks)
         sums[release.curve] = release, Sums(counts, included, _noise(federation, release, len(included)))
         start += release.query.size
     return sums, included, content["refused"]
@@ -187,7 +187,7 @@ def _ask_key_servers(federation: Federation, ends: list[Connection]) -> Made:
             "epsilon": release.query.epsilon,
             "parties": list(included),
         }
-        counts = release.query.agreed(combined(_both(ends, json.dumps(question).encode(), release)))
+        counts = release.query.reconcile(combine(_both(ends, json.dumps(question).encode(), release)))
         sums[release.curve] = release, Sums(counts, included, release.query.noise_of(SERVERS, 1))
     return sums, included, refused
 

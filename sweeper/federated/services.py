@@ -163,7 +163,7 @@ class KeyService(Service):
             self._take(sender, message)
             return b""
         if kind == HELD:
-            held = [{name: key.hex() for name, key in server.held().items()} for server in self._servers]
+            held = [{name: key.hex() for name, key in server.list_held().items()} for server in self._servers]
             return json.dumps({"held": held, "refused": self.refused}).encode()
         async with self._evaluating:
             return await asyncio.to_thread(self._evaluate, message)

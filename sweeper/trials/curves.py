@@ -116,7 +116,7 @@ def _recorded(certified: CertifiedCurve, scores: ClassCurves | None, noise: Scor
         noise_multiplier=sigma,
         rows=noise.test,
         radii=tuple(certified.radii.tolist()),
-        certified=_shares(certified.smoothed().certified),
+        certified=_shares(certified.smooth().certified),
         certified_low=_shares(low),
         certified_high=_shares(high),
         scores=None if scores is None else _scores(scores),
@@ -125,7 +125,7 @@ def _recorded(certified: CertifiedCurve, scores: ClassCurves | None, noise: Scor
 
 def _scores(curves: ClassCurves) -> ScoreCurves:
     band, groups = roc_band(curves, CONFIDENCE), curves.calibration()
-    (false, true), (least, most) = curves.smoothed().roc(), band.auroc
+    (false, true), (least, most) = curves.smooth().roc(), band.auroc
     low, high = calibration_band(curves, groups, CONFIDENCE)
     statistic, full = groups.hosmer_lemeshow(), groups.rows >= 1.0  # noise leaves some groups without rows
     return ScoreCurves(

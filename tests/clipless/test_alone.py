@@ -9,14 +9,14 @@ import torch
 
 import clipless
 from clipless import alone, zoo
-from clipless.alone import PassShape, is_alone, is_apart, made_rows
+from clipless.alone import PassShape, is_alone, is_apart, make_rows
 from clipless.datasets import Split
 from clipless.guards import exact_sums
 from clipless.layers import Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU
 from clipless.network import Network
 from clipless.plans import placement
 from clipless.plans.method import Method
-from clipless.plans.placement import Placement, evenly, filled, needs_slots, slotted_size
+from clipless.plans.placement import Placement, evenly, needs_slots, slotted_size, take_rows
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import OVERFLOW, RandomPlacement, slots_for
 from clipless.projections import SpectralBall
@@ -134,7 +134,7 @@ def test_passes_that_are_no_whole_vectors_are_not_alone(rows):
 def test_made_up_rows_are_of_every_kind():
     generator = torch.Generator().manual_seed(0)
     layer = Dense(13, 8)
-    x = made_rows(256, form(), generator, layer)
+    x = make_rows(256, form(), generator, layer)
     with torch.no_grad():
         y = layer(x)
     relative = (y.abs() / x.norm(dim=1, keepdim=True)).amin(dim=1)
@@ -310,7 +310,7 @@ def released(model, data, rows, plan, loss, slots=None):
 def kinked(model, width, generator):
     """Rows at kinks of the first layer, between two of its entries or of one alone."""
     layer = model.layers[1]
-    rows = [made_rows(64, PassShape(None, 64, (width,), CPU), generator, layer) for _ in range(4)]
+    rows = [make_rows(64, PassShape(None, 64, (width,), CPU), generator, layer) for _ in range(4)]
     x = torch.cat(rows)
     return 0.5 * x / x.norm(dim=1, keepdim=True).clamp(min=1e-30)
 
@@ -519,7 +519,7 @@ def test_passes_are_of_whole_vectors():
 
 def test_places_without_a_row_hold_zeros():
     x = torch.tensor([[1.0, torch.nan], [2.0, 3.0]])
-    assert torch.equal(filled(x, torch.tensor([1, -1])), torch.tensor([[2.0, 3.0], [0.0, 0.0]]))
+    assert torch.equal(take_rows(x, torch.tensor([1, -1])), torch.tensor([[2.0, 3.0], [0.0, 0.0]]))
 
 
 def test_a_pass_whose_rows_are_alone_needs_no_slots():

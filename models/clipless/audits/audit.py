@@ -1,7 +1,7 @@
 """The audits of a training, one after the other, judged together."""
 
 from clipless.audits.audited import AuditedTraining, Effort
-from clipless.audits.finding import Finding, judged
+from clipless.audits.finding import Finding, judge
 from clipless.audits.noise import audit_noise
 from clipless.audits.one_run import audit_one_run
 from clipless.audits.step import audit_step
@@ -18,7 +18,7 @@ def audit_training(
         seed: of the search and of canaries' coins; by default from the operating system. Never of the noise.
 
     Returns:
-        A finding for each attack, judged together (`clipless.audits.finding.judged`).
+        A finding for each attack, judged together (`clipless.audits.finding.judge`).
 
     Guarantees:
         A training that keeps its claim is accused with a chance of at most 5 %. Looks at ``training.rows`` alone.
@@ -26,4 +26,4 @@ def audit_training(
     found = [audit_step(training, effort, seed=seed), audit_noise(training, effort)]
     if effort is Effort.THOROUGH:
         found += audit_one_run(training, seed=seed)
-    return judged(found)
+    return judge(found)

@@ -42,7 +42,7 @@ class AuditedTraining:
         model: the network, initial or trained; audits work on copies of it.
         loss: the loss that ``plan`` was made for.
         plan: the claim, by ``plan.claims()``.
-        rows: public or made up (`made_up_rows`); audits look at them and tell of them.
+        rows: public or made up (`make_random_rows`); audits look at them and tell of them.
         optimizer: as for `clipless.fit`.
         micro_batch_size: as for `clipless.fit`.
         ghost_clipping: as for `clipless.fit`.
@@ -88,7 +88,7 @@ class AuditedTraining:
             source=self.source(),
         )
 
-    def copied_model(self) -> Network:
+    def copy_model(self) -> Network:
         """Return a copy of the model that an audit may change."""
         return deepcopy(self.model)
 
@@ -119,7 +119,7 @@ class AuditedTraining:
         return claims(event, (event.steps,), self.plan.delta)[-1].epsilon  # kept: asked by each audit
 
 
-def made_up_rows(model: Network, classes: int, count: int = 64, seed: int = 0) -> Split:
+def make_random_rows(model: Network, classes: int, count: int = 64, seed: int = 0) -> Split:
     """Return random rows of the shape of ``model`` and targets below ``classes``; (count, ...) and (count,)."""
     generator = torch.Generator().manual_seed(seed)
     here = next(model.parameters(), torch.zeros(()))

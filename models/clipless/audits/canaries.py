@@ -68,7 +68,7 @@ class Entries:
             cotangents.contiguous() * self.norms[1],
         )
 
-    def seen(self, weight: Tensor) -> Tensor:
+    def components(self, weight: Tensor) -> Tensor:
         """Return the components of a tensor of the weight's size in the canaries' directions, (M,) float64."""
         inside: Tensor = self.basis @ weight.double().view(len(self.basis), -1)
         return inside.flatten()[self.entry]

@@ -1,7 +1,7 @@
 """What an audit found about a claim, and when several findings contradict it.
 
 Every finding has a p-value: the chance, were the claim true, of evidence at least as strong. Findings about one run are
-judged together (`judged`), so that a correct run is accused with at most the stated chance, however many audits it
+judged together (`judge`), so that a correct run is accused with at most the stated chance, however many audits it
 went through.
 """
 
@@ -40,7 +40,7 @@ class Finding:
         attained: lower bound of epsilon that the audit attained at ``confidence``; 0 where it attained nothing.
         confidence: with which ``attained`` holds; 1 for what was computed and not drawn.
         p_value: chance of evidence as strong as this, were the claim true; 0 and 1 for what was computed.
-        contradicted: whether the claim is refuted; `judged` decides it over all findings about a run.
+        contradicted: whether the claim is refuted; `judge` decides it over all findings about a run.
         evidence: numbers and words that led there, as JSON values; of public rows only.
 
     Raises:
@@ -97,7 +97,7 @@ def _strict(value: Any) -> Any:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def judged(findings: Iterable[Finding], level: float = ACCUSATION) -> tuple[Finding, ...]:
+def judge(findings: Iterable[Finding], level: float = ACCUSATION) -> tuple[Finding, ...]:
     """Decide which findings contradict their claims, all of them together.
 
     By Holm's procedure: the smallest p-value is compared with ``level`` over the number of findings, the next one with

@@ -30,7 +30,7 @@ from scipy import stats
 from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited import AuditedTraining, Effort
 from clipless.audits.finding import ACCUSATION, Finding, Kind
-from clipless.audits.one_run import planned_for
+from clipless.audits.one_run import adapt_plan
 from clipless.audits.ranks import FloatArray
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
@@ -48,7 +48,7 @@ _PATIENCE = 10.0  # seconds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heard:
+class RecordedNoise:
     """What was heard of the noise and drawn of batches.
 
     Attributes:
@@ -64,19 +64,19 @@ class Heard:
     repeated: bool | None
 
 
-class _Listening(PrivateTrainer):
+class _RecordingTrainer(PrivateTrainer):
     """A training that keeps its noise, over the planned deviations."""
 
-    def listen(self) -> None:
+    def begin_recording(self) -> None:
         """Begin to keep it."""
-        self.heard: dict[str, list[FloatArray]] = {name: [] for name in self.parameters}
+        self.recorded: dict[str, list[FloatArray]] = {name: [] for name in self.parameters}
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         before = {name: total.clone() for name, total in self._totals.items()}
         super()._add_noise(plan, resting)
         for name, std in plan.noise_stds.items():
             noise = (self._totals[name] - before[name]).flatten()[:_MOST_ENTRIES] / float(std)
-            self.heard[name].append(noise.cpu().numpy())
+            self.recorded[name].append(noise.cpu().numpy())
 
     def draw(self, batches: int) -> np.ndarray:
         """Return who joins batches, drawn as a training on this device draws them."""
@@ -91,7 +91,7 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
         Where both are as planned, the p-value is below any level with at most that chance, and the attained bound, from
         the deviations alone, exceeds the truth with a chance of at most 5 %.
     """
-    heard = hear(training, effort)
+    heard = record_noise(training, effort)
     p_values, multiplier = p_values_of(heard, effort), least_multiplier(heard.noise, training.plan)
     return Finding(
         kind=Kind.NOISE,
@@ -110,25 +110,25 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
     )
 
 
-def hear(training: AuditedTraining, effort: Effort) -> Heard:
+def record_noise(training: AuditedTraining, effort: Effort) -> RecordedNoise:
     """Take steps on empty batches, restore the training and take more; draw batches.
 
     With `Effort.BRIEF` nothing is restored or forked: that is the same for all trainings of one form.
     """
-    steps, batches = steps_to_hear(training.plan, effort), 2 * max(1, _FLIPS[effort] // (2 * len(training.rows)))
+    steps, batches = steps_to_record(training.plan, effort), 2 * max(1, _FLIPS[effort] // (2 * len(training.rows)))
     first = _trainer(training, None)
     _rest(first, steps)
-    noise, rate = {name: kept for name, kept in first.heard.items() if kept}, training.plan.sampling_rate
+    noise, rate = {name: kept for name, kept in first.recorded.items() if kept}, training.plan.sampling_rate
     if effort is Effort.BRIEF:
-        return Heard({name: np.stack(kept) for name, kept in noise.items()}, first.draw(batches), rate, None)
+        return RecordedNoise({name: np.stack(kept) for name, kept in noise.items()}, first.draw(batches), rate, None)
     second = _trainer(training, first.state())
     _rest(second, max(1, steps // 2))
     members = np.concatenate([first.draw(batches // 2), second.draw(batches - batches // 2)])
-    both = {name: np.stack(kept + second.heard[name]) for name, kept in noise.items()}
-    return Heard(both, members, rate, repeats_when_forked(training.source()))
+    both = {name: np.stack(kept + second.recorded[name]) for name, kept in noise.items()}
+    return RecordedNoise(both, members, rate, repeats_when_forked(training.source()))
 
 
-def steps_to_hear(plan: Plan, effort: Effort) -> int:
+def steps_to_record(plan: Plan, effort: Effort) -> int:
     """Return how many steps are listened to: as many as tell half the noise of the smallest parameter from all of it.
 
     Within limits: parameters of a few entries are heard less surely, together with the others.
@@ -137,41 +137,41 @@ def steps_to_hear(plan: Plan, effort: Effort) -> int:
     return min(most, max(least, ceil(_NUMBERS / min(plan.sizes.values()))))
 
 
-def _trainer(training: AuditedTraining, state: TrainingState | None) -> _Listening:
-    trainer = _Listening(
-        training.copied_model(),
+def _trainer(training: AuditedTraining, state: TrainingState | None) -> _RecordingTrainer:
+    trainer = _RecordingTrainer(
+        training.copy_model(),
         training.loss,
         training.rows,
-        planned_for(training.plan, len(training.rows)),
+        adapt_plan(training.plan, len(training.rows)),
         training.optimizer,
         check_micro_batch(training.micro_batch_size, training.rows),
         training.source(),
         state=state,
     )
-    trainer.listen()
+    trainer.begin_recording()
     return trainer
 
 
-def _rest(trainer: _Listening, steps: int) -> None:
+def _rest(trainer: _RecordingTrainer, steps: int) -> None:
     for _ in range(steps):
         trainer.step(torch.empty(0, dtype=torch.int64))
 
 
-def p_values_of(heard: Heard, effort: Effort = Effort.CHEAP) -> dict[str, float]:
+def p_values_of(heard: RecordedNoise, effort: Effort = Effort.CHEAP) -> dict[str, float]:
     """Return the p-value of each test; with `Effort.BRIEF` of those that plans may fail one by one."""
     noise = list(heard.noise.values())
     steps = np.concatenate(noise, axis=1)
     found = {
         "deviation": _smallest([float(stats.chi2.cdf((z**2).sum(), z.size)) for z in noise]),
-        "steps": _smallest([_correlated(a, b) for a, b in combinations(steps, 2)]),
+        "steps": _smallest([_correlation_p_value(a, b) for a, b in combinations(steps, 2)]),
         "rate": float(stats.binom.sf(heard.members.sum() - 1, heard.members.size, heard.rate)),
-        "batches": _joined_twice(heard.members, heard.rate),
+        "batches": _overlap_p_value(heard.members, heard.rate),
     }
     if effort is Effort.BRIEF:
         return found
     found |= {
         "shape": _smallest([float(stats.kstest(_some(z), "norm").pvalue) for z in noise]),
-        "entries": _smallest([_correlated(z[:, :-1], z[:, 1:]) for z in noise]),
+        "entries": _smallest([_correlation_p_value(z[:, :-1], z[:, 1:]) for z in noise]),
         "parameters": _smallest([_together(a, b) for a, b in combinations(noise, 2)]),
     }
     return found if heard.repeated is None else found | {"workers": 0.0 if heard.repeated else 1.0}
@@ -187,7 +187,7 @@ def _some(values: FloatArray) -> FloatArray:
     return flat[:: -(-len(flat) // _MOST_SHAPED)]
 
 
-def _correlated(a: FloatArray, b: FloatArray) -> float:
+def _correlation_p_value(a: FloatArray, b: FloatArray) -> float:
     """P-value of independent normals of any deviations: given the one, the other's direction is uniform.
 
     The square of the cosine between them then has a beta distribution; of a single number each it is always 1. Where
@@ -201,10 +201,10 @@ def _correlated(a: FloatArray, b: FloatArray) -> float:
 
 def _together(a: FloatArray, b: FloatArray) -> float:
     count = min(a.shape[1], b.shape[1])
-    return _correlated(a[:, :count], b[:, :count])
+    return _correlation_p_value(a[:, :count], b[:, :count])
 
 
-def _joined_twice(members: np.ndarray, rate: float) -> float:
+def _overlap_p_value(members: np.ndarray, rate: float) -> float:
     """P-value of rows that are in both of two batches that follow each other; each batch is looked at once."""
     both = members[0::2] & members[1::2]
     return float(stats.binom.sf(both.sum() - 1, both.size, rate**2))

@@ -35,7 +35,7 @@ from clipless.audits.audited import AuditedTraining
 from clipless.audits.canaries import Entries, lay_canaries, operands_of, reached_multiplier
 from clipless.audits.finding import ACCUSATION, Finding, Kind
 from clipless.audits.guesses import guessed_epsilon
-from clipless.audits.planted import planted
+from clipless.audits.planted import plant_operands
 from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, lower_bound, surest_p_value
 from clipless.datasets import Split
 from clipless.errors import AuditError
@@ -76,7 +76,7 @@ def audit_one_run(
     """
     # a stream of its own: a test's noise may have the same seed
     generator = np.random.default_rng(None if seed is None else [_COINS, seed])
-    run = _trained(training, canaries, generator)
+    run = _train(training, canaries, generator)
     return _finding(training, run, generator), _final(training, run)
 
 
@@ -101,7 +101,7 @@ class _TrainedRun:
     noise_multiplier: float
 
 
-class _Watched(PrivateTrainer):
+class _CanaryTrainer(PrivateTrainer):
     """A training that gives drawn canaries their operands, and keeps what is released of them."""
 
     def watch(self, entries: tuple[Entries, ...], signs_M: Tensor, first: int) -> None:
@@ -131,24 +131,24 @@ class _Watched(PrivateTrainer):
         if bool(canary_B.any()):
             chosen_R = chosen[canary_B] - self._first
             operands = operands_of(self._entries, chosen_R, self._signs_M[chosen_R])
-            with planted(self.model, len(chosen_R), operands):
+            with plant_operands(self.model, len(chosen_R), operands):
                 super()._accumulate(chosen[canary_B], plan)
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         super()._add_noise(plan, resting)
         carriers = [one for one in self._entries if one.parameter not in resting]
         if carriers:
-            self._see(plan, carriers)
+            self._score(plan, carriers)
         self._others_D.zero_()
 
-    def _see(self, plan: Plan, carriers: Sequence[Entries]) -> None:
+    def _score(self, plan: Plan, carriers: Sequence[Entries]) -> None:
         stds = plan.noise_stds
         weight_M, seen_M = torch.zeros_like(self.scores), torch.zeros_like(self.scores)
         for one in carriers:
             std, delta = float(stds[one.parameter]), float(plan.sensitivities[one.parameter])
             released = self._totals[one.parameter].flatten() - self._others[one.parameter]
             gain_M = one.amplitude * (delta / std) ** 2
-            seen_M += gain_M * one.seen(released) / delta
+            seen_M += gain_M * one.components(released) / delta
             weight_M += one.amplitude * gain_M
         value_M, variance_M = seen_M / weight_M, 1.0 / weight_M
         self.scores += _log_ratio(value_M, variance_M, plan.sampling_rate, plan.relation)
@@ -158,13 +158,13 @@ class _Watched(PrivateTrainer):
             self.ratios.append(((value_M * self._signs_M - 0.5) / variance_M)[takes_part_M])
             self.drawn.append(self._drawn_M[takes_part_M])
 
-    def moved(self) -> Tensor:
+    def weight_scores(self) -> Tensor:
         """Return how far the weights have gone in each canary's direction, in deviations of all canaries'. (M,)."""
         moved_M = torch.zeros_like(self.scores)
         stds = self.plan.noise_stds
         for one in self._entries:
             gone = self._begun[one.parameter] - self.parameters[one.parameter].detach()
-            gone_M = one.seen(gone)
+            gone_M = one.components(gone)
             gain_M = one.amplitude * float(self.plan.sensitivities[one.parameter] / stds[one.parameter])
             moved_M += gain_M * gone_M / gone_M.std().clamp(min=1e-300)
         return moved_M.nan_to_num(0.0)
@@ -180,9 +180,9 @@ def _log_ratio(value_M: Tensor, variance_M: Tensor, rate: float, relation: Relat
     return present_M - torch.logaddexp(absent, drawn + (-value_M - 0.5) / variance_M)
 
 
-def _trained(training: AuditedTraining, most: int, generator: np.random.Generator) -> _TrainedRun:
-    model, rows = training.copied_model(), training.rows
-    entries = _measured(training, model, lay_canaries(model, training.plan, most))
+def _train(training: AuditedTraining, most: int, generator: np.random.Generator) -> _TrainedRun:
+    model, rows = training.copy_model(), training.rows
+    entries = _measure(training, model, lay_canaries(model, training.plan, most))
     canaries = len(entries[0].entry)
     coins_M = generator.random(canaries) < 0.5
     trainer = _trainer(training, model, canaries)
@@ -198,38 +198,38 @@ def _trained(training: AuditedTraining, most: int, generator: np.random.Generato
         trainer.scores.cpu().numpy(),
         torch.cat(trainer.ratios).cpu().numpy(),
         torch.cat(trainer.drawn).cpu().numpy(),
-        trainer.moved().cpu().numpy(),
+        trainer.weight_scores().cpu().numpy(),
         max(training.plan.event().noise_multiplier, min(trainer.noise_multipliers)),
     )
 
 
-def _measured(training: AuditedTraining, model: Network, entries: tuple[Entries, ...]) -> tuple[Entries, ...]:
+def _measure(training: AuditedTraining, model: Network, entries: tuple[Entries, ...]) -> tuple[Entries, ...]:
     """Return entries with the amplitudes that canaries attain, at most 1: guards may bound a norm loosely."""
     plan = training.plan.at(model, training.loss)
     totals = {name: torch.zeros_like(model.get_parameter(name), dtype=torch.float64) for name in plan.sensitivities}
     for chosen_R in torch.arange(len(entries[0].entry), device=entries[0].entry.device).split(_MEASURED_AT_ONCE):
         x = training.rows.x.new_zeros(len(chosen_R), *model.input_shape)
         y = training.rows.y[:1].expand(len(chosen_R), *training.rows.y.shape[1:])
-        with planted(model, len(chosen_R), operands_of(entries, chosen_R, torch.ones_like(chosen_R))):
+        with plant_operands(model, len(chosen_R), operands_of(entries, chosen_R, torch.ones_like(chosen_R))):
             exact, ghost = training.exact_norms, training.ghost_clipping
             sum_gradients(model, training.loss, x, y, plan, totals, exact=exact, ghost=ghost)
     return tuple(replace(one, amplitude=_amplitude(one, totals[one.parameter], plan)) for one in entries)
 
 
 def _amplitude(one: Entries, total: Tensor, plan: Plan) -> Tensor:
-    return (one.seen(total) / float(plan.sensitivities[one.parameter])).clamp(_LEAST_AMPLITUDE, 1.0)
+    return (one.components(total) / float(plan.sensitivities[one.parameter])).clamp(_LEAST_AMPLITUDE, 1.0)
 
 
-def _trainer(training: AuditedTraining, model: Network, canaries: int) -> _Watched:
+def _trainer(training: AuditedTraining, model: Network, canaries: int) -> _CanaryTrainer:
     rows = training.rows
     x = torch.cat([rows.x, rows.x.new_zeros(canaries, *rows.x.shape[1:])])
     y = torch.cat([rows.y, rows.y[:1].expand(canaries, *rows.y.shape[1:])])
     data = Split(x, y)
-    return _Watched(
+    return _CanaryTrainer(
         model,
         training.loss,
         data,
-        planned_for(training.plan, len(data)),
+        adapt_plan(training.plan, len(data)),
         training.optimizer,
         check_micro_batch(training.micro_batch_size, data),
         training.source(),
@@ -238,7 +238,7 @@ def _trainer(training: AuditedTraining, model: Network, canaries: int) -> _Watch
     )
 
 
-def planned_for(plan: Plan, population: int) -> Plan:
+def adapt_plan(plan: Plan, population: int) -> Plan:
     """Return the plan for another number of rows at the same rate, steps, sensitivities and noise."""
     batch_size = plan.sampling_rate * population
     while ceil(population / batch_size) > plan.steps_per_epoch:  # one step more by rounding alone
@@ -294,7 +294,7 @@ def _steps_bound(run: _TrainedRun, rate: float, confidence: float, generator: np
     kept = np.flatnonzero(~thinned_K | (generator.random(len(thinned_K)) < odds))
     if len(kept) < 2:
         return None
-    count = min(_MOST_PAIRS, _rounded(len(kept)))
+    count = min(_MOST_PAIRS, _round_down(len(kept)))
     chosen = generator.permutation(kept)[:count]
     step = PoissonGaussian(
         noise_multiplier=run.noise_multiplier, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE
@@ -303,7 +303,7 @@ def _steps_bound(run: _TrainedRun, rate: float, confidence: float, generator: np
     return lower_bound(run.ratios[chosen], run.drawn[chosen], game, _ANY_DELTA, confidence)
 
 
-def _rounded(count: int) -> int:
+def _round_down(count: int) -> int:
     """Return at most as many, one of few sizes: nulls of one size are drawn once for all trainings."""
     return int(2.0 ** (floor(8.0 * log2(count)) / 8.0))
 

@@ -14,12 +14,12 @@ from typing import final
 import torch
 from torch import Tensor
 
-from clipless.alone import PassShape, made_rows
+from clipless.alone import PassShape, make_rows
 from clipless.audits.audited import AuditedTraining
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.network import Network
-from clipless.plans.placement import Placement, even_size, filled, whole
+from clipless.plans.placement import Placement, even_size, take_rows, whole
 from clipless.plans.plan import Plan
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.placing import training_places
@@ -45,7 +45,7 @@ class FixedPlacement:
         return slots
 
 
-def joined_sums(
+def compare_sums(
     training: AuditedTraining, model: Network, plan: Plan, generator: torch.Generator
 ) -> list[tuple[Sums, Sums]]:
     """Return what a batch adds up to after empty rows have joined it, and what the two add up to apart.
@@ -53,9 +53,9 @@ def joined_sums(
     One behind the other, as most trainings put their rows; where that moves anything, as this training puts them.
     """
     most = check_micro_batch(training.micro_batch_size, training.rows)
-    data = kinked_rows(model, training.rows, generator)
+    data = make_kinked_rows(model, training.rows, generator)
     places = Placement(even_size(plan.batch_size, plan.sampling_rate, most), None)
-    found = _joined(training, model, plan, places, data)
+    found = _sums_of_both(training, model, plan, places, data)
     if all(torch.equal(joined[name], apart[name]) for joined, apart in found for name in apart):
         return found
     try:
@@ -69,10 +69,10 @@ def joined_sums(
     if places.slots is None:
         return found
     fixed = Placement(places.size, FixedPlacement(max(places.slots.count, len(data))))
-    return _joined(training, model, plan, fixed, data)
+    return _sums_of_both(training, model, plan, fixed, data)
 
 
-def _joined(
+def _sums_of_both(
     training: AuditedTraining, model: Network, plan: Plan, places: Placement, data: Split
 ) -> list[tuple[Sums, Sums]]:
     rows_B = torch.arange(JOINED, len(data), device=data.x.device)
@@ -85,7 +85,7 @@ def _joined(
     return found
 
 
-def kinked_rows(model: Network, like: Split, generator: torch.Generator) -> Split:
+def make_kinked_rows(model: Network, like: Split, generator: torch.Generator) -> Split:
     """Return made-up rows in the type of ``like``, the first ones of them empty; many stand at kinks."""
 
     def first(x: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def kinked_rows(model: Network, like: Split, generator: torch.Generator) -> Spli
         return x
 
     form = PassShape(None, KINKED, model.input_shape, like.x.device)
-    x = made_rows(KINKED, form, generator, first).to(like.x.dtype)
+    x = make_rows(KINKED, form, generator, first).to(like.x.dtype)
     x[:JOINED] = 0.0
     y = like.y[torch.arange(KINKED, device=like.y.device) % len(like.y)]
     return Split(x, y)
@@ -109,6 +109,6 @@ def _sums(
     for chosen in places.passes(rows_B):
         placed = whole(chosen, places.size)
         loss = CountedLoss(training.loss, placed >= 0)
-        x, y = filled(data.x, placed), filled(data.y, placed)
+        x, y = take_rows(data.x, placed), take_rows(data.y, placed)
         sum_gradients(model, loss, x, y, plan, totals, ghost=training.ghost_clipping, exact=training.exact_norms)
     return totals

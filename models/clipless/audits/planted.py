@@ -45,7 +45,7 @@ def trained_layers(model: Network) -> dict[str, GuardedLayer]:
 
 
 @contextmanager
-def planted(model: Network, rows: int, operands: Mapping[str, Operands]) -> Iterator[None]:
+def plant_operands(model: Network, rows: int, operands: Mapping[str, Operands]) -> Iterator[None]:
     """Give the layers of ``model`` chosen operands for the first rows of each pass inside the block.
 
     Passes inside have one size.
@@ -72,19 +72,19 @@ class _Planted:
         self._batch = len(given[0]) if self._batch is None else self._batch
         if len(given[0]) != self._batch or self._operands.inputs is None:
             return None
-        return (_replaced(given[0], self._operands.inputs),)
+        return (_replace(given[0], self._operands.inputs),)
 
     def answer(self, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
         """Replace cotangents, before hooks that are added later: what forms single gradients sees the chosen ones."""
         if len(output) == self._batch and output.requires_grad:
-            output.register_hook(self._replaced_cotangents)
+            output.register_hook(self._replace_cotangents)
 
-    def _replaced_cotangents(self, g: Tensor) -> Tensor:
+    def _replace_cotangents(self, g: Tensor) -> Tensor:
         chosen = self._operands.cotangents
-        return _replaced(g, g.new_zeros(self._rows, *g.shape[1:]) if chosen is None else chosen)
+        return _replace(g, g.new_zeros(self._rows, *g.shape[1:]) if chosen is None else chosen)
 
 
-def _replaced(x: Tensor, first: Tensor) -> Tensor:
+def _replace(x: Tensor, first: Tensor) -> Tensor:
     return torch.cat([first.to(x), x[len(first) :]])
 
 

@@ -127,7 +127,7 @@ def lower_bound(scores_M: FloatArray, coins_M: BoolArray, game: Game, delta: flo
         AuditError: not one score and one coin for each canary, or a score that is NaN.
     """
     weights_M = rank_weights(game)
-    statistic = ranked(scores_M, coins_M, weights_M)
+    statistic = rank_statistic(scores_M, coins_M, weights_M)
     found = _least_noise_rejected(statistic, weights_M, game, 1.0 - confidence)
     return Bound(
         epsilon=0.0 if found is None else epsilon_at_least(found.event, delta),
@@ -141,10 +141,10 @@ def surest_p_value(scores_M: FloatArray, coins_M: BoolArray, game: Game) -> floa
     """Return the p-value of the claim by the highest scores alone: the weights of all others are equal."""
     weights_M = np.zeros(game.canaries)
     weights_M[-max(1, game.canaries // _SUREST) :] = 1.0
-    return p_value(ranked(scores_M, coins_M, weights_M), weights_M, game)
+    return p_value(rank_statistic(scores_M, coins_M, weights_M), weights_M, game)
 
 
-def ranked(scores_M: FloatArray, coins_M: BoolArray, weights_M: FloatArray) -> float:
+def rank_statistic(scores_M: FloatArray, coins_M: BoolArray, weights_M: FloatArray) -> float:
     """Return W of the ranking by scores; errors as above."""
     if not scores_M.shape == coins_M.shape == weights_M.shape:
         raise AuditError(f"Expected {len(weights_M)} scores and coins, got {scores_M.shape} and {coins_M.shape}")
@@ -233,7 +233,7 @@ def loss_distribution(game: Game) -> tuple[FloatArray, FloatArray]:
 def _losses(event: PoissonGaussian) -> tuple[FloatArray, FloatArray]:
     if event.steps == 0 or event.sampling_rate == 0.0 or event.noise_multiplier == inf:
         return np.zeros(1), np.ones(1)
-    return loss_grids(event.noise_multiplier, event.sampling_rate, event.relation)[0].composed(event.steps)
+    return loss_grids(event.noise_multiplier, event.sampling_rate, event.relation)[0].compose(event.steps)
 
 
 def _places(cumulated_L: FloatArray, uniform: FloatArray) -> NDArray[np.intp]:
@@ -247,14 +247,14 @@ def _least_noise_rejected(statistic: float, weights_M: FloatArray, claim: Game, 
     def null(place: int) -> Game:
         return claim.with_noise(claim.event.noise_multiplier * 2.0 ** (place / _PER_OCTAVE))
 
-    def rejected(place: int) -> bool:
+    def rejects(place: int) -> bool:
         draws_R = null_statistics(weights_M.tobytes(), null(place), _REPETITIONS)
         return 1 + int((draws_R >= statistic).sum()) <= level * (1 + _REPETITIONS)
 
     kept, last = _LEAST - 1, _MOST
-    if not rejected(last):
+    if not rejects(last):
         return None
     while last - kept > 1:
         middle = (kept + last) // 2
-        kept, last = (kept, middle) if rejected(middle) else (middle, last)
+        kept, last = (kept, middle) if rejects(middle) else (middle, last)
     return null(last)

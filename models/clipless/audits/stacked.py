@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from clipless.audits.audited import AuditedTraining
-from clipless.audits.one_run import planned_for
-from clipless.audits.placement import JOINED, KINKED, FixedPlacement, kinked_rows
+from clipless.audits.one_run import adapt_plan
+from clipless.audits.placement import JOINED, KINKED, FixedPlacement, make_kinked_rows
 from clipless.audits.planted import PATTERNS, shares
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
@@ -102,13 +102,13 @@ def _rows(training: AuditedTraining, generator: np.random.Generator, wild: float
     x = data.x[chosen] * share_B.view(-1, *[1] * (data.x.dim() - 1)).to(data.x)
     x[3 * _ROWS :: 2] = wild
     seed = torch.Generator().manual_seed(int(generator.integers(2**31)))
-    kinked = kinked_rows(training.model, data, seed)
+    kinked = make_kinked_rows(training.model, data, seed)
     return Split(torch.cat([x, kinked.x]), torch.cat([data.y[chosen], kinked.y]))
 
 
 def _plans(training: AuditedTraining) -> list[Plan]:
     """Return the plans of all members; shares are powers of two, so that each is a plan of the same network."""
-    plan, found = planned_for(training.plan, _POPULATION), []
+    plan, found = adapt_plan(training.plan, _POPULATION), []
     for place in range(_MEMBERS):
         share = 1.0 if place == _PLACE else 0.5 ** (1 + place)
         deltas = {name: share * delta for name, delta in plan.sensitivities.items()}
@@ -119,7 +119,7 @@ def _plans(training: AuditedTraining) -> list[Plan]:
 def _stack(training: AuditedTraining, plans: Sequence[Plan], data: Split, *, broken: bool) -> RunningStack:
     rows, features, trainings = -(-_ROWS // _PASSES), FixedFeatures(data), []
     for place, plan in enumerate(plans):
-        model = training.copied_model()
+        model = training.copy_model()
         trainings.append(MemberTraining(training.member(model, plan), data, rows, features))
         with torch.no_grad():
             for parameter in model.parameters():

@@ -2,7 +2,8 @@
 
 A search over rows and cotangents, on the sums that training computes (`clipless.training.batch_sums.sum_gradients`).
 Rows reach the layers in two ways: through the model and its loss, with its own weights and with weights that break
-every bound; and planted (`planted`), so that each layer is given the inputs and cotangents that move its sum most.
+every bound; and planted (`plant_operands`), so that each layer is given the inputs and cotangents that move its sum
+most.
 
 One row is left out in its place, as the relation of neighbours says, or joins in front (`places`), and the sums of both
 batches are compared: per parameter with its sensitivity, and all together with what the noise of the step covers,
@@ -25,8 +26,8 @@ from torch import Tensor
 from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited import AuditedTraining, Effort
 from clipless.audits.finding import Finding, Kind
-from clipless.audits.placement import joined_sums
-from clipless.audits.planted import PATTERNS, Operands, Shapes, operand, operand_shapes, planted, shares
+from clipless.audits.placement import compare_sums
+from clipless.audits.planted import PATTERNS, Operands, Shapes, operand, operand_shapes, plant_operands, shares
 from clipless.audits.stacked import stacked_sums
 from clipless.network import Network
 from clipless.plans.method import Method
@@ -124,7 +125,7 @@ def search(training: AuditedTraining, batches: int, generator: np.random.Generat
 
     A planted batch is cut into ``passes`` at most. Of a training in a stack, sums within one are compared as well.
     """
-    worst, model = Worst(), training.copied_model()
+    worst, model = Worst(), training.copy_model()
     plan = training.plan.at(model, training.loss)
     for number in range(batches):
         count = min(_ROWS, 2 + number * 11)
@@ -137,7 +138,7 @@ def search(training: AuditedTraining, batches: int, generator: np.random.Generat
                 worst.see(full, batch(row), plan)
         if number % 2 == 0:
             seed = torch.Generator().manual_seed(int(generator.integers(2**31)))
-            for joined, apart in joined_sums(training, model, plan, seed):
+            for joined, apart in compare_sums(training, model, plan, seed):
                 worst.see_alike(apart, joined, plan)
     if training.stacked:
         search_in_stacks(training, batches // 6, generator, worst)
@@ -167,7 +168,7 @@ def planted_batch(
 ) -> Batch:
     """Return a batch of planted operands; ``steady`` asks each row for four times each sensitivity."""
     operands = {
-        name: _chosen(shape, _sensitivity(plan, name), plan.method, count, generator, steady=steady)
+        name: _choose_operands(shape, _sensitivity(plan, name), plan.method, count, generator, steady=steady)
         for name, shape in operand_shapes(model).items()
     }
     size = max(int(generator.choice([1, 7, _ROWS])), ceil(count / passes))
@@ -177,14 +178,14 @@ def planted_batch(
         totals = _zeros(plan, model)
         for places in torch.arange(count).split(size):
             part = {name: _without(one, left_out, places) for name, one in operands.items()}
-            with planted(model, len(places), part):
+            with plant_operands(model, len(places), part):
                 _add(training, model, plan, x[places], y.expand(len(places), *y.shape[1:]), totals)
         return totals
 
     return sums
 
 
-def _chosen(
+def _choose_operands(
     shapes: Shapes,
     delta: float,
     method: Method,

@@ -128,7 +128,7 @@ def rounding_of_unbounded(layer: nn.Module) -> Rounding:
     return _ROUNDING.get(type(layer), Rounding.CANCELLING)
 
 
-def learned(value: Tensor, weights: WeightNorms) -> Scalar:
+def learned_number(value: Tensor, weights: WeightNorms) -> Scalar:
     """Return a learned number; for sensitivities that follow it, it may stay on its device (`clipless.scalars`)."""
     return entry(value) if weights is WeightNorms.CURRENT else value.item()
 

@@ -8,7 +8,7 @@ affine maps, entry by entry. Gradient clipping is the identity forwards; backwar
 
 from math import prod, sqrt
 
-from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule, learned
+from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule, learned_number
 from clipless.errors import InvalidBoundError
 from clipless.layers import ClipGradient, GroupNorm, InputBall, LayerCentering, ScaleByQuantile, Standardise
 from clipless.scalars import smaller
@@ -47,15 +47,15 @@ def bound_standardise(layer: Standardise, signal: Signal, weights: WeightNorms) 
         raise InvalidBoundError(f"Expected {layer.features} features or channels, got {signal.shape} (Standardise)")
     if weights is WeightNorms.CONSTRAINED:
         return LayerBound(output=Signal(signal.shape), input_gain=1.0 / layer.floor)
-    gain = 1.0 / learned(layer.scale.double().min(), weights)
-    moved = signal.norm + sqrt(prod(signal.shape[1:])) * learned(layer.mean.double().norm(), weights)
+    gain = 1.0 / learned_number(layer.scale.double().min(), weights)
+    moved = signal.norm + sqrt(prod(signal.shape[1:])) * learned_number(layer.mean.double().norm(), weights)
     return LayerBound(output=Signal(signal.shape, gain * moved), input_gain=gain)
 
 
 @bound_rule(ScaleByQuantile, Rounding.RELATIVE)
 def bound_scale_by_quantile(layer: ScaleByQuantile, signal: Signal, weights: WeightNorms) -> LayerBound:
     """Gain 1 over the divisor; for plans over the smallest one."""
-    divisor = layer.low if weights is WeightNorms.CONSTRAINED else learned(layer.scale.double(), weights)
+    divisor = layer.low if weights is WeightNorms.CONSTRAINED else learned_number(layer.scale.double(), weights)
     return LayerBound(output=Signal(signal.shape, signal.norm / divisor), input_gain=1.0 / divisor)
 
 

@@ -11,7 +11,7 @@ A learned a may lie anywhere in [0, 1] during training, so that each factor take
 
 from math import inf
 
-from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, learned, rounding
+from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, learned_number, rounding
 from clipless.bounds.composition.compose import bound_sequence, compose
 from clipless.errors import InvalidBoundError
 from clipless.layers import Residual
@@ -27,7 +27,7 @@ def bound_residual(layer: Residual, signal: Signal, weights: WeightNorms) -> Lay
         raise InvalidBoundError(
             f"Expected layers that keep the shape {signal.shape}, got {inside.output.shape} (Residual)"
         )
-    passed, norm, gain = _mixed(layer, weights, signal.norm, inside)
+    passed, norm, gain = _mix(layer, weights, signal.norm, inside)
     parameters = {name: passed * value for name, value in inside.parameter_gains.items()}
     normalised = {name: passed * value for name, value in inside.normalised_gains.items()}
     if layer.learned:
@@ -44,12 +44,12 @@ def bound_residual(layer: Residual, signal: Signal, weights: WeightNorms) -> Lay
     )
 
 
-def _mixed(layer: Residual, weights: WeightNorms, norm: Scalar, inside: LayerBound) -> tuple[Scalar, Scalar, Scalar]:
+def _mix(layer: Residual, weights: WeightNorms, norm: Scalar, inside: LayerBound) -> tuple[Scalar, Scalar, Scalar]:
     """Factor of the cotangent into f, output norm and gain to the input."""
     if layer.mix is not None and weights is WeightNorms.CONSTRAINED:
         return 1.0, larger(norm, inside.output.norm), larger(1.0, inside.input_gain)
     if layer.weight is None:
         return 1.0, norm + inside.output.norm, 1.0 + inside.input_gain
-    share: Scalar = layer.weight if layer.mix is None else learned(layer.mix, weights)
+    share: Scalar = layer.weight if layer.mix is None else learned_number(layer.mix, weights)
     kept, passed = modulus(share), modulus(1.0 - share)
     return passed, kept * norm + passed * inside.output.norm, kept + passed * inside.input_gain

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from clipless.alone import VECTOR, PassShape, Watch, is_alone, watched
+from clipless.alone import VECTOR, PassShape, Watch, is_alone, watch_layers
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
@@ -52,7 +52,7 @@ def float64_features(model: Network, x: Tensor) -> Tensor:
     """
     _check_shape(x, model.input_shape)
     prefix, _ = split_fixed_prefix(deepcopy(model).double())
-    return row_by_row(prefix, x, _tested_size(prefix, list(prefix.layers), x))
+    return row_by_row(prefix, x, _find_pass_size(prefix, list(prefix.layers), x))
 
 
 @torch.no_grad()
@@ -76,12 +76,12 @@ def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None,
     features = float64_features(model, x) if features is None else features
     _check_shape(features, features_shape(model))
     layers = list(model.layers)[prefix_depth(model) :]
-    rest = [(layer, _doubled(layer)) for layer in layers]
+    rest = [(layer, _to_float64(layer)) for layer in layers]
 
     def logits(rows: Tensor) -> Tensor:
         return _through(rest, rows)
 
-    return row_by_row(logits, features, _tested_size(model, layers, features, logits) if alone else None)
+    return row_by_row(logits, features, _find_pass_size(model, layers, features, logits) if alone else None)
 
 
 def _check_shape(x: Tensor, shape: tuple[int, ...]) -> None:
@@ -110,7 +110,7 @@ def _pass_size(shape: Sequence[int]) -> int:
     return 1 << int(log2(room))
 
 
-def _tested_size(
+def _find_pass_size(
     model: Network, layers: Sequence[nn.Module], x: Tensor, function: Callable[[Tensor], Tensor] | None = None
 ) -> int:
     """Return the rows of a pass in which each is treated alone, 1 where larger passes fail; tested with these weights.
@@ -124,14 +124,14 @@ def _tested_size(
     shape = tuple(x.shape[1:])
     size = _pass_size(shape)
 
-    def passed(x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
+    def pass_rows(x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
         del chosen_B, counts_B
-        with watched(layers, watch):
+        with watch_layers(layers, watch):
             watch((function or model)(x.double()))
         return {}
 
     form = PassShape((_architecture_text(model), "float64", len(layers)), size, shape, x.device)
-    return size if is_alone(passed, form) else 1
+    return size if is_alone(pass_rows, form) else 1
 
 
 def _architecture_text(model: Network) -> str | None:
@@ -141,7 +141,7 @@ def _architecture_text(model: Network) -> str | None:
         return None
 
 
-def _doubled(layer: nn.Module) -> dict[str, Tensor]:
+def _to_float64(layer: nn.Module) -> dict[str, Tensor]:
     """Return the weights and constants of a layer in float64; a copy of the whole network costs ten times as much."""
     state = [*layer.named_parameters(), *layer.named_buffers()]
     return {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in state}
@@ -228,7 +228,7 @@ def certified_radii(
         if inputs is not None and len(model.layers) > 0 and type(model.layers[0]) is InputBall:
             inside = _radii(model, bounds, logits_BK, target_B, _reach(model, bounds, norm, len(model.layers) - 1))
             radii_B = torch.maximum(radii_B, torch.minimum(inside, _room(model.layers[0], inputs, norm)))
-    return _admitted(radii_B, logits_BK)
+    return _positive_radii(radii_B, logits_BK)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -270,10 +270,10 @@ def several_certified_radii(logits_NBK: Tensor, target_B: Tensor, measured: Sequ
     """
     error_N = torch.tensor([one.error for one in measured], dtype=torch.float64, device=logits_NBK.device)
     reach_NKK = torch.stack([one.reach for one in measured])
-    return _admitted(_radii_of_several(error_N, logits_NBK, target_B, reach_NKK), logits_NBK)
+    return _positive_radii(_radii_of_several(error_N, logits_NBK, target_B, reach_NKK), logits_NBK)
 
 
-def _admitted(radii_B: Tensor, logits_BK: Tensor) -> Tensor:
+def _positive_radii(radii_B: Tensor, logits_BK: Tensor) -> Tensor:
     """Return the radii that are positive, of rows with finite logits, and 0 for the others; axes in front may be."""
     finite_B = logits_BK.isfinite().all(dim=-1)
     # What overflows is not infinite: no norm from above is 0.

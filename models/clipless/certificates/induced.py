@@ -56,9 +56,9 @@ class Reach:
     def of_unit(cls, norm: float, elements: int) -> "Reach":
         """Bound the differences of n elements whose l_p norm is at most 1, for p = 1, 2 or inf."""
         known = {1.0: cls(1.0, inf, inf), 2.0: cls(inf, 1.0, inf), inf: cls(inf, inf, 1.0)}
-        return known[norm].tightened(elements)
+        return known[norm].tighten(elements)
 
-    def tightened(self, elements: int) -> "Reach":
+    def tighten(self, elements: int) -> "Reach":
         """Return the bounds with what each says about the others."""
         one = min(self.one, elements * self.largest, sqrt(elements) * self.two)
         largest = min(self.largest, self.two, self.one)
@@ -97,17 +97,17 @@ def induced_gains(layer: nn.Module, shape: Shape) -> Gains | None:
 def _through(layer: nn.Module, bound: LayerBound, signal: Signal, reach: Reach) -> Reach:
     two = float(at_least_normal(bound.input_gain)) * reach.two
     if type(layer) is kinds.Residual:
-        one, largest = _mixed(layer, signal, reach)
+        one, largest = _mix(layer, signal, reach)
     else:
         gains = induced_gains(layer, signal.shape)
         factors = (inf, inf) if gains is None else (float(at_least_normal(gain)) for gain in gains)
         one, largest = (factor * norm for factor, norm in zip(factors, (reach.one, reach.largest), strict=True))
-    found = Reach(one, two, largest).tightened(prod(bound.output.shape))
+    found = Reach(one, two, largest).tighten(prod(bound.output.shape))
     rounded = _SLACK**bound.depth
     return Reach(*(float(at_least_normal(norm * rounded)) for norm in (found.one, found.two, found.largest)))
 
 
-def _mixed(layer: kinds.Residual, signal: Signal, reach: Reach) -> tuple[float, float]:
+def _mix(layer: kinds.Residual, signal: Signal, reach: Reach) -> tuple[float, float]:
     named = [(str(index), inner) for index, inner in enumerate(layer.layers)]
     bounds = bound_sequence(named, signal, WeightNorms.MEASURED)
     inside = propagate_reach(
@@ -140,13 +140,13 @@ def _ball(shape: Shape) -> float:
     return (1.0 + sqrt(prod(shape))) / 2.0
 
 
-def _centred(elements: int) -> float:
+def _centring_gain(elements: int) -> float:
     return 2.0 - 2.0 / elements
 
 
 def _group_norm(layer: kinds.GroupNorm, shape: Shape) -> Gains:
     group = (prod(shape) // layer.groups,)
-    gain = _centred(*group) / layer.alpha * _ball(group)
+    gain = _centring_gain(*group) / layer.alpha * _ball(group)
     return gain, gain
 
 
@@ -177,6 +177,6 @@ _RULES: dict[type[nn.Module], Callable[[Any, Shape], Gains]] = {
     kinds.Householder: _householder,
     kinds.InputBall: lambda _, shape: (_ball(shape), _ball(shape)),
     kinds.L2Pool2d: lambda layer, _: (1.0, float(layer.window)),
-    kinds.LayerCentering: lambda _, shape: (_centred(prod(shape)), _centred(prod(shape))),
+    kinds.LayerCentering: lambda _, shape: (_centring_gain(prod(shape)), _centring_gain(prod(shape))),
     kinds.Sigmoid: lambda *_: (0.25, 0.25),
 }

@@ -19,7 +19,7 @@ from clipless.layers import Residual
 def layers_of(model: nn.Module, weights: Weights) -> list[nn.Module]:
     """Return the layers of a module, from input to output; raise UnsupportedError naming what has none."""
     root = nn.Sequential(model) if is_leaf(model) else model
-    return _Conversion(root, _traced(root), weights).layers()
+    return _Conversion(root, _trace(root), weights).layers()
 
 
 class _Tracer(fx.Tracer):
@@ -28,7 +28,7 @@ class _Tracer(fx.Tracer):
         return is_leaf(m)
 
 
-def _traced(model: nn.Module) -> fx.Graph:
+def _trace(model: nn.Module) -> fx.Graph:
     try:
         return _Tracer().trace(model)
     except Exception as error:  # whatever the user's forward does with what is no tensor

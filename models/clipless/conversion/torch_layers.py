@@ -40,7 +40,7 @@ class Weights:
         self._frozen: list[nn.Parameter] = []
 
     @torch.no_grad()
-    def moved(self, source: nn.Linear | nn.Conv1d | nn.Conv2d, target: nn.Module, scale: float) -> nn.Module:
+    def move_to(self, source: nn.Linear | nn.Conv1d | nn.Conv2d, target: nn.Module, scale: float) -> nn.Module:
         """Return ``target`` with the weights of ``source``; its kernel is multiplied by ``scale`` in each pass."""
         target.get_parameter("weight").copy_(source.weight / scale)
         if source.bias is not None:
@@ -153,7 +153,7 @@ def _linear(part: nn.Linear, weights: Weights) -> nn.Module:
     made = layers.Dense(
         part.in_features, part.out_features, weights.constraint, torch.Generator(), **_bias(part, weights)
     )
-    return weights.moved(part, made, 1.0)
+    return weights.move_to(part, made, 1.0)
 
 
 def _conv(part: nn.Conv1d | nn.Conv2d, weights: Weights) -> nn.Module:
@@ -176,7 +176,7 @@ def _conv(part: nn.Conv1d | nn.Conv2d, weights: Weights) -> nn.Module:
         padding_mode=part.padding_mode,
         **_bias(part, weights),
     )
-    return weights.moved(part, made, made.scale)
+    return weights.move_to(part, made, made.scale)
 
 
 def _bias(part: nn.Linear | nn.Conv1d | nn.Conv2d, weights: Weights) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _call(make: Callable[..., nn.Module | None], *names: str, **defaults: Any) -
     return bound
 
 
-def _rows_kept(*shape: Any) -> nn.Module:
+def _flatten_rows(*shape: Any) -> nn.Module:
     """``view(x.size(0), -1)``: what is no batch size first would mix rows."""
     if len(shape) == 2 and isinstance(shape[0], fx.Node) and is_size(shape[0]) and shape[1] == -1:
         return layers.Flatten()
@@ -268,8 +268,8 @@ _CALLS: Mapping[str, Call] = MappingProxyType(
         "abs": _call(layers.Abs),
         "softplus": _call(_softplus, "beta", "threshold", beta=1, threshold=20),
         "flatten": _call(_flatten, "start_dim", "end_dim", start_dim=0, end_dim=-1),
-        "view": lambda args, kwargs: _rows_kept(*args, *kwargs),
-        "reshape": lambda args, kwargs: _rows_kept(*args, *kwargs),
+        "view": lambda args, kwargs: _flatten_rows(*args, *kwargs),
+        "reshape": lambda args, kwargs: _flatten_rows(*args, *kwargs),
         "max_pool2d": _call(lambda **given: _pool(layers.MaxPool2d, given), *_MAX),
         "avg_pool2d": _call(lambda **given: _pool(layers.AvgPool2d, given), *_MEAN),
     }

@@ -45,7 +45,7 @@ def roc_band(curves: ClassCurves, confidence: float = 0.95, *, draws: int = 400)
         DataError: a confidence out of (0, 1), or one that no simulation reaches.
     """
     risk = _risk(confidence)
-    width, smooth = width_of_counts(curves, risk / 2.0, draws=draws), curves.smoothed()
+    width, smooth = width_of_counts(curves, risk / 2.0, draws=draws), curves.smooth()
     rates = (_rates(counts, width, risk / 4.0) for counts in (smooth.negatives, smooth.positives))
     (false_low, false_high), (true_low, true_high) = rates
     return RocBand(false_low, false_high, true_low, true_high, confidence)

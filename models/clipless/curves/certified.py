@@ -48,10 +48,10 @@ class CertifiedCurve:
         They stand around the smoothed curve, and cover the noise and that the rows are a sample: true of the rows'
         distribution with the probability ``confidence``.
         """
-        width, middle = self.curve.band(confidence, sampling=True), self.smoothed().certified
+        width, middle = self.curve.band(confidence, sampling=True), self.smooth().certified
         return np.clip(middle - width, 0.0, 1.0), np.clip(middle + width, 0.0, 1.0)
 
-    def smoothed(self, way: Way = "isotonic") -> "CertifiedCurve":
+    def smooth(self, way: Way = "isotonic") -> "CertifiedCurve":
         """Return the curve made to fall with the radius."""
         return CertifiedCurve(smooth(self.curve, way))
 

@@ -37,7 +37,7 @@ class ClassCurves:
     mechanism: Mechanism  # the noise in each count
     relation: Relation  # which data sets are neighbours
 
-    def smoothed(self) -> "ClassCurves":
+    def smooth(self) -> "ClassCurves":
         """Return the closest curves that increase."""
         return replace(self, positives=isotonic(self.positives, None), negatives=isotonic(self.negatives, None))
 
@@ -47,7 +47,7 @@ class ClassCurves:
 
     def auroc(self) -> float:
         """Return the area under the ROC curve, ties counting one half, in [0, 1]."""
-        false, true = self.smoothed().roc()
+        false, true = self.smooth().roc()
         return float(np.clip(np.sum((false[:-1] - false[1:]) * (true[:-1] + true[1:]) / 2.0), 0.0, 1.0))
 
     def calibration(self, groups: int = 10) -> "Calibration":
@@ -55,7 +55,7 @@ class ClassCurves:
 
         Scores are probabilities of the positive class.
         """
-        curves = self.smoothed()
+        curves = self.smooth()
         both = curves.positives + curves.negatives
         ends = np.searchsorted(both, both[-1] * np.arange(1, groups) / groups)
         bounds = np.unique(np.concatenate([[-1], ends, [len(both) - 1]]))
@@ -81,7 +81,7 @@ class ClassCurves:
 
     def noisy(self, source: RandomSource) -> "ClassCurves":
         """Return the curves, made to increase, with further noise of the mechanism."""
-        curves, change = self.smoothed(), class_change(self.relation)
+        curves, change = self.smooth(), class_change(self.relation)
         first, second = (self.mechanism.noise(len(self.grid), change, source) for _ in range(2))
         return replace(self, positives=curves.positives + first, negatives=curves.negatives + second)
 
@@ -153,7 +153,7 @@ def null_of_hosmer_lemeshow(curves: ClassCurves, groups: int = 10, draws: int = 
     these that exceed H is its p-value.
     """
     generator, source = np.random.default_rng(seed), PublicSource(seed + 1)
-    curves = curves.smoothed()
+    curves = curves.smooth()
     rows = np.maximum(np.round(np.diff(curves.positives + curves.negatives, prepend=0.0)), 0.0).astype(np.int64)
     probabilities = np.clip(curves.grid.thresholds, 0.0, 1.0)
     probabilities = np.concatenate([probabilities[:1], (probabilities[:-1] + probabilities[1:]) / 2.0])

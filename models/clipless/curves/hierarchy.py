@@ -58,17 +58,17 @@ class Hierarchy:
             sums.append(np.add.reduceat(sums[-1], np.arange(size) * self.base))
         return sums
 
-    def agreed(self, nodes: Sequence[Floats]) -> Floats:
+    def reconcile(self, nodes: Sequence[Floats]) -> Floats:
         """Return the counts up to each leaf, (N,), of the leaves that fit the nodes best."""
         totals, variances = [nodes[0]], [np.ones(self.leaves)]
         for own in nodes[1:]:
-            below, spread = (self._summed(values, len(own)) for values in (totals[-1], variances[-1]))
+            below, spread = (self._sum_levels(values, len(own)) for values in (totals[-1], variances[-1]))
             totals.append((own * spread + below) / (spread + 1.0))
             variances.append(spread / (spread + 1.0))
         found = totals[-1]
         for level in range(self.levels - 2, -1, -1):
             parents = np.arange(len(totals[level])) // self.base
-            below, spread = (self._summed(values, len(found)) for values in (totals[level], variances[level]))
+            below, spread = (self._sum_levels(values, len(found)) for values in (totals[level], variances[level]))
             found = totals[level] + variances[level] * ((found - below) / spread)[parents]
         return np.cumsum(found)
 
@@ -84,7 +84,7 @@ class Hierarchy:
         """Mean variance of the counts at epsilon = 1."""
         return 2.0 * self.laplace_change(change) ** 2 * float(np.mean(self.variances()))
 
-    def _summed(self, values: Floats, size: int) -> Floats:
+    def _sum_levels(self, values: Floats, size: int) -> Floats:
         sums: Floats = np.add.reduceat(values, np.arange(size) * self.base)
         return sums
 

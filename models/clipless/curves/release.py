@@ -42,7 +42,7 @@ class Laplace:
             return counts_N + kind.path_sums(drawn)
         # Whole numbers up to here: what is computed from the noisy nodes sees nothing but them.
         exact = kind.sums(np.diff(counts_N, prepend=0.0))
-        return kind.agreed([sums + noise for sums, noise in zip(exact, drawn, strict=True)])
+        return kind.reconcile([sums + noise for sums, noise in zip(exact, drawn, strict=True)])
 
     def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
         """Draw the noise of each count, (N,), to simulate it."""

@@ -6,7 +6,7 @@ are first used.
 
 from typing import TYPE_CHECKING
 
-from clipless.imports import by_need
+from clipless.imports import lazy_names
 
 if TYPE_CHECKING:
     from clipless.datasets.catalog import available, load
@@ -54,4 +54,4 @@ _HOMES = {
     "clipless.datasets.tables.template": "write_ranges_template",
 }
 
-__getattr__ = by_need(__name__, _HOMES)
+__getattr__ = lazy_names(__name__, _HOMES)

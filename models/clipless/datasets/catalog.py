@@ -116,7 +116,7 @@ def raw_rows_of(
 
     folder, name = None if data_dir is None else Path(data_dir), _name(source)
     if name is None:
-        path = _found(Path(source), folder)
+        path = _find(Path(source), folder)
         ranges = load_schema(path, **declared)
         return path.name.split(".")[0], ranges.classes or (), replace(ranges, classes=None, unknown=None)
     if name in SOURCES:
@@ -143,7 +143,7 @@ def _load(
             )
         from clipless.datasets.tables.table import load_table
 
-        return load_table(_found(Path(source), folder), evaluation=evaluation, splits=splits, **declared)
+        return load_table(_find(Path(source), folder), evaluation=evaluation, splits=splits, **declared)
     _refuse_own_options(name, declared, splits)
     if name in SOURCES:
         hashed = splits if isinstance(splits, HashSplit) else None
@@ -168,21 +168,21 @@ def _name(source: str | Path) -> str | None:
     """Return the known name that ``source`` means, or None for a path."""
     if isinstance(source, Path):
         return None
-    known = {_folded(name): name for name in available()}
-    if _folded(source) in known:
-        return known[_folded(source)]
+    known = {_fold(name): name for name in available()}
+    if _fold(source) in known:
+        return known[_fold(source)]
     if source.lower().endswith(_SUFFIXES) or "/" in source or Path(source).exists():
         return None
-    near = difflib.get_close_matches(_folded(source), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(_fold(source), known, n=1, cutoff=0.5)
     hint = f"did you mean {known[near[0]]}?" if near else f"known: {', '.join(sorted(known.values()))}"
     raise DeclarationError(f"Unknown data set {source!r}: {hint} (data.name)")
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
-def _found(path: Path, folder: Path | None) -> Path:
+def _find(path: Path, folder: Path | None) -> Path:
     places = [path] if folder is None or path.is_absolute() else [path, folder / path]
     for place in places:
         if place.is_file():

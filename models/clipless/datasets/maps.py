@@ -59,9 +59,9 @@ def prepare(dataset: Dataset, preparation: Preparation) -> Dataset:
     """
     if preparation == Preparation():
         return dataset
-    metadata = _prepared_facts(dataset.metadata, preparation)
+    metadata = _prepare_facts(dataset.metadata, preparation)
     parts = (dataset.train, dataset.validation, dataset.test)
-    return Dataset(metadata, *(replace(part, x=_prepared(part.x, preparation)) for part in parts))
+    return Dataset(metadata, *(replace(part, x=_prepare_rows(part.x, preparation)) for part in parts))
 
 
 def convert(x_NCHW: Tensor, space: ColourSpace) -> Tensor:
@@ -88,11 +88,11 @@ def _hsv(x_NCHW: Tensor) -> Tensor:
     return torch.stack([sector / 6.0, saturation, value], dim=1)
 
 
-def _prepared(x: Tensor, preparation: Preparation) -> Tensor:
-    return torch.cat([_prepared_chunk(chunk, preparation) for chunk in x.split(_CHUNK)])
+def _prepare_rows(x: Tensor, preparation: Preparation) -> Tensor:
+    return torch.cat([_prepare_chunk(chunk, preparation) for chunk in x.split(_CHUNK)])
 
 
-def _prepared_chunk(x: Tensor, preparation: Preparation) -> Tensor:
+def _prepare_chunk(x: Tensor, preparation: Preparation) -> Tensor:
     x = convert(x, preparation.colour)
     if preparation.centre:
         x = x - torch.tensor(preparation.centre, dtype=x.dtype).view(-1, *[1] * (x.dim() - 2))
@@ -102,15 +102,15 @@ def _prepared_chunk(x: Tensor, preparation: Preparation) -> Tensor:
     return x
 
 
-def _prepared_facts(facts: Metadata, preparation: Preparation) -> Metadata:
+def _prepare_facts(facts: Metadata, preparation: Preparation) -> Metadata:
     if preparation.colour is not ColourSpace.RGB:
-        facts = _coloured_facts(facts, preparation.colour)
+        facts = _colour_facts(facts, preparation.colour)
     if preparation.centre:
-        facts = _centred_facts(facts, preparation)
-    return facts if preparation.normalise is None else _normalised_facts(facts, preparation.normalise)
+        facts = _centre_facts(facts, preparation)
+    return facts if preparation.normalise is None else _normalise_facts(facts, preparation.normalise)
 
 
-def _coloured_facts(facts: Metadata, space: ColourSpace) -> Metadata:
+def _colour_facts(facts: Metadata, space: ColourSpace) -> Metadata:
     if len(facts.input_shape) != 3 or facts.input_shape[0] != 3 or facts.radius_unit != PIXEL_UNIT:
         raise DeclarationError(
             f"Expected RGB images in [0, 1] for colour: {space.value}, got examples of shape {facts.input_shape}, "
@@ -127,7 +127,7 @@ def _coloured_facts(facts: Metadata, space: ColourSpace) -> Metadata:
     return replace(changed, input_norm=norm, input_gain=gain * facts.input_gain)
 
 
-def _centred_facts(facts: Metadata, preparation: Preparation) -> Metadata:
+def _centre_facts(facts: Metadata, preparation: Preparation) -> Metadata:
     centre, shape = preparation.centre, facts.input_shape
     if len(centre) not in (1, shape[0]):
         raise DeclarationError(
@@ -144,7 +144,7 @@ def _centred_facts(facts: Metadata, preparation: Preparation) -> Metadata:
     return replace(facts, input_norm=norm * (1 + _ROUNDING), public_facts=(*facts.public_facts, fact))
 
 
-def _normalised_facts(facts: Metadata, norm: float) -> Metadata:
+def _normalise_facts(facts: Metadata, norm: float) -> Metadata:
     fact = f"Each example is divided by its own norm and multiplied by {norm:g}."
     facts = replace(facts, input_norm=norm * (1 + _ROUNDING), public_facts=(*facts.public_facts, fact))
     return _behind(facts, f"examples scaled to norm {norm:g}")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clipless.bounds import NetworkBounds, bound_network
 from clipless.datasets import ColourSpace, Dataset, Evaluation, Preparation, Split, prepare
 from clipless.datasets.raw_rows import PIXEL_UNIT
-from clipless.diagnostics.clipping_bias import ClippedSums, compared_rules
+from clipless.diagnostics.clipping_bias import ClippedSums, rules_to_compare
 from clipless.diagnostics.passes import Passes, passes
 from clipless.diagnostics.records import (
     Diagnostics,
@@ -67,7 +67,7 @@ def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: in
     if bounds is not None:
         reach = loss_lipschitz(loss, bounds.output.shape[0], logit_norm=float(bounds.output.norm))
         worst = to_host(bounds.sensitivities(reach, normalised=normalised))
-    tallies = [ClippedSums(rule, plan.sizes) for rule in compared_rules(plan, worst)]
+    tallies = [ClippedSums(rule, plan.sizes) for rule in rules_to_compare(plan, worst)]
     totals = _RowTotals()
     for some in passes(network, loss, _spread(split, rows), normalise=normalised):
         totals.add(some)

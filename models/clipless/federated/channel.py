@@ -41,7 +41,7 @@ class Channel:
         Raises:
             FederationError: no such public key.
         """
-        secret = agreed(identity, public, other)
+        secret = agree(identity, public, other)
         directions = ((own, other), (other, own))
         outgoing, incoming = (
             derive(secret, b"channel", session, *(name.encode() for name in names)) for names in directions
@@ -72,7 +72,7 @@ class Channel:
         return message
 
 
-def agreed(identity: Identity, public: bytes, other: str) -> bytes:
+def agree(identity: Identity, public: bytes, other: str) -> bytes:
     """Return the secret shared with another.
 
     Raises:

@@ -110,15 +110,15 @@ def share(places_K: Places, betas_KC: Words, levels: int) -> tuple[ComparisonKey
         kept = right_K.astype(np.intp), np.arange(count)
         lost = 1 - kept[0], kept[1]
         beyond = np.where(right_K[:, None] == 0, betas_KC, np.uint32(0))  # what lies to the right of p counts
-        word = _signed(controls[1], values[1][lost] - values[0][lost] - sums_KC + beyond)
-        sums_KC = sums_KC - values[1][kept] + values[0][kept] + _signed(controls[1], word)
+        word = _apply_sign(controls[1], values[1][lost] - values[0][lost] - sums_KC + beyond)
+        sums_KC = sums_KC - values[1][kept] + values[0][kept] + _apply_sign(controls[1], word)
         seed = (children[0][lost] ^ children[1][lost]) & _SEED
         control = np.stack([bits[0][0] ^ bits[1][0] ^ right_K ^ _CONTROL, bits[0][1] ^ bits[1][1] ^ right_K])
         seeds = [(own[kept] & _SEED) ^ (-on[:, None] & seed) for own, on in zip(children, controls, strict=True)]
         controls = [own[kept] ^ (on & control[kept]) for own, on in zip(bits, controls, strict=True)]
         found.append((seed, control, word))
     leaves = [_words(seed, _LEAF, groups) for seed in seeds]
-    last = _signed(controls[1], leaves[1] - leaves[0] - sums_KC + betas_KC)  # p itself counts
+    last = _apply_sign(controls[1], leaves[1] - leaves[0] - sums_KC + betas_KC)  # p itself counts
     corrections, control_bits, words = (np.stack(parts) for parts in zip(*found, strict=True))
     words = np.concatenate([words, last[None]])
     first, second = (ComparisonKeys(b, roots[b], corrections, control_bits, words) for b in range(2))
@@ -201,7 +201,7 @@ def _words(seeds: Blocks, number: int, groups: int) -> Words:
     return one_way(seeds, number).view(np.uint32)[..., :groups]
 
 
-def _signed(second_on_K: NDArray[np.uint64], words_KC: Words) -> Words:
+def _apply_sign(second_on_K: NDArray[np.uint64], words_KC: Words) -> Words:
     """Negate where the control bit of the second key is 1."""
     return np.where(second_on_K[:, None] == 1, -words_KC, words_KC)
 

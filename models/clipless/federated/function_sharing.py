@@ -111,7 +111,7 @@ class KeyServer:
             raise FederationError(f"Expected {capacity} keys, got {len(keys)}", party)
         self._keys[party] = keys
 
-    def held(self) -> dict[str, bytes]:
+    def list_held(self) -> dict[str, bytes]:
         """Return whose keys it has, each with a digest of what both servers' keys have in common."""
         return {
             party: digest(keys.corrections.tobytes(), keys.controls.tobytes(), keys.words.tobytes())
@@ -149,7 +149,7 @@ class KeyServer:
 
 
 def agreed_parties(first: dict[str, bytes], second: dict[str, bytes]) -> tuple[str, ...]:
-    """Return whose keys both servers hold, by what each says with `KeyServer.held`.
+    """Return whose keys both servers hold, by what each says with `KeyServer.list_held`.
 
     Raises:
         FederationError: keys of a party that are not two halves of one upload.
@@ -161,7 +161,7 @@ def agreed_parties(first: dict[str, bytes], second: dict[str, bytes]) -> tuple[s
     return tuple(both)
 
 
-def combined(words: tuple[Words, Words]) -> Integers:
+def combine(words: tuple[Words, Words]) -> Integers:
     """Return the sums, noise included, from both servers' words."""
     return from_words(words[0] + words[1])
 

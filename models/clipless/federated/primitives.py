@@ -123,7 +123,7 @@ def from_words(words: Words) -> NDArray[np.int64]:
     return words.astype(np.int32).astype(np.int64)
 
 
-def check_room(rows: int, deviation: float) -> None:
+def check_no_wrap(rows: int, deviation: float) -> None:
     """Refuse sums over so many rows, with noise of such a deviation, that might wrap around.
 
     Raises:

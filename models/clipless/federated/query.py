@@ -22,7 +22,7 @@ from clipless.curves.hierarchy import Hierarchy, best_hierarchy
 from clipless.curves.release import Laplace, change_of
 from clipless.curves.tree import Change, Floats
 from clipless.errors import AccountingError, FederationError
-from clipless.federated.primitives import check_room
+from clipless.federated.primitives import check_no_wrap
 from clipless.privacy.discrete_noise import laplace_share, scale_at_least
 from clipless.privacy.events import Relation
 from clipless.privacy.randomness import RandomSource, SecureSource
@@ -104,14 +104,14 @@ class Query:
         source, count = source or SecureSource(), len(self.thresholds)
         return np.stack([mechanism.of_one.blocks(count, self.change, source) for _ in range(self.groups)])
 
-    def agreed(self, sums: Integers) -> NDArray[np.float64]:
+    def reconcile(self, sums: Integers) -> NDArray[np.float64]:
         """Return the counts (C, T) that fit noisy sums (C, M / C) best: post-processing."""
         ends = np.cumsum(self._blocks.sizes())[:-1]
-        return np.stack([self._blocks.agreed(np.split(own.astype(np.float64), ends)) for own in sums])
+        return np.stack([self._blocks.reconcile(np.split(own.astype(np.float64), ends)) for own in sums])
 
     def check_rows(self, rows: int, mechanism: "SharedLaplace") -> None:
         """Refuse more rows than sums have room for."""
-        check_room(rows, mechanism.deviation(len(self.thresholds), self.change))
+        check_no_wrap(rows, mechanism.deviation(len(self.thresholds), self.change))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class SharedLaplace(_OnBlocks):
         kind = self.kind_for(len(counts_N), change)
         exact = np.concatenate(kind.sums(np.diff(counts_N, prepend=0.0)))
         noisy = exact + _draw(self, self.power, len(counts_N), change, source)
-        return kind.agreed(np.split(noisy, np.cumsum(kind.sizes())[:-1]))
+        return kind.reconcile(np.split(noisy, np.cumsum(kind.sizes())[:-1]))
 
     def deviation(self, leaves: int, change: Change) -> float:
         """Standard deviation of the noise of a count, from above."""

@@ -29,7 +29,7 @@ from clipless.federated.aggregation.party import AggregationParty, contribution
 from clipless.federated.aggregation.roster import ROUNDS, Roster
 from clipless.federated.aggregation.server import AggregationServer
 from clipless.federated.channel import SESSION_BYTES, Channel
-from clipless.federated.function_sharing import SERVERS, KeyServer, Upload, agreed_parties, combined, upload
+from clipless.federated.function_sharing import SERVERS, KeyServer, Upload, agreed_parties, combine, upload
 from clipless.federated.primitives import Identity, from_words, to_words
 from clipless.federated.query import Integers, PartyRows, Query, SharedLaplace
 
@@ -65,7 +65,7 @@ class Curator(UStat):
         query.check_rows(sum(map(len, rows.values())), mechanism)
         sent = {party: to_words(query.sums(query.counts(own))) for party, own in rows.items()}
         noise = to_words(query.noise(mechanism))
-        counts = query.agreed(from_words(sum(sent.values(), start=noise)))
+        counts = query.reconcile(from_words(sum(sent.values(), start=noise)))
         return Sums(counts, tuple(rows), mechanism, sum(8 * words.nbytes for words in sent.values()))
 
 
@@ -112,7 +112,7 @@ class Aggregation(UStat):
         }
         server = AggregationServer(roster, session, query.size)
         self._run(server, parties, ends)
-        counts = query.agreed(from_words(server.total()).reshape(query.groups, -1))
+        counts = query.reconcile(from_words(server.total()).reshape(query.groups, -1))
         mechanism = query.noise_of(len(server.included), roster.enough)
         return Sums(counts, server.included, mechanism, self._bits)
 
@@ -127,11 +127,11 @@ class Aggregation(UStat):
             for party in sorted(server.expected, key=list(parties).index):
                 if not self.leaves(round_, party):
                     message = answer(parties[party], round_, told[party])
-                    server.take(party, self._carried(round_, message, *ends[party]))
+                    server.take(party, self._carry(round_, message, *ends[party]))
             replies = server.close()
-            told = {party: self._carried(round_, reply, *ends[party][::-1]) for party, reply in replies.items()}
+            told = {party: self._carry(round_, reply, *ends[party][::-1]) for party, reply in replies.items()}
 
-    def _carried(self, kind: str, message: bytes, sender: Channel, receiver: Channel) -> bytes:
+    def _carry(self, kind: str, message: bytes, sender: Channel, receiver: Channel) -> bytes:
         sealed = sender.seal(kind, message)
         self._bits += 8 * len(sealed)
         return receiver.open(kind, sealed)
@@ -145,7 +145,7 @@ def answer(party: AggregationParty, round_: str, told: bytes) -> bytes:
         case "shares":
             return party.shares(told)
         case "words":
-            return party.masked(told)
+            return party.mask(told)
         case "agreements":
             return party.agreements(told)
         case "reveals":
@@ -177,10 +177,10 @@ class FunctionSharing(UStat):
                 for server, content in zip(servers, upload(party, own, form), strict=True):
                     server.take(party, content)
                     bits += 8 * len(content)
-        included = agreed_parties(servers[0].held(), servers[1].held())
+        included = agreed_parties(servers[0].list_held(), servers[1].list_held())
         first, second = (server.evaluate(query, included) for server in servers)
         bits += SERVERS * 32 * len(query.thresholds) + 8 * (first.nbytes + second.nbytes)
-        return Sums(query.agreed(combined((first, second))), included, query.noise_of(SERVERS, 1), bits)
+        return Sums(query.reconcile(combine((first, second))), included, query.noise_of(SERVERS, 1), bits)
 
 
 def exact(query: Query, rows: Mapping[str, PartyRows]) -> Integers:

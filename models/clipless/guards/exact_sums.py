@@ -223,7 +223,7 @@ def select_rows(keep_B: Tensor, x: Tensor) -> Tensor:
     return selected.view(x.dtype)
 
 
-def padded(x: Tensor, size: int) -> Tensor:
+def pad(x: Tensor, size: int) -> Tensor:
     """``x`` with rows of zeros behind, ``size`` in all, rows one behind the other in memory.
 
     How a kernel rounds may depend on the shape of a batch and on its strides: a full one may not keep the data's.

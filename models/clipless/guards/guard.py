@@ -108,7 +108,7 @@ class Guard:
         if self.bounds is not None:
             by_B = torch.ones_like(norm_B) if divisor_B is None else divisor_B
             self.bounds.append((norm_B / by_B, by_B))
-        return held_scales(self.sensitivity, norm_B, divisor_B, rounding_B)
+        return clipping_scales(self.sensitivity, norm_B, divisor_B, rounding_B)
 
     def outer_step(self, digits: int, others: int) -> Scalar:
         """Return the grid of `outer_grid`."""
@@ -141,7 +141,9 @@ class LinearGuard(Protocol[Step]):
         """Take in the sum."""
 
 
-def held_scales(sensitivity: Scalar, norm_B: Tensor, divisor_B: Tensor | None, rounding_B: Tensor | float) -> Tensor:
+def clipping_scales(
+    sensitivity: Scalar, norm_B: Tensor, divisor_B: Tensor | None, rounding_B: Tensor | float
+) -> Tensor:
     """Return the scales of `Guard.scales`, with one sensitivity for all rows or each row's own."""
     room_B = (sensitivity - torch.as_tensor(rounding_B, dtype=torch.float64)).clamp(min=0.0)
     if divisor_B is None:

@@ -55,13 +55,13 @@ def householder(x_BC: Tensor, angle_P: Tensor) -> Tensor:
     ``R = [[cos theta, sin theta], [sin theta, -cos theta]]`` (Singla, Singla and Feizi 2022, arXiv 2108.04062, eq. 8).
     """
     first, second = x_BC.chunk(2, dim=1)
-    kept = _kept(first, second, angle_P)
+    kept = _select_rows(first, second, angle_P)
     cos, sin = along(angle_P.cos(), 1, x_BC), along(angle_P.sin(), 1, x_BC)
     turned = cos * first + sin * second, sin * first - cos * second
     return torch.cat((torch.where(kept, first, turned[0]), torch.where(kept, second, turned[1])), dim=1)
 
 
-def _kept(first: Tensor, second: Tensor, angle_P: Tensor) -> Tensor:
+def _select_rows(first: Tensor, second: Tensor, angle_P: Tensor) -> Tensor:
     half_P = angle_P.detach() / 2
     return along(half_P.sin(), 1, first) * first > along(half_P.cos(), 1, first) * second
 
@@ -105,7 +105,7 @@ class _GuardedHouseholder(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, angle_P = ctx.saved_tensors
         (first, second), (g1, g2) = x.chunk(2, dim=1), g.chunk(2, dim=1)
-        kept = _kept(first, second, angle_P)
+        kept = _select_rows(first, second, angle_P)
         cos, sin = along(angle_P.cos(), 1, x), along(angle_P.sin(), 1, x)
         grad_x = torch.cat(
             (torch.where(kept, g1, cos * g1 + sin * g2), torch.where(kept, g2, sin * g1 - cos * g2)), dim=1

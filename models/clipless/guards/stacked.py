@@ -30,7 +30,7 @@ from clipless.guards.exact_sums import (
     whole_operand,
     whole_rows,
 )
-from clipless.guards.guard import add_linear_sum, held_scales
+from clipless.guards.guard import add_linear_sum, clipping_scales
 from clipless.scalars import Scalar, on_host
 
 
@@ -58,7 +58,7 @@ class StackedGuard:
     def scales(self, norm_R: Tensor, input_norm_R: Tensor | None = None, rounding_R: Tensor | float = 0.0) -> Tensor:
         """Return what each contribution is multiplied by so that none exceeds its member's Delta; as `Guard.scales`."""
         divisor_R = None if input_norm_R is None or not self.normalise else input_norm_R.double()
-        return held_scales(self._by_row(self.sensitivities), norm_R.double(), divisor_R, rounding_R)
+        return clipping_scales(self._by_row(self.sensitivities), norm_R.double(), divisor_R, rounding_R)
 
     def outer_step(self, digits: int, others: int) -> Tensor:
         """Return each row's grid of `clipless.guards.exact_sums.outer_grid`."""
@@ -91,7 +91,7 @@ class StackedGuard:
     def _by_row(self, values: tuple[Scalar, ...]) -> Tensor:
         times, device = self.rows // len(values), self.total.device
         if all(map(on_host, values)):
-            return _repeated(values, times, device)
+            return _repeat(values, times, device)
         placed = [
             value if isinstance(value, Tensor) else torch.full((), value, dtype=torch.float64, device=device)
             for value in values
@@ -100,7 +100,7 @@ class StackedGuard:
 
 
 @lru_cache(maxsize=256)
-def _repeated(values: tuple[Scalar, ...], times: int, device: torch.device) -> Tensor:
+def _repeat(values: tuple[Scalar, ...], times: int, device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, device=device).repeat_interleave(times)
 
 

@@ -72,7 +72,7 @@ class Convolution(BiasedLayer):
     def _convolve(self, x_BIHW: Tensor, weight_OIHW: Tensor) -> Tensor:
         _, stride, padding = self.geometry
         if self.padding_mode == "circular":
-            x_BIHW, padding = _wrapped(x_BIHW, padding), (0, 0)
+            x_BIHW, padding = _wrap(x_BIHW, padding), (0, 0)
         if self.guards is None or not self.weight.requires_grad:
             y = F.conv2d(x_BIHW, weight_OIHW * self.scale, stride=stride, padding=padding, groups=self.groups)
         else:
@@ -85,7 +85,7 @@ class Convolution(BiasedLayer):
         kernel, stride, padding = self.geometry
         x_BIHW = x if x.dim() == 4 else x.unsqueeze(2)
         if self.padding_mode == "circular":
-            x_BIHW, padding = _wrapped(x_BIHW, padding), (0, 0)
+            x_BIHW, padding = _wrap(x_BIHW, padding), (0, 0)
         patches: Tensor = F.unfold(x_BIHW, kernel, padding=padding, stride=stride).unflatten(1, (self.groups, -1))
         return patches
 
@@ -184,7 +184,7 @@ def _pair(value: int | Pair) -> Pair:
     return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
-def _wrapped(x_BIHW: Tensor, padding: Pair) -> Tensor:
+def _wrap(x_BIHW: Tensor, padding: Pair) -> Tensor:
     """Continue the map periodically by ``padding`` on each side; the padding is smaller than the map."""
     for axis, width in zip((2, 3), padding, strict=True):
         if width:

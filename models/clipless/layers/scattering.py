@@ -47,10 +47,10 @@ class Scattering2d(Layer):
         gains: Sequence[float] = (1.0, 1.0, 1.0),
     ) -> None:
         super().__init__()
-        self.size = _checked_size(size)
-        self.scales = _checked_integer("scales", scales, 1, 4)
-        self.orientations = _checked_integer("orientations", orientations, 1, 32)
-        self.gains = _checked_gains(gains)
+        self.size = _check_size(size)
+        self.scales = _check_integer("scales", scales, 1, 4)
+        self.orientations = _check_integer("orientations", orientations, 1, 32)
+        self.gains = _check_gains(gains)
         for scale in range(scales):
             self.register_buffer(f"wavelets_{scale}", wavelets(scale, orientations).clone(), persistent=False)
             self.register_buffer(f"average_{scale + 1}", average(scale + 1).clone(), persistent=False)
@@ -126,19 +126,19 @@ class _Modulus(torch.autograd.Function):
         return real * ratio, imaginary * ratio
 
 
-def _checked_integer(name: str, value: int, low: int, high: int) -> int:
+def _check_integer(name: str, value: int, low: int, high: int) -> int:
     if type(value) is not int or not low <= value <= high:
         raise ValueError(f"Expected an integer {low} <= {name} <= {high}, got {name}={value!r} (Scattering2d)")
     return value
 
 
-def _checked_size(size: Sequence[int]) -> tuple[int, int]:
+def _check_size(size: Sequence[int]) -> tuple[int, int]:
     if not (isinstance(size, tuple | list) and len(size) == 2 and all(type(n) is int and 1 <= n <= 256 for n in size)):
         raise ValueError(f"Expected size=(H, W), integers from 1 to 256, got size={size!r} (Scattering2d)")
     return size[0], size[1]
 
 
-def _checked_gains(gains: Sequence[float]) -> tuple[float, ...]:
+def _check_gains(gains: Sequence[float]) -> tuple[float, ...]:
     numbers = isinstance(gains, tuple | list) and all(type(gain) in (int, float) for gain in gains)
     if not (numbers and len(gains) in (2, 3) and all(g >= 0 and isfinite(g) for g in gains) and max(gains) > 0):
         raise ValueError(

@@ -17,7 +17,7 @@ from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows, grid, row_norms, row_sum, select_rows
 from clipless.layers.statistics import PaidStatistics
 from clipless.network import Network
-from clipless.plans.placement import Placement, even_size, filled, needs_slots, whole
+from clipless.plans.placement import Placement, even_size, needs_slots, take_rows, whole
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import PoissonSampler
 
@@ -70,7 +70,7 @@ def release_statistics(
         for rows in sampler.batches(layer.releases, data.x.device):
             check_rows(len(rows))
             chosen = [whole(some, places.size) for some in places.passes(rows)]
-            sum_M = torch.stack([passed.sum(filled(data.x, one), one >= 0) for one in chosen]).sum(dim=0)
+            sum_M = torch.stack([passed.sum(take_rows(data.x, one), one >= 0) for one in chosen]).sum(dim=0)
             sum_M += source.noise(sum_M.numel(), noise_std, grid(1.0), sum_M.device)
             total_M = sum_M if total_M is None else total_M + sum_M
         if total_M is not None:

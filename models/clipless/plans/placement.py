@@ -110,7 +110,7 @@ def whole(chosen: Tensor, size: int) -> Tensor:
     return torch.cat([chosen, chosen.new_full((size - len(chosen),), -1)])
 
 
-def filled(x: Tensor, chosen_S: Tensor) -> Tensor:
+def take_rows(x: Tensor, chosen_S: Tensor) -> Tensor:
     """Return the chosen rows of ``x`` (N, ...), zeros in the places without one, (S, ...)."""
     taken = x[chosen_S.clamp(min=0)]
     return torch.where((chosen_S >= 0).view(-1, *[1] * (x.dim() - 1)), taken, taken.new_zeros(())).contiguous()

@@ -24,7 +24,7 @@ from clipless.plans.input_statistics import releases
 from clipless.plans.method import Method, Schedule
 from clipless.plans.noise_range import check_noise, check_sensitivities, least_sensitivities
 from clipless.plans.trainable import check_rows_apart, check_trainable
-from clipless.plans.worst_case import moved, worst_case
+from clipless.plans.worst_case import limit_sensitivity, worst_case
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.accounting.claim import EpsilonClaim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
@@ -147,7 +147,7 @@ class Plan:
             now = worst_case(network, loss, self.method, weights)
             fraction = self.sensitivity_fraction
             least = least_sensitivities(self.allocation, self._sigma, planned, self.sizes)
-            trained = {name: moved(fraction * now[name], planned[name], least[name]) for name in trained}
+            trained = {name: limit_sensitivity(fraction * now[name], planned[name], least[name]) for name in trained}
         moving = not all(map(on_host, trained.values()))
         return self if not moving and trained == self.sensitivities else replace(self, sensitivities=trained)
 
@@ -186,7 +186,7 @@ class Plan:
             "sensitivity_fraction": self.sensitivity_fraction,
             "clip_norm": self.clip_norm,
             "follow_weights": self.follow_weights,
-            "clipping": _described(self.clipping),
+            "clipping": _describe(self.clipping),
             "count_std": self.count_std,
             "freezing": None if self.freezing is None else asdict(self.freezing),
             "sensitivities": dict(self.sensitivities),
@@ -195,7 +195,7 @@ class Plan:
         }
 
 
-def _described(clipping: Clipping) -> dict[str, Any]:
+def _describe(clipping: Clipping) -> dict[str, Any]:
     if isinstance(clipping, AdaptiveClipping):
         return {"kind": "adaptive", **asdict(clipping)}
     return {"kind": clipping.value}
@@ -266,16 +266,16 @@ def make_plan(
     check_sensitivities(sensitivities, batch_size)
     if freezing is not None:
         freezing.check(check_trainable(model, bounded=method.bounded))
-    check_clipping(model, clipping, _frozen(model, freezing))
+    check_clipping(model, clipping, _frozen_names(model, freezing))
     rate, steps_per_epoch = batch_size / population, ceil(population / batch_size)
     before = releases(check_trainable(model, bounded=method.bounded))
     if method is Method.NON_PRIVATE:
         noise_multiplier = 0.0
     elif noise_multiplier is None:
         steps = before + (epochs or 0) * steps_per_epoch
-        noise_multiplier = noise_multiplier_for(_given(epsilon), delta, rate, steps, relation)
+        noise_multiplier = noise_multiplier_for(_check_given(epsilon), delta, rate, steps, relation)
     if epochs is None:
-        affordable = steps_for(_given(epsilon), delta, noise_multiplier, rate, relation)
+        affordable = steps_for(_check_given(epsilon), delta, noise_multiplier, rate, relation)
         epochs = (affordable - before) // steps_per_epoch
         if epochs < 1:
             raise PlanError(
@@ -319,13 +319,13 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int, copies
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
     check_sensitivities(sensitivities, plan.batch_size)
     plan.check_noise(copies)
-    check_clipping(model, plan.clipping, _frozen(model, plan.freezing))
+    check_clipping(model, plan.clipping, _frozen_names(model, plan.freezing))
     if releases(check_trainable(model, bounded=plan.method.bounded)) != plan.preliminary_steps:
         raise PlanError("Expected the private statistics that the plan was made for; make a new plan for this model")
     return check_trainable(model, bounded=plan.method.bounded)
 
 
-def _frozen(model: nn.Module, freezing: Freezing | None) -> frozenset[str]:
+def _frozen_names(model: nn.Module, freezing: Freezing | None) -> frozenset[str]:
     return freezing.resting(model, 1, 1) if freezing is not None and isinstance(model, Network) else frozenset()
 
 
@@ -344,7 +344,7 @@ def _sensitivities(
         return {}, sizes
     if method is Method.DP_SGD:
         check_rows_apart(network)  # bound rules see to it elsewhere
-        return dict.fromkeys(sizes, _given(clip_norm)), sizes
+        return dict.fromkeys(sizes, _check_given(clip_norm)), sizes
     worst = worst_case(network, loss, method, WeightNorms.CONSTRAINED)
     unknown = [name for name in sizes if name not in worst]
     if unknown:
@@ -389,7 +389,7 @@ def _check_clip_norm(method: Method, clip_norm: float | None) -> None:
         raise PlanError(f"Expected 0 < clip_norm < inf, got clip_norm={clip_norm!r}")
 
 
-def _given(value: float | None) -> float:
+def _check_given(value: float | None) -> float:
     if value is None or not 0 < value < float("inf"):
         raise PlanError(f"Expected a positive, finite budget, got {value!r}")
     return value

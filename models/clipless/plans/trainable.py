@@ -65,18 +65,18 @@ def check_rows_apart(model: Network, batches: Sequence[int] = (3, 4)) -> None:
     generator = torch.Generator().manual_seed(0)
     for rows in batches:
         x = torch.rand((rows, *model.input_shape), generator=generator).to(here)
-        before = _passed(model, x)
+        before = _pass_rows(model, x)
         kept_B = torch.randperm(rows, generator=generator) < (rows + 1) // 2
         for own_B in (kept_B, ~kept_B):
             others = torch.where(own_B.view(-1, *[1] * len(model.input_shape)).to(here.device), x, float("nan"))
-            after = _passed(model, others)
+            after = _pass_rows(model, others)
             if len(before[0]) != rows or not all(_same(a[own_B], b[own_B]) for a, b in zip(before, after, strict=True)):
                 raise UnsupportedError(
                     "Expected a network that treats each row of a batch alone, got one that mixes rows"
                 )
 
 
-def _passed(model: Network, x: Tensor) -> tuple[Tensor, Tensor]:
+def _pass_rows(model: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     x = x.requires_grad_()
     with torch.enable_grad():
         y = model(x)

@@ -43,7 +43,7 @@ def _constants(loss: Loss, logits: int, largest: float, device: torch.device) ->
     return norms_R, constants_R
 
 
-def moved(now: Scalar, planned: float, least: float = 0.0) -> Scalar:
+def limit_sensitivity(now: Scalar, planned: float, least: float = 0.0) -> Scalar:
     """Return a sensitivity that moves, between a share of the planned one and itself, which stands in for NaN.
 
     It does not fall below ``least`` either, where that is less than the planned one.

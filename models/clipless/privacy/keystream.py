@@ -54,7 +54,7 @@ class Keystream:
 
     def _new_key(self) -> None:
         self._process, self._segment = os.getpid(), 0
-        self._key_8 = torch.tensor(_signed(os.urandom(32)), dtype=torch.int32).to(self._device)
+        self._key_8 = torch.tensor(_to_signed(os.urandom(32)), dtype=torch.int32).to(self._device)
         self._spare = torch.empty(0, dtype=torch.int64, device=self._device)
 
     def words(self, count: int) -> Tensor:
@@ -77,11 +77,11 @@ class Keystream:
         if not (blocks <= _SEGMENT_BLOCKS and segment < _SEGMENTS):
             raise PlanError("Expected fewer random words from one key; begin another training")
         self._segment = segment + 1  # before anything is computed: an interrupted call wastes the segment
-        nonce = _signed(self._purpose.to_bytes(4, "little") + segment.to_bytes(8, "little"))
+        nonce = _to_signed(self._purpose.to_bytes(4, "little") + segment.to_bytes(8, "little"))
         parts = (range(first, min(first + _MOST_BLOCKS, blocks)) for first in range(0, blocks, _MOST_BLOCKS))
-        return [self._computed(nonce, part) for part in parts]
+        return [self._compute(nonce, part) for part in parts]
 
-    def _computed(self, nonce: Sequence[int], part: range) -> Tensor:
+    def _compute(self, nonce: Sequence[int], part: range) -> Tensor:
         counter_B = torch.arange(part.start, part.stop, dtype=torch.int32, device=self._device)
         return chacha20(self._key_8, nonce, counter_B).flatten().view(torch.int64)
 
@@ -98,8 +98,8 @@ def chacha20(key_8: Tensor, nonce: Sequence[int], counter_B: Tensor) -> Tensor:
     start_16B = torch.stack([*constants, *key_8[:, None].expand(-1, len(counter_B)), counter_B, *words])
     rows = start_16B.clone().view(4, 4, -1).unbind(0)
     for _ in range(10):
-        rows = _turned(_quarter_rounds(rows), 1)
-        rows = _turned(_quarter_rounds(rows), -1)
+        rows = _turn(_quarter_rounds(rows), 1)
+        rows = _turn(_quarter_rounds(rows), -1)
     return torch.cat(rows).add_(start_16B).mT.contiguous()
 
 
@@ -109,23 +109,23 @@ Rows = tuple[Tensor, ...]
 def _quarter_rounds(rows: Rows) -> Rows:
     """Four quarter rounds side by side, one for each column of the state."""
     a, b, c, d = rows
-    d = _rotated(d ^ a.add_(b), 16)
-    b = _rotated(b ^ c.add_(d), 12)
-    d = _rotated(d ^ a.add_(b), 8)
-    b = _rotated(b ^ c.add_(d), 7)
+    d = _rotate(d ^ a.add_(b), 16)
+    b = _rotate(b ^ c.add_(d), 12)
+    d = _rotate(d ^ a.add_(b), 8)
+    b = _rotate(b ^ c.add_(d), 7)
     return a, b, c, d
 
 
-def _turned(rows: Rows, by: int) -> Rows:
+def _turn(rows: Rows, by: int) -> Rows:
     """Bring diagonals under each other, or back."""
     return tuple(row.roll(-by * place, 0) for place, row in enumerate(rows))
 
 
-def _rotated(x: Tensor, bits: int) -> Tensor:
+def _rotate(x: Tensor, bits: int) -> Tensor:
     """Rotate 32-bit words to the left; ``>>`` copies the sign, which is masked out."""
     low = (x >> (32 - bits)).bitwise_and_((1 << bits) - 1)
     return low.add_(x, alpha=1 << bits)
 
 
-def _signed(data: bytes) -> tuple[int, ...]:
+def _to_signed(data: bytes) -> tuple[int, ...]:
     return struct.unpack(f"<{len(data) // 4}i", data)

@@ -61,9 +61,9 @@ class PoissonSampler:
             return
         at_once = max(1, _AHEAD // self._population)
         for first in range(0, steps, at_once):
-            yield from self._drawn(min(at_once, steps - first), device)
+            yield from self._draw(min(at_once, steps - first), device)
 
-    def _drawn(self, steps: int, device: torch.device) -> Sequence[Tensor]:
+    def _draw(self, steps: int, device: torch.device) -> Sequence[Tensor]:
         count = steps * self._population
         members_SN = self._source.members(count, self._sampling_rate, device).view(steps, -1)
         sizes: list[int] = members_SN.sum(dim=1).tolist()

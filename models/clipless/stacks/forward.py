@@ -66,7 +66,7 @@ class StackedLayer(ABC):
     guarded_paths: frozenset[str] = frozenset()
 
     @property
-    def is_together(self) -> bool:
+    def is_stacked(self) -> bool:
         """Whether it maps the rows of all members with nothing but the stacked weights, whatever their type."""
         return True
 
@@ -84,14 +84,14 @@ class StackedLayer(ABC):
 
 
 @final
-class Shared(StackedLayer):
+class SharedLayer(StackedLayer):
     """A layer without parameters and state, the same for every member."""
 
     def __init__(self, layer: nn.Module) -> None:
         self._layer = layer
 
     @property
-    def is_together(self) -> bool:
+    def is_stacked(self) -> bool:
         """Not where it has constants, of a type of their own."""
         return next(self._layer.buffers(), None) is None
 
@@ -102,7 +102,7 @@ class Shared(StackedLayer):
 
 
 @final
-class Apart(StackedLayer):
+class SeparateLayers(StackedLayer):
     """Layers that each member applies to its own rows: whatever they are."""
 
     def __init__(self, path: str, layers: Sequence[nn.Module]) -> None:
@@ -114,7 +114,7 @@ class Apart(StackedLayer):
         self.guarded_paths = frozenset(trained)
 
     @property
-    def is_together(self) -> bool:
+    def is_stacked(self) -> bool:
         """Each member applies a layer of its own."""
         return False
 
@@ -169,9 +169,9 @@ class StackedResidual(StackedLayer):
         self.guarded_paths = frozenset().union(*(layer.guarded_paths for layer in inside))
 
     @property
-    def is_together(self) -> bool:
+    def is_stacked(self) -> bool:
         """Whether all layers inside are."""
-        return all(layer.is_together for layer in self._inside)
+        return all(layer.is_stacked for layer in self._inside)
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the blocks."""
@@ -210,7 +210,7 @@ class StackedNetwork:
         self.members = len(networks)
         places = range(first, len(networks[0].layers))
         self._layers = [
-            _stacked(f"layers.{i}", [network.layers[i] for network in networks], weights, exact) for i in places
+            _stack_layer(f"layers.{i}", [network.layers[i] for network in networks], weights, exact) for i in places
         ]
         reached = frozenset().union(*(layer.guarded_paths for layer in self._layers))
         if reached != weights.keys():
@@ -247,7 +247,7 @@ class StackedNetwork:
         return all(layer.gathered_nothing() for layer in self._layers)
 
 
-def layers_together(
+def stack_layers(
     networks: Sequence[Network], weights: Mapping[str, Tensor], first: int
 ) -> Sequence[StackedLayer] | None:
     """Return the layers from the first on as maps of the rows of all networks; None where one has layers of its own.
@@ -255,8 +255,8 @@ def layers_together(
     ``weights`` are (M, *shape) by parameter, in the type of the rows that are to be mapped.
     """
     places = range(first, len(networks[0].layers))
-    layers = [_stacked(f"layers.{i}", [one.layers[i] for one in networks], weights, exact=False) for i in places]
-    return layers if all(layer.is_together for layer in layers) else None
+    layers = [_stack_layer(f"layers.{i}", [one.layers[i] for one in networks], weights, exact=False) for i in places]
+    return layers if all(layer.is_stacked for layer in layers) else None
 
 
 def by_parameter(entries_MD: Tensor, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -266,7 +266,7 @@ def by_parameter(entries_MD: Tensor, parameters: Mapping[str, Tensor]) -> dict[s
     return {name: piece.unflatten(1, parameter.shape) for (name, parameter), piece in named}
 
 
-def _stacked(path: str, layers: Sequence[nn.Module], weights: Mapping[str, Tensor], exact: bool) -> StackedLayer:
+def _stack_layer(path: str, layers: Sequence[nn.Module], weights: Mapping[str, Tensor], exact: bool) -> StackedLayer:
     """Return the quickest form of a layer that is certain to be right."""
     layer = layers[0]
     trained = all(parameter.requires_grad for one in layers for parameter in one.parameters())
@@ -274,9 +274,9 @@ def _stacked(path: str, layers: Sequence[nn.Module], weights: Mapping[str, Tenso
         return StackedDense(path, weights)
     if isinstance(layer, Residual) and layer.mix is None and all(one.weight == layer.weight for one in layers):
         columns = zip(*(list(one.layers) for one in layers if isinstance(one, Residual)), strict=True)
-        inside = [_stacked(f"{path}.layers.{i}", column, weights, exact) for i, column in enumerate(columns)]
+        inside = [_stack_layer(f"{path}.layers.{i}", column, weights, exact) for i, column in enumerate(columns)]
         return StackedResidual(layer.weight, inside)
-    return Shared(layer) if all(_alike(layer, one) for one in layers) else Apart(path, layers)
+    return SharedLayer(layer) if all(_alike(layer, one) for one in layers) else SeparateLayers(path, layers)
 
 
 def _alike(a: nn.Module, b: nn.Module) -> bool:

@@ -17,7 +17,7 @@ from clipless.plans.placement import Placement, needs_slots
 from clipless.scalars import Scalar
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.member_training import MemberTraining
-from clipless.training.placing import form_of, made_targets
+from clipless.training.placing import form_of, make_targets
 
 # Of the form T l(z / T), so that rows of any temperatures pass one loss of temperature 1.
 _SCALED = (TauCCE, TauBCE, MultilabelBCE)
@@ -95,15 +95,15 @@ class StackedGradients:
         options = (first.member.plan.method, losses, first.member.exact_norms, first.first, len(self._trainings))
         form = form_of(first.member.model, rows, tuple(like.shape[1:]), like.device, *options)
         weights = [parameter for one in self._trainings for parameter in one.parameters.values()]
-        return needs_slots(self._tested, form, first.member.model.layers[first.first], weights)
+        return needs_slots(self._test_pass, form, first.member.model.layers[first.first], weights)
 
-    def _tested(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
+    def _test_pass(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
         """Pass made-up rows on, see `clipless.alone`: the same ones for every member, in another order for each."""
         generator, members = torch.Generator().manual_seed(0), len(self._trainings)
         orders = [torch.randperm(len(x), generator=generator).to(x.device) for _ in range(members)]
         given_R = torch.cat(orders)
         back_R = torch.cat([order.argsort() + m * len(x) for m, order in enumerate(orders)])
-        y = made_targets(self._first.data.y, chosen_B, self._first.member.model.output_shape()[0])
+        y = make_targets(self._first.data.y, chosen_B, self._first.member.model.output_shape()[0])
         totals = {
             name: torch.zeros((members, *p.shape), dtype=torch.float64, device=x.device)
             for name, p in self._first.parameters.items()

@@ -132,7 +132,9 @@ class MemberTraining(PrivateTraining):
         tensors: dict[str, Tensor] = {}
         for i, (name, parameter) in enumerate(self.parameters.items()):
             moved = self._rested.get(name, self.steps)
-            tensors |= _carried(f"optimizer.{i}", {key: p[i].view_as(parameter) for key, p in pieces.items()}, moved)
+            tensors |= _name_tensors(
+                f"optimizer.{i}", {key: p[i].view_as(parameter) for key, p in pieces.items()}, moved
+            )
         return tensors
 
     def resume(self, state: TrainingState) -> None:
@@ -183,6 +185,6 @@ def description(prefix: Network) -> str | None:
         return None
 
 
-def _carried(prefix: str, tensors: Mapping[str, Tensor], steps: int) -> dict[str, Tensor]:
+def _name_tensors(prefix: str, tensors: Mapping[str, Tensor], steps: int) -> dict[str, Tensor]:
     named = {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
     return named | ({f"{prefix}.step": torch.tensor(float(steps))} if "exp_avg" in tensors else {})

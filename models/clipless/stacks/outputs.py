@@ -19,7 +19,7 @@ from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import CliplessError
 from clipless.network import prefix_depth, split_fixed_prefix
-from clipless.stacks.forward import StackedLayer, by_parameter, layers_together
+from clipless.stacks.forward import StackedLayer, by_parameter, stack_layers
 from clipless.stacks.member_training import MemberTraining, description
 
 _CHUNK = 4096  # rows of all models in one pass
@@ -61,7 +61,7 @@ class StackEvaluator:
             Outputs depend on the model's own weights and on the rows alone; nothing of another member enters.
         """
         shown = [one for training in trainings for one in self._models_of(training)] if len(self._rows) else []
-        layers = _together(shown) if shown else None
+        layers = _stack_models(shown) if shown else None
         if layers is None:
             return [{} for _ in trainings]
         logits_NBK = _logits(layers, [self._features_of(one.training) for one in shown])
@@ -96,12 +96,12 @@ class StackEvaluator:
         return features
 
 
-def _together(shown: Sequence[_EvaluatedModel]) -> Sequence[StackedLayer] | None:
+def _stack_models(shown: Sequence[_EvaluatedModel]) -> Sequence[StackedLayer] | None:
     """Return the layers of all models behind their fixed prefixes, in float64."""
     networks = [one.training.member.model for one in shown]
     weights_ND = torch.stack([one.weights for one in shown]).double()
     weights = by_parameter(weights_ND, shown[0].training.parameters)
-    return layers_together(networks, weights, prefix_depth(networks[0]))
+    return stack_layers(networks, weights, prefix_depth(networks[0]))
 
 
 def _logits(layers: Sequence[StackedLayer], features: Sequence[Tensor]) -> Tensor:

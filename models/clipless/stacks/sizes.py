@@ -46,12 +46,12 @@ def stack_size(member: Member, data: Split, most: int = 16) -> int:
     key = (form, round(8 * log2(rows)), str(data.x.device), torch.get_num_threads())
     best, tried = _known.get(key, (0, 0))
     if tried < most:
-        best = _measured(member, data, most)
+        best = _measure(member, data, most)
         _known[key] = best, most
     return min(best, most)
 
 
-def _measured(member: Member, data: Split, most: int) -> int:
+def _measure(member: Member, data: Split, most: int) -> int:
     best = StepTimer(member, data, 1)
     if best.seconds() > _LONG_SECONDS:
         return 1
@@ -104,7 +104,7 @@ class StepTimer:
         """Take a step of every member and return how long it took."""
         # of one thread, processor time: what else the machine does would else decide
         clock = process_time if self._device.type == "cpu" and torch.get_num_threads() == 1 else perf_counter
-        (draws,) = self._running.drawn(1)
+        (draws,) = self._running.draw(1)
         self._wait()
         start = clock()
         self._running.step(draws)

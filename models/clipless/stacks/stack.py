@@ -23,7 +23,7 @@ from clipless.alone import arithmetic
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows
-from clipless.plans.placement import evenly, filled
+from clipless.plans.placement import evenly, take_rows
 from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_arithmetic, check_settings
 from clipless.stacks.descent import StackedProjection, descend
@@ -199,13 +199,13 @@ class RunningStack:
         check_settings(self._settings)
         for one in self.trainings:
             one.check()
-        for draws in self.drawn(self._plan.steps_per_epoch):
+        for draws in self.draw(self._plan.steps_per_epoch):
             self.step(draws)
         for one in self.trainings:
             one.epoch += 1
             one.save(one.member.checkpoint)
 
-    def drawn(self, steps: int) -> Iterator[tuple[Tensor, ...]]:
+    def draw(self, steps: int) -> Iterator[tuple[Tensor, ...]]:
         """Yield a batch of each member for so many steps, drawn by its own sampler."""
         return zip(*(one.sampler.batches(steps, self.device) for one in self.trainings), strict=True)
 
@@ -280,8 +280,8 @@ class RunningStack:
         for m, (one, drawn, places) in enumerate(zip(self.trainings, chosen, self.places, strict=True)):
             rows = slice(m * size, m * size + len(drawn) * self._copies)
             if len(drawn) and (one.member.augmentation is not None or places.slots is not None):
-                x[rows] = one.augment(filled(one.data.x, drawn))
-                y[rows] = filled(one.data.y, drawn).repeat_interleave(self._copies, dim=0)
+                x[rows] = one.augment(take_rows(one.data.x, drawn))
+                y[rows] = take_rows(one.data.y, drawn).repeat_interleave(self._copies, dim=0)
                 counts[rows] = (drawn >= 0).repeat_interleave(self._copies)
             else:
                 torch.index_select(one.data.x, 0, drawn, out=x[rows])

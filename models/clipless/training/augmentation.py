@@ -55,9 +55,9 @@ class Augmentation:
         words_3N = source.words(3 * len(copies), copies.device, Purpose.BATCHES).view(3, -1)
         if self.flip:
             copies = torch.where((words_3N[0] < 0).view(-1, 1, 1, 1), copies.flip(3), copies)
-        return self._shifted(copies, words_3N[1:] % (2 * self.shift + 1)) if self.shift else copies
+        return self._shift(copies, words_3N[1:] % (2 * self.shift + 1)) if self.shift else copies
 
-    def _shifted(self, x_NCHW: Tensor, offsets_2N: Tensor) -> Tensor:
+    def _shift(self, x_NCHW: Tensor, offsets_2N: Tensor) -> Tensor:
         height, width = x_NCHW.shape[2:]
         rows_NH, columns_NW = (
             offset_N[:, None] + torch.arange(size, device=x_NCHW.device)

@@ -27,7 +27,7 @@ def layer_gradients(layer: nn.Module, x: Tensor, g: Tensor) -> Rows:
     Returns:
         By parameter, (B, *shape of the parameter).
     """
-    return _RULES.get(type(layer), _differentiated)(layer, x, g)
+    return _RULES.get(type(layer), _differentiate)(layer, x, g)
 
 
 def _dense(layer: Dense, x: Tensor, g: Tensor) -> Rows:
@@ -49,7 +49,7 @@ def _residual(layer: Residual, x: Tensor, g: Tensor) -> Rows:
     return {layer.mix: (g * (x - layer.inside(x))).flatten(1).sum(dim=1, keepdim=True)}
 
 
-def _differentiated(layer: nn.Module, x: Tensor, g: Tensor) -> Rows:
+def _differentiate(layer: nn.Module, x: Tensor, g: Tensor) -> Rows:
     parameters = dict(layer.named_parameters(recurse=False))
 
     def inner_product(values: dict[str, Tensor], one_x: Tensor, one_g: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ def accumulate_clipped(
     finally:
         for parameter, gradient in zip(parameters.values(), before, strict=True):
             parameter.grad = gradient
-    gradients = [_found(name, formed.get(p)) for name, p in parameters.items()]
+    gradients = [_gradients_of(name, formed.get(p)) for name, p in parameters.items()]
     factor_B = _factors(gradients, clip_norm)
     for name, one in zip(parameters, gradients, strict=True):
         for part, weight in one.sums(factor_B):
@@ -117,7 +117,7 @@ def _gradients(
     return found if layer.bias is None else {**found, layer.bias: _FormedRows(g, clip_norm)}
 
 
-def _found(name: str, value: _Gradients | None) -> _Gradients:
+def _gradients_of(name: str, value: _Gradients | None) -> _Gradients:
     if value is None:
         raise UnsupportedError(
             f"Expected per-example gradients of {name}, the pass formed none: its layer has no part in the loss; "

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 import torch
 from torch import Tensor
 
-from clipless.alone import PassShape, Watch, watched
+from clipless.alone import PassShape, Watch, watch_layers
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.losses import Loss
@@ -64,7 +64,7 @@ def training_places(
     return Placement.random(size, plan.population, plan.sampling_rate, source)
 
 
-def made_targets(like: Tensor, chosen_B: Tensor, outputs: int) -> Tensor:
+def make_targets(like: Tensor, chosen_B: Tensor, outputs: int) -> Tensor:
     """Return a target of the type of ``like`` for each made-up row: labels, or shares of classes."""
     if not like.dtype.is_floating_point:
         return (chosen_B.clamp(min=0) % max(2, outputs)).to(like.dtype)
@@ -102,7 +102,7 @@ class _TestedPass:
         return y
 
     def __call__(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
-        y = made_targets(self._like.y, chosen_B, self._outputs)
+        y = make_targets(self._like.y, chosen_B, self._outputs)
         totals = {
             name: torch.zeros_like(p, dtype=torch.float64)
             for name, p in self._model.named_parameters()
@@ -111,7 +111,7 @@ class _TestedPass:
         loss = CountedLoss(self._loss, counts_B)
 
         def forward(x: Tensor) -> Tensor:
-            with watched(self._layers, watch):
+            with watch_layers(self._layers, watch):
                 logits_BK: Tensor = self._trained(x)
             return logits_BK
 

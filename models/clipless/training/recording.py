@@ -13,7 +13,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from clipless.guards.exact_sums import padded
+from clipless.guards.exact_sums import pad
 from clipless.losses import Loss
 from clipless.plans.method import Schedule
 from clipless.plans.plan import Plan
@@ -52,15 +52,15 @@ class RecordedPass:
         """
         if self._made is None or key != self._key:
             self._made = None  # a recording that fails must leave none for another key
-            self._made, self._key = self._begun(x, y), key
+            self._made, self._key = self._begin(x, y), key
         replay, held_x, held_y, held_counts_B = self._made
-        held_x.copy_(padded(x, self._size))
-        held_y.copy_(padded(y, self._size))
+        held_x.copy_(pad(x, self._size))
+        held_y.copy_(pad(y, self._size))
         held_counts_B.fill_(value=False)
         held_counts_B[: len(x)] = True if counts_B is None else counts_B
         replay()
 
-    def _begun(self, x: Tensor, y: Tensor) -> tuple[Replay, Tensor, Tensor, Tensor]:
+    def _begin(self, x: Tensor, y: Tensor) -> tuple[Replay, Tensor, Tensor, Tensor]:
         held_x, held_y = (t.new_zeros((self._size, *t.shape[1:])) for t in (x, y))
         counts_B = torch.zeros(self._size, dtype=torch.bool, device=x.device)
         return self._record(lambda: self._run(held_x, held_y, counts_B)), held_x, held_y, counts_B
@@ -78,7 +78,7 @@ class FixedSizePasses:
 
     def __init__(self, add: Callable[..., None], loss: Loss, size: int, *, recorded: bool) -> None:
         self._add, self._loss, self._size = add, loss, size
-        self._recorded = RecordedPass(self._counted, size) if recorded else None
+        self._recorded = RecordedPass(self._add_counted, size) if recorded else None
         self._plan: Plan | None = None
 
     def __call__(self, x: Tensor, y: Tensor, plan: Plan, counts_B: Tensor | None = None) -> None:
@@ -87,11 +87,11 @@ class FixedSizePasses:
             self._plan = plan
             self._recorded(x, y, frozenset(plan.sensitivities.items()), counts_B)
         elif counts_B is None:
-            self._add(self._loss, padded(x, self._size), padded(y, self._size), plan, len(x))
+            self._add(self._loss, pad(x, self._size), pad(y, self._size), plan, len(x))
         else:
             self._add(CountedLoss(self._loss, counts_B), x, y, plan)
 
-    def _counted(self, x: Tensor, y: Tensor, counts_B: Tensor) -> None:
+    def _add_counted(self, x: Tensor, y: Tensor, counts_B: Tensor) -> None:
         self._add(CountedLoss(self._loss, counts_B), x, y, self._plan)
 
 

@@ -18,7 +18,7 @@ from clipless.guards.exact_sums import check_rows
 from clipless.losses import Loss
 from clipless.network import Network, precompute, split_fixed_prefix
 from clipless.plans.method import Method, Schedule
-from clipless.plans.placement import filled
+from clipless.plans.placement import take_rows
 from clipless.plans.plan import Plan, check_plan
 from clipless.plans.trainable import check_arithmetic, check_settings, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
@@ -288,7 +288,7 @@ class PrivateTrainer(PrivateTraining):
     def _accumulate(self, chosen: Tensor, plan: Plan) -> None:
         """Add the gradients of one pass over the chosen rows; -1 stands for none."""
         slotted = self._places.slots is not None
-        x, y = ((filled(t, chosen) if slotted else t[chosen]) for t in (self._data.x, self._data.y))
+        x, y = ((take_rows(t, chosen) if slotted else t[chosen]) for t in (self._data.x, self._data.y))
         counts = chosen >= 0 if slotted else None
         if self._augmentation is not None:
             x, y = self._augmentation.apply(x, self.source), y.repeat_interleave(self.copies, dim=0)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clipless.errors import UnsupportedError
-from clipless.imports import declared, import_modules
+from clipless.imports import find_declared, import_modules
 from clipless.zoo._base import Architecture, architecture
 from clipless.zoo._options import ACTIVATIONS, POOLINGS, LayerMaker, LayerOptions, Pooling, check_maps, pool
 from clipless.zoo.convnet import convnet, lenet, vgg
@@ -27,7 +27,7 @@ ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
     {
         found.name: found
         for found in sorted(
-            (found for module in import_modules(__name__, __path__) for found in declared(module, Architecture)),
+            (found for module in import_modules(__name__, __path__) for found in find_declared(module, Architecture)),
             key=lambda found: found.name,
         )
     }

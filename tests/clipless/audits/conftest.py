@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clipless import SGD, Method, TauCCE, make_plan
-from clipless.audits.audited import AuditedTraining, made_up_rows
+from clipless.audits.audited import AuditedTraining, make_random_rows
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.network import Network
 from clipless.testing import SeededSource
@@ -43,7 +43,7 @@ def training():
             model=model,
             loss=loss,
             plan=plan,
-            rows=made_up_rows(model, 2, 32),
+            rows=make_random_rows(model, 2, 32),
             optimizer=SGD(0.1),
             **{"source": lambda: SeededSource(next(seeds)), **fields},
         )

@@ -12,7 +12,7 @@ import torch
 from clipless.audits import audit
 from clipless.audits.audit import audit_training
 from clipless.audits.audited import Effort
-from clipless.audits.finding import Kind, judged
+from clipless.audits.finding import Kind, judge
 from clipless.audits.one_run import audit_one_run
 from clipless.audits.step import audit_step
 from clipless.errors import AuditError, UnsupportedError
@@ -89,7 +89,7 @@ def test_what_only_a_run_shows_is_contradicted_where_one_in_a_million_may_be(cam
     with campaign.FAULTS[name]():
         found, _ = audit_one_run(campaign.audited("lip-dp-sgd", 1), canaries=1000, seed=1)
     others = [replace(found, p_value=1.0)] * 399
-    assert [one.contradicted for one in judged([found, *others], 1e-6)] == [True] + [False] * 399
+    assert [one.contradicted for one in judge([found, *others], 1e-6)] == [True] + [False] * 399
 
 
 @pytest.mark.parametrize(

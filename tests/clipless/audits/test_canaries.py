@@ -6,7 +6,7 @@ from torch import Tensor
 
 from clipless import Method, TauCCE, make_plan, zoo
 from clipless.audits.canaries import hadamard_basis, lay_canaries, operands_of, reached_multiplier
-from clipless.audits.planted import Operands, planted
+from clipless.audits.planted import Operands, plant_operands
 from clipless.errors import AuditError
 from clipless.layers import Conv1d, Dense, Flatten, InputBall
 from clipless.network import Network
@@ -33,7 +33,7 @@ def plan_of(model, **options):
 def sums(model, plan, operands, rows, exact=False) -> dict[str, Tensor]:
     totals = {name: torch.zeros_like(p, dtype=torch.float64) for name, p in model.named_parameters()}
     x, y = torch.zeros(rows, *model.input_shape), torch.zeros(rows, dtype=torch.int64)
-    with planted(model, rows, operands):
+    with plant_operands(model, rows, operands):
         sum_gradients(model, TauCCE(1.0), x, y, plan, totals, exact=exact)
     return totals
 
@@ -51,7 +51,7 @@ def test_a_canary_is_one_direction_of_the_largest_norm_and_nothing_else(network,
             totals = sums(model, plan, operands_of(entries, one_R, torch.tensor([sign])), 1, exact)
             for one in entries:
                 value = totals.pop(one.parameter)
-                share = sign * one.seen(value)[one_R].item() / plan.sensitivities[one.parameter]
+                share = sign * one.components(value)[one_R].item() / plan.sensitivities[one.parameter]
                 assert (0.99 if method == "dp-sgd" or exact or network != "convnet" else 0.2) < share <= 1.0
                 torch.testing.assert_close(value.norm().item(), share * plan.sensitivities[one.parameter])
             others = sum(float(total.norm()) / plan.sensitivities[name] for name, total in totals.items())
@@ -75,7 +75,7 @@ def test_canaries_of_wide_layers_attain_their_sensitivity_too(inputs, outputs, a
     (one,) = lay_canaries(model, plan, 1000)
     chosen = torch.tensor([0, 1, 500, 999])
     totals = sums(model, plan, operands_of((one,), chosen, torch.ones(4)), 4)
-    seen = one.seen(totals[one.parameter]) / plan.sensitivities[one.parameter]
+    seen = one.components(totals[one.parameter]) / plan.sensitivities[one.parameter]
     assert attained < seen[chosen].min() <= seen[chosen].max() <= 1.0
     assert seen.abs().sort().values[:-4].max() < 1e-12
 
@@ -95,7 +95,7 @@ def test_canaries_do_not_interfere_and_those_left_out_add_nothing(training, meth
     chosen, signs = torch.arange(50), torch.arange(50) % 2
     totals = sums(audited.model, audited.plan, operands_of(entries, chosen, signs), 50)
     for one in entries:
-        seen = one.seen(totals[one.parameter]) / audited.plan.sensitivities[one.parameter]
+        seen = one.components(totals[one.parameter]) / audited.plan.sensitivities[one.parameter]
         assert torch.allclose(seen, signs.double(), atol=2e-3)
         assert len(one.entry.unique()) == 50
 
@@ -122,7 +122,7 @@ def test_planted_rows_leave_no_hook_and_no_other_row_changed(training):
         for _ in range(2)
     ]
     for total, rows in zip(totals, (torch.arange(3), torch.tensor([1, 2])), strict=True):
-        with planted(audited.model, 3 - len(rows), operands if len(rows) < 3 else {}):
+        with plant_operands(audited.model, 3 - len(rows), operands if len(rows) < 3 else {}):
             sum_gradients(audited.model, audited.loss, x[rows], y[rows], audited.plan, total)
     assert all(not layer._forward_hooks and not layer._forward_pre_hooks for layer in audited.model.modules())
 

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind, holm, judged
+from clipless.audits.finding import Finding, Kind, holm, judge
 from clipless.errors import AuditError
 
 
@@ -65,6 +65,6 @@ def test_holm_compares_the_smallest_with_the_level_over_their_number():
 
 
 def test_one_small_p_value_among_many_is_no_contradiction():
-    found = judged([finding(p_value=0.02), *[finding(p_value=0.7)] * 3])
+    found = judge([finding(p_value=0.02), *[finding(p_value=0.7)] * 3])
     assert not any(one.contradicted for one in found)
-    assert [one.contradicted for one in judged([finding(p_value=0.0), finding(p_value=0.5)])] == [True, False]
+    assert [one.contradicted for one in judge([finding(p_value=0.0), finding(p_value=0.5)])] == [True, False]

@@ -10,20 +10,20 @@ from scipy import stats
 from clipless.audits.audited import Effort
 from clipless.audits.finding import Kind
 from clipless.audits.noise import (
-    Heard,
-    _correlated,
+    RecordedNoise,
+    _correlation_p_value,
     audit_noise,
-    hear,
     least_multiplier,
     p_values_of,
+    record_noise,
     repeats_when_forked,
-    steps_to_hear,
+    steps_to_record,
 )
 from clipless.layers import Dense, InputBall
 from clipless.network import Network
 from clipless.privacy.randomness import SecureSource
+from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource
-from clipless.training import trainer
 
 METHODS = ["clipless", "lip-dp-sgd", "dp-sgd"]
 
@@ -76,10 +76,10 @@ def test_one_noise_for_all_steps_is_caught(training, monkeypatch):
 
 def test_one_noise_for_several_parameters_is_caught(training, monkeypatch):
     planted(monkeypatch, lambda normals: normals[: len(normals) // 2].repeat(3)[: len(normals)])
-    heard = hear(training(), Effort.CHEAP)
+    heard = record_noise(training(), Effort.CHEAP)
     assert p_values_of(heard)["deviation"] > 1e-4
     a, b = (heard.noise[name] for name in ("layers.1.weight", "layers.3.weight"))
-    copied = Heard({"a": a, "b": a.copy(), "c": b}, heard.members, heard.rate, None)
+    copied = RecordedNoise({"a": a, "b": a.copy(), "c": b}, heard.members, heard.rate, None)
     assert p_values_of(copied)["parameters"] < 1e-6
 
 
@@ -89,35 +89,33 @@ def test_noise_that_is_smoothed_over_entries_is_caught(training, monkeypatch):
 
 
 def test_rows_that_join_twice_as_often_are_caught(training, monkeypatch):
-    whole = trainer.PoissonSampler.__init__
-    monkeypatch.setattr(
-        trainer.PoissonSampler, "__init__", lambda self, n, rate, source: whole(self, n, 2.0 * rate, source)
-    )
+    whole = PoissonSampler.__init__
+    monkeypatch.setattr(PoissonSampler, "__init__", lambda self, n, rate, source: whole(self, n, 2.0 * rate, source))
     assert audit_noise(training()).evidence["p-value of rate"] < 1e-6
 
 
 def test_batches_that_repeat_are_caught(training, monkeypatch):
-    whole, drawn = trainer.PoissonSampler.draw, {}
-    monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
+    whole, drawn = PoissonSampler.draw, {}
+    monkeypatch.setattr(PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
     assert audit_noise(training()).evidence["p-value of batches"] < 1e-6
 
 
 def drawn_on_a_device(sampler, steps, _device):
-    return iter(sampler._drawn(steps, torch.device("cpu")))
+    return iter(sampler._draw(steps, torch.device("cpu")))
 
 
 @pytest.mark.parametrize(("rate", "caught"), [(1.0, False), (2.0, True)])
 def test_batches_are_heard_as_a_device_draws_them(training, monkeypatch, rate, caught):
     """Not as the host does: what trains on a device asks its source for members."""
     whole = SeededSource.members
-    monkeypatch.setattr(trainer.PoissonSampler, "batches", drawn_on_a_device)
+    monkeypatch.setattr(PoissonSampler, "batches", drawn_on_a_device)
     monkeypatch.setattr(SeededSource, "members", lambda self, n, q, device: whole(self, n, rate * q, device))
     assert (audit_noise(training()).evidence["p-value of rate"] < 1e-6) is caught
 
 
 def test_batches_that_repeat_on_a_device_are_caught(training, monkeypatch):
     monkeypatch.setattr(
-        trainer.PoissonSampler,
+        PoissonSampler,
         "batches",
         lambda sampler, steps, device: (next(drawn_on_a_device(sampler, 1, device)),) * steps,
     )
@@ -128,7 +126,7 @@ def test_batches_that_repeat_on_a_device_are_caught(training, monkeypatch):
 def test_correlations_of_few_entries_are_below_any_level_as_rarely_as_it_says(steps, size):
     generator, runs = np.random.default_rng(0), 2000
     noise = generator.standard_normal((runs, 2, steps, size))
-    found = np.array([[_correlated(a, b), _correlated(a[:, :-1], a[:, 1:])] for a, b in noise])
+    found = np.array([[_correlation_p_value(a, b), _correlation_p_value(a[:, :-1], a[:, 1:])] for a, b in noise])
     for level in (0.01, 0.05, 0.2, 0.5):
         below = (found <= level).sum(axis=0)
         assert (stats.binom.sf(below - 1, runs, level) > 1e-4).all()
@@ -137,8 +135,13 @@ def test_correlations_of_few_entries_are_below_any_level_as_rarely_as_it_says(st
 
 def test_what_is_heard_twice_correlates_and_single_numbers_do_not():
     a = np.random.default_rng(0).standard_normal((2, 20))
-    assert _correlated(a, 3.0 * a) < 1e-100
-    assert _correlated(a[:1, :1], a[:1, :1]) == _correlated(0.0 * a, a) == _correlated(a[:, :0], a[:, :0]) == 1.0
+    assert _correlation_p_value(a, 3.0 * a) < 1e-100
+    assert (
+        _correlation_p_value(a[:1, :1], a[:1, :1])
+        == _correlation_p_value(0.0 * a, a)
+        == _correlation_p_value(a[:, :0], a[:, :0])
+        == 1.0
+    )
 
 
 def test_p_values_are_below_a_level_as_rarely_as_it_says():
@@ -147,7 +150,7 @@ def test_p_values_are_below_a_level_as_rarely_as_it_says():
     for seed in range(400):
         generator = np.random.default_rng(seed)
         noise = {name: generator.standard_normal((8, size)) for name, size in (("a", 40), ("b", 25))}
-        heard = Heard(noise, generator.random((60, 30)) < 0.25, 0.25, None)
+        heard = RecordedNoise(noise, generator.random((60, 30)) < 0.25, 0.25, None)
         p_values = p_values_of(heard)
         found.append(p_values)
         smallest.append(min(1.0, len(p_values) * min(p_values.values())))
@@ -210,8 +213,8 @@ def test_steps_are_as_many_as_tell_half_the_noise_of_the_smallest_parameter(trai
     plan = training().plan
     sizes = {name: 40 if name.endswith("bias") else size for name, size in plan.sizes.items()}
     few = replace(plan, sizes=sizes)
-    assert steps_to_hear(few, Effort.BRIEF) == 4
-    assert [steps_to_hear(plan, effort) for effort in (Effort.BRIEF, Effort.CHEAP, Effort.THOROUGH)] == [6, 6, 64]
-    assert steps_to_hear(replace(plan, sizes=dict.fromkeys(sizes, 1)), Effort.CHEAP) == 8
+    assert steps_to_record(few, Effort.BRIEF) == 4
+    assert [steps_to_record(plan, effort) for effort in (Effort.BRIEF, Effort.CHEAP, Effort.THOROUGH)] == [6, 6, 64]
+    assert steps_to_record(replace(plan, sizes=dict.fromkeys(sizes, 1)), Effort.CHEAP) == 8
     half_seen = stats.chi2.cdf(4.0 * stats.chi2.ppf(1e-8, 128), 128)
     assert half_seen > 1.0 - 1e-6

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from clipless import Relation, TauCCE, make_plan, zoo
-from clipless.audits.audited import AuditedTraining, made_up_rows
+from clipless.audits.audited import AuditedTraining, make_random_rows
 from clipless.audits.finding import Kind
-from clipless.audits.one_run import audit_one_run, planned_for
+from clipless.audits.one_run import adapt_plan, audit_one_run
 from clipless.plans.plan import Plan
+from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource
 from clipless.training import trainer
 from tests.clipless.audits.conftest import dense_network
@@ -62,8 +63,8 @@ def test_rows_that_pass_twice_are_caught(training, monkeypatch):
 @pytest.mark.long
 def test_batches_that_never_change_are_caught_by_the_run_alone(training, monkeypatch):
     """No amplification over steps: each step is as claimed, their composition is not."""
-    whole, drawn = trainer.PoissonSampler.draw, {}
-    monkeypatch.setattr(trainer.PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
+    whole, drawn = PoissonSampler.draw, {}
+    monkeypatch.setattr(PoissonSampler, "draw", lambda self: drawn.setdefault(id(self), whole(self)))
     run, _ = audit_one_run(training(model=dense_network(48), epochs=10), canaries=2000, seed=0)
     assert run.evidence["p-value of the surest"] < 1e-4
     assert run.evidence["p-value of the steps"] > 0.01
@@ -99,7 +100,7 @@ def test_images_with_convolutions_are_audited():
     model = zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8)
     loss = TauCCE(1.0)
     plan = make_plan(model, loss, population=400, batch_size=100, delta=1e-4, epsilon=4.0, epochs=2)
-    audited = AuditedTraining(subject="maps", model=model, loss=loss, plan=plan, rows=made_up_rows(model, 4))
+    audited = AuditedTraining(subject="maps", model=model, loss=loss, plan=plan, rows=make_random_rows(model, 4))
     run, _ = audit_one_run(audited, canaries=200, seed=0)
     assert 0.0 < run.attained < run.epsilon
 
@@ -107,7 +108,7 @@ def test_images_with_convolutions_are_audited():
 @pytest.mark.parametrize(("population", "batch_size"), [(1000, 300.0), (48_000, 512.0), (10, 10.0), (999, 7.3)])
 def test_another_population_has_the_same_rate_and_steps(training, population, batch_size):
     plan = training(population=population, batch_size=batch_size).plan
-    other = planned_for(plan, 4321)
+    other = adapt_plan(plan, 4321)
     assert other.sampling_rate == pytest.approx(plan.sampling_rate, rel=1e-12)
     assert other.event().steps == plan.event().steps
     assert other.noise_stds == plan.noise_stds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from clipless.audits.finding import Finding, Kind, judged
+from clipless.audits.finding import Finding, Kind, judge
 from clipless.audits.ranks import (
     Bound,
     Game,
@@ -189,7 +189,7 @@ def test_coins_that_are_all_told_are_contradicted_at_any_level_among_many_trials
     assert found.p_value < 1e-100
     assert surest_p_value(scores, coins, CANARIES_TOLD) < 1e-4
     findings = [told(found.p_value), *(told(1.0) for _ in range(399))]
-    assert [one.contradicted for one in judged(findings, 1e-6)] == [True] + [False] * 399
+    assert [one.contradicted for one in judge(findings, 1e-6)] == [True] + [False] * 399
 
 
 def test_half_the_noise_of_thousands_of_canaries_is_contradicted_where_one_in_a_million_may_be():

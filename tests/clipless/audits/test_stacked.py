@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import clipless
-from clipless.audits.audited import AuditedTraining, Effort, made_up_rows
+from clipless.audits.audited import AuditedTraining, Effort, make_random_rows
 from clipless.audits.stacked import stacked_sums
 from clipless.audits.step import Worst, audit_step, search_in_stacks
 from clipless.errors import AuditError
@@ -29,7 +29,7 @@ def stacked():
         plan = clipless.make_plan(
             model, loss, population=400, batch_size=100, delta=1e-4, epsilon=3.0, epochs=2, sensitivity_fraction=0.5
         )
-        rows = made_up_rows(model, 3, 16)
+        rows = make_random_rows(model, 3, 16)
         return AuditedTraining(
             subject=architecture, model=model, loss=loss, plan=plan, rows=rows, stacked=True, **options
         )

@@ -8,7 +8,7 @@ import torch
 
 from clipless import TauBCE, make_plan, zoo
 from clipless.audits import step
-from clipless.audits.audited import AuditedTraining, made_up_rows
+from clipless.audits.audited import AuditedTraining, make_random_rows
 from clipless.audits.finding import Kind
 from clipless.audits.step import Worst, audit_step, planted_batch
 from clipless.guards import guard as guards
@@ -53,7 +53,7 @@ def test_a_step_moves_by_its_sensitivities_and_not_more(training, method, option
 
 def test_planted_rows_alone_move_a_step_by_its_sensitivities(training):
     audited, worst = training(), Worst()
-    batch = planted_batch(audited, audited.copied_model(), audited.plan, 2, np.random.default_rng(0), steady=True)
+    batch = planted_batch(audited, audited.copy_model(), audited.plan, 2, np.random.default_rng(0), steady=True)
     worst.see(batch(None), batch(0), audited.plan)
     assert 0.99 < worst.joint <= 1.0
     assert min(worst.parameters.values()) > 0.99
@@ -78,8 +78,8 @@ def test_every_layer_is_reached(training, network, method):
 
 @pytest.mark.parametrize("method", ["clipless", "lip-dp-sgd"])
 def test_a_guard_that_lets_through_twice_as_much_is_caught(training, method, monkeypatch):
-    whole = guards.held_scales
-    monkeypatch.setattr(guards, "held_scales", lambda *args: 2.0 * whole(*args))
+    whole = guards.clipping_scales
+    monkeypatch.setattr(guards, "clipping_scales", lambda *args: 2.0 * whole(*args))
     found = audit_step(training(method), seed=0)
     assert found.contradicted
     assert found.p_value == 0.0
@@ -107,7 +107,7 @@ def test_a_row_that_is_scaled_by_its_batch_is_caught(training, monkeypatch):
         scale = sensitivity / finite.max() if len(finite) else 0.0
         return torch.where(norm_B.isfinite(), torch.as_tensor(scale).double(), 0.0)
 
-    monkeypatch.setattr(guards, "held_scales", shared)
+    monkeypatch.setattr(guards, "clipping_scales", shared)
     assert audit_step(training(), seed=0).contradicted
 
 
@@ -144,5 +144,5 @@ def test_sensitivities_that_follow_weights_are_those_of_the_weights_at_hand(trai
 def test_one_logit_is_audited():
     model, loss = zoo.mlp((6,), 1, input_norm=2.0, width=8, depth=2), TauBCE(1.0)
     plan = make_plan(model, loss, population=100, batch_size=20, delta=1e-3, noise_multiplier=1.0, epochs=1)
-    audited = AuditedTraining(subject="one", model=model, loss=loss, plan=plan, rows=made_up_rows(model, 2))
+    audited = AuditedTraining(subject="one", model=model, loss=loss, plan=plan, rows=make_random_rows(model, 2))
     assert not audit_step(audited, seed=0).contradicted

@@ -84,7 +84,7 @@ def test_the_rates_of_the_rows_at_hand_are_in_the_band_of_calibration():
         curves, scores, positive = released(seed, Gaussian(5.0))
         found = curves.calibration(8)
         low, high = calibration_band(curves, found, draws=100)
-        both = curves.smoothed()
+        both = curves.smooth()
         ends = np.searchsorted(
             np.cumsum(np.diff(both.positives + both.negatives, prepend=0.0)), np.cumsum(found.rows) - 1e-6
         )

@@ -98,7 +98,7 @@ def test_certified_accuracy_at_every_radius_is_one_curve(silent):
     expected = [np.mean(correct & (radii >= radius)) for radius in at]
     np.testing.assert_allclose(curve.certified, expected)
     assert curve.accuracy == pytest.approx(np.mean(correct & ~np.isnan(radii)))
-    assert (np.diff(curve.smoothed().certified) <= 0).all()
+    assert (np.diff(curve.smooth().certified) <= 0).all()
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.7, np.inf, np.nan])

@@ -39,11 +39,11 @@ def test_counts_are_those_of_the_leaves_that_fit_the_nodes_best(forest):
     up_to = np.tril(np.ones((forest.leaves, forest.leaves))) @ np.linalg.pinv(sums)
     drawn = generator.normal(size=len(sums))
     nodes = np.split(drawn, np.cumsum(forest.sizes())[:-1])
-    np.testing.assert_allclose(forest.agreed(nodes), up_to @ drawn, atol=1e-10)
+    np.testing.assert_allclose(forest.reconcile(nodes), up_to @ drawn, atol=1e-10)
     np.testing.assert_allclose(forest.variances(), np.diag(up_to @ up_to.T), atol=1e-10)
     leaves = generator.integers(0, 9, forest.leaves).astype(float)
     np.testing.assert_allclose(np.concatenate(forest.sums(leaves)), sums @ leaves)
-    np.testing.assert_allclose(forest.agreed(forest.sums(leaves)), np.cumsum(leaves), atol=1e-9)
+    np.testing.assert_allclose(forest.reconcile(forest.sums(leaves)), np.cumsum(leaves), atol=1e-9)
 
 
 @pytest.mark.parametrize("forest", FORESTS, ids=str)

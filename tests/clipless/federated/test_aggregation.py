@@ -237,7 +237,7 @@ def test_parties_that_were_told_of_different_keys_of_a_third_have_nothing_in_com
     parties.told["p1"] = parties.told["p1"][:-32] + other
     parties.run("shares")
     with blamed("p1", "Expected its sealed shares, got some that it did not make"):
-        parties.parties["p0"].masked(parties.told["p0"])
+        parties.parties["p0"].mask(parties.told["p0"])
     ann, bob = (parties.parties[name] for name in ("p0", "p1"))
     ann._left = bob._left = b"x"
     assert ann._tag("p0", "p1") != bob._tag("p0", "p1")
@@ -254,7 +254,7 @@ def test_a_party_masks_nothing_if_fewer_shared_than_are_needed():
     record = bytes(RECORD_BYTES)
     records = parties.told["p0"][: 3 * RECORD_BYTES] + 2 * record
     with pytest.raises(FederationError, match="Expected 4 parties or more after shares, got 3; absent: p3, p4"):
-        parties.parties["p0"].masked(records)
+        parties.parties["p0"].mask(records)
 
 
 def test_a_party_shares_nothing_if_fewer_sent_keys_than_are_needed():
@@ -344,7 +344,7 @@ def test_shares_that_were_altered_on_the_way_name_their_owner(place):
     parties = Parties().run_to("shares")
     parties.run("shares", altered=flipped("p3", place))  # its record for p0
     with blamed("p3", "Expected its sealed shares, got some that it did not make"):
-        parties.parties["p0"].masked(parties.told["p0"])
+        parties.parties["p0"].mask(parties.told["p0"])
 
 
 def test_shares_of_an_earlier_session_or_of_another_party_are_refused():
@@ -353,7 +353,7 @@ def test_shares_of_an_earlier_session_or_of_another_party_are_refused():
     records = bytearray(parties.told["p0"])
     records[RECORD_BYTES : 2 * RECORD_BYTES] = records[2 * RECORD_BYTES : 3 * RECORD_BYTES]
     with blamed("p1", "Expected its sealed shares"):
-        parties.parties["p0"].masked(bytes(records))
+        parties.parties["p0"].mask(bytes(records))
     again = Parties()
     again.identities, again.roster = parties.identities, parties.roster
     again.parties = {name: again.party(name) for name in again.names}
@@ -363,7 +363,7 @@ def test_shares_of_an_earlier_session_or_of_another_party_are_refused():
     at = slice(RECORD_BYTES, 2 * RECORD_BYTES)
     records[at] = parties.told["p0"][at]
     with blamed("p1", "Expected its sealed shares"):
-        again.parties["p0"].masked(bytes(records))
+        again.parties["p0"].mask(bytes(records))
 
 
 def test_shares_that_are_not_those_that_were_announced_name_their_owner(monkeypatch):
@@ -373,7 +373,7 @@ def test_shares_that_are_not_those_that_were_announced_name_their_owner(monkeypa
     monkeypatch.setattr(cheat, "_digests", lambda owner, holder, shares: honest(owner, holder, shares[::-1]))
     parties.run("shares")
     with blamed("p2", "Expected the shares that it announced, got others"):
-        parties.parties["p0"].masked(parties.told["p0"])
+        parties.parties["p0"].mask(parties.told["p0"])
 
 
 @pytest.mark.parametrize("owner", range(5))
@@ -394,7 +394,7 @@ def test_a_server_that_changes_a_partys_key_is_found_out():
     parties.told["p2"] = other
     parties.run("shares")
     with blamed("p2", "Expected its sealed shares"):
-        parties.parties["p1"].masked(parties.told["p1"])
+        parties.parties["p1"].mask(parties.told["p1"])
 
 
 def test_shares_of_somebody_without_a_key_are_refused():
@@ -404,14 +404,14 @@ def test_shares_of_somebody_without_a_key_are_refused():
     records = bytearray(parties.told["p0"])
     records[-RECORD_BYTES:] = b"x" * RECORD_BYTES
     with blamed("p4", "Expected shares of those who sent a key"):
-        parties.parties["p0"].masked(bytes(records))
+        parties.parties["p0"].mask(bytes(records))
 
 
-@pytest.mark.parametrize("made", ["keys", "shares", "masked", "agreements", "reveals"])
+@pytest.mark.parametrize("made", ["keys", "shares", "mask", "agreements", "reveals"])
 def test_a_party_answers_each_round_once_and_in_order(made):
     parties = Parties()
     party = parties.parties["p0"]
-    calls = {"keys": (), "shares": (b"",), "masked": (b"",), "agreements": (b"",), "reveals": (b"",)}
+    calls = {"keys": (), "shares": (b"",), "mask": (b"",), "agreements": (b"",), "reveals": (b"",)}
     if made != "keys":
         with blamed("server", "Expected each round once and in order"):
             getattr(party, made)(*calls[made])

@@ -13,7 +13,7 @@ from clipless.federated.function_sharing import (
     KeyServer,
     Upload,
     agreed_parties,
-    combined,
+    combine,
     communication_bits,
     upload,
 )
@@ -33,7 +33,7 @@ def servers(rows, epsilon=LOUD, form=FORM):
 
 
 def asked(both, query, parties):
-    return query.agreed(combined((both[0].evaluate(query, parties), both[1].evaluate(query, parties))))
+    return query.reconcile(combine((both[0].evaluate(query, parties), both[1].evaluate(query, parties))))
 
 
 def test_thresholds_that_are_chosen_after_all_keys_were_sent_are_counted(rows):
@@ -99,7 +99,7 @@ def test_each_server_alone_adds_all_the_noise_that_is_needed(server, monkeypatch
     with monkeypatch.context() as patched:
         patched.setattr(Query, "noise", lambda self, _: np.zeros((self.groups, self.size // self.groups), int))
         plain = both[server].evaluate(query, ("p0",))
-    drawn = np.array([combined((both[server].evaluate(query, ("p0",)), -plain)) for _ in range(300)])
+    drawn = np.array([combine((both[server].evaluate(query, ("p0",)), -plain)) for _ in range(300)])
     expected = sqrt(2.0) * best_hierarchy(3).laplace_change(query.change) / 0.5
     assert drawn.std() == pytest.approx(expected, rel=0.2)
 
@@ -146,14 +146,14 @@ def test_keys_of_two_different_uploads_name_their_party(rows):
     for server in (first, second):
         server.take("p1", upload("p1", rows["p1"], FORM)[server.number])
     with pytest.raises(FederationError, match="Party 'p1': Expected keys that belong together"):
-        agreed_parties(first.held(), second.held())
+        agreed_parties(first.list_held(), second.list_held())
 
 
 def test_a_party_whose_keys_are_missing_on_one_server_is_left_out(rows):
     first, second = servers({"p0": rows["p0"]})
     first.take("p1", upload("p1", rows["p1"], FORM)[0])
-    assert agreed_parties(first.held(), second.held()) == ("p0",)
-    assert agreed_parties(second.held(), first.held()) == ("p0",)
+    assert agreed_parties(first.list_held(), second.list_held()) == ("p0",)
+    assert agreed_parties(second.list_held(), first.list_held()) == ("p0",)
 
 
 @pytest.mark.parametrize(

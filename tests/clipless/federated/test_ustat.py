@@ -13,7 +13,7 @@ from clipless.curves.tree import Change, Tree
 from clipless.errors import AccountingError, FederationError
 from clipless.federated.aggregation.party import contribution
 from clipless.federated.aggregation.roster import Roster
-from clipless.federated.primitives import Identity, check_room, from_words, to_words
+from clipless.federated.primitives import Identity, check_no_wrap, from_words, to_words
 from clipless.federated.query import PartyRows, Query, SharedLaplace, places
 from clipless.federated.ustat import Aggregation, Curator, FunctionSharing, exact
 from clipless.privacy.discrete_noise import scale_at_least
@@ -137,7 +137,7 @@ def test_sums_of_many_rows_do_not_wrap():
 @pytest.mark.parametrize(("rows", "deviation"), [(2**31, 1.0), (10, 3e7), (10, float("nan"))])
 def test_sums_without_room_are_refused(rows, deviation):
     with pytest.raises((FederationError, ValueError)):
-        check_room(rows, deviation)
+        check_no_wrap(rows, deviation)
 
 
 def test_values_are_placed_at_the_first_threshold_that_they_do_not_exceed():
@@ -152,7 +152,7 @@ def test_sums_of_blocks_are_linear_and_agree_on_the_counts(count):
     first, second = np.cumsum(rng.integers(0, 9, (2, 2, count)), axis=2)
     assert (query.sums(first) + query.sums(second) == query.sums(first + second)).all()
     assert query.sums(first).size == query.size
-    assert np.allclose(query.agreed(query.sums(first)), first)
+    assert np.allclose(query.reconcile(query.sums(first)), first)
 
 
 @pytest.mark.parametrize("relation", Relation)

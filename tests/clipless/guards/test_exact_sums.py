@@ -326,7 +326,7 @@ def test_the_order_of_rows_and_the_passes_they_fall_into_change_no_bit_of_a_sum(
     for order in (torch.arange(20), torch.arange(20).flip(0), random(20, seed=2).argsort()):
         for size in (1, 7, 20):
             own = [
-                total_of(kind, exact_sums.padded(x[rows], 20), exact_sums.padded(g[rows], 20), {"sensitivity": 0.1})
+                total_of(kind, exact_sums.pad(x[rows], 20), exact_sums.pad(g[rows], 20), {"sensitivity": 0.1})
                 for rows in order.split(size)
             ]
             sums.append(torch.stack(own).sum(dim=0))
@@ -495,7 +495,7 @@ def plan_of(network, name):
 def sums(network, x, y, plan, name, size=12):
     """Of the loss over the rows given, with places for ``size`` of them."""
     totals = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in network.named_parameters()}
-    x, y, rows = exact_sums.padded(x, size), exact_sums.padded(y, size), len(x)
+    x, y, rows = exact_sums.pad(x, size), exact_sums.pad(y, size), len(x)
     sum_gradients(network, MulticlassHinge(), x, y, plan, totals, rows=rows, ghost=name == "ghost")
     assert not any(total.requires_grad for total in totals.values()), "a graph would grow from step to step"
     return totals
@@ -545,7 +545,7 @@ def test_a_count_of_an_adaptive_norm_moves_by_one_half_for_each_row_and_by_nothi
 
     def count(rows):
         with norms.lowered(0):
-            cotangents = exact_sums.padded(g[:rows], len(g))
+            cotangents = exact_sums.pad(g[:rows], len(g))
             clip(torch.ones(len(g), 3, requires_grad=True)).backward(cotangents)
             norms.count(rows)
             return norms._centred_count

@@ -317,7 +317,7 @@ def test_arguments_out_of_range_are_refused(make):
 def test_the_inflation_covers_these_sums_too(monkeypatch):
     seen = []
     monkeypatch.setattr(
-        "clipless.training.trainer.release_statistics", lambda *_, noise_std, **__: seen.append(noise_std)
+        "clipless.training.private_training.release_statistics", lambda *_, noise_std, **__: seen.append(noise_std)
     )
     model = network(Standardise(6, 3.0, 0.1))
     fit(model, TauCCE(), data(), plan_for(model), source=SeededSource(0))

@@ -13,7 +13,7 @@ from clipless.plans.clip_norm import AdaptiveClipping
 from clipless.plans.method import Method
 from clipless.plans.noise_range import check_noise, largest_multiplier, least_sensitivities
 from clipless.plans.plan import check_plan
-from clipless.plans.worst_case import moved
+from clipless.plans.worst_case import limit_sensitivity
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.noise_grid import MOST_STEPS
 
@@ -84,7 +84,9 @@ def test_sensitivities_that_move_never_make_noise_too_loud(allocation, fallen):
     sigma = 60.0 if allocation is NoiseAllocation.GLOBAL else 300.0
     check_noise(noise_multipliers(allocation, sigma, PLANNED, SIZES))
     least = least_sensitivities(allocation, sigma, PLANNED, SIZES)
-    now = {name: moved(delta * fallen.get(name, 1.0), delta, least[name]) for name, delta in PLANNED.items()}
+    now = {
+        name: limit_sensitivity(delta * fallen.get(name, 1.0), delta, least[name]) for name, delta in PLANNED.items()
+    }
     found = noise_multipliers(allocation, sigma, now, SIZES)
     assert max(found.values()) <= largest_multiplier() * (1 + 1e-12)
     assert all(least[name] <= now[name] <= delta for name, delta in PLANNED.items())

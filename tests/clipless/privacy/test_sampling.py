@@ -22,7 +22,7 @@ def one_by_one(sampler):
 
 def many_at_once(sampler):
     """As for another device than the host."""
-    return sampler._drawn(STEPS, torch.device("cpu"))
+    return sampler._draw(STEPS, torch.device("cpu"))
 
 
 @pytest.fixture(
@@ -110,7 +110,7 @@ def test_batches_for_a_device_are_drawn_in_parts_that_make_up_all_steps(monkeypa
         drawn.append((steps, device.type))
         return (torch.empty(0, dtype=torch.int64),) * steps
 
-    monkeypatch.setattr(PoissonSampler, "_drawn", draw)
+    monkeypatch.setattr(PoissonSampler, "_draw", draw)
     monkeypatch.setattr("clipless.privacy.sampling._AHEAD", 35)
     assert len(list(PoissonSampler(10, 0.5, SeededSource(0)).batches(7, "meta"))) == 7
     assert drawn == [(3, "meta"), (3, "meta"), (1, "meta")]

@@ -205,7 +205,7 @@ def test_no_step_behind_private_statistics_waits(make, monkeypatch):
     with Apart():
         layer.settle(torch.zeros(layer.contributions(torch.zeros(1, 6, device=META)).shape[1], device=META), (6,))
     layer = plain
-    monkeypatch.setattr("clipless.training.trainer.release_statistics", lambda *_, **__: None)
+    monkeypatch.setattr("clipless.training.private_training.release_statistics", lambda *_, **__: None)
     take_steps(Network([layer, InputBall(1.0), Dense(6, CLASSES)], (6,)), follow_weights=True)
 
 

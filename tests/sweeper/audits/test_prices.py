@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clipless.audits.finding import Kind, judged
+from clipless.audits.finding import Kind, judge
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -49,7 +49,7 @@ def point_of(trial, epoch=1, **more):
 
 def found(ledger, trials, **more):
     """Return what was found of the whole price, where every release is in the ledger."""
-    (finding,) = judged(audit_price(ledger, trials, [point_of(trial) for trial in trials], DELTA, **more))
+    (finding,) = judge(audit_price(ledger, trials, [point_of(trial) for trial in trials], DELTA, **more))
     return finding
 
 
@@ -81,7 +81,7 @@ def test_explorers_and_the_final_of_a_budget_are_nearly_attained_and_never_excee
 def test_a_training_that_the_ledger_forgot_contradicts_its_price(ledger, make_trial):
     trials = [make_trial(n, replace(TRIAL, noise_multiplier=1.0)) for n in range(1, 5)]
     spend(ledger, trials[:1])
-    whole, free = judged(audit_price(ledger, trials, [point_of(trial) for trial in trials], DELTA))
+    whole, free = judge(audit_price(ledger, trials, [point_of(trial) for trial in trials], DELTA))
     assert whole.contradicted
     assert whole.attained > whole.epsilon
     assert free.contradicted
@@ -169,7 +169,7 @@ def test_curves_of_private_rows_are_attacked_and_their_price_is_nearly_attained(
     trial, points = released
     for _ in points:
         ledger.enter_test("t0001", 1, PaidScores(event=LOUD, apart=True))
-    (finding,) = judged(audit_price(ledger, [trial], points, DELTA))
+    (finding,) = judge(audit_price(ledger, [trial], points, DELTA))
     assert finding.evidence["attack"] == "a test row"
     assert finding.evidence["releases seen by a test row"] == 2
     assert not finding.contradicted
@@ -178,11 +178,11 @@ def test_curves_of_private_rows_are_attacked_and_their_price_is_nearly_attained(
 
 def test_curves_that_nobody_pays_for_are_contradicted(ledger, released):
     trial, points = released
-    whole, free = judged(audit_price(ledger, [trial], points, DELTA))
+    whole, free = judge(audit_price(ledger, [trial], points, DELTA))
     assert whole.contradicted
     assert free.contradicted
     ledger.enter_test("t0001", 1, PaidScores(event=LOUD, apart=True))
-    _, one = judged(audit_price(ledger, [trial], points, DELTA))
+    _, one = judge(audit_price(ledger, [trial], points, DELTA))
     assert one.contradicted
     assert one.evidence["releases"] == "1 of a test row, trial t0001, epoch 1"
 
@@ -191,7 +191,7 @@ def test_curves_that_are_louder_than_their_entry_are_contradicted(ledger, releas
     trial, points = released
     for _ in points:
         ledger.enter_test("t0001", 1, PaidScores(event=replace(LOUD, noise_multiplier=1.6), apart=True))
-    whole, free = judged(audit_price(ledger, [trial], points, DELTA))
+    whole, free = judge(audit_price(ledger, [trial], points, DELTA))
     assert whole.contradicted
     assert free.contradicted
 
@@ -203,7 +203,7 @@ def test_within_a_budget_curves_without_an_entry_are_contradicted_though_its_pri
     trial = make_trial(1, budget.slot_of("t0001"), score_noise=None)
     spend(ledger, [trial], stages=[0])
     points = [point_of(trial, test={"accuracy": 0.9}, curves=CURVES)]
-    whole, free = judged(audit_price(ledger, [trial], points, DELTA))
+    whole, free = judge(audit_price(ledger, [trial], points, DELTA))
     assert (whole.contradicted, free.contradicted) == (False, True)
 
 
@@ -211,11 +211,11 @@ def test_scores_of_the_winner_of_a_selection_are_attacked_beside_it(ledger, make
     ledger.select(Terms(event=replace(TRIAL, noise_multiplier=50.0), repetitions=LAW))
     trial = make_trial(1, replace(TRIAL, noise_multiplier=50.0))
     points = [point_of(trial, test={"accuracy": 0.9}, curves=CURVES)]
-    whole, free = judged(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
+    whole, free = judge(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
     assert whole.contradicted
     assert whole.evidence["attack"] == "a test row"
     assert free.contradicted
     ledger.enter_test("t0001", 1, PaidScores(event=LOUD, apart=True))
-    (finding,) = judged(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
+    (finding,) = judge(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
     assert not finding.contradicted
     assert finding.evidence["attack"] == "a test row"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from clipless.datasets.raw_rows import Pixels, Tensors
 from clipless.datasets.sources._base import level_shares
-from clipless.datasets.tables.table_file import listed
+from clipless.datasets.tables.table_file import list_names
 from clipless.errors import DataError
 
 _PICTURES = (".png", ".jpg", ".jpeg")
@@ -49,7 +49,7 @@ def _read_npz(path: Path) -> NDArray[Any]:
         names = list(archive.files)
         chosen = names[0] if len(names) == 1 else "x"
         if chosen not in names:
-            raise DataError(f"Expected one array in {path}, or one named x, got {listed(names) or 'none'}")
+            raise DataError(f"Expected one array in {path}, or one named x, got {list_names(names) or 'none'}")
         return np.asarray(archive[chosen])
 
 
@@ -70,7 +70,7 @@ def _read_pictures(path: Path, raw: Pixels) -> NDArray[Any]:
     return np.stack(pictures)
 
 
-def scaled(array: NDArray[Any], raw: Pixels, where: str) -> Tensor:
+def scale_levels(array: NDArray[Any], raw: Pixels, where: str) -> Tensor:
     """Return images, levels divided by the largest one, channels first.
 
     Raises:
@@ -78,7 +78,7 @@ def scaled(array: NDArray[Any], raw: Pixels, where: str) -> Tensor:
     """
     if array.dtype.kind not in "iu" or array.shape[1:] != raw.shape or len(array) == 0:
         raise DataError(
-            f"Expected images of whole levels from 0 to {raw.largest}, shape (rows, {listed(raw.shape)}), got "
+            f"Expected images of whole levels from 0 to {raw.largest}, shape (rows, {list_names(raw.shape)}), got "
             f"{array.dtype} {array.shape} ({where})"
         )
     wrong_N = ((array < 0) | (array > raw.largest)).reshape(len(array), -1).any(axis=1)
@@ -97,7 +97,7 @@ def as_tensors(array: NDArray[Any], raw: Tensors, where: str) -> Tensor:
     """
     if array.dtype.kind != "f" or array.shape[1:] != raw.shape or len(array) == 0:
         raise DataError(
-            f"Expected numbers of shape (rows, {listed(raw.shape)}), got {array.dtype} {array.shape} ({where})"
+            f"Expected numbers of shape (rows, {list_names(raw.shape)}), got {array.dtype} {array.shape} ({where})"
         )
     wrong_N = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
     if wrong_N.any():

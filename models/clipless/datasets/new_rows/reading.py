@@ -22,11 +22,11 @@ from clipless.datasets.catalog import raw_rows_of
 from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.maps import prepare
 from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata, Preparation
-from clipless.datasets.new_rows.arrays import as_tensors, read_array, scaled
+from clipless.datasets.new_rows.arrays import as_tensors, read_array, scale_levels
 from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
-from clipless.datasets.tables.table_file import Array, Table, _normalised, listed, read_table
+from clipless.datasets.tables.table_file import Array, Table, _normalise, list_names, read_table
 from clipless.errors import DataError
 
 INPUT_VERSION = 1
@@ -78,7 +78,7 @@ class InputFormat:
         """
         if isinstance(self.raw, Ranges):
             table, kept = _without_ids(read_table(path), self.raw, ids)
-            return replace(self._encoded_table(self.raw, table, allow_unknown=allow_unknown), ids=kept)
+            return replace(self._encode_table(self.raw, table, allow_unknown=allow_unknown), ids=kept)
         if ids:
             raise DataError(f"Expected no column to keep, got {ids[0]!r}: {self.name} is no table; leave it out")
         return self.of_array(read_array(Path(path), self.raw), str(path))
@@ -91,9 +91,11 @@ class InputFormat:
         """
         where = Path("the given rows")
         if not isinstance(self.raw, Ranges):
-            raise DataError(f"Expected an array of shape (rows, {listed(self.raw.shape)}), got columns ({self.name})")
-        read = {str(name): _normalised(pa.array(cells), str(name), where) for name, cells in columns.items()}
-        return self._encoded_table(self.raw, Table(where.name, read), allow_unknown=allow_unknown)
+            raise DataError(
+                f"Expected an array of shape (rows, {list_names(self.raw.shape)}), got columns ({self.name})"
+            )
+        read = {str(name): _normalise(pa.array(cells), str(name), where) for name, cells in columns.items()}
+        return self._encode_table(self.raw, Table(where.name, read), allow_unknown=allow_unknown)
 
     def of_array(self, array: NDArray[Any], where: str = "the given array") -> NewRows:
         """Encode an array of images, or of a plug-in's tensors.
@@ -105,9 +107,9 @@ class InputFormat:
             case Ranges():
                 raise DataError(f"Expected columns by name, got an array ({where}); {self.name} is a table")
             case Pixels():
-                return self._prepared(scaled(array, self.raw, where))
+                return self._prepare(scale_levels(array, self.raw, where))
             case Tensors():
-                return self._prepared(as_tensors(array, self.raw, where))
+                return self._prepare(as_tensors(array, self.raw, where))
             case _:
                 assert_never(self.raw)
 
@@ -144,16 +146,16 @@ class InputFormat:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"Expected how rows are encoded in {where}, got something else: {error!r}") from None
 
-    def _encoded_table(self, ranges: Ranges, table: Table, *, allow_unknown: bool) -> NewRows:
+    def _encode_table(self, ranges: Ranges, table: Table, *, allow_unknown: bool) -> NewRows:
         used = {name: column for name, column in ranges.columns.items() if not isinstance(column, Drop)}
         _check_columns(table, ranges, used)
         blocks = [
-            _encoded(table, name, column, ranges.missing_markers, allow_unknown=allow_unknown)
+            _encode(table, name, column, ranges.missing_markers, allow_unknown=allow_unknown)
             for name, column in used.items()
         ]
-        return self._prepared(torch.from_numpy(np.concatenate(blocks, axis=1)))
+        return self._prepare(torch.from_numpy(np.concatenate(blocks, axis=1)))
 
-    def _prepared(self, x: Tensor) -> NewRows:
+    def _prepare(self, x: Tensor) -> NewRows:
         """Apply the preparation of training to the rows and to the public facts."""
         labels_N = torch.zeros(len(x), dtype=torch.int64)
         rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
@@ -198,7 +200,9 @@ def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Tabl
     """Return the table without columns that the model does not know, and those that are to be kept."""
     missing = next((name for name in ids if name not in table.columns), None)
     if missing is not None:
-        raise DataError(f"Expected the column {missing!r} in {table.name}, found none; it has {listed(table.columns)}")
+        raise DataError(
+            f"Expected the column {missing!r} in {table.name}, found none; it has {list_names(table.columns)}"
+        )
     known = {*ranges.columns, ranges.target}
     columns = {name: column for name, column in table.columns.items() if name in known or name not in ids}
     return Table(table.name, columns), {name: table.columns[name].to_pylist() for name in ids}
@@ -207,17 +211,19 @@ def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Tabl
 def _check_columns(table: Table, ranges: Ranges, used: Mapping[str, Column]) -> None:
     missing = next((name for name in used if name not in table.columns), None)
     if missing is not None:
-        raise DataError(f"Expected the column {missing!r} in {table.name}, found none; it has {listed(table.columns)}")
+        raise DataError(
+            f"Expected the column {missing!r} in {table.name}, found none; it has {list_names(table.columns)}"
+        )
     known = {*ranges.columns, ranges.target}
     unknown = next((name for name in table.columns if name not in known), None)
     if unknown is not None:
         raise DataError(
             f"Expected only columns that the model was trained with, got {unknown!r} in {table.name}; leave it out, or "
-            f"correct its name: {listed(used)}"
+            f"correct its name: {list_names(used)}"
         )
 
 
-def _encoded(
+def _encode(
     table: Table, name: str, column: Column, missing_markers: Sequence[str], *, allow_unknown: bool
 ) -> NDArray[np.float32]:
     where = f"column {name!r} of {table.name}"
@@ -259,6 +265,6 @@ def _refuse_unknown(
         cell = cells[int(row)].as_py()
         if cell is not None and cell == cell and str(cell) not in missing_markers:
             raise DataError(
-                f"Expected a category among {listed(column.categories)}, got {str(cell)[:40]!r} in row {row + 1} "
+                f"Expected a category among {list_names(column.categories)}, got {str(cell)[:40]!r} in row {row + 1} "
                 f"({where}); correct it, or allow unknown categories, which are zeros as in training"
             )

@@ -22,7 +22,7 @@ from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.metadata import Evaluation
 from clipless.datasets.raw_rows import Pixels
 from clipless.datasets.sources._base import DataSource, image_metadata, level_shares
-from clipless.datasets.sources.openml import Arrays, cached, download
+from clipless.datasets.sources.openml import Arrays, download, read_or_fetch
 from clipless.datasets.splits import HashSplit, Part, assign_by_hash, row_bytes
 from clipless.errors import DataError, DeclarationError
 
@@ -56,7 +56,7 @@ class ImageSet:
         splitting, raw = splitting or HashSplit(validation=0.1), self.raw(data_dir)
         if splitting.test is not None:
             raise DeclarationError(f"{self.name} has a published test split: leave out the fraction test (data.splits)")
-        stored = _fetched(self) if data_dir is None else _local(self, data_dir)
+        stored = _fetch(self) if data_dir is None else _local(self, data_dir)
         parts_N = assign_by_hash(stored.contents, self.name, validation=splitting.validation, salt=splitting.salt)
         train_N = parts_N == Part.TRAIN
         return Dataset(
@@ -126,13 +126,13 @@ def _local(images: ImageSet, data_dir: Path) -> _Images:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         if "jpeg" in arrays:
-            return _decoded(images, arrays, path)
+            return _decode(images, arrays, path)
     except (OSError, EOFError, ValueError, KeyError, zlib.error, zipfile.BadZipFile):
         raise DataError(f"{path} is damaged or not an archive of {images.name}: fetch it again (--data-dir)") from None
-    return _checked(images, arrays, str(path))
+    return _check(images, arrays, str(path))
 
 
-def _decoded(images: ImageSet, arrays: Arrays, path: Path) -> _Images:
+def _decode(images: ImageSet, arrays: Arrays, path: Path) -> _Images:
     """Decode JPEG-compressed images; a training image's split depends on its compressed bytes."""
     from PIL import Image  # needed for this one format
 
@@ -141,10 +141,10 @@ def _decoded(images: ImageSet, arrays: Arrays, path: Path) -> _Images:
     x = np.stack([np.asarray(Image.open(io.BytesIO(file))) for file in files])
     y = arrays["y"]
     parts = (x[:n_train], y[:n_train], x[n_train:], y[n_train:])
-    return _checked(images, dict(zip(_KEYS, parts, strict=True)), str(path), contents=files[:n_train])
+    return _check(images, dict(zip(_KEYS, parts, strict=True)), str(path), contents=files[:n_train])
 
 
-def _checked(images: ImageSet, arrays: Arrays, where: str, contents: Iterable[Any] | None = None) -> _Images:
+def _check(images: ImageSet, arrays: Arrays, where: str, contents: Iterable[Any] | None = None) -> _Images:
     for key in _KEYS:
         if key not in arrays:
             raise DataError(f"Expected the arrays {', '.join(_KEYS)}, got {', '.join(arrays) or 'none'} ({where})")
@@ -161,8 +161,8 @@ def _checked(images: ImageSet, arrays: Arrays, where: str, contents: Iterable[An
     return _Images(x_train, y_train.astype(np.int64), x_test, y_test.astype(np.int64), contents)
 
 
-def _fetched(images: ImageSet) -> _Images:
-    return _checked(images, cached(images.name, lambda: _download(images)), f"OpenML {images.data_id}")
+def _fetch(images: ImageSet) -> _Images:
+    return _check(images, read_or_fetch(images.name, lambda: _download(images)), f"OpenML {images.data_id}")
 
 
 def _download(images: ImageSet) -> Arrays:

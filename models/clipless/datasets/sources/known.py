@@ -15,7 +15,7 @@ import pyarrow as pa
 from clipless.datasets.dataset import Dataset
 from clipless.datasets.metadata import Evaluation
 from clipless.datasets.sources._base import BENCHMARK, DataSource
-from clipless.datasets.sources.openml import Arrays, cached, download
+from clipless.datasets.sources.openml import Arrays, download, read_or_fetch
 from clipless.datasets.splits import HashSplit
 from clipless.datasets.tables.declarations import Numeric, Ranges
 from clipless.datasets.tables.ranges_file import parse_ranges
@@ -80,7 +80,7 @@ class KnownTable:
         return encode_table(self._table(data_dir), self.ranges(), source)
 
     def _table(self, data_dir: Path | None) -> Table:
-        return _fetched(self) if data_dir is None else _local(self, data_dir)
+        return _fetch(self) if data_dir is None else _local(self, data_dir)
 
 
 SOURCES: tuple[DataSource, ...] = (
@@ -109,12 +109,12 @@ def _local(known: KnownTable, data_dir: Path) -> Table:
     return read_table(path)
 
 
-def _fetched(known: KnownTable) -> Table:
+def _fetch(known: KnownTable) -> Table:
     if known.data_id is None:
         raise DataError(
             f"{known.name} is read from a local folder: pass --data-dir with a folder that holds {known.file}"
         )
-    arrays = cached(known.name, lambda: _download(known))
+    arrays = read_or_fetch(known.name, lambda: _download(known))
     return Table(
         f"OpenML {known.data_id}",
         {name: pa.array(array, pa.large_string()) for name, array in arrays.items()},

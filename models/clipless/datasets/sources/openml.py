@@ -45,7 +45,7 @@ def checksum(arrays: Arrays) -> str:
     return digest.hexdigest()
 
 
-def cached(name: str, fetch: Callable[[], Arrays]) -> Arrays:
+def read_or_fetch(name: str, fetch: Callable[[], Arrays]) -> Arrays:
     """Return the arrays of ``name`` from the cache, fetching them first where there are none.
 
     Raises:
@@ -61,10 +61,10 @@ def cached(name: str, fetch: Callable[[], Arrays]) -> Arrays:
                 f"Cannot write {path}: {error.strerror}; set SWEEPER_CACHE to a folder that can be written"
             ) from None
         return arrays
-    return verified(path)
+    return read_verified(path)
 
 
-def verified(path: Path) -> Arrays:
+def read_verified(path: Path) -> Arrays:
     """Read a cached file and verify its checksum.
 
     Raises:

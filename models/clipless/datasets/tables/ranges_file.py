@@ -96,11 +96,11 @@ def _splits(value: Any, name: str) -> Splitting | None:
     if "column" in value:
         _refuse_unknown_keys(value, {"column", *_PARTS}, where)
         parts = {part: _texts(value.get(part), f"splits.{part} in {name}") for part in _PARTS}
-        return _checked(ColumnSplit, where, column=_text(value["column"], where), **parts)
+        return _check(ColumnSplit, where, column=_text(value["column"], where), **parts)
     _refuse_unknown_keys(value, {"validation", "test", "salt"}, where)
     salt = {"salt": _text(value["salt"], where)} if "salt" in value else {}
     shares = {part: _number(value[part], f"splits.{part} in {name}") for part in _PARTS if part in value}
-    return _checked(HashSplit, where, **shares, **salt)
+    return _check(HashSplit, where, **shares, **salt)
 
 
 def _target(value: Any, name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
@@ -138,14 +138,14 @@ def _column(value: Any, path: str, name: str) -> Column:
         _refuse_unknown_keys(value, {"categories", "unknown"}, where)
         categories = _texts(value["categories"], f"{path}.categories in {name}")
         other = _unknown_is_other(value.get("unknown", "zeros"), f"{path}.unknown in {name}")
-        return _checked(Categorical, where, categories=categories, other=other)
+        return _check(Categorical, where, categories=categories, other=other)
     _refuse_unknown_keys(value, {"low", "high", "missing"}, where)
     low, high = (_number(value.get(key), f"{path}.{key} in {name}") for key in ("low", "high"))
     missing = _number(value["missing"], f"{path}.missing in {name}") if "missing" in value else None
-    return _checked(Numeric, where, low=low, high=high, missing=missing)
+    return _check(Numeric, where, low=low, high=high, missing=missing)
 
 
-def _checked(kind: Callable[..., T], where: str, **fields: Any) -> T:
+def _check(kind: Callable[..., T], where: str, **fields: Any) -> T:
     try:
         return kind(**fields)
     except DataError as error:

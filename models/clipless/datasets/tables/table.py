@@ -30,7 +30,7 @@ from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, as
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
 from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, canonical_texts, listed, read_table
+from clipless.datasets.tables.table_file import Table, canonical_texts, list_names, read_table
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
@@ -67,7 +67,7 @@ def load_table(
         DataError: a row, or the table, that the declarations do not cover.
     """
     path = Path(path)
-    table, ranges = _opened(path, ranges, evaluation=evaluation, **declared)
+    table, ranges = _open(path, ranges, evaluation=evaluation, **declared)
     source = TableFacts(
         name=path.name.split(".")[0],
         split_name=OWN_TABLE,
@@ -87,7 +87,7 @@ def load_schema(path: Path, *, ranges: str | Path | Ranges | None = None, **decl
     Raises:
         DataError: a table that cannot be read, or a column that is not declared.
     """
-    table, ranges = _opened(path, ranges, **declared)
+    table, ranges = _open(path, ranges, **declared)
     return schema(table.columns, ranges)
 
 
@@ -108,7 +108,7 @@ def schema(columns: Iterable[str], ranges: Ranges) -> Ranges:
     return replace(ranges, columns=found, others=None)
 
 
-def _opened(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> tuple[Table, Ranges]:
+def _open(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> tuple[Table, Ranges]:
     table = read_table(path)
     if ranges is None:
         raise DataError(
@@ -177,7 +177,7 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
         )
     if ranges.target not in table.columns:
         raise DataError(
-            f"Target column {ranges.target!r} is not in {table.name}; it has {listed(table.columns)} (data.target)"
+            f"Target column {ranges.target!r} is not in {table.name}; it has {list_names(table.columns)} (data.target)"
         )
     if ranges.classes is None:
         raise DeclarationError(
@@ -198,7 +198,7 @@ def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
         columns[source.splitting.column] = "data.splits"
     for column, setting in columns.items():
         if column not in table.columns:
-            raise DataError(f"Column {column!r} is not in {table.name}; it has {listed(table.columns)} ({setting})")
+            raise DataError(f"Column {column!r} is not in {table.name}; it has {list_names(table.columns)} ({setting})")
     return set(columns)
 
 
@@ -206,7 +206,7 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     unknown = [column for column in ranges.columns if column not in table.columns]
     if unknown:
         raise DataError(
-            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; it has {listed(table.columns)}"
+            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; it has {list_names(table.columns)}"
         )
     for column in not_features & set(ranges.columns):
         if not isinstance(ranges.columns[column], Drop):
@@ -230,7 +230,7 @@ def _parts(table: Table, ranges: Ranges, source: TableFacts) -> NDArray[np.int8]
     units = None if source.unit == "row" else _units(table, source.unit, ranges)
     match source.splitting:
         case ColumnSplit(column=column):
-            return _declared_parts(table, column, source.splitting.parts())
+            return _declared_splits(table, column, source.splitting.parts())
         case HashSplit(validation=validation, salt=salt) as split:
             contents = table.contents() if units is None else units
             fractions = {"validation": validation, "test": split.test_fraction}
@@ -255,7 +255,7 @@ def _units(table: Table, unit: str, ranges: Ranges) -> list[bytes]:
     return [text.encode() for text in canonical_texts(column)]
 
 
-def _declared_parts(table: Table, column: str, parts: Mapping[str, Part]) -> NDArray[np.int8]:
+def _declared_splits(table: Table, column: str, parts: Mapping[str, Part]) -> NDArray[np.int8]:
     codes_N = match_texts(table.columns[column], tuple(parts))
     if (codes_N < 0).any():
         row = int((codes_N < 0).argmax())

@@ -114,7 +114,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def listed(names: Mapping[str, Any] | Sequence[Any]) -> str:
+def list_names(names: Mapping[str, Any] | Sequence[Any]) -> str:
     """Return the first names in one line."""
     texts = [str(name) for name in names]
     return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")
@@ -152,7 +152,7 @@ def read_table(path: str | Path) -> Table:
         raise
     except _UNREADABLE as error:
         raise DataError(f"Cannot read {path}: {_reason(error)} (data.path)") from None
-    return Table(path.name, {name: _normalised(column, name, path) for name, column in columns.items()})
+    return Table(path.name, {name: _normalise(column, name, path) for name, column in columns.items()})
 
 
 def _read_csv(path: Path) -> dict[str, Array]:
@@ -214,7 +214,7 @@ def _unique(names: list[str], path: Path) -> list[str]:
     return names
 
 
-def _normalised(column: Array, name: str, path: Path) -> Array:
+def _normalise(column: Array, name: str, path: Path) -> Array:
     """Turn what is not a number into trimmed texts, each cell by itself."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

@@ -62,14 +62,14 @@ def write_ranges_template(path: str | Path, target: str | None = None, *, from_d
 
 def _lines(table: Table, target: str | None, *, from_data: bool) -> Iterator[str]:
     yield "target:"
-    yield f"  column: {_BLANK if target is None else _quoted(target)}"
+    yield f"  column: {_BLANK if target is None else _quote(target)}"
     known_classes = _texts(table.columns[target]) if from_data and target is not None else [PLACEHOLDER]
     yield f"  classes: {_list(known_classes)}  # in this order"
     yield f"missing_markers: {_list(list(MISSING_MARKERS))}"
     yield "columns:"
     for name, column in table.columns.items():
         if name != target:
-            yield f"  {_quoted(name)}: {_filled(column) if from_data else _empty(column)}"
+            yield f"  {_quote(name)}: {_fill(column) if from_data else _empty(column)}"
 
 
 def _empty(column: Array) -> str:
@@ -78,7 +78,7 @@ def _empty(column: Array) -> str:
     return f"{{low: {_BLANK}, high: {_BLANK}}}"
 
 
-def _filled(column: Array) -> str:
+def _fill(column: Array) -> str:
     values = _numbers(column)
     if values is None:
         texts = _texts(column)
@@ -106,7 +106,7 @@ def _list(texts: list[str]) -> str:
     return f"[{', '.join(json.dumps(text, ensure_ascii=False) for text in texts)}]"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     """Return ``name`` as a YAML key, quoted where plain YAML would read something else."""
     plain = name.replace("_", "").replace("-", "").isalnum() and yaml.safe_load(name) == name
     return name if plain else json.dumps(name, ensure_ascii=False)

@@ -23,7 +23,7 @@ from clipless.federated.aggregation.roster import (
     pieces,
     share_digest,
 )
-from clipless.federated.channel import agreed
+from clipless.federated.channel import agree
 from clipless.federated.primitives import KEY_BYTES, Identity, Words, derive, keystream, seal, to_words, unseal
 from clipless.federated.query import PartyRows, Query
 
@@ -86,7 +86,7 @@ class AggregationParty:
         listed = pieces(keys, KEY_BYTES, len(self._roster), SERVER, "keys")
         self._told_keys = keys
         self._keys = {name: key for name, key in zip(self._roster.names, listed, strict=True) if any(key)}
-        self._roster.check_left(frozenset(self._keys), "keys")
+        self._roster.check_remaining(frozenset(self._keys), "keys")
         if self._keys.get(self.name) != self._fresh.public:
             raise FederationError("Expected the key of this party among all, got another", SERVER)
         secrets = (self._self_mask, self._fresh.private)
@@ -109,10 +109,10 @@ class AggregationParty:
     def _share_key(self, owner: str, holder: str) -> bytes:
         """The key for shares of an owner for a holder: of both static keys, and for these fresh keys of all alone."""
         other = holder if owner == self.name else owner
-        secret = agreed(self._identity, self._roster.keys[self._roster.index(other)], other)
+        secret = agree(self._identity, self._roster.keys[self._roster.index(other)], other)
         return derive(secret, b"shares", self._session, owner.encode(), holder.encode(), self._told_keys)
 
-    def masked(self, records: bytes) -> bytes:
+    def mask(self, records: bytes) -> bytes:
         """Take the others' shares and return its words behind masks.
 
         Raises:
@@ -124,7 +124,7 @@ class AggregationParty:
         for owner, record in zip(self._roster.names, listed, strict=True):
             if owner != self.name and any(record):
                 self._hold(owner, record)
-        self._roster.check_left(frozenset(self._held), "shares")
+        self._roster.check_remaining(frozenset(self._held), "shares")
         masked_V = self._words_V + keystream(self._self_mask, len(self._words_V))
         for other in self._held:
             if other != self.name:
@@ -155,7 +155,7 @@ class AggregationParty:
         names = listed_names(left, self._roster)
         if not {self.name} <= names <= frozenset(self._held):
             raise FederationError("Expected those who are left to have shared, this party among them", SERVER)
-        self._roster.check_left(names, "words")
+        self._roster.check_remaining(names, "words")
         self._left = left
         return b"".join(self._tag(self.name, other) for other in self._roster.names)
 
@@ -167,7 +167,7 @@ class AggregationParty:
         other = holder if owner == self.name else owner
         if other == self.name:
             return bytes(TAG_BYTES)
-        secret = agreed(self._identity, self._roster.keys[self._roster.index(other)], other)
+        secret = agree(self._identity, self._roster.keys[self._roster.index(other)], other)
         context = (b"agreement", self._session, owner.encode(), holder.encode(), self._told_keys, self._left)
         return derive(secret, *context)[:TAG_BYTES]
 
@@ -203,7 +203,7 @@ def pair_mask(
     """Return what one of two parties adds for the other: opposite words for the two of them."""
     first = roster.index(own) < roster.index(other)
     names = (own, other) if first else (other, own)
-    seed = derive(agreed(fresh, other_key, other), b"mask", session, *(name.encode() for name in names))
+    seed = derive(agree(fresh, other_key, other), b"mask", session, *(name.encode() for name in names))
     mask_V = keystream(seed, count)
     return mask_V if first else -mask_V
 

@@ -71,7 +71,7 @@ class Roster:
             raise FederationError("Expected a party of the roster, got another", name)
         return self.names.index(name)
 
-    def check_left(self, left: frozenset[str], moment: str) -> None:
+    def check_remaining(self, left: frozenset[str], moment: str) -> None:
         """Refuse to go on with too few.
 
         Raises:

@@ -96,8 +96,8 @@ class AggregationServer:
             FederationError: fewer parties than are needed sent something.
         """
         taken = self._taken[self._round]
-        self._roster.check_left(frozenset(taken), self.round)
-        told = (self._all_keys, self._passed_shares, self._who_is_left, self._passed_tags, dict)[self._round]()
+        self._roster.check_remaining(frozenset(taken), self.round)
+        told = (self._all_keys, self._pass_shares, self._who_is_left, self._pass_tags, dict)[self._round]()
         self._round += 1
         return told
 
@@ -105,13 +105,13 @@ class AggregationServer:
         listed = b"".join(self._taken[0].get(name, bytes(KEY_BYTES)) for name in self._roster.names)
         return dict.fromkeys(self._taken[0], listed)
 
-    def _passed_shares(self) -> dict[str, bytes]:
-        return {name: self._addressed_to(name, self._taken[1], RECORD_BYTES) for name in self._taken[1]}
+    def _pass_shares(self) -> dict[str, bytes]:
+        return {name: self._address(name, self._taken[1], RECORD_BYTES) for name in self._taken[1]}
 
-    def _passed_tags(self) -> dict[str, bytes]:
-        return {name: self._addressed_to(name, self._taken[3], TAG_BYTES) for name in self._taken[3]}
+    def _pass_tags(self) -> dict[str, bytes]:
+        return {name: self._address(name, self._taken[3], TAG_BYTES) for name in self._taken[3]}
 
-    def _addressed_to(self, holder: str, taken: Mapping[str, bytes], size: int) -> bytes:
+    def _address(self, holder: str, taken: Mapping[str, bytes], size: int) -> bytes:
         at, empty = self._roster.index(holder) * size, bytes(size * len(self._roster))
         listed = (taken.get(owner, empty) for owner in self._roster.names)
         return b"".join(content[at : at + size] for content in listed)
@@ -123,12 +123,12 @@ class AggregationServer:
     def _check_reveals(self, holder: str, message: bytes) -> None:
         listed = pieces(message, shamir.SHARE_BYTES, len(self._roster), holder, "reveals")
         for owner, share in zip(self._roster.names, listed, strict=True):
-            if owner in self._taken[1] and self._announced(owner, holder) != share_digest(
+            if owner in self._taken[1] and self._announce(owner, holder) != share_digest(
                 self._session, owner, holder, self._secret(owner), share
             ):
                 raise FederationError(f"Expected the share that {owner!r} gave it, got another", holder)
 
-    def _announced(self, owner: str, holder: str) -> bytes:
+    def _announce(self, owner: str, holder: str) -> bytes:
         start = self._roster.index(holder) * RECORD_BYTES + SEALED_BYTES
         start += DIGEST_BYTES * (self._secret(owner) == FRESH_KEY)
         return self._taken[1][owner][start : start + DIGEST_BYTES]
@@ -150,10 +150,10 @@ class AggregationServer:
         for name in self.included:
             total_V += np.frombuffer(self._taken[2][name], dtype=np.uint32)
         for owner in self._taken[1]:
-            total_V -= self._masks_of(owner, self._joined(owner, weighted))
+            total_V -= self._masks_of(owner, self._join(owner, weighted))
         return total_V
 
-    def _joined(self, owner: str, weighted: Mapping[int, int]) -> bytes:
+    def _join(self, owner: str, weighted: Mapping[int, int]) -> bytes:
         at = self._roster.index(owner) * shamir.SHARE_BYTES
         listed = {
             self._roster.index(name) + 1: message[at : at + shamir.SHARE_BYTES]

@@ -58,7 +58,7 @@ def lower_profiles(event: PoissonGaussian) -> tuple[LowerProfile, ...]:
 
     The event costs something and has noise.
     """
-    return tuple(_composed(cells, event.steps) for cells in _cells(event))
+    return tuple(_compose(cells, event.steps) for cells in _cells(event))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,12 +70,12 @@ class _Cells:
     width: float
 
 
-def _composed(cells: _Cells, steps: int) -> LowerProfile:
+def _compose(cells: _Cells, steps: int) -> LowerProfile:
     shift = _shift(cells)
     index = np.floor((cells.losses + shift) / cells.width).astype(np.int64)
     first = int(index.min())
     masses = np.bincount(index - first, weights=cells.masses).astype(np.float64)
-    losses, composed = LossGrid(masses, first, cells.width, 0.0).composed(steps)
+    losses, composed = LossGrid(masses, first, cells.width, 0.0).compose(steps)
     losses = losses - steps * shift
     kept = (losses > 0.0) & (losses <= LARGEST_LOSS) & (composed > _LEAST_MASS)
     composed = composed[kept] * (1.0 - _ROUNDING) ** steps

@@ -78,7 +78,7 @@ class LossGrid:
 
         Where losses are too large for floating point the bound is 1.
         """
-        losses, masses = self.composed(steps)
+        losses, masses = self.compose(steps)
         kept = np.abs(losses) <= LARGEST_LOSS
         if not kept.any():
             return np.array([0.0]), np.array([1.0])
@@ -89,7 +89,7 @@ class LossGrid:
         deltas = infinite + above - np.exp(losses) * shrunk + len(masses) * 2.0**-51
         return losses, np.clip(deltas, 0.0, 1.0)
 
-    def composed(self, steps: int) -> tuple[FloatArray, FloatArray]:
+    def compose(self, steps: int) -> tuple[FloatArray, FloatArray]:
         """Return losses after some steps, increasing, and the masses there.
 
         The masses' errors add up to at most ``delta_slack(steps)`` and TAIL; at most TAIL lies outside.

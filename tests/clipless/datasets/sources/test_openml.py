@@ -5,7 +5,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
-from clipless.datasets.sources.openml import cache_dir, cached, checksum, download
+from clipless.datasets.sources.openml import cache_dir, checksum, download, read_or_fetch
 from clipless.errors import DataError
 
 ARRAYS = {"x": np.arange(6, dtype=np.uint8).reshape(2, 3), "t": np.array(["a", "bc"])}
@@ -28,7 +28,7 @@ def test_a_data_set_is_fetched_once_and_read_back_alike():
         return ARRAYS
 
     for _ in range(3):
-        arrays = cached("toy", fetch)
+        arrays = read_or_fetch("toy", fetch)
         assert all(np.array_equal(arrays[name], ARRAYS[name]) for name in ARRAYS)
         assert set(arrays) == set(ARRAYS)
     assert fetched == [1]
@@ -48,22 +48,22 @@ def test_the_checksum_is_of_a_canonical_form():
 
 
 def test_a_changed_cache_is_refused():
-    cached("toy", lambda: ARRAYS)
+    read_or_fetch("toy", lambda: ARRAYS)
     path = cache_dir() / "toy.npz"
     with np.load(path) as archive:
         members = dict(archive)
     np.savez(path, **(members | {"x": ARRAYS["x"] + 1}))
     with pytest.raises(DataError, match=r"toy.npz does not match its checksum: delete it to fetch it again"):
-        cached("toy", lambda: ARRAYS)
+        read_or_fetch("toy", lambda: ARRAYS)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-30], lambda _: b"", lambda _: b"text"])
 def test_a_damaged_cache_is_refused(damage):
-    cached("toy", lambda: ARRAYS)
+    read_or_fetch("toy", lambda: ARRAYS)
     path = cache_dir() / "toy.npz"
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DataError, match=r"Cannot read the cached file .*toy.npz: delete it"):
-        cached("toy", lambda: ARRAYS)
+        read_or_fetch("toy", lambda: ARRAYS)
 
 
 def test_a_fetch_that_fails_leaves_nothing_behind():
@@ -71,7 +71,7 @@ def test_a_fetch_that_fails_leaves_nothing_behind():
         raise DataError("offline")
 
     with pytest.raises(DataError, match="offline"):
-        cached("toy", fail)
+        read_or_fetch("toy", fail)
     assert not cache_dir().exists()
 
 
@@ -81,7 +81,7 @@ def test_a_write_that_fails_leaves_nothing_behind(monkeypatch):
 
     monkeypatch.setattr(np, "savez_compressed", full)
     with pytest.raises(DataError, match=r"Cannot write .*toy.npz: No space left on device; set SWEEPER_CACHE"):
-        cached("toy", lambda: ARRAYS)
+        read_or_fetch("toy", lambda: ARRAYS)
     assert list(cache_dir().iterdir()) == []
 
 

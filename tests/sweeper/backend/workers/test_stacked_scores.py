@@ -90,7 +90,7 @@ def test_rows_of_a_stack_are_those_of_each_trial_alone(tmp_path, content):
 
 def test_private_rows_are_scored_by_each_model_itself(tmp_path, monkeypatch):
     """In passes whose shape depends on the shape of a row alone."""
-    monkeypatch.setattr("clipless.stacks.outputs.Audience.look", lambda *_: pytest.fail("scored together"))
+    monkeypatch.setattr("clipless.stacks.outputs.StackEvaluator.evaluate", lambda *_: pytest.fail("scored together"))
     assert all(len(rows) == EPOCHS for rows in told(tmp_path, 3, PRIVATE).values())
 
 
