@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.alone import PassShape, make_rows
 from clipless.audits.placement import FixedPlacement
 from clipless.datasets import Split
 from clipless.layers import Dense, InputBall, ReLU
@@ -23,6 +22,7 @@ from clipless.plans.placement import Placement, even_size, take_rows, whole
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import SpectralBall
+from clipless.row_independence import PassShape, make_rows
 from clipless.stacks.member import Member
 from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack, rows_per_pass

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 import clipless
 from clipless import layers
-from clipless.alone import PassShape, Watch, is_alone, make_rows, watch_layers
 from clipless.layers import Conv1d, Conv2d, Dense
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.placement import evenly
+from clipless.row_independence import PassShape, Watch, is_alone, make_rows, watch_layers
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 
 ROWS = 24

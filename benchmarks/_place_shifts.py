@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 import clipless
-from clipless.alone import PassShape, make_rows
 from clipless.audits.placement import FixedPlacement, Sums
 from clipless.datasets import Split
 from clipless.layers import Conv1d, Conv2d, Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU, Residual
@@ -28,6 +27,7 @@ from clipless.plans.placement import Placement, take_rows, whole
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import SecureSource
 from clipless.projections import SpectralBall
+from clipless.row_independence import PassShape, make_rows
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.placing import training_places
 

@@ -31,7 +31,7 @@ from torch import Tensor
 
 import clipless
 from clipless.audits.audit import audit_training
-from clipless.audits.audited import AuditedTraining, Effort, make_random_rows
+from clipless.audits.audited_training import AuditedTraining, Effort, make_random_rows
 from clipless.audits.finding import ACCUSATION, Finding, Kind, judge
 from clipless.audits.noise import audit_noise
 from clipless.audits.one_run import audit_one_run

@@ -22,7 +22,7 @@ import torch
 from scipy import stats
 
 import clipless
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.audits.finding import ACCUSATION, Finding, judge
 from clipless.datasets import Dataset
 from clipless.privacy.accounting.private_selection import Repetitions

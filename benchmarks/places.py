@@ -10,8 +10,8 @@
 "Before": MKL_CBWR is unset, and a pass has any number of rows; "after": MKL_CBWR=AUTO,STRICT, as `import clipless` sets
 it, and passes of whole vectors. ``--cbwr`` and ``--sizes`` ask for one other setting ("unset" is one). MKL reads the
 variable once, so that each setting has a process of its own. A shape *depends* where a pass that is filled with copies
-of one made-up row, of 24, gives any bit that differs between them. `clipless.alone.is_alone` is asked of all of
-these, and of every fourth of the other layers. Ends with 1 if it passes one that depends, or if the settings of the
+of one made-up row, of 24, gives any bit that differs between them. `clipless.row_independence.is_alone` is asked of all
+of these, and of every fourth of the other layers. Ends with 1 if it passes one that depends, or if the settings of the
 product leave one.
 """
 

@@ -21,7 +21,7 @@ os.environ.setdefault("RAY_worker_niceness", "0")  # else trials stand still bes
 import pytest
 from hypothesis import HealthCheck, settings
 
-from clipless import alone
+from clipless import row_independence
 
 from .caretaker import take_care
 
@@ -50,7 +50,9 @@ def pytest_configure() -> None:
     """Leave nothing behind, however the run ends; while all is imported and collected, nothing is garbage."""
     take_care()
     gc.disable()
-    alone._FEWEST = alone._MOST = 2  # thousands of small trainings; tests/clipless/test_alone.py takes all
+    row_independence._FEWEST = row_independence._MOST = (
+        2  # thousands of small trainings; tests/clipless/test_row_independence.py takes all
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

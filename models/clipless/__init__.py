@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from clipless.imports import lazy_names
 
 # Before the first product of matrices, if not before torch: kernels of MKL that round a row alike wherever it lies in
-# memory. Where it comes too late, or another library multiplies, `clipless.alone` finds out.
+# memory. Where it comes too late, or another library multiplies, `clipless.row_independence` finds out.
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.audits.finding import ACCUSATION, Finding, judge
 from sweeper.audits.prices import audit_price
 from sweeper.audits.trials import audit_trial

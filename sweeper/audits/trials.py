@@ -6,7 +6,7 @@ from math import isclose
 
 import clipless
 from clipless.audits.audit import audit_training
-from clipless.audits.audited import AuditedTraining, Effort, make_random_rows
+from clipless.audits.audited_training import AuditedTraining, Effort, make_random_rows
 from clipless.audits.finding import Finding
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan

@@ -44,7 +44,7 @@ def _audit_points(
     effort: AuditEffort,
     is_over: Callable[[], bool],
 ) -> list[str]:
-    from clipless.audits.audited import Effort  # what audits import takes a second
+    from clipless.audits.audited_training import Effort  # what audits import takes a second
     from sweeper.audits.sweep_audit import audit_front, contradictions
 
     statements: list[str] = []

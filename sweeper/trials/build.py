@@ -13,7 +13,7 @@ from clipless.errors import CliplessError
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import Loss
 from clipless.network import Network
-from clipless.plans.clip_norm import AdaptiveClipping, Clipping
+from clipless.plans.clipping import AdaptiveClipping, Clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Schedule
 from clipless.plans.plan import Plan

@@ -11,7 +11,7 @@ from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.exact_sums import row_norms
 from clipless.layers import ClipGradient, Dense, Flatten, GroupSort, InputBall, LayerCentering, Residual, SwapAxes
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method
 from clipless.projections import Free

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import lru_cache
 from math import ceil, inf, log2
 
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.accounting.pld import optimistic_epsilon
 from clipless.privacy.events import PoissonGaussian

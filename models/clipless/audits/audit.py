@@ -1,6 +1,6 @@
 """The audits of a training, one after the other, judged together."""
 
-from clipless.audits.audited import AuditedTraining, Effort
+from clipless.audits.audited_training import AuditedTraining, Effort
 from clipless.audits.finding import Finding, judge
 from clipless.audits.noise import audit_noise
 from clipless.audits.one_run import audit_one_run

@@ -28,7 +28,7 @@ import torch
 from scipy import stats
 
 from clipless.audits.attained import attained_epsilon
-from clipless.audits.audited import AuditedTraining, Effort
+from clipless.audits.audited_training import AuditedTraining, Effort
 from clipless.audits.finding import ACCUSATION, Finding, Kind
 from clipless.audits.one_run import adapt_plan
 from clipless.audits.ranks import FloatArray

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from clipless.audits.attained import epsilon_at_least
-from clipless.audits.audited import AuditedTraining
+from clipless.audits.audited_training import AuditedTraining
 from clipless.audits.canaries import Entries, lay_canaries, operands_of, reached_multiplier
 from clipless.audits.finding import ACCUSATION, Finding, Kind
 from clipless.audits.guesses import guessed_epsilon

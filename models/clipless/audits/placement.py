@@ -14,13 +14,13 @@ from typing import final
 import torch
 from torch import Tensor
 
-from clipless.alone import PassShape, make_rows
-from clipless.audits.audited import AuditedTraining
+from clipless.audits.audited_training import AuditedTraining
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.network import Network
 from clipless.plans.placement import Placement, even_size, take_rows, whole
 from clipless.plans.plan import Plan
+from clipless.row_independence import PassShape, make_rows
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.placing import training_places
 from clipless.training.trainer import check_micro_batch

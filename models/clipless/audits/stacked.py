@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clipless.audits.audited import AuditedTraining
+from clipless.audits.audited_training import AuditedTraining
 from clipless.audits.one_run import adapt_plan
 from clipless.audits.placement import JOINED, KINKED, FixedPlacement, make_kinked_rows
 from clipless.audits.planted import PATTERNS, shares

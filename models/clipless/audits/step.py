@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from clipless.audits.attained import attained_epsilon
-from clipless.audits.audited import AuditedTraining, Effort
+from clipless.audits.audited_training import AuditedTraining, Effort
 from clipless.audits.finding import Finding, Kind
 from clipless.audits.placement import compare_sums
 from clipless.audits.planted import PATTERNS, Operands, Shapes, operand, operand_shapes, plant_operands, shares

@@ -24,7 +24,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from clipless.alone import VECTOR, PassShape, Watch, is_alone, watch_layers
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import Rounding, Signal, rounding, rounding_of_unbounded
 from clipless.certificates.induced import Reach, propagate_reach
@@ -32,6 +31,7 @@ from clipless.errors import UnsupportedError
 from clipless.layers import ClipGradient, Dense, InputBall
 from clipless.network import Network, features_shape, prefix_depth, split_fixed_prefix
 from clipless.norms import LEAST, lengths_upper
+from clipless.row_independence import VECTOR, PassShape, Watch, is_alone, watch_layers
 from clipless.saving import architecture
 
 _MOST_ROWS = 256  # of a pass
@@ -68,7 +68,7 @@ def float64_logits(model: Network, x: Tensor, *, features: Tensor | None = None,
     Guarantees:
         What is computed of a row does not depend on how many others there are: passes have one shape, for a kernel is
         chosen by it. With ``alone`` it depends neither on the place of a row nor on what others hold: where passes with
-        these weights fail the test (`clipless.alone`), each row is passed by itself.
+        these weights fail the test (`clipless.row_independence`), each row is passed by itself.
 
     Raises:
         ValueError: rows or features of another shape than the network's.

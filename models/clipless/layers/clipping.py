@@ -48,7 +48,7 @@ class ClipGradient(Layer):
         Args:
             factor: in (0, 1].
             counting: keep, for `take_indicators`, whether each row stayed below. Depends on the rows: to be released
-                with noise only, see `clipless.plans.clip_norm`.
+                with noise only, see `clipless.plans.clipping`.
         """
         if on_host(factor) and not 0 < factor <= 1:
             raise ValueError(f"Expected 0 < factor <= 1, got factor={factor!r} (ClipGradient)")

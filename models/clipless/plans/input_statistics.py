@@ -11,7 +11,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from clipless.alone import PassShape, Watch
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows, grid, row_norms, row_sum, select_rows
@@ -20,6 +19,7 @@ from clipless.network import Network
 from clipless.plans.placement import Placement, even_size, needs_slots, take_rows, whole
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import PoissonSampler
+from clipless.row_independence import PassShape, Watch
 
 
 def paid_layers(network: Network) -> list[tuple[int, PaidStatistics]]:
@@ -89,7 +89,7 @@ class _ContributionPass:
         self._layer = layer
 
     def __call__(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
-        """Pass made-up rows on, see `clipless.alone`."""
+        """Pass made-up rows on, see `clipless.row_independence`."""
         del chosen_B
         watch(self.front(x))
         watch(self._layer.contributions(self.front(x)))

@@ -1,9 +1,9 @@
 """Where the rows of a batch stand in the passes of a step.
 
 One behind the other, in passes of one size that rows of zeros fill up: right where a pass treats each row alone,
-wherever it stands, which is tested before anything is drawn (`clipless.alone`). Otherwise, and on devices whose kernels
-choose by themselves how they round, in random slots (`clipless.privacy.sampling`): then nothing is asked of kernels but
-that what other rows hold changes nothing in place.
+wherever it stands, which is tested before anything is drawn (`clipless.row_independence`). Otherwise, and on devices
+whose kernels choose by themselves how they round, in random slots (`clipless.privacy.sampling`): then nothing is asked
+of kernels but that what other rows hold changes nothing in place.
 
 Shape letters: B drawn rows, S places of a pass.
 """
@@ -15,10 +15,10 @@ from typing import Protocol, final
 import torch
 from torch import Tensor
 
-from clipless.alone import VECTOR, Kinks, Pass, PassShape, is_alone, is_apart
 from clipless.errors import UnsupportedError
 from clipless.privacy.randomness import RandomSource
 from clipless.privacy.sampling import RandomPlacement, slots_for
+from clipless.row_independence import VECTOR, Kinks, Pass, PassShape, is_alone, is_apart
 
 
 def even_size(batch_size: float, sampling_rate: float, most: int) -> int:
@@ -89,7 +89,7 @@ def needs_slots(passed: Pass, form: PassShape, kinks: Kinks | None = None, weigh
     Args:
         passed: the pass.
         form: of its rows, copies included.
-        kinks: the first layer, see `clipless.alone.is_alone`.
+        kinks: the first layer, see `clipless.row_independence.is_alone`.
         weights: of the pass, see there.
 
     Raises:

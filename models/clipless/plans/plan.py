@@ -18,13 +18,13 @@ from clipless.bounds import WeightNorms
 from clipless.errors import PlanError
 from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
-from clipless.plans.clip_norm import AdaptiveClipping, Clipping, check_clipping
+from clipless.plans.clipping import AdaptiveClipping, Clipping, check_clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.input_statistics import releases
 from clipless.plans.method import Method, Schedule
 from clipless.plans.noise_range import check_noise, check_sensitivities, least_sensitivities
+from clipless.plans.sensitivities import limit_sensitivity, worst_case
 from clipless.plans.trainable import check_rows_apart, check_trainable
-from clipless.plans.worst_case import limit_sensitivity, worst_case
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.accounting.claim import EpsilonClaim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
@@ -240,7 +240,7 @@ def make_plan(
         clip_norm: C, for ``dp-sgd`` and nothing else.
         follow_weights: let the sensitivities of each step be those of the current weights; see `Plan`.
         clipping: a schedule of the norms of the model's clipping layers, or an
-            `clipless.plans.clip_norm.AdaptiveClipping`, whose counts are part of each step's event.
+            `clipless.plans.clipping.AdaptiveClipping`, whose counts are part of each step's event.
         freezing: let the first layers rest from a step on.
 
     Raises:

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from clipless.alone import Settings, arithmetic
 from clipless.bounds import bound_network, bounded_types
 from clipless.bounds._rules import replaced_method
 from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.guard import GuardedLayer
 from clipless.network import Network
+from clipless.row_independence import Settings, arithmetic
 
 _MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _MODULE_HOOKS)

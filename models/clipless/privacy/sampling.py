@@ -1,6 +1,6 @@
 """Poisson sampling: each row joins each batch independently with one probability.
 
-Where kernels look at the place of a row (`clipless.alone`), batches are spread over a fixed number of slots
+Where kernels look at the place of a row (`clipless.row_independence`), batches are spread over a fixed number of slots
 (`RandomPlacement`).
 """
 

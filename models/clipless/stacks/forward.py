@@ -16,12 +16,12 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from clipless.alone import Watch, show
 from clipless.errors import PlanError
 from clipless.guards.guard import Guard, GuardedLayer
 from clipless.guards.stacked import StackedGuard, stacked_bias, stacked_linear
 from clipless.layers import ClipGradient, Dense, Residual, every_layer
 from clipless.network import Network
+from clipless.row_independence import Watch, show
 from clipless.scalars import Scalar, on_host
 
 
@@ -218,7 +218,7 @@ class StackedNetwork:
             raise PlanError(f"Expected guards for every trained parameter, got none for {missed}")
 
     def __call__(self, x: Tensor, watch: Watch | None = None) -> Tensor:
-        """Map rows (R, ...) to logits (R, K); ``watch`` sees what each layer computes, see `clipless.alone`."""
+        """Map rows (R, ...) to logits (R, K); ``watch`` sees what each layer computes (`clipless.row_independence`)."""
         for layer in self._layers:
             x = layer(x)
             if watch is not None:

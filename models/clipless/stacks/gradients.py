@@ -10,10 +10,10 @@ from typing import final
 import torch
 from torch import Tensor
 
-from clipless.alone import Watch
 from clipless.losses import Loss, MultilabelBCE, TauBCE, TauCCE
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, needs_slots
+from clipless.row_independence import Watch
 from clipless.scalars import Scalar
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.member_training import MemberTraining
@@ -80,7 +80,7 @@ class StackedGradients:
             counts_R: whether each counts.
             sensitivities: of each member, by parameter.
             totals: (M, *shape) float64 by parameter.
-            watch: see `clipless.alone`.
+            watch: see `clipless.row_independence`.
         """
         exact = self._first.member.exact_norms
         with self._network.guarded(GuardedPass(sensitivities, len(x), totals, self._normalise, exact)):
@@ -98,7 +98,7 @@ class StackedGradients:
         return needs_slots(self._test_pass, form, first.member.model.layers[first.first], weights)
 
     def _test_pass(self, x: Tensor, chosen_B: Tensor, counts_B: Tensor, watch: Watch) -> Mapping[str, Tensor]:
-        """Pass made-up rows on, see `clipless.alone`: the same ones for every member, in another order for each."""
+        """Pass made-up rows on (`clipless.row_independence`): the same for every member, in another order for each."""
         generator, members = torch.Generator().manual_seed(0), len(self._trainings)
         orders = [torch.randperm(len(x), generator=generator).to(x.device) for _ in range(members)]
         given_R = torch.cat(orders)

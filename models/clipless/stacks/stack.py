@@ -19,13 +19,13 @@ from math import ceil, erf, sqrt
 import torch
 from torch import Tensor
 
-from clipless.alone import arithmetic
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows
 from clipless.plans.placement import evenly, take_rows
 from clipless.plans.plan import Plan
 from clipless.plans.trainable import check_arithmetic, check_settings
+from clipless.row_independence import arithmetic
 from clipless.stacks.descent import StackedProjection, descend
 from clipless.stacks.forward import StackedNetwork, by_parameter
 from clipless.stacks.gradients import StackedGradients, placement_of

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Mapping
 import torch
 from torch import Tensor
 
-from clipless.alone import PassShape, Watch, watch_layers
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.losses import Loss
@@ -17,6 +16,7 @@ from clipless.plans.method import Method
 from clipless.plans.placement import Placement, needs_slots, slotted_size, usual_size
 from clipless.plans.plan import Plan
 from clipless.privacy.randomness import RandomSource
+from clipless.row_independence import PassShape, Watch, watch_layers
 from clipless.saving import architecture
 from clipless.training.augmentation import Augmentation
 from clipless.training.batch_sums import CountedLoss, sum_gradients

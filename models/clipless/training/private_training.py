@@ -22,7 +22,7 @@ from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.losses import Loss
 from clipless.network import Network
-from clipless.plans.clip_norm import ClipNorms
+from clipless.plans.clipping import ClipNorms
 from clipless.plans.freezing import frozen
 from clipless.plans.input_statistics import release_statistics
 from clipless.plans.method import Schedule

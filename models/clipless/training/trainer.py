@@ -11,7 +11,6 @@ from math import ceil
 import torch
 from torch import Tensor, nn
 
-from clipless.alone import arithmetic
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import check_rows
@@ -22,6 +21,7 @@ from clipless.plans.placement import take_rows
 from clipless.plans.plan import Plan, check_plan
 from clipless.plans.trainable import check_arithmetic, check_settings, check_trainable
 from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.row_independence import arithmetic
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging
 from clipless.training.batch_sums import CountedLoss, sum_gradients

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clipless import SGD, Method, TauCCE, make_plan
-from clipless.audits.audited import AuditedTraining, make_random_rows
+from clipless.audits.audited_training import AuditedTraining, make_random_rows
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.network import Network
 from clipless.testing import SeededSource

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from clipless.audits.attained import attained_epsilon
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.events import PoissonGaussian, Relation
 

@@ -11,7 +11,7 @@ import torch
 
 from clipless.audits import audit
 from clipless.audits.audit import audit_training
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.audits.finding import Kind, judge
 from clipless.audits.one_run import audit_one_run
 from clipless.audits.step import audit_step

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.audits.finding import Kind
 from clipless.audits.noise import (
     RecordedNoise,

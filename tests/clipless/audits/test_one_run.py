@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from clipless import Relation, TauCCE, make_plan, zoo
-from clipless.audits.audited import AuditedTraining, make_random_rows
+from clipless.audits.audited_training import AuditedTraining, make_random_rows
 from clipless.audits.finding import Kind
 from clipless.audits.one_run import adapt_plan, audit_one_run
 from clipless.plans.plan import Plan

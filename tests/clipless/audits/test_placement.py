@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from clipless import alone
-from clipless.audits.audited import Effort
+from clipless import row_independence
+from clipless.audits.audited_training import Effort
 from clipless.audits.step import audit_step
 from clipless.layers import Dense
 from clipless.plans import placement
@@ -19,9 +19,9 @@ def nudged(x):
 def _looks_at_places(monkeypatch):
     whole = Dense.forward
     monkeypatch.setattr(Dense, "forward", lambda layer, x: nudged(whole(layer, x)))
-    alone.forget()
+    row_independence.forget()
     yield
-    alone.forget()
+    row_independence.forget()
 
 
 @pytest.mark.usefixtures("_looks_at_places")

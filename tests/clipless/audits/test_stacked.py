@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import clipless
-from clipless.audits.audited import AuditedTraining, Effort, make_random_rows
+from clipless.audits.audited_training import AuditedTraining, Effort, make_random_rows
 from clipless.audits.stacked import stacked_sums
 from clipless.audits.step import Worst, audit_step, search_in_stacks
 from clipless.errors import AuditError

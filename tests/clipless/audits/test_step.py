@@ -8,7 +8,7 @@ import torch
 
 from clipless import TauBCE, make_plan, zoo
 from clipless.audits import step
-from clipless.audits.audited import AuditedTraining, make_random_rows
+from clipless.audits.audited_training import AuditedTraining, make_random_rows
 from clipless.audits.finding import Kind
 from clipless.audits.step import Worst, audit_step, planted_batch
 from clipless.guards import guard as guards

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from clipless import Network, TauBCE, TauCCE, alone, evaluate, zoo
+from clipless import Network, TauBCE, TauCCE, evaluate, row_independence, zoo
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.bounds._rules import LayerBound, Signal
 from clipless.bounds.composition.compose import compose, composed_error
@@ -290,7 +290,7 @@ def test_the_logits_of_a_row_depend_in_no_bit_on_the_number_of_others_nor_on_its
 def one_by_one(model, x):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(certify_module, "_pass_size", lambda _: 1)
-        alone.forget()
+        row_independence.forget()
         return float64_logits(model, x)
 
 
@@ -310,10 +310,10 @@ def test_rows_of_passes_that_do_not_treat_each_alone_are_passed_one_by_one(name,
     monkeypatch.setattr(
         certify_module, "_through", lambda layers, x: changed(whole(layers, x)) if len(x) > 1 else whole(layers, x)
     )
-    alone.forget()
+    row_independence.forget()
     assert not bool((float64_logits(model, x) == expected).all())
     assert bool((float64_logits(model, x, alone=True) == expected).all())
-    alone.forget()
+    row_independence.forget()
 
 
 def test_what_one_set_of_weights_has_passed_is_tested_again_with_another(monkeypatch):
@@ -321,7 +321,7 @@ def test_what_one_set_of_weights_has_passed_is_tested_again_with_another(monkeyp
     first, later = (zoo.mlp((6,), 3, input_norm=2.0) for _ in range(2))
     x = torch.randn(300, 6, generator=torch.Generator().manual_seed(0))
     expected = one_by_one(later, x)
-    alone.forget()
+    row_independence.forget()
     float64_logits(first, x, alone=True)
     whole = certify_module._through
     monkeypatch.setattr(
@@ -330,7 +330,7 @@ def test_what_one_set_of_weights_has_passed_is_tested_again_with_another(monkeyp
         lambda layers, x: whole(layers, x) + 1e-15 * (len(x) > 1) * torch.arange(len(x))[:, None],
     )
     assert bool((float64_logits(later, x, alone=True) == expected).all())
-    alone.forget()
+    row_independence.forget()
 
 
 def test_many_rows_are_handled_in_pieces():

@@ -30,7 +30,7 @@ from clipless.layers import (
 from clipless.layers.statistics import PaidStatistics
 from clipless.losses import MulticlassHinge
 from clipless.network import Network
-from clipless.plans.clip_norm import AdaptiveClipping, ClipNorms
+from clipless.plans.clipping import AdaptiveClipping, ClipNorms
 from clipless.plans.input_statistics import _ContributionPass, release_statistics
 from clipless.plans.method import Method
 from clipless.plans.plan import make_plan

@@ -249,7 +249,7 @@ def test_a_parameter_without_a_normalised_rule_is_refused(monkeypatch):
             found = real.sensitivities(1.0, normalised=normalised)
             return {name: value for name, value in found.items() if not (normalised and name == "layers.4.weight")}
 
-    monkeypatch.setattr("clipless.plans.worst_case.bound_network", lambda *_: Bounds())
+    monkeypatch.setattr("clipless.plans.sensitivities.bound_network", lambda *_: Bounds())
     with pytest.raises(PlanError, match=r"layers\.4\.weight"):
         plan_for(model, Method.LIP_DP_SGD)
 

@@ -9,11 +9,11 @@ from clipless import Network, TauCCE, make_plan
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient, Dense, InputBall
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.plans.method import Method
 from clipless.plans.noise_range import check_noise, largest_multiplier, least_sensitivities
 from clipless.plans.plan import check_plan
-from clipless.plans.worst_case import limit_sensitivity
+from clipless.plans.sensitivities import limit_sensitivity
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.noise_grid import MOST_STEPS
 

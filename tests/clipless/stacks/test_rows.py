@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from clipless import alone
-from clipless.alone import VECTOR, Watch
+from clipless import row_independence
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, Flatten, InputBall
 from clipless.network import Network
 from clipless.privacy.sampling import RandomPlacement, slots_for
+from clipless.row_independence import VECTOR, Watch
 from clipless.stacks import fit_stack
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.gradients import StackedLoss
@@ -114,9 +114,9 @@ def swapped(x: Tensor) -> Tensor:
 
 @pytest.fixture
 def _forgetful() -> Iterator[None]:
-    alone.forget()
+    row_independence.forget()
     yield
-    alone.forget()
+    row_independence.forget()
 
 
 def running() -> RunningStack:
@@ -132,7 +132,7 @@ def test_a_stack_that_mixes_rows_is_refused(
     assert all(places.slots is None for places in running().places)
     passed = StackedNetwork.__call__
     monkeypatch.setattr(StackedNetwork, "__call__", lambda self, x, watch=None: passed(self, change(x), watch))
-    alone.forget()
+    row_independence.forget()
     with pytest.raises(UnsupportedError, match="mixes rows"):
         running()
 

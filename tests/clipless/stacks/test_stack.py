@@ -11,7 +11,7 @@ import clipless
 from clipless import scalars
 from clipless.layers import ClipGradient, ScaleByQuantile, Standardise
 from clipless.losses import HKR, KCosine, MulticlassHinge, TauCCE
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Schedule
 from clipless.stacks import Member, fit_stack

@@ -9,7 +9,7 @@ from clipless import SGD, TauCCE, make_plan, zoo
 from clipless.datasets import Split
 from clipless.layers import ClipGradient
 from clipless.network import Network
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.plans.method import Method
 from clipless.testing import SeededSource, broken_weights
 from clipless.training.augmentation import Augmentation

@@ -7,7 +7,7 @@ from clipless import SGD, Adam, Network, TauCCE, fit, make_plan
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient, Dense, GroupSort, InputBall, Standardise
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.stacks import Member, fit_stack
 from clipless.training.checkpoint import load_state
 from tests.clipless.steps import RecordingSource

@@ -7,7 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import clipless
 from clipless import zoo
 from clipless.datasets import Split
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method, Schedule
 from clipless.training import recording, trainer

@@ -20,8 +20,8 @@ from clipless.guards import exact_sums
 from clipless.layers import ClipGradient, Dense, InputBall, Residual, ScaleByQuantile, Standardise
 from clipless.losses import loss_lipschitz
 from clipless.network import Network
-from clipless.plans import placement, worst_case
-from clipless.plans.clip_norm import AdaptiveClipping
+from clipless.plans import placement, sensitivities
+from clipless.plans.clipping import AdaptiveClipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method, Schedule
 from clipless.privacy import keystream
@@ -301,10 +301,10 @@ def test_grids_of_numbers_of_a_device_are_those_of_the_host(value, steps):
 def test_the_constant_of_a_loss_is_one_of_a_ball_that_is_hardly_larger(loss, share, monkeypatch):
     model = Network([InputBall(2.0), Dense(6, CLASSES)], (6,))
     norm = share * bound_network(model).output.norm
-    monkeypatch.setattr(worst_case, "bound_network", lambda *_: bound_network(model))
+    monkeypatch.setattr(sensitivities, "bound_network", lambda *_: bound_network(model))
     bounds = Mock(output=Mock(norm=torch.tensor(norm, dtype=torch.float64), shape=(CLASSES,)))
     monkeypatch.setattr(scalars, "_HOST", "elsewhere")
-    found = worst_case._loss_constant(model, loss, bounds).item()
+    found = sensitivities._loss_constant(model, loss, bounds).item()
     least = 0.95**127 * bound_network(model).output.norm
     exact, next_one = (loss_lipschitz(loss, CLASSES, logit_norm=n) for n in (norm, max(norm / 0.949, least)))
     assert exact <= found <= next_one

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clipless.audits.audited import Effort
+from clipless.audits.audited_training import Effort
 from clipless.audits.finding import Kind
 from clipless.guards import guard
 from sweeper.audits import sweep_audit, trials

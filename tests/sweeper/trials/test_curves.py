@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import clipless
-from clipless import alone
+from clipless import row_independence
 from clipless.certificates import certify
 from clipless.curves.classes import class_change, null_of_hosmer_lemeshow
 from clipless.curves.grid import Grid
@@ -206,9 +206,9 @@ def test_private_curves_are_of_rows_alone(model, data, monkeypatch):
     monkeypatch.setattr(
         certify, "_through", lambda layers, x: whole(layers, x) if len(x) == 1 else whole(layers, x).roll(1, dims=0)
     )
-    alone.forget()
+    row_independence.forget()
     assert release_curves(model, data.test, None, noise, data.metadata, source=SeededSource(0)) == expected
-    alone.forget()
+    row_independence.forget()
 
 
 def test_grids_do_not_depend_on_rows(data):

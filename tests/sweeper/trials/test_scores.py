@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import clipless
-from clipless import alone
+from clipless import row_independence
 from clipless.certificates import certify
 from clipless.certificates.certify import float64_features
 from clipless.certificates.outputs import Outputs
@@ -125,9 +125,9 @@ def test_private_rows_are_scored_alone(model, split, monkeypatch):
     monkeypatch.setattr(
         certify, "_through", lambda layers, x: whole(layers, x) if len(x) == 1 else whole(layers, x).roll(1, dims=0)
     )
-    alone.forget()
+    row_independence.forget()
     found = release(model, split, None, noise=NOISE, population=60, input_gain=1.0, source=SeededSource(0))
-    alone.forget()
+    row_independence.forget()
     assert found == expected
 
 

@@ -9,7 +9,7 @@ from clipless import SGD, Network, TauCCE, fit, make_plan, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient, Dense, InputBall
-from clipless.plans.clip_norm import LEAST_SHARE, AdaptiveClipping, ClipNorms
+from clipless.plans.clipping import LEAST_SHARE, AdaptiveClipping, ClipNorms
 from clipless.plans.method import Method, Schedule
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation

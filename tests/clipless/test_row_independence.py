@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import clipless
-from clipless import alone, zoo
-from clipless.alone import PassShape, is_alone, is_apart, make_rows
+from clipless import row_independence, zoo
 from clipless.datasets import Split
 from clipless.guards import exact_sums
 from clipless.layers import Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU
@@ -20,6 +19,7 @@ from clipless.plans.placement import Placement, evenly, needs_slots, slotted_siz
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import OVERFLOW, RandomPlacement, slots_for
 from clipless.projections import SpectralBall
+from clipless.row_independence import PassShape, is_alone, is_apart, make_rows
 from clipless.testing import SeededSource
 from clipless.training.placing import training_places
 from clipless.training.trainer import PrivateTrainer
@@ -35,11 +35,11 @@ N, B = 400, 60
 @pytest.fixture(autouse=True)
 def _whole_test(monkeypatch):
     """All arrangements, and nothing remembered of other tests."""
-    monkeypatch.setattr(alone, "_FEWEST", 6)
-    monkeypatch.setattr(alone, "_MOST", 16)
-    alone.forget()
+    monkeypatch.setattr(row_independence, "_FEWEST", 6)
+    monkeypatch.setattr(row_independence, "_MOST", 16)
+    row_independence.forget()
     yield
-    alone.forget()
+    row_independence.forget()
 
 
 def nudged(x, where):
@@ -112,7 +112,7 @@ def test_a_form_that_has_passed_is_tested_again_with_other_weights():
 def test_what_is_remembered_depends_on_threads(monkeypatch):
     shape, before = PassShape("net", 64, (13,), CPU), torch.get_num_threads()
     tested = []
-    monkeypatch.setattr(alone, "_holds", lambda *given: tested.append(given[2]) or True)
+    monkeypatch.setattr(row_independence, "_holds", lambda *given: tested.append(given[2]) or True)
     assert is_alone(summed(torch.tanh), shape)
     torch.set_num_threads(before + 1)
     try:
@@ -217,7 +217,7 @@ def test_weights_with_which_nothing_is_rounded_hide_no_kernel(value, monkeypatch
     monkeypatch.setattr(Dense, "forward", rounded)
     assert placed(model).slots is not None
     assert all((parameter == value).all() for parameter in model.parameters())
-    alone.forget()
+    row_independence.forget()
     monkeypatch.setattr(Dense, "forward", whole)
     assert placed(model).slots is None
 
@@ -427,7 +427,7 @@ def test_cotangents_that_look_at_places_are_seen():
 
     def passed(x, _, counts_B, watch):
         x = x.nan_to_num().clamp(-1e3, 1e3).requires_grad_()
-        alone.show(x, watch)
+        row_independence.show(x, watch)
         torch.where(counts_B, Backwards.apply(x).square().sum(dim=1), 0.0).sum().backward()
         return {"": counts_B.sum().double()}
 

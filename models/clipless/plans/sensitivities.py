@@ -12,7 +12,7 @@ from torch import Tensor
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
 from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
-from clipless.plans.clip_norm import LEAST_SHARE
+from clipless.plans.clipping import LEAST_SHARE
 from clipless.plans.method import Method
 from clipless.scalars import Scalar, entry, larger, replace_nan, smaller
 
