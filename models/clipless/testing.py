@@ -42,13 +42,7 @@ class SeededSource(RandomSource):
 
 
 def worst_ratios(
-    layer: nn.Module,
-    shape: tuple[int, ...],
-    *,
-    norm: float = 1.0,
-    starts: int = 8,
-    steps: int = 150,
-    seed: int = 0,
+    layer: nn.Module, shape: tuple[int, ...], *, norm: float = 1.0, starts: int = 8, steps: int = 150, seed: int = 0
 ) -> dict[str, float]:
     """Search for the inputs and cotangents that come closest to each bound of ``layer``.
 

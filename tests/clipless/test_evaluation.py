@@ -132,10 +132,7 @@ def nan_logits(outputs, monkeypatch):
     return evaluate(zoo.mlp((4,), outputs, input_norm=1.0), data, ["0.1"])
 
 
-@pytest.mark.parametrize(
-    "outputs",
-    [1, 2],
-)
+@pytest.mark.parametrize("outputs", [1, 2])
 def test_logits_that_are_not_numbers_are_wrong(outputs, monkeypatch):
     scores = nan_logits(outputs, monkeypatch)
     assert scores["certified@0.1"] == 0.0

@@ -64,8 +64,7 @@ class Entries:
         outputs = _one_entry(self.outputs[canaries_R], self.shapes[1], sign_R)
         cotangents = torch.tensordot(outputs, self.basis.to(outputs), dims=([self.axis], [0])).movedim(-1, self.axis)
         return Operands(
-            _one_entry(self.inputs[canaries_R], self.shapes[0]) * self.norms[0],
-            cotangents.contiguous() * self.norms[1],
+            _one_entry(self.inputs[canaries_R], self.shapes[0]) * self.norms[0], cotangents.contiguous() * self.norms[1]
         )
 
     def components(self, weight: Tensor) -> Tensor:

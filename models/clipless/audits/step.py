@@ -186,13 +186,7 @@ def planted_batch(
 
 
 def _choose_operands(
-    shapes: Shapes,
-    delta: float,
-    method: Method,
-    count: int,
-    generator: np.random.Generator,
-    *,
-    steady: bool,
+    shapes: Shapes, delta: float, method: Method, count: int, generator: np.random.Generator, *, steady: bool
 ) -> Operands:
     """Return inputs and cotangents of rows whose contributions are around a sensitivity."""
     share_B = shares(count, "equal" if steady else str(generator.choice(PATTERNS)), generator)

@@ -72,8 +72,5 @@ def bound_householder(layer: Householder, signal: Signal, weights: WeightNorms) 
     if signal.shape[0] != layer.features:
         raise InvalidBoundError(f"Expected {layer.features} features, got shape {signal.shape} (Householder)")
     return LayerBound(
-        output=signal,
-        input_gain=1.0,
-        parameter_gains={"angle": signal.norm},
-        normalised_gains={"angle": 1.0},
+        output=signal, input_gain=1.0, parameter_gains={"angle": signal.norm}, normalised_gains={"angle": 1.0}
     )

@@ -189,12 +189,7 @@ def certify(model: Network, x: Tensor, target_B: Tensor, *, norm: float = 2.0) -
 
 
 def certified_radii(
-    model: Network,
-    logits_BK: Tensor,
-    target_B: Tensor,
-    *,
-    norm: float = 2.0,
-    inputs: Tensor | None = None,
+    model: Network, logits_BK: Tensor, target_B: Tensor, *, norm: float = 2.0, inputs: Tensor | None = None
 ) -> Tensor:
     """Radius, in units of the network's input tensor, within which no input changes the correct decision.
 
@@ -292,12 +287,7 @@ def binary_scores(logits_BK: Tensor) -> Tensor:
 
 
 def certified_auroc(
-    model: Network,
-    logits_BK: Tensor,
-    target_B: Tensor,
-    radii: Sequence[float],
-    *,
-    measured: Measured | None = None,
+    model: Network, logits_BK: Tensor, target_B: Tensor, radii: Sequence[float], *, measured: Measured | None = None
 ) -> list[float]:
     """Share of pairs of a positive and a negative that stay in order when both move by less than a radius.
 

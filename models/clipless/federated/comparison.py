@@ -69,11 +69,7 @@ class ComparisonKeys:
     def some(self, rows: slice) -> "ComparisonKeys":
         """Return some of the keys."""
         return ComparisonKeys(
-            self.server,
-            self.roots[rows],
-            self.corrections[:, rows],
-            self.controls[:, :, rows],
-            self.words[:, rows],
+            self.server, self.roots[rows], self.corrections[:, rows], self.controls[:, :, rows], self.words[:, rows]
         )
 
 

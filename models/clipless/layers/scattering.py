@@ -40,11 +40,7 @@ class Scattering2d(Layer):
     """
 
     def __init__(
-        self,
-        size: Sequence[int],
-        scales: int = 2,
-        orientations: int = 8,
-        gains: Sequence[float] = (1.0, 1.0, 1.0),
+        self, size: Sequence[int], scales: int = 2, orientations: int = 8, gains: Sequence[float] = (1.0, 1.0, 1.0)
     ) -> None:
         super().__init__()
         self.size = _check_size(size)

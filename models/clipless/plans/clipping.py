@@ -98,13 +98,7 @@ class ClipNorms:
     """
 
     def __init__(
-        self,
-        model: nn.Module,
-        clipping: Clipping,
-        steps: int,
-        batch_size: float,
-        count_std: float,
-        copies: int = 1,
+        self, model: nn.Module, clipping: Clipping, steps: int, batch_size: float, count_std: float, copies: int = 1
     ) -> None:
         self._layers = clipping_layers(model)
         self._clipping, self._steps = clipping, steps

@@ -29,10 +29,7 @@ class NoiseAllocation(enum.Enum):
 
 
 def noise_multipliers(
-    allocation: NoiseAllocation,
-    noise_multiplier: float,
-    sensitivities: Mapping[str, Scalar],
-    sizes: Mapping[str, int],
+    allocation: NoiseAllocation, noise_multiplier: float, sensitivities: Mapping[str, Scalar], sizes: Mapping[str, int]
 ) -> dict[str, Scalar]:
     """Return sigma_k for each parameter.
 

@@ -35,10 +35,7 @@ class RecordedPass:
     """
 
     def __init__(
-        self,
-        run: Callable[[Tensor, Tensor, Tensor], None],
-        size: int,
-        record: Callable[[Replay], Replay] | None = None,
+        self, run: Callable[[Tensor, Tensor, Tensor], None], size: int, record: Callable[[Replay], Replay] | None = None
     ) -> None:
         self._run, self._size = run, size
         self._record = record or as_cuda_graph

@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 @architecture
 def mlp(
-    input_shape: tuple[int, ...],
-    outputs: int,
-    make: LayerMaker,
-    *,
-    width: Even = 64,
-    depth: Count = 2,
+    input_shape: tuple[int, ...], outputs: int, make: LayerMaker, *, width: Even = 64, depth: Count = 2
 ) -> "list[nn.Module]":
     """Dense layers with activations between them: ``depth`` of them in all, the last one onto the logits.
 

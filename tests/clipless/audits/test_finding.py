@@ -42,8 +42,7 @@ def test_infinite_evidence_is_written_as_text():
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{"p_value": 1.5}, {"p_value": math.nan}, {"confidence": 0.0}, {"epsilon": -1.0}, {"attained": math.nan}],
+    "changes", [{"p_value": 1.5}, {"p_value": math.nan}, {"confidence": 0.0}, {"epsilon": -1.0}, {"attained": math.nan}]
 )
 def test_numbers_that_no_audit_finds_are_refused(changes):
     with pytest.raises(AuditError, match="Expected"):

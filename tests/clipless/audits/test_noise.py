@@ -115,9 +115,7 @@ def test_batches_are_heard_as_a_device_draws_them(training, monkeypatch, rate, c
 
 def test_batches_that_repeat_on_a_device_are_caught(training, monkeypatch):
     monkeypatch.setattr(
-        PoissonSampler,
-        "batches",
-        lambda sampler, steps, device: (next(drawn_on_a_device(sampler, 1, device)),) * steps,
+        PoissonSampler, "batches", lambda sampler, steps, device: (next(drawn_on_a_device(sampler, 1, device)),) * steps
     )
     assert audit_noise(training()).evidence["p-value of batches"] < 1e-6
 

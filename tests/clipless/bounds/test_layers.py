@@ -77,11 +77,7 @@ CASES = {
         {"output": 0.95, "input": 0.95, "weight": 0.999},
     ),
     "dense-tokens": (Dense(4, 3, generator=SEED), (5, 4), {"output": 0.95, "input": 0.95, "weight": 0.9}),
-    "conv-3x3-padded": (
-        Conv2d(2, 3, 3, padding=1, generator=SEED),
-        (2, 24, 24),
-        {"output": 0.9, "weight": 0.9},
-    ),
+    "conv-3x3-padded": (Conv2d(2, 3, 3, padding=1, generator=SEED), (2, 24, 24), {"output": 0.9, "weight": 0.9}),
     "conv-3x3-stride-2": (Conv2d(2, 4, 3, stride=2, padding=1, generator=SEED), (2, 9, 9), {}),
     "conv-5x3-unpadded": (Conv2d(1, 2, (5, 3), generator=SEED), (1, 44, 36), {"weight": 0.9}),
     "conv-patches": (
@@ -105,11 +101,7 @@ CASES = {
         (5, 4),
         {"input": 0.95, "weight": 0.9, "bias": 0.999},
     ),
-    "conv-bias": (
-        biased(Conv2d(1, 2, 3, padding=1, generator=SEED, bias=True)),
-        (1, 9, 9),
-        {"bias": 0.999},
-    ),
+    "conv-bias": (biased(Conv2d(1, 2, 3, padding=1, generator=SEED, bias=True)), (1, 9, 9), {"bias": 0.999}),
     "conv-circular": (
         Conv2d(2, 3, 3, padding=1, padding_mode="circular", generator=SEED),
         (2, 6, 6),

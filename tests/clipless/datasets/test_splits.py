@@ -96,12 +96,7 @@ def test_the_default_test_fraction_leaves_training_rows():
 
 def test_a_column_split_maps_each_value_to_one_split():
     split = ColumnSplit(column="year", train=("2021", "2022"), validation=("2023",), test=("2024",))
-    assert split.parts() == {
-        "2021": Part.TRAIN,
-        "2022": Part.TRAIN,
-        "2023": Part.VALIDATION,
-        "2024": Part.TEST,
-    }
+    assert split.parts() == {"2021": Part.TRAIN, "2022": Part.TRAIN, "2023": Part.VALIDATION, "2024": Part.TEST}
 
 
 @pytest.mark.parametrize("values", [(("a",), ("a",), ("b",)), (("a",), (), ("b",))])

@@ -9,14 +9,7 @@ from clipless.curves.hierarchy import best_hierarchy
 from clipless.errors import FederationError
 from clipless.federated import function_sharing
 from clipless.federated.comparison import from_bytes, key_bits
-from clipless.federated.function_sharing import (
-    KeyServer,
-    Upload,
-    agreed_parties,
-    combine,
-    communication_bits,
-    upload,
-)
+from clipless.federated.function_sharing import KeyServer, Upload, agreed_parties, combine, communication_bits, upload
 from clipless.federated.query import PartyRows, Query
 from clipless.federated.ustat import FunctionSharing, exact
 

@@ -31,13 +31,7 @@ def held(function, inputs, cotangent, guard):
 
 # name: guarded function, the same without a guard, operands, parameter, what normalising divides by
 CASES = {
-    "bias": (
-        lambda x, p, guard: guarded_bias(x, p, -1, guard),
-        lambda x, p: x + p,
-        (random(4, 6),),
-        random(6),
-        None,
-    ),
+    "bias": (lambda x, p, guard: guarded_bias(x, p, -1, guard), lambda x, p: x + p, (random(4, 6),), random(6), None),
     "bias-tokens": (
         lambda x, p, guard: guarded_bias(x, p, -1, guard),
         lambda x, p: x + p,
@@ -59,13 +53,7 @@ CASES = {
         torch.tensor([0.3]),
         lambda x, f: (x - f).norm(),
     ),
-    "householder": (
-        guarded_householder,
-        householder,
-        (random(4, 6),),
-        random(3, seed=2),
-        lambda x: x.norm(),
-    ),
+    "householder": (guarded_householder, householder, (random(4, 6),), random(3, seed=2), lambda x: x.norm()),
     "householder-maps": (
         guarded_householder,
         householder,

@@ -230,10 +230,7 @@ def test_a_plan_for_other_releases_is_refused():
 
 @pytest.mark.parametrize(
     "layers",
-    [
-        [InputBall(1.0), Dense(6, 6), Standardise(6, 1.0, 0.1)],
-        [Residual([Standardise(6, 1.0, 0.1)])],
-    ],
+    [[InputBall(1.0), Dense(6, 6), Standardise(6, 1.0, 0.1)], [Residual([Standardise(6, 1.0, 0.1)])]],
     ids=["behind weights", "inside a layer"],
 )
 def test_statistics_of_anything_but_fixed_maps_of_a_row_are_refused(layers):

@@ -62,13 +62,7 @@ def member(
     planned: dict[str, Any] = {"noise_multiplier": 1.0 + 0.5 * seed, "epochs": 4 - seed % 2}
     planned |= {name: changes.pop(name) for name in PLANNED if name in changes}
     plan = clipless.make_plan(
-        model,
-        loss,
-        population=ROWS,
-        batch_size=BATCH,
-        delta=1e-3,
-        sensitivity_fraction=1.0 / (1 + seed),
-        **planned,
+        model, loss, population=ROWS, batch_size=BATCH, delta=1e-3, sensitivity_fraction=1.0 / (1 + seed), **planned
     )
     settings = {"optimizer": clipless.Adam(0.001 * (1 + seed)), "source": SeededSource(seed), **changes}
     return Member(model=model, loss=loss, plan=plan, **settings)

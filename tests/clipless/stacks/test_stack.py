@@ -83,9 +83,7 @@ def test_members_may_be_told_different_things() -> None:
 
 
 @pytest.mark.parametrize(
-    "clipping",
-    [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)],
-    ids=["scheduled", "adaptive"],
+    "clipping", [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)], ids=["scheduled", "adaptive"]
 )
 @pytest.mark.parametrize("growth", [1.0, 4.0])
 def test_each_member_clips_to_its_own_norm(growth: float, clipping: Any) -> None:

@@ -116,8 +116,7 @@ def _fetch(known: KnownTable) -> Table:
         )
     arrays = read_or_fetch(known.name, lambda: _download(known))
     return Table(
-        f"OpenML {known.data_id}",
-        {name: pa.array(array, pa.large_string()) for name, array in arrays.items()},
+        f"OpenML {known.data_id}", {name: pa.array(array, pa.large_string()) for name, array in arrays.items()}
     )
 
 

@@ -77,13 +77,7 @@ class AggregationServer:
         if party in taken:
             raise FederationError(f"Expected one message of the round {self.round!r}, got a second", party)
         count = len(self._roster)
-        sizes = (
-            KEY_BYTES,
-            RECORD_BYTES * count,
-            4 * self._size,
-            TAG_BYTES * count,
-            shamir.SHARE_BYTES * count,
-        )
+        sizes = (KEY_BYTES, RECORD_BYTES * count, 4 * self._size, TAG_BYTES * count, shamir.SHARE_BYTES * count)
         pieces(message, sizes[self._round], 1, party, self.round)
         if self._round == len(ROUNDS) - 1:
             self._check_reveals(party, message)

@@ -25,11 +25,7 @@ _FLATTEST, _STEEPEST = 0.5, 50.0  # powers of the noise that epsilon can follow
 
 @lru_cache(maxsize=1024, typed=True)
 def noise_multiplier_for(
-    epsilon: float,
-    delta: float,
-    sampling_rate: float,
-    steps: int,
-    relation: Relation = Relation.ADD_OR_REMOVE_ONE,
+    epsilon: float, delta: float, sampling_rate: float, steps: int, relation: Relation = Relation.ADD_OR_REMOVE_ONE
 ) -> float:
     """Return a noise multiplier at which the claim is at most epsilon, and at least 0.99 epsilon.
 

@@ -32,13 +32,7 @@ from clipless.privacy.accounting.spending import (
 )
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
-_ORDERS = (
-    2.0,
-    2.75,
-    *(k / 10 for k in range(30, 110)),
-    *range(11, 64),
-    *(round(64 * 2 ** (k / 4)) for k in range(25)),
-)
+_ORDERS = (2.0, 2.75, *(k / 10 for k in range(30, 110)), *range(11, 64), *(round(64 * 2 ** (k / 4)) for k in range(25)))
 _STEP_ROUNDING = 1e-11  # of epsilon for each step
 _GEOMETRIC = 1.0  # shape of the truncated negative binomial
 

@@ -98,15 +98,9 @@ def test_uncompressed_colour_images_are_read_too(tmp_path):
     ("change", "message"),
     [
         ({"y_test": None}, r"Expected the arrays x_train, y_train, x_test, y_test, got .*mnist.npz"),
-        (
-            {"x_test": np.zeros((20, 28, 27), dtype=np.uint8)},
-            r"uint8 \(28, 28\), got uint8 \(28, 27\) \(x_test in",
-        ),
+        ({"x_test": np.zeros((20, 28, 27), dtype=np.uint8)}, r"uint8 \(28, 28\), got uint8 \(28, 27\) \(x_test in"),
         ({"x_train": np.zeros((60, 28, 28))}, "got float64"),
-        (
-            {"y_train": np.zeros(59, dtype=np.uint8)},
-            r"whole number for each of 60 images, .*\(59,\) \(y_train in",
-        ),
+        ({"y_train": np.zeros(59, dtype=np.uint8)}, r"whole number for each of 60 images, .*\(59,\) \(y_train in"),
         ({"y_train": np.zeros(60)}, "got float64"),
         ({"y_test": np.full(20, 10)}, r"labels from 0 to 9.*split test"),
         ({"x_test": np.array([None])}, r"mnist.npz is damaged or not an archive of mnist"),

@@ -50,13 +50,7 @@ def test_a_text_among_numbers_is_refused_by_row_and_value():
 
 def test_categories_are_one_hot_and_unknown_ones_all_zeros():
     column = text("B", "A", "x", "?", None)
-    assert encode(column, Categorical(categories=("A", "B"))).tolist() == [
-        [0, 1],
-        [1, 0],
-        [0, 0],
-        [0, 0],
-        [0, 0],
-    ]
+    assert encode(column, Categorical(categories=("A", "B"))).tolist() == [[0, 1], [1, 0], [0, 0], [0, 0], [0, 0]]
     other = encode(column, Categorical(categories=("A", "B"), other=True))
     assert other.tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 1]]
 

@@ -8,17 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clipless.datasets import (
-    Categorical,
-    ColumnSplit,
-    Drop,
-    Evaluation,
-    HashSplit,
-    Numeric,
-    Ranges,
-    input_format,
-    load,
-)
+from clipless.datasets import Categorical, ColumnSplit, Drop, Evaluation, HashSplit, Numeric, Ranges, input_format, load
 from clipless.datasets.tables.table import TableFacts, encode_table, load_table
 from clipless.datasets.tables.table_file import Table
 from clipless.errors import DataError, DeclarationError
@@ -28,11 +18,7 @@ RANGES = Ranges(
     source="the form",
     target="ill",
     classes=("no", "yes"),
-    columns={
-        "age": Numeric(low=0, high=100, missing=50),
-        "ward": Categorical(categories=("A", "B")),
-        "id": Drop(),
-    },
+    columns={"age": Numeric(low=0, high=100, missing=50), "ward": Categorical(categories=("A", "B")), "id": Drop()},
 )
 ROWS = [(i % 90, "ABC"[i % 3], f"p{i}", ("no", "yes")[i % 2]) for i in range(120)]
 
@@ -166,14 +152,8 @@ def test_target_and_classes_may_be_given_beside_the_ranges(write):
     for options, message in (
         ({"target": "ward"}, r"Expected one target, got 'ward' \(data.target\) and 'ill' \(people.yaml\)"),
         ({"classes": ["yes", "no"]}, r"Expected one classes, got \('yes', 'no'\) \(data.classes\)"),
-        (
-            {"ranges": bare},
-            r"Name the column of the labels of people.csv: target.column in people.yaml, or data.ta",
-        ),
-        (
-            {"ranges": bare, "target": "ill"},
-            r"The labels of 'ill' are not listed.*target.classes in people.yaml",
-        ),
+        ({"ranges": bare}, r"Name the column of the labels of people.csv: target.column in people.yaml, or data.ta"),
+        ({"ranges": bare, "target": "ill"}, r"The labels of 'ill' are not listed.*target.classes in people.yaml"),
     ):
         with pytest.raises(DataError, match=message):
             own(path, **options)
@@ -219,22 +199,13 @@ def columns(**changed):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (
-            {"ranges": None},
-            r"Column 'age' of .*people.csv has no declared range: .*`sweeper data ranges .*people.csv`",
-        ),
+        ({"ranges": None}, r"Column 'age' of .*people.csv has no declared range: .*`sweeper data ranges .*people.csv`"),
         (
             {"ranges": dataclasses.replace(RANGES, target="sick")},
             "Target column 'sick' is not in people.csv; it has age",
         ),
-        (
-            {"ranges": columns(weight=Drop())},
-            "Column 'weight' of people.yaml is not in people.csv; it has age, ward",
-        ),
-        (
-            {"ranges": columns(ill=Numeric(low=0, high=1))},
-            r"'ill' is the target, .*\(columns.ill in people.yaml\)",
-        ),
+        ({"ranges": columns(weight=Drop())}, "Column 'weight' of people.yaml is not in people.csv; it has age, ward"),
+        ({"ranges": columns(ill=Numeric(low=0, high=1))}, r"'ill' is the target, .*\(columns.ill in people.yaml\)"),
         ({"unit": "ward"}, r"'ward' is the target, the unit or the split, not a feature"),
         ({"unit": "ssn"}, r"Column 'ssn' is not in people.csv; it has age, ward, id, ill \(data.unit\)"),
         (

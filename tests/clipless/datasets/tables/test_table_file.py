@@ -19,11 +19,7 @@ def as_lists(table):
 
 def test_csv_cells_are_trimmed_texts_whatever_they_look_like(write):
     table = read_table(write(CSV))
-    assert as_lists(table) == {
-        "age": ["39", ""],
-        "ward": ["A", "B"],
-        "note, long": ["two\nlines", 'say "hi"'],
-    }
+    assert as_lists(table) == {"age": ["39", ""], "ward": ["A", "B"], "note, long": ["two\nlines", 'say "hi"']}
     assert not any(is_number(column) for column in table.columns.values())
 
 
@@ -53,11 +49,7 @@ def test_parquet_keeps_numbers_and_turns_the_rest_into_texts(tmp_path):
 
 def test_npz_matrices_become_numbered_columns(tmp_path):
     np.savez(tmp_path / "t.npz", X=np.arange(6.0).reshape(3, 2), y=np.array([0, 1, 0], dtype=np.int8))
-    assert as_lists(read_table(tmp_path / "t.npz")) == {
-        "X0": [0.0, 2.0, 4.0],
-        "X1": [1.0, 3.0, 5.0],
-        "y": [0, 1, 0],
-    }
+    assert as_lists(read_table(tmp_path / "t.npz")) == {"X0": [0.0, 2.0, 4.0], "X1": [1.0, 3.0, 5.0], "y": [0, 1, 0]}
 
 
 @settings(deadline=None)

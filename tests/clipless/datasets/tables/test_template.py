@@ -45,11 +45,7 @@ def test_ranges_from_the_data_are_complete_but_marked_unpaid(write):
     ranges = load_ranges(path)
     assert ranges.unpaid
     assert ranges.classes == ("no", "yes")
-    assert (ranges.columns["age"].low, ranges.columns["age"].high, ranges.columns["age"].missing) == (
-        20,
-        219,
-        20,
-    )
+    assert (ranges.columns["age"].low, ranges.columns["age"].high, ranges.columns["age"].missing) == (20, 219, 20)
     assert ranges.columns["ward"].categories == ("A", "B")
     dataset = load(data, ranges=path, evaluation="public")
     assert dataset.metadata.evaluation is Evaluation.EXPLORATORY

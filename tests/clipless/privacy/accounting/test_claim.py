@@ -48,8 +48,7 @@ def gaussian_epsilon(mu, delta):
 
 
 @pytest.mark.parametrize(
-    ("spent", "rdp"),
-    [(event(2.0, 1 / 60, 5460), 2.987618328313939), (event(4.0, 0.2, 1325), 9.976297955096285)],
+    ("spent", "rdp"), [(event(2.0, 1 / 60, 5460), 2.987618328313939), (event(4.0, 0.2, 1325), 9.976297955096285)]
 )
 def test_rdp_reproduces_autodp_to_its_last_digits(spent, rdp):
     # autodp's own search over orders stops up to 3e-9 above the minimum

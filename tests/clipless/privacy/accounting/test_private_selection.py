@@ -102,11 +102,7 @@ def test_no_seed_decides_the_number_unless_a_test_injects_one():
 
 @pytest.mark.parametrize(
     ("mean", "said"),
-    [
-        (1.0, "Expected 1.1 <= mean <= 10000, got mean=1.0"),
-        (math.nan, "got mean=nan"),
-        (1e5, "got mean=100000.0"),
-    ],
+    [(1.0, "Expected 1.1 <= mean <= 10000, got mean=1.0"), (math.nan, "got mean=nan"), (1e5, "got mean=100000.0")],
 )
 def test_a_mean_that_is_none_is_refused(mean, said):
     with pytest.raises(AccountingError, match=said):
@@ -142,10 +138,7 @@ def test_a_record_of_another_law_or_of_none_is_refused(record, said):
 # --- the price
 
 
-@pytest.mark.parametrize(
-    ("mean", "epsilon"),
-    [(10, 6.65), (30, 7.54), (100, 8.39)],
-)
+@pytest.mark.parametrize(("mean", "epsilon"), [(10, 6.65), (30, 7.54), (100, 8.39)])
 def test_the_best_of_many_costs_what_the_paper_says(mean, epsilon):
     found = rdp_selection_epsilon(spent(3.0, 0.05, 2000), Repetitions(mean=mean), DELTA)
     assert found == pytest.approx(epsilon, rel=0.01)

@@ -10,11 +10,7 @@ from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.accounting import selection_composed
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Repetitions
-from clipless.privacy.accounting.selection_composed import (
-    composed_epsilon,
-    explored_epsilon,
-    selection_profiles,
-)
+from clipless.privacy.accounting.selection_composed import composed_epsilon, explored_epsilon, selection_profiles
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon, selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 
