@@ -50,9 +50,8 @@ def pytest_configure() -> None:
     """Leave nothing behind, however the run ends; while all is imported and collected, nothing is garbage."""
     take_care()
     gc.disable()
-    row_independence._FEWEST = row_independence._MOST = (
-        2  # thousands of small trainings; tests/clipless/test_row_independence.py takes all
-    )
+    # thousands of small trainings; tests/clipless/test_row_independence.py takes all
+    row_independence._FEWEST = row_independence._MOST = 2
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import clipless
-from clipless import Network, TauCCE, make_plan
+from clipless import Network, TauCCE
 from clipless.bounds import WeightNorms, bound_layer, bound_network
 from clipless.bounds._rules import Signal
 from clipless.certificates.certify import certified_radii, float64_logits
@@ -44,13 +44,10 @@ from clipless.projections import CONSTRAINTS, SpectralBall, Standardised
 from clipless.saving import architecture
 from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios
 from clipless.training.per_example import accumulate_clipped
+from tests.clipless.factories import images, plan_of_step, seeded
 
 ROUNDING = 1 + 1e-4
 NAN, INF = float("nan"), float("inf")
-
-
-def seeded():
-    return torch.Generator().manual_seed(0)
 
 
 def maps():
@@ -116,24 +113,13 @@ def network(name):
     return Network(NETWORKS[name](), (1, 8, 8))
 
 
-def plan_for(model, loss, **options):
-    return make_plan(
-        model, loss, population=1000, batch_size=100, delta=1e-4, noise_multiplier=1.0, epochs=1, **options
-    )
-
-
-def batch(rows=8):
-    generator = torch.Generator().manual_seed(1)
-    return torch.randn(rows, 1, 8, 8, generator=generator), torch.randint(0, 4, (rows,), generator=generator)
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("example", [0.0, 1.0, 1e6, 3e38, 1e-25, NAN, INF])
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e12, 1e30, NAN, INF])
 def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, example, factor):
     model, loss = network(name), TauCCE(0.1)
-    plan = plan_for(model, loss, sensitivity_fraction=0.3)
-    x, y = batch()
+    plan = plan_of_step(model, loss, sensitivity_fraction=0.3)
+    x, y = images()
     x[0] = x[0] * example if example == example else NAN
     with broken_weights(model, factor):
         ratios = neighbour_ratios(model, loss, x, y, plan)
@@ -146,8 +132,8 @@ def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, exa
 def test_the_guard_is_what_holds_when_bounds_are_broken(name):
     """Every kind of parameter breaks its sensitivity without its guard: the test above can fail."""
     model, loss = network(name), TauCCE(0.1)
-    plan = plan_for(model, loss, sensitivity_fraction=1e-3)
-    x, y = batch()
+    plan = plan_of_step(model, loss, sensitivity_fraction=1e-3)
+    x, y = images()
     parameters = dict(model.named_parameters())
     with torch.no_grad():
         for parameter_name, parameter in parameters.items():
@@ -164,7 +150,7 @@ def test_the_guard_is_what_holds_when_bounds_are_broken(name):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
     model, loss = network(name), TauCCE()
-    x, y = batch()
+    x, y = images()
     free = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
     sensitivities = {key: 20.0 for key, _ in model.named_parameters()}
     with guarded(model, sensitivities) as guards:
@@ -177,7 +163,7 @@ def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
 def test_no_example_found_by_search_exceeds_the_analytic_sensitivity(name):
     model, loss = network(name).double(), TauCCE(0.05)
     sensitivities = bound_network(model, dtype=torch.float64).sensitivities(loss_lipschitz(loss, 4))
-    x, y = batch(2)
+    x, y = images(2)
     found = unguarded_ratios(model, loss, x.double() * 2, y, sensitivities, steps=25)
     assert max(found.values()) <= 1 + 1e-6, found
     assert min(found.values()) > 0, found
@@ -187,14 +173,14 @@ def test_no_example_found_by_search_exceeds_the_analytic_sensitivity(name):
 @pytest.mark.parametrize("replacement", [0.0, 5.0, NAN, INF])
 def test_no_bit_of_another_row_depends_on_a_row(name, replacement):
     model = network(name)
-    x, _ = batch(9)
+    x, _ = images(9)
     assert coupled_rows(model, x, 4, torch.full_like(x[4], replacement)) == []
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_input_gradients_of_other_rows_do_not_depend_on_a_row(name):
     model, loss = network(name), TauCCE()
-    x, y = batch(9)
+    x, y = images(9)
 
     def input_gradient(rows):
         rows = rows.clone().requires_grad_()
@@ -296,7 +282,7 @@ def test_clipping_lowers_the_sensitivities_before_it_and_no_other():
 
 def test_clipping_lowers_the_noise_of_a_plan():
     def plan(layers):
-        return plan_for(Network([InputBall(2.0), Dense(4, 4), Dense(4, 3), *layers], (4,)), TauCCE())
+        return plan_of_step(Network([InputBall(2.0), Dense(4, 4), Dense(4, 3), *layers], (4,)), TauCCE())
 
     free, clipped = plan([]), plan([ClipGradient(0.1)])
     constant = free.sensitivities["layers.2.weight"] / 2.0  # of the loss, for logits in the ball of radius 2
@@ -334,7 +320,7 @@ def test_clipping_leaves_certificates_alone():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_certificates_of_nested_networks_are_finite(name):
     model = network(name)
-    x, _ = batch(20)
+    x, _ = images(20)
     logits = float64_logits(model, x)
     radii = certified_radii(model, logits, logits.argmax(dim=1))
     assert radii.isfinite().all()
@@ -391,7 +377,7 @@ def test_a_saved_network_comes_back_bit_for_bit(name, tmp_path):
     path = tmp_path / "model.safetensors"
     clipless.save(model, path)
     loaded = clipless.load(path)
-    x, _ = batch()
+    x, _ = images()
     assert torch.equal(loaded(x), model(x))
     assert architecture(loaded) == architecture(model)
 
@@ -408,7 +394,7 @@ def test_a_time_series_network_is_guarded_and_saved(tmp_path):
         Dense(24, 4, generator=g),
     ]
     model, loss = Network(layers, (2, 12)), TauCCE(0.1)
-    plan = plan_for(model, loss, sensitivity_fraction=0.3)
+    plan = plan_of_step(model, loss, sensitivity_fraction=0.3)
     x = torch.randn(6, 2, 12, generator=g) * 5
     x[0] = NAN
     for row in (0, 1):
@@ -500,7 +486,7 @@ FRONTS = {
 def test_per_example_clipping_knows_every_parameter(name, ghost):
     """Without clipping its sum is the ordinary gradient; with it no row moves the sum by more than the norm."""
     model, loss = Network([InputBall(3.0), *FRONTS[name]()], (1, 8, 8)), TauCCE(0.1)
-    x, y = batch(6)
+    x, y = images(6)
     y = y % 3
 
     def clipped(norm, rows):
@@ -519,8 +505,8 @@ def test_per_example_clipping_knows_every_parameter(name, ghost):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_normalised_training_holds_every_parameter_too(name):
     model, loss = network(name), TauCCE(0.1)
-    plan = plan_for(model, loss, method=Method.LIP_DP_SGD)
-    x, y = batch()
+    plan = plan_of_step(model, loss, method=Method.LIP_DP_SGD)
+    x, y = images()
     x[0] *= 1e6
     with broken_weights(model, 30.0):
         ratios = neighbour_ratios(model, loss, x, y, plan)

@@ -14,7 +14,7 @@ from clipless import TauCCE, make_plan, zoo
 from clipless.plans.method import Method
 from clipless.projections import Free
 from clipless.zoo import LayerOptions
-from tests.clipless.steps import accumulate_gradients
+from tests.clipless.factories import accumulate_gradients
 
 SMALL, LARGE = 8, 24
 NETWORKS = {

@@ -17,7 +17,7 @@ from clipless.plans.method import Method
 from clipless.projections import Free
 from clipless.testing import SeededSource
 from clipless.training.trainer import PrivateTrainer
-from tests.clipless.steps import accumulate_gradients
+from tests.clipless.factories import accumulate_gradients
 
 ROWS = 64
 

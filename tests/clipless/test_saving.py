@@ -17,6 +17,7 @@ from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall, L2Pool
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.saving import FORMAT, architecture
 from clipless.zoo import LayerOptions
+from tests.clipless.factories import Loud
 
 NETWORKS = {
     "mlp": lambda: zoo.mlp((1, 8, 8), 3, input_norm=2.0, width=8, options=LayerOptions(constraint=SpectralBall(0.7))),
@@ -169,11 +170,6 @@ def test_numbers_of_which_numpy_knows_nothing_come_back_too(path):
 def test_a_path_may_be_a_string(model, path):
     clipless.save(model, str(path))
     assert architecture(clipless.load(str(path))) == architecture(model)
-
-
-class Loud(Dense):  # type: ignore[misc]
-    def forward(self, x):
-        return 10 * super().forward(x)
 
 
 @pytest.mark.parametrize("layer", [Loud(4, 2), torch.nn.Linear(4, 2), torch.nn.ReLU()])

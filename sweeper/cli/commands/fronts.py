@@ -114,7 +114,7 @@ def audit(
     ] = True,
 ) -> None:
     """Attack the privacy claims of a sweep; what is contradicted is refused from its front."""
-    from clipless.audits.audited import Effort
+    from clipless.audits.audited_training import Effort
     from sweeper.audits.sweep_audit import audit_sweep, contradictions, rewrite
     from sweeper.cli.tables import audit_table, print_view
     from sweeper.store.evidence import EVIDENCE_NAME, in_words

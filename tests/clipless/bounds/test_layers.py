@@ -39,6 +39,7 @@ from clipless.layers import (
 from clipless.network import Network
 from clipless.projections import SpectralBall
 from clipless.testing import worst_ratios
+from tests.clipless.factories import Loud
 
 SEED = torch.Generator().manual_seed(3)
 
@@ -256,11 +257,6 @@ def test_group_sort_sorts_each_group(size):
     x = torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
     groups = GroupSort(size)(x).unflatten(1, (size, -1))
     assert torch.equal(groups, x.unflatten(1, (size, -1)).sort(dim=1).values)
-
-
-class Loud(Dense):  # type: ignore[misc]
-    def forward(self, x):
-        return 10 * super().forward(x)
 
 
 def test_a_subclass_does_not_inherit_the_rule():

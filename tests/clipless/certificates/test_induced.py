@@ -36,6 +36,7 @@ from clipless.layers import (
     Tokens,
 )
 from clipless.projections import SpectralBall
+from tests.clipless.factories import Loud
 
 SEED = torch.Generator().manual_seed(5)
 
@@ -109,11 +110,6 @@ def test_every_constant_has_a_case_here_and_every_other_layer_none():
     extra = sorted(kind.__name__ for kind in cases - constants)
     assert not extra, f"neither _KEEP nor _RULES of clipless.certificates.induced has {', '.join(extra)}"
     assert induced_gains(Scattering2d((8, 8), 1, 2), (1, 8, 8)) is None
-
-
-class Loud(Dense):  # type: ignore[misc]
-    def forward(self, x):
-        return 10 * super().forward(x)
 
 
 def test_a_subclass_has_no_constant():

@@ -9,13 +9,10 @@ from clipless import Network, TauCCE, zoo
 from clipless.certificates.certify import certified_radii, certify, float64_logits
 from clipless.layers import ClipGradient, Conv2d, Dense, Flatten, GroupNorm, GroupSort, InputBall, Residual
 from clipless.projections import SpectralBall
+from tests.clipless.factories import seeded
 
 NORMS = [1.0, inf]
 DUAL = {1.0: inf, inf: 1.0}
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def built(name, outputs=3, **options):

@@ -26,7 +26,7 @@ from clipless.projections import Free
 from clipless.testing import SeededSource
 from clipless.training.optimizers import Adam
 from clipless.training.trainer import fit
-from tests.clipless.steps import accumulate_gradients
+from tests.clipless.factories import accumulate_gradients
 
 NAN, INF = float("nan"), float("inf")
 SHARP = TauBCE(0.001)  # its derivative is 1 for every logit of the wrong sign that is used here

@@ -41,15 +41,11 @@ from clipless.training import per_example
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.optimizers import SGD
 from clipless.training.trainer import PrivateTrainer
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource, random
 
 CPU = torch.device("cpu")
 ENGINES = [exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64]
 LAYOUTS = {"rows": lambda x: x.contiguous(), "columns": lambda x: x.mT.contiguous().mT}
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def digits(*shape, seed=0):

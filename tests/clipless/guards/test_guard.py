@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from clipless import TauBCE, TauCCE, make_plan, zoo
+from clipless import TauBCE, TauCCE, zoo
 from clipless.bounds import bound_network
 from clipless.errors import PlanError
 from clipless.guards.convolution import patch_counts
@@ -13,6 +13,7 @@ from clipless.layers import Dense, Flatten, InputBall
 from clipless.losses import loss_lipschitz
 from clipless.network import Network
 from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios
+from tests.clipless.factories import images, plan_of_step
 
 NETWORKS = {
     "mlp": lambda g: zoo.mlp((1, 8, 8), 4, input_norm=3.0, width=12, depth=3, generator=g),
@@ -24,19 +25,6 @@ NAN, INF = float("nan"), float("inf")
 
 def network(name, seed=0):
     return NETWORKS[name](torch.Generator().manual_seed(seed))
-
-
-def plan_for(model, loss, **options):
-    options = {"sensitivity_fraction": 1.0} | options
-    return make_plan(
-        model, loss, population=1000, batch_size=100, delta=1e-4, noise_multiplier=1.0, epochs=1, **options
-    )
-
-
-def batch(rows=12, seed=1, scale=1.0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, 1, 8, 8, generator=generator) * scale
-    return x, torch.randint(0, 4, (rows,), generator=generator)
 
 
 HARD_EXAMPLES = {
@@ -57,8 +45,8 @@ HARD_EXAMPLES = {
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e12, 1e30, NAN, INF])
 def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, example, factor, exact):
     model, loss = network(name), TauCCE(0.1)
-    plan = plan_for(model, loss, sensitivity_fraction=0.3)
-    x, y = batch()
+    plan = plan_of_step(model, loss, sensitivity_fraction=0.3)
+    x, y = images()
     x[0] = x[0] * HARD_EXAMPLES[example] if HARD_EXAMPLES[example] == HARD_EXAMPLES[example] else NAN
     with broken_weights(model, factor):
         ratios = neighbour_ratios(model, loss, x, y, plan, exact=exact)
@@ -70,8 +58,8 @@ def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, exa
 def test_the_guard_is_what_holds_when_bounds_are_broken(name):
     """The same neighbours break the sensitivities without the guard: the test above can fail."""
     model, loss = network(name), TauCCE(0.1)
-    plan = plan_for(model, loss)
-    x, y = batch()
+    plan = plan_of_step(model, loss)
+    x, y = images()
     with broken_weights(model, 30.0):
         parameters = list(model.parameters())
         worst = 0.0
@@ -85,10 +73,10 @@ def test_the_guard_is_what_holds_when_bounds_are_broken(name):
 @pytest.mark.parametrize("bad", [NAN, INF])
 def test_a_bad_weight_in_one_layer_leaves_the_other_sums_finite(bad):
     model, loss = network("mlp"), TauCCE()
-    plan = plan_for(model, loss)
+    plan = plan_of_step(model, loss)
     with torch.no_grad():
         model.layers[4].weight[0, 0] = bad
-    ratios = neighbour_ratios(model, loss, *batch(), plan)
+    ratios = neighbour_ratios(model, loss, *images(), plan)
     assert all(ratio <= 1 for ratio in ratios.values()), ratios
 
 
@@ -97,7 +85,7 @@ def test_no_example_found_by_search_exceeds_the_analytic_sensitivity(name):
     model, loss = network(name).double(), TauCCE(0.05)
     bounds = bound_network(model, dtype=torch.float64)
     sensitivities = bounds.sensitivities(loss_lipschitz(loss, 4))
-    x, y = batch(2, seed=5, scale=2.0)
+    x, y = images(2, seed=5, scale=2.0)
     found = unguarded_ratios(model, loss, x.double(), y, sensitivities, steps=60)
     assert max(found.values()) <= 1 + 1e-6, found
     assert max(found.values()) >= 0.9 or name == "convnet", found
@@ -113,7 +101,7 @@ def test_the_bound_of_a_composed_network_is_attained():
 
 def test_the_guard_scales_to_exactly_its_threshold():
     model, loss = Network([InputBall(2.0), Flatten(), Dense(6, 3)], (6,)), TauCCE(0.01)
-    plan = plan_for(model, loss, sensitivity_fraction=0.1)
+    plan = plan_of_step(model, loss, sensitivity_fraction=0.1)
     x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)) * 5
     y = (model(x).argmax(dim=1) + 1) % 3  # confident mistakes: every cotangent has norm sqrt(2)
     found = [neighbour_ratios(model, loss, x, y, plan, row)["layers.2.weight"] for row in range(4)]
@@ -123,8 +111,8 @@ def test_the_guard_scales_to_exactly_its_threshold():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
     model, loss = network(name), TauCCE()
-    plan = plan_for(model, loss)
-    x, y = batch()
+    plan = plan_of_step(model, loss)
+    x, y = images()
     free = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
     with guarded(model, plan.sensitivities) as guards:
         loss(model(x), y).sum().backward()
@@ -137,14 +125,14 @@ def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
 @pytest.mark.parametrize("replacement", [0.0, 5.0, NAN, INF])
 def test_no_bit_of_another_row_depends_on_a_row(name, replacement):
     model = network(name)
-    x, _ = batch(9)
+    x, _ = images(9)
     assert coupled_rows(model, x, 4, torch.full_like(x[4], replacement)) == []
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_input_gradients_of_other_rows_do_not_depend_on_a_row(name):
     model, loss = network(name), TauCCE()
-    x, y = batch(9)
+    x, y = images(9)
 
     def input_gradient(rows):
         rows = rows.clone().requires_grad_()
@@ -159,7 +147,7 @@ def test_input_gradients_of_other_rows_do_not_depend_on_a_row(name):
 
 def test_binary_networks_are_guarded_too():
     model, loss = zoo.mlp((5,), 1, input_norm=2.0, width=6), TauBCE(0.01)
-    plan = plan_for(model, loss, sensitivity_fraction=0.5)
+    plan = plan_of_step(model, loss, sensitivity_fraction=0.5)
     x = torch.randn(8, 5, generator=torch.Generator().manual_seed(0)) * 100
     with broken_weights(model, 50.0):
         ratios = neighbour_ratios(model, loss, x, torch.tensor([0, 1] * 4), plan)

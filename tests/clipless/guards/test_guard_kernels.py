@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from clipless.guards.convolution import guarded_conv2d, patch_counts
 from clipless.guards.guard import Guard, guarded_linear
+from tests.clipless.factories import random
 
 GEOMETRIES = {
     "3x3": ((20, 20), (3, 3), (1, 1), (1, 1)),
@@ -15,10 +16,6 @@ GEOMETRIES = {
     "patches": ((8, 8), (2, 2), (2, 2), (0, 0)),
     "sparse": ((9, 9), (2, 2), (3, 3), (1, 1)),
 }
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def gradients(function, inputs, cotangent):

@@ -7,12 +7,9 @@ import torch.nn.functional as F
 from clipless.guards.convolution import guarded_conv2d
 from clipless.guards.guard import Guard
 from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
+from tests.clipless.factories import random
 
 NAN, INF = float("nan"), float("inf")
-
-
-def random(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def gradients(function, inputs, cotangent):

@@ -14,7 +14,7 @@ from clipless.plans.method import Method, Schedule
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.testing import SeededSource
-from tests.clipless.steps import RecordingSource, accumulate_gradients
+from tests.clipless.factories import RecordingSource, accumulate_gradients, rows
 
 ADAPTIVE = AdaptiveClipping(quantile=0.5, share=0.1, rate=0.5)
 NORM = 0.5
@@ -25,11 +25,6 @@ def network(norm=NORM, clips=1, seed=0):
     return Network([*plain.layers, *(ClipGradient(norm) for _ in range(clips))], (6,))
 
 
-def rows(count=60, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    return Split(torch.randn(count, 6, generator=generator), torch.randint(0, 3, (count,), generator=generator))
-
-
 def plan_for(model, data, clipping, **options):
     numbers = {"batch_size": len(data), "delta": 1e-6, "noise_multiplier": 1.5, "epochs": 4}
     return make_plan(model, TauCCE(), population=len(data), clipping=clipping, **(numbers | options))
@@ -38,7 +33,7 @@ def plan_for(model, data, clipping, **options):
 @pytest.mark.parametrize("allocation", NoiseAllocation)
 @pytest.mark.parametrize("share", [0.01, 0.5])
 def test_gradients_and_count_compose_to_the_noise_multiplier(allocation, share):
-    model, data = network(), rows()
+    model, data = network(), rows(60)
     plan = plan_for(model, data, AdaptiveClipping(share=share), allocation=allocation)
     inverse = sum((plan.sensitivities[name] / std) ** 2 for name, std in plan.noise_stds.items())
     inverse += (0.5 / plan.count_std) ** 2
@@ -47,7 +42,7 @@ def test_gradients_and_count_compose_to_the_noise_multiplier(allocation, share):
 
 
 def test_fixed_norms_release_no_count():
-    model, data = network(), rows()
+    model, data = network(), rows(60)
     for clipping in (Schedule.CONSTANT, Schedule.LINEAR):
         assert plan_for(model, data, clipping).count_std == 0.0
 
@@ -55,7 +50,7 @@ def test_fixed_norms_release_no_count():
 @pytest.mark.parametrize("method", [Method.CLIPLESS, Method.LIP_DP_SGD])
 @pytest.mark.parametrize("schedule", [Schedule.LINEAR, Schedule.COSINE])
 def test_sensitivities_and_noise_follow_a_schedule(method, schedule):
-    model, data, source = network(), rows(), RecordingSource()
+    model, data, source = network(), rows(60), RecordingSource()
     plan = plan_for(model, data, schedule, method=method)
     zeros = Split(torch.zeros_like(data.x), data.y)  # the weights see no gradient but the noise
     epochs = fit(model, TauCCE(), zeros, plan, optimizer=SGD(1e-30), source=source)
@@ -76,7 +71,7 @@ def clipped_norms(model, data, factor):
 
 
 def test_cotangents_are_clipped_to_the_lowered_norm():
-    model, data = network(), rows()
+    model, data = network(), rows(60)
     torch.testing.assert_close(clipped_norms(model, data, 0.25), torch.full((60,), 0.25 * NORM))
     torch.testing.assert_close(clipped_norms(model, data, 1.0), torch.full((60,), NORM))
 
@@ -123,7 +118,7 @@ def test_the_denominator_of_the_count_is_the_expected_batch_size_whatever_was_dr
 
 def test_the_norm_follows_the_noisy_count():
     """The released count is the exact one plus the plan's noise, and the norm its function alone."""
-    model, data, source = network(norm=1.1), rows(), RecordingSource()
+    model, data, source = network(norm=1.1), rows(60), RecordingSource()
     plan = plan_for(model, data, ADAPTIVE, epochs=3)
     clip, expected = model.layers[-1], 1.0
     names = list(plan.noise_stds)
@@ -192,7 +187,7 @@ def test_the_norm_never_exceeds_the_layers_own():
 
 
 def test_micro_batches_and_empty_batches_count_alike():
-    model, data = network(), rows()
+    model, data = network(), rows(60)
     plan = plan_for(model, data, ADAPTIVE, method=Method.NON_PRIVATE, noise_multiplier=None)
     whole, parts, none = (training_of(network(), data, plan) for _ in range(3))
     parts._micro_batch_size = 7
@@ -232,7 +227,7 @@ def test_a_step_that_fails_leaves_the_layer_whole():
     ],
 )
 def test_norms_that_cannot_move_are_refused(clips, clipping, options, words):
-    data = rows()
+    data = rows(60)
     with pytest.raises(PlanError, match=words):
         plan_for(network(clips=clips), data, clipping, **options)
 
@@ -248,7 +243,7 @@ def test_norms_that_cannot_move_are_refused(clips, clipping, options, words):
 def test_a_quantile_of_gradients_that_never_come_is_refused(layers):
     """No gradient passes the layer: the first step would fail after private statistics are paid for."""
     with pytest.raises(PlanError, match="in front of ClipGradient that keeps training"):
-        plan_for(Network(layers, (6,)), rows(), ADAPTIVE)
+        plan_for(Network(layers, (6,)), rows(60), ADAPTIVE)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from math import nan, sqrt
 import pytest
 import torch
 
-from clipless import SGD, Adam, TauCCE, fit, make_plan, zoo
+from clipless import SGD, Adam, TauCCE, fit, make_plan
 from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.plans.freezing import Freezing
@@ -14,7 +14,7 @@ from clipless.plans.method import Method
 from clipless.plans.plan import NOISE_INFLATION
 from clipless.testing import SeededSource
 from clipless.training.trainer import PrivateTrainer
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource, mlp, rows
 
 HALF = Freezing(layers=1, after=0.5)
 FIRST = "layers.2.weight"
@@ -26,15 +26,6 @@ PRIVATE = [
 ]
 
 
-def network(seed=0):
-    return zoo.mlp((6,), 3, input_norm=2.0, width=8, generator=torch.Generator().manual_seed(seed))
-
-
-def rows(count=40, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    return Split(torch.randn(count, 6, generator=generator), torch.randint(0, 3, (count,), generator=generator))
-
-
 def plan_for(model, data, freezing=HALF, **options):
     numbers = {"batch_size": len(data), "delta": 1e-6, "noise_multiplier": 1.5, "epochs": 4}
     return make_plan(model, TauCCE(), population=len(data), freezing=freezing, **(numbers | options))
@@ -43,7 +34,7 @@ def plan_for(model, data, freezing=HALF, **options):
 @pytest.mark.parametrize("options", PRIVATE, ids=str)
 @pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.9), Adam(0.1)])
 def test_layers_rest_from_the_planned_step_on(options, optimizer):
-    model, data = network(), rows()
+    model, data = mlp(), rows()
     history = []
     for _ in fit(model, TauCCE(), data, plan_for(model, data, **options), optimizer=optimizer, source=SeededSource(0)):
         history.append({name: p.detach().clone() for name, p in model.named_parameters()})
@@ -55,7 +46,7 @@ def test_layers_rest_from_the_planned_step_on(options, optimizer):
 
 @pytest.mark.parametrize("options", PRIVATE, ids=str)
 def test_every_step_spends_the_same_noise_multiplier(options):
-    model, data, source = network(), rows(), RecordingSource()
+    model, data, source = mlp(), rows(), RecordingSource()
     data = Split(torch.zeros_like(data.x), data.y)
     plan = plan_for(model, data, **options)
     trainer = PrivateTrainer(model, TauCCE(), data, plan, SGD(1e-30), 64, source)
@@ -78,7 +69,7 @@ def test_every_step_spends_the_same_noise_multiplier(options):
 
 
 def test_resting_layers_leave_less_noise_for_the_others():
-    model, data = network(), rows()
+    model, data = mlp(), rows()
     plan = plan_for(model, data)
     later = plan.at(model, TauCCE(), frozenset({FIRST}))
     for name, std in later.noise_stds.items():
@@ -86,7 +77,7 @@ def test_resting_layers_leave_less_noise_for_the_others():
 
 
 def test_without_privacy_layers_rest_too():
-    model, data = network(), rows()
+    model, data = mlp(), rows()
     plan = plan_for(model, data, method=Method.NON_PRIVATE, noise_multiplier=None)
     before = None
     for epoch in fit(model, TauCCE(), data, plan, source=SeededSource(0)):
@@ -96,7 +87,7 @@ def test_without_privacy_layers_rest_too():
 
 
 def test_a_gradient_that_a_resting_layer_receives_is_refused(monkeypatch):
-    model, data = network(), rows()
+    model, data = mlp(), rows()
     plan = plan_for(model, data, Freezing(after=0.01))
     trainer = PrivateTrainer(model, TauCCE(), data, plan, SGD(0.1), 64, SeededSource(0))
     trainer.steps = 1
@@ -113,7 +104,7 @@ def test_a_gradient_that_a_resting_layer_receives_is_refused(monkeypatch):
 
 
 def test_something_must_be_left_to_train():
-    model, data = network(), rows()
+    model, data = mlp(), rows()
     with pytest.raises(PlanError, match="fewer than the 2 layers"):
         plan_for(model, data, Freezing(layers=2))
 

@@ -19,7 +19,7 @@ from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource, coupled_rows
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 
 LAYERS = {
     "vectors": (lambda: Standardise(6, 3.0, 0.01), (6,)),

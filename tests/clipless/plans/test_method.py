@@ -23,7 +23,7 @@ from clipless.testing import SeededSource, broken_weights, neighbour_ratios
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.per_example import accumulate_clipped
 from clipless.training.trainer import fit
-from tests.clipless.steps import accumulate_gradients
+from tests.clipless.factories import accumulate_gradients, images
 
 ROUNDING = 1 + 1e-4  # of passes over batches of other shapes
 NAN, INF = float("nan"), float("inf")
@@ -36,12 +36,6 @@ def network(constraint=None, ball=3.0, seed=0):
     front = [] if ball is None else [InputBall(ball)]
     body = [Conv2d(1, 4, 3, padding=1, **options), GroupSort(), Flatten(), Dense(256, 6, **options), GroupSort()]
     return Network([*front, *body, Dense(6, 4, **options)], (1, 8, 8))
-
-
-def batch(rows=12, seed=1, scale=1.0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(rows, 1, 8, 8, generator=generator) * scale
-    return x, torch.randint(0, 4, (rows,), generator=generator)
 
 
 def plan_for(model, method, loss=None, **options):
@@ -67,7 +61,7 @@ def whole_norm(gradients):
 @pytest.mark.parametrize("ball", [3.0, None])
 def test_no_neighbour_moves_the_clipped_sum_by_more_than_the_clipping_norm(ghost, scale, factor, ball):
     model, loss = network(Free(), ball), TauCCE(0.1)
-    x, y = batch()
+    x, y = images()
     x[0] = x[0] * scale
     with broken_weights(model, factor):
         full = gradients_of(model, loss, x, y, ghost=ghost)
@@ -78,7 +72,7 @@ def test_no_neighbour_moves_the_clipped_sum_by_more_than_the_clipping_norm(ghost
 @pytest.mark.parametrize("ghost", [False, True])
 def test_clipping_gives_the_sum_of_clipped_gradients(ghost):
     model, loss = network(Free()), TauCCE(0.1)
-    x, y = batch()
+    x, y = images()
     expected = [torch.zeros_like(p) for p in model.parameters()]
     norms = []
     for i in range(len(x)):
@@ -106,7 +100,7 @@ def test_ghost_norms_of_tiny_cotangents_and_huge_inputs_clip_too():
 def test_clipping_leaves_no_trace_on_the_model(ghost):
     model = network(Free())
     before = {name: sorted(vars(module)) for name, module in model.named_modules()}
-    gradients_of(model, TauCCE(), *batch(), ghost=ghost)
+    gradients_of(model, TauCCE(), *images(), ghost=ghost)
     assert {name: sorted(vars(module)) for name, module in model.named_modules()} == before
     assert all(not hasattr(p, "grad_sample") for p in model.parameters())
     assert not any(module._forward_hooks or module._backward_hooks for module in model.modules())
@@ -130,7 +124,7 @@ def test_a_parameter_without_per_example_gradients_is_refused():
     """As one that the loss does not depend on: nothing would be known of its contributions."""
     model = network(Free())
     with pytest.raises(UnsupportedError, match=r"layers\.1\.weight"):
-        gradients_of(model, lambda logits, _: logits.detach().sum(1) + model.layers[-1].weight.sum(), *batch())
+        gradients_of(model, lambda logits, _: logits.detach().sum(1) + model.layers[-1].weight.sum(), *images())
 
 
 def test_the_noise_of_dp_sgd_is_that_of_one_gaussian_mechanism():
@@ -176,7 +170,7 @@ def test_layers_that_may_mix_examples_are_refused_by_every_method(method):
 def test_no_neighbour_moves_a_normalised_sum_by_more_than_its_sensitivity(example, factor):
     model, loss = network(SpectralBall(1.3)), TauCCE(0.1)
     plan = plan_for(model, Method.LIP_DP_SGD, loss)
-    x, y = batch(scale=5.0)
+    x, y = images(scale=5.0)
     x[0] = x[0] * example
     with broken_weights(model, factor):
         ratios = neighbour_ratios(model, loss, x, y, plan)
@@ -193,7 +187,7 @@ def test_normalised_sensitivities_do_not_depend_on_the_size_of_the_input():
 
 def test_normalising_divides_by_the_norm_of_the_layers_own_input():
     model, loss = network(SpectralBall()), TauCCE()
-    x, y = batch(4)
+    x, y = images(4)
     plan = plan_for(model, Method.LIP_DP_SGD, loss)
     found = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for i in range(len(x)):
@@ -300,7 +294,7 @@ def test_no_neighbour_moves_what_is_noised_by_more_than_the_plan_of_any_method_s
         assert (dict(plan.sensitivities), plan.epsilon_curve()) == ({}, [INF])
         return
     plan = plan_for(model, method)
-    x, y = batch()
+    x, y = images()
     x[0] *= 1e3
     with broken_weights(model, factor):
         ratios = neighbour_ratios(model, loss, x, y, plan)
@@ -354,7 +348,7 @@ def test_sensitivities_that_follow_the_weights_hold_and_lower_the_noise(method, 
     assert composed == pytest.approx(1 + NOISE_INFLATION)  # the multiplier that is priced
     if shrink < 1:
         assert now.sensitivities["layers.1.weight"] < 0.5 * plan.sensitivities["layers.1.weight"]
-    x, y = batch()
+    x, y = images()
     assert all(ratio <= ROUNDING for ratio in neighbour_ratios(model, loss, x, y, now).values())
     if method is Method.CLIPLESS and shrink:
         free = bound_network(model, WeightNorms.MEASURED).sensitivities(math.sqrt(2))

@@ -19,6 +19,7 @@ from clipless.privacy.accounting.claim import claim
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.projections import SpectralBall
+from tests.clipless.factories import Loud
 
 NAN, INF = float("nan"), float("inf")
 ROWS = 1000
@@ -267,11 +268,6 @@ def test_a_population_without_rows_is_refused(population):
 def test_a_fraction_out_of_range_is_refused(fraction):
     with pytest.raises(PlanError, match="sensitivity_fraction"):
         plan(sensitivity_fraction=fraction)
-
-
-class Loud(Dense):  # type: ignore[misc]
-    def forward(self, x):
-        return 10 * super().forward(x)
 
 
 def tied():

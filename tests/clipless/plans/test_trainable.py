@@ -9,6 +9,7 @@ from clipless import Network, zoo
 from clipless.errors import InvalidBoundError, UnsupportedError
 from clipless.layers import Conv2d, Dense, Flatten, GroupSort, InputBall
 from clipless.plans.trainable import check_arithmetic, check_rows_apart, check_trainable
+from tests.clipless.factories import Loud
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -52,11 +53,6 @@ def test_a_replaced_forward_of_a_layer_is_refused():
     model = network()
     model.layers[1].forward = lambda x: x
     refused(model, "forward of this Dense was replaced")
-
-
-class Loud(Dense):  # type: ignore[misc]
-    def forward(self, x):
-        return 10 * super().forward(x)
 
 
 @pytest.mark.parametrize("layer", [Loud(4, 4), nn.Linear(4, 4), nn.Sequential(Dense(4, 4)), nn.ReLU()])

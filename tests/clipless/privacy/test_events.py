@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from tests.clipless.factories import event
 
 NAN, INF = math.nan, math.inf
 quick = settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -19,12 +20,6 @@ events = st.builds(
     steps=st.integers(0, 10**9),
     relation=st.just(Relation.ADD_OR_REMOVE_ONE),
 )
-
-
-def event(noise_multiplier=2.0, sampling_rate=0.1, steps=10, relation=Relation.ADD_OR_REMOVE_ONE):
-    return PoissonGaussian(
-        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps, relation=relation
-    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from clipless.stacks import Member, Stack, fit_stack, shape_key, stackable
 from clipless.stacks.member_training import FixedFeatures
 from clipless.testing import SeededSource
 from clipless.training.private_training import Epoch
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 
 from .members import ROWS, member, split, weights
 

@@ -5,7 +5,7 @@ import torch
 
 from clipless.datasets import Split
 from clipless.stacks import Member, sizes, stack_size
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 
 from .members import member, split
 

@@ -17,7 +17,7 @@ from clipless.plans.method import Schedule
 from clipless.stacks import Member, fit_stack
 from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import PolynomialAverage
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 
 from .members import ARCHITECTURES, apart, member, split, trained_alone
 

@@ -7,13 +7,12 @@ import torch
 from torch import nn
 
 from clipless import Adam, Network, TauCCE, fit, make_plan
-from clipless.datasets import Split
 from clipless.layers import Dense, GroupSort, InputBall
 from clipless.norms import spectral_norm_upper
 from clipless.projections import FixedNorm, SpectralBall
 from clipless.training.averaging import ExponentialAverage, FollowedAverages, PolynomialAverage, RunningAverage
 from clipless.training.checkpoint import load_state
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource, rows
 
 LOSS = TauCCE(0.5)
 BOTH = {"short": PolynomialAverage(8, share=0.5), "long": PolynomialAverage(1)}
@@ -83,11 +82,6 @@ def test_averages_of_no_weights_are_refused(wrong):
         PolynomialAverage(**wrong)
 
 
-def rows():
-    g = torch.Generator().manual_seed(1)
-    return Split(torch.randn(60, 6, generator=g), torch.randint(3, (60,), generator=g))
-
-
 def network(**more):
     g = torch.Generator().manual_seed(0)
     layers = [Dense(6, 8, generator=g, **more), GroupSort(), Dense(8, 3, generator=g, **more)]
@@ -109,7 +103,7 @@ def train(source, checkpoint=None, *, epochs=4, model=None, averages=BOTH, **mor
     plan = make_plan(model, LOSS, population=60, batch_size=20, delta=1e-4, noise_multiplier=1.0, epochs=4)
     own, shown = [], []
     options = {"averages": averages, "source": source, "checkpoint": checkpoint, "optimizer": Adam(0.05)}
-    for epoch in fit(model, LOSS, rows(), plan, **options, **more):
+    for epoch in fit(model, LOSS, rows(60), plan, **options, **more):
         own.append(weights_of(model))
         shown.append({})
         for name, show in epoch.averages.items():
@@ -134,7 +128,7 @@ def test_each_epoch_shows_the_averages_of_the_steps_so_far_and_of_no_later_one()
     model = network()
     plan = make_plan(model, LOSS, population=60, batch_size=60, delta=1e-4, noise_multiplier=1.0, epochs=5)
     iterates = []
-    for epoch in fit(model, LOSS, rows(), plan, averages={"all": PolynomialAverage(0)}, source=RecordingSource()):
+    for epoch in fit(model, LOSS, rows(60), plan, averages={"all": PolynomialAverage(0)}, source=RecordingSource()):
         iterates.append(weights_of(model))
         with epoch.averages["all"]():
             torch.testing.assert_close(weights_of(model), torch.stack(iterates).mean(0), atol=1e-3, rtol=1e-3)
@@ -143,7 +137,7 @@ def test_each_epoch_shows_the_averages_of_the_steps_so_far_and_of_no_later_one()
 def test_what_is_shown_lies_in_its_constraint_set_where_that_is_not_convex_too():
     model = network(constraint=FixedNorm(1.0))
     plan = make_plan(model, LOSS, population=60, batch_size=20, delta=1e-4, noise_multiplier=0.1, epochs=3)
-    for epoch in fit(model, LOSS, rows(), plan, averages=BOTH, source=RecordingSource(), optimizer=Adam(0.3)):
+    for epoch in fit(model, LOSS, rows(60), plan, averages=BOTH, source=RecordingSource(), optimizer=Adam(0.3)):
         for show in epoch.averages.values():
             with show():
                 assert [spectral_norm_upper(layer.weight) for layer in model.layers if isinstance(layer, Dense)] == (

@@ -4,21 +4,15 @@ import pytest
 import torch
 
 from clipless import SGD, Adam, Network, TauCCE, fit, make_plan
-from clipless.datasets import Split
 from clipless.errors import PlanError
 from clipless.layers import ClipGradient, Dense, GroupSort, InputBall, Standardise
 from clipless.plans.clipping import AdaptiveClipping
 from clipless.stacks import Member, fit_stack
 from clipless.training.checkpoint import load_state
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource, rows
 
 EPOCHS = 4
 LOSS = TauCCE(0.5)
-
-
-def rows():
-    g = torch.Generator().manual_seed(1)
-    return Split(torch.randn(60, 6, generator=g), torch.randint(3, (60,), generator=g))
 
 
 def network():
@@ -36,7 +30,7 @@ def train(model, source, checkpoint=None, epochs=EPOCHS, optimizer=None, **more)
     """Train until an epoch has been shown; return the epochs and the weights that were shown with them."""
     shown = []
     options = {"averaging": 0.5, "source": source, "checkpoint": checkpoint, "optimizer": optimizer or Adam(0.05)}
-    for epoch in fit(model, LOSS, rows(), plan_of(model, **more), **options):
+    for epoch in fit(model, LOSS, rows(60), plan_of(model, **more), **options):
         shown.append((epoch, {name: tensor.clone() for name, tensor in model.state_dict().items()}))
         if epoch.epoch == epochs:
             break
@@ -64,7 +58,7 @@ def test_a_killed_training_goes_on_as_if_it_had_not_been(optimizer, killed_after
 
 def test_the_state_is_on_the_disk_before_an_epoch_is_shown(tmp_path):
     model = network()
-    for epoch in fit(model, LOSS, rows(), plan_of(model), source=RecordingSource(), checkpoint=tmp_path / "t"):
+    for epoch in fit(model, LOSS, rows(60), plan_of(model), source=RecordingSource(), checkpoint=tmp_path / "t"):
         assert load_state(tmp_path / "t", plan_of(network())).epoch == epoch.epoch
 
 
@@ -91,12 +85,12 @@ def test_a_training_that_has_to_resume_draws_nothing_without_its_state(held, tmp
         train(network(), RecordingSource(), tmp_path / "t", epochs=held)
     source, model = RecordingSource(), network()
     with pytest.raises(PlanError, match="state of epoch 2"):
-        fit(model, LOSS, rows(), plan_of(model), source=source, checkpoint=tmp_path / "t", resumes_from=2)
+        fit(model, LOSS, rows(60), plan_of(model), source=source, checkpoint=tmp_path / "t", resumes_from=2)
     member = Member(
         model=model, loss=LOSS, plan=plan_of(model), source=source, checkpoint=tmp_path / "t", resumes_from=2
     )
     with pytest.raises(PlanError, match="state of epoch 2"):
-        fit_stack([member], rows())
+        fit_stack([member], rows(60))
     assert source.batches == 0
 
 

@@ -12,7 +12,7 @@ from clipless.plans.freezing import Freezing
 from clipless.plans.method import Method, Schedule
 from clipless.training import recording, trainer
 from clipless.training.recording import RecordedPass, recordable
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 from tests.clipless.zoo.test_zoo import SMALL
 
 ROWS = 40

@@ -32,7 +32,7 @@ from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack
 from clipless.training.averaging import PolynomialAverage
 from clipless.training.trainer import PrivateTrainer
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 from tests.clipless.zoo.test_zoo import SMALL
 
 SHAPE, ROWS, CLASSES = (1, 8, 8), 40, 4

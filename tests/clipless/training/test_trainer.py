@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from clipless import SGD, Network, TauCCE, fit, make_plan
+from clipless import SGD, Network, TauCCE, fit
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import Dense, GroupSort, InputBall
@@ -19,41 +19,17 @@ from clipless.plans.plan import NOISE_INFLATION
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.allocation import NoiseAllocation
-from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.privacy.randomness import SecureSource
 from clipless.testing import SeededSource
 from clipless.training import trainer
-from tests.clipless.steps import accumulate_gradients
+from tests.clipless.factories import RecordingSource, accumulate_gradients, plan_for, weights, zeros
 
 NAN, INF = float("nan"), float("inf")
 STILL = SGD(1e-30)  # weights stay where they are
 
 
-class RecordingSource(RandomSource):
-    """A repeatable source that remembers what it gave; ``loudness`` multiplies its normals."""
-
-    def __init__(self, seed=0, loudness=1.0):
-        self._inner, self._loudness = SeededSource(seed), loudness
-        self.masks, self.rates, self.normals = [], [], []
-
-    @property
-    def secure(self):
-        return False
-
-    def random_bytes(self, count):
-        return self._inner.random_bytes(count)
-
-    def bernoulli(self, count, probability):
-        self.masks.append(super().bernoulli(count, probability))
-        self.rates.append(probability)
-        return self.masks[-1]
-
-    def normal(self, count, device="cpu"):
-        self.normals.append(super().normal(count, device) * self._loudness)
-        return self.normals[-1]
-
-
 def silent(seed=0):
-    return RecordingSource(seed, loudness=0.0)
+    return RecordingSource(seed, scale=0.0)
 
 
 def network(seed=0, features=16, width=32, outputs=3, radius=2.0):
@@ -74,15 +50,6 @@ def repeated(count, seed=1):
     return Split(one.x.repeat(count, 1), one.y.repeat(count))
 
 
-def zeros(count):
-    return Split(torch.zeros(count, 16), torch.zeros(count, dtype=torch.int64))
-
-
-def plan_for(model, data, loss=None, **options):
-    numbers = {"batch_size": len(data), "delta": 1e-6, "noise_multiplier": 1.0, "epochs": 1}
-    return make_plan(model, loss or TauCCE(0.1), population=len(data), **(numbers | options))
-
-
 def run(model, data, plan, loss=None, **options):
     """Train; return the gradients that the optimiser saw last, by name, after each epoch."""
     seen = []
@@ -90,10 +57,6 @@ def run(model, data, plan, loss=None, **options):
     for _ in fit(model, loss or TauCCE(0.1), data, plan, **options):
         seen.append({name: p.grad.clone() for name, p in model.named_parameters()})
     return seen
-
-
-def weights(model):
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 def summed(model, data, plan, keep=slice(None)):

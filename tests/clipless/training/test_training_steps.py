@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clipless import SGD, Adam, Epoch, TauCCE, fit, make_plan, zoo
+from clipless import SGD, Adam, Epoch, TauCCE, fit, zoo
 from clipless.datasets import Split
 from clipless.errors import PlanError, UnsupportedError
 from clipless.layers import GroupSort
@@ -11,33 +11,9 @@ from clipless.plans.method import Schedule
 from clipless.testing import SeededSource
 from clipless.training import trainer
 from clipless.training.optimizers import Descent
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource, mlp, plan_for, rows, weights, zeros
 
 STILL = SGD(1e-30)  # weights stay where they are
-
-
-def network(seed=0, width=32):
-    generator = torch.Generator().manual_seed(seed)
-    return zoo.mlp((16,), 3, input_norm=2.0, width=width, generator=generator)
-
-
-def rows(count=40, seed=1):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(count, 16, generator=generator)
-    return Split(x, torch.randint(0, 3, (count,), generator=generator))
-
-
-def zeros(count):
-    return Split(torch.zeros(count, 16), torch.zeros(count, dtype=torch.int64))
-
-
-def plan_for(model, data, loss=None, **options):
-    numbers = {"batch_size": len(data), "delta": 1e-6, "noise_multiplier": 1.0, "epochs": 1}
-    return make_plan(model, loss or TauCCE(0.1), population=len(data), **(numbers | options))
-
-
-def weights(model):
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 def last_noise(source, plan, name):
@@ -47,7 +23,7 @@ def last_noise(source, plan, name):
 
 
 def test_training_moves_by_the_learning_rate_and_projects():
-    model, data, source = network(), rows(), RecordingSource()
+    model, data, source = mlp(16, width=32), rows(features=16), RecordingSource()
     plan = plan_for(model, data)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     next(fit(model, TauCCE(0.1), data, plan, optimizer=SGD(0.01), source=source))
@@ -71,7 +47,7 @@ def test_every_step_ends_within_the_constraints(optimizer, name):
 def test_the_same_source_trains_the_same_model(optimizer):
     trained = []
     for seed in (0, 0, 1):
-        model, data = network(), rows()
+        model, data = mlp(16, width=32), rows(features=16)
         plan = plan_for(model, data, batch_size=10, epochs=2)
         list(fit(model, TauCCE(0.1), data, plan, optimizer=optimizer, source=SeededSource(seed)))
         trained.append(weights(model))
@@ -83,21 +59,21 @@ def test_training_without_much_noise_learns():
     generator = torch.Generator().manual_seed(0)
     y = torch.randint(0, 3, (300,), generator=generator)
     x = torch.randn(300, 16, generator=generator) * 0.3 + 2.0 * torch.nn.functional.one_hot(y, 16)
-    model, data = network(), Split(x, y)
+    model, data = mlp(16, width=32), Split(x, y)
     plan = plan_for(model, data, batch_size=100, noise_multiplier=0.1, epochs=10)
     list(fit(model, TauCCE(0.1), data, plan, optimizer=Adam(0.02), source=SeededSource(0)))
     assert (model(x).argmax(dim=1) == y).double().mean() > 0.95
 
 
 def test_epochs_are_numbered_and_carry_the_planned_epsilon():
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     plan = plan_for(model, data, batch_size=20, epochs=4)
     found = list(fit(model, TauCCE(0.1), data, plan))
     assert found == [Epoch(t, epsilon) for t, epsilon in enumerate(plan.epsilon_curve(), start=1)]
 
 
 def test_nothing_is_drawn_before_the_first_epoch_is_asked_for_nor_after_the_last():
-    model, data, source = network(), rows(), RecordingSource()
+    model, data, source = mlp(16, width=32), rows(features=16), RecordingSource()
     plan = plan_for(model, data, batch_size=20, epochs=5)
     epochs = fit(model, TauCCE(0.1), data, plan, source=source)
     assert source.normals == []
@@ -117,7 +93,7 @@ def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch)
         model.layers[2].weight.grad = torch.ones_like(model.layers[2].weight)
 
     monkeypatch.setattr(trainer, "sum_gradients", elsewhere)
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     before = weights(model).clone()
     with pytest.raises(PlanError, match="one was formed elsewhere during the step"):
         next(fit(model, TauCCE(0.1), data, plan_for(model, data)))
@@ -128,11 +104,11 @@ def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch)
 
 
 def test_gradients_that_a_user_adds_between_epochs_do_not_enter_the_next_step():
-    model, data, source = network(), zeros(8), RecordingSource()
+    model, data, source = mlp(16, width=32), zeros(8), RecordingSource()
     plan = plan_for(model, data, epochs=2)
     epochs = fit(model, TauCCE(0.1), data, plan, optimizer=STILL, source=source)
     next(epochs)
-    model(rows().x).sum().backward()
+    model(rows(features=16).x).sum().backward()
     next(epochs)
     torch.testing.assert_close(model.layers[2].weight.grad.flatten(), last_noise(source, plan, "layers.2.weight"))
 
@@ -152,7 +128,7 @@ def move_there_and_back(model):
 
 @pytest.mark.parametrize("act", [forget_gradients, replace_gradients, move_there_and_back])
 def test_noise_reaches_the_optimiser_whatever_a_user_did_to_the_gradients(act):
-    model, data, source = network(), zeros(8), RecordingSource()
+    model, data, source = mlp(16, width=32), zeros(8), RecordingSource()
     plan = plan_for(model, data, epochs=2)
     epochs = fit(model, TauCCE(0.1), data, plan, optimizer=STILL, source=source)
     next(epochs)
@@ -162,14 +138,14 @@ def test_noise_reaches_the_optimiser_whatever_a_user_did_to_the_gradients(act):
 
 
 def test_low_precision_that_begins_after_the_call_is_refused():
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     epochs = fit(model, TauCCE(0.1), data, plan_for(model, data))
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(UnsupportedError, match="autocast"):
         next(epochs)
 
 
 def test_hooks_that_are_added_between_epochs_are_refused():
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     epochs = fit(model, TauCCE(0.1), data, plan_for(model, data, epochs=2))
     next(epochs)
     model.layers[2].weight.register_hook(lambda g: 100 * g)
@@ -178,7 +154,7 @@ def test_hooks_that_are_added_between_epochs_are_refused():
 
 
 def test_a_frozen_layer_is_left_alone():
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     model.layers[2].weight.requires_grad_(False)
     before = model.layers[2].weight.clone()
     plan = plan_for(model, data)
@@ -199,18 +175,18 @@ def refused(error, match, model, loss, data, plan, **options):
 
 @pytest.fixture
 def planned():
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     return model, TauCCE(0.1), data, plan_for(model, data)
 
 
 def test_other_rows_than_planned_are_refused(planned):
     model, loss, _, plan = planned
-    refused(PlanError, "Expected the 40 rows", model, loss, rows(41), plan)
+    refused(PlanError, "Expected the 40 rows", model, loss, rows(features=16, count=41), plan)
 
 
 def test_another_model_than_planned_is_refused(planned):
     _, loss, data, plan = planned
-    refused(PlanError, "model and loss that the plan was made for", network(width=16), loss, data, plan)
+    refused(PlanError, "model and loss that the plan was made for", mlp(16, width=16), loss, data, plan)
 
 
 def test_another_loss_than_planned_is_refused(planned):
@@ -241,11 +217,11 @@ def test_unknown_optimiser_settings_are_refused(planned):
 @pytest.mark.parametrize("change", ["exchanged", "added", "removed"])
 def test_layers_that_change_between_epochs_are_refused(change):
     """The guard is armed on the layers of the model; those that are trained must be these."""
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     epochs = fit(model, TauCCE(0.1), data, plan_for(model, data, epochs=2), source=SeededSource(0))
     next(epochs)
     if change == "exchanged":
-        model.layers[2] = network(seed=1).layers[2]
+        model.layers[2] = mlp(16, width=32, seed=1).layers[2]
     elif change == "added":
         model.layers.insert(1, GroupSort())
     else:
@@ -255,7 +231,7 @@ def test_layers_that_change_between_epochs_are_refused(change):
 
 
 def test_a_schedule_falls_over_all_planned_steps(monkeypatch):
-    model, data = network(), rows()
+    model, data = mlp(16, width=32), rows(features=16)
     plan = plan_for(model, data, batch_size=10, epochs=2)  # 4 steps an epoch
     rates = []
     real = Descent.step
@@ -270,10 +246,10 @@ def test_a_schedule_falls_over_all_planned_steps(monkeypatch):
 
 
 def test_epochs_show_the_average_and_training_goes_on_from_the_weights():
-    data = rows()
+    data = rows(features=16)
 
     def run(averaging):
-        model = network()
+        model = mlp(16, width=32)
         plan = plan_for(model, data, batch_size=10, epochs=3)
         options = {"optimizer": SGD(0.5), "averaging": averaging, "source": SeededSource(0)}
         shown = [weights(model).clone() for _ in fit(model, TauCCE(0.1), data, plan, **options)]

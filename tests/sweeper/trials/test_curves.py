@@ -33,7 +33,7 @@ from sweeper.records import Point
 from sweeper.results.front import read_front
 from sweeper.specification.spec import Spec
 from sweeper.trials.curves import release_curves, scores_of, temperature
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 from tests.factories import complete, draw_few_bands, make_recorder, make_run, make_spec
 
 READY = Path(__file__).parents[3] / "sweeps" / "private-curves.yaml"

@@ -14,7 +14,7 @@ from sweeper.planning.make import make_score_noise
 from sweeper.records import MADE_FROM, described
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.free_points import FAMILY, free_points
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 from tests.factories import make_run, make_spec, small_content
 
 EPOCHS = 6

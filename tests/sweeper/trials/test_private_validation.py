@@ -31,7 +31,7 @@ from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 from tests.factories import FakeTracker, begin, complete, make_recorder, make_run, make_spec, small_content
 
 pytestmark = pytest.mark.slow

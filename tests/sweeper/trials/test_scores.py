@@ -17,7 +17,7 @@ from clipless.testing import SeededSource
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.score_noise import ScoreNoise
 from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, release, scorer
-from tests.clipless.steps import RecordingSource
+from tests.clipless.factories import RecordingSource
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
 

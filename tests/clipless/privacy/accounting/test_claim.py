@@ -8,7 +8,6 @@ from decimal import Decimal, localcontext
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.accounting import claim as claim_module
@@ -18,7 +17,8 @@ from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.accounting.pld import composed_pld_epsilon, optimistic_epsilon, pld_epsilon
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.spending import overflow_slack
-from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.events import Composed, Relation
+from tests.clipless.factories import event, gaussian_epsilon
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
 DELTA = 1e-5
@@ -26,22 +26,6 @@ ORDINARY = list(itertools.product((0.8, 2.0, 6.0), (0.01, 0.05, 0.2), (100, 1000
 few = settings(max_examples=10, deadline=None, derandomize=True, database=None)
 several = settings(max_examples=30, deadline=None, derandomize=True, database=None)
 noises, rates, lengths = st.floats(0.6, 20.0), st.floats(0.002, 1.0), st.integers(1, 3000)
-
-
-def event(noise_multiplier, sampling_rate, steps, relation=ADD):
-    return PoissonGaussian(
-        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps, relation=relation
-    )
-
-
-def gaussian_epsilon(mu, delta):
-    """Balle and Wang 2018, theorem 8."""
-
-    def excess(epsilon):
-        tail = math.exp(epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu))
-        return stats.norm.cdf(mu / 2 - epsilon / mu) - tail - delta
-
-    return optimize.brentq(excess, 0.0, mu * mu + 10 * mu, xtol=1e-12) if excess(0.0) > 0 else 0.0
 
 
 # --- known values

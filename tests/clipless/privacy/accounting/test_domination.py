@@ -20,12 +20,9 @@ from clipless.privacy.accounting.domination import (
 from clipless.privacy.accounting.lower_profile import LowerProfile, lower_profiles
 from clipless.privacy.accounting.pld import loss_grids
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from tests.clipless.factories import event
 
 DELTA = 1e-5
-
-
-def event(noise, rate, steps, relation=Relation.ADD_OR_REMOVE_ONE):
-    return PoissonGaussian(noise_multiplier=noise, sampling_rate=rate, steps=steps, relation=relation)
 
 
 SLOT = event(2.0, 0.1, 100)

@@ -3,34 +3,15 @@
 import math
 
 import pytest
-from scipy import optimize, stats
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.accounting.pld import pld_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from tests.clipless.factories import event, gaussian_epsilon
 
 ADD, REPLACE = Relation.ADD_OR_REMOVE_ONE, Relation.REPLACE_ONE
-
-
-def event(noise_multiplier, sampling_rate, steps, relation=ADD):
-    return PoissonGaussian(
-        noise_multiplier=noise_multiplier, sampling_rate=sampling_rate, steps=steps, relation=relation
-    )
-
-
-def gaussian_epsilon(mu, delta):
-    """Balle and Wang 2018, theorem 8."""
-
-    def excess(epsilon):
-        return (
-            stats.norm.cdf(mu / 2 - epsilon / mu)
-            - math.exp(epsilon + stats.norm.logcdf(-mu / 2 - epsilon / mu))
-            - delta
-        )
-
-    return optimize.brentq(excess, 0.0, mu * mu + 10 * mu, xtol=1e-12) if excess(0.0) > 0 else 0.0
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.5, 3.0])

@@ -12,12 +12,8 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
-from clipless.privacy.events import Composed, PoissonGaussian, Relation
-
-
-def event(noise, rate, steps):
-    return PoissonGaussian(noise_multiplier=noise, sampling_rate=rate, steps=steps, relation=Relation.ADD_OR_REMOVE_ONE)
-
+from clipless.privacy.events import Composed, Relation
+from tests.clipless.factories import event
 
 TRAINING = event(10.0, 0.1, 200)
 FILTER = RenyiFilter(8, 3.0, 1e-5)  # at the best order for trainings like this one
