@@ -52,8 +52,6 @@ def plan_of_step(model, loss=None, **options):
     numbers = {"population": 1000, "batch_size": 100, "delta": 1e-4, "noise_multiplier": 1.0, "epochs": 1} | options
     if numbers.get("method") is Method.DP_SGD:
         numbers.setdefault("clip_norm", 1.0)
-    if numbers.get("method") is Method.NON_PRIVATE:
-        numbers["noise_multiplier"] = None
     return make_plan(model, loss or TauCCE(0.1), **numbers)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import unfold
 
-from clipless import Adam, TauCCE, load, make_plan, save, zoo
+from clipless import Adam, TauCCE, load, save, zoo
 from clipless.bounds import WeightNorms, bound_network
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError, PlanError, UnsupportedError
@@ -23,7 +23,7 @@ from clipless.testing import SeededSource, broken_weights, neighbour_ratios
 from clipless.training.batch_sums import sum_gradients
 from clipless.training.per_example import accumulate_clipped
 from clipless.training.trainer import fit
-from tests.clipless.factories import accumulate_gradients, images
+from tests.clipless.factories import accumulate_gradients, images, plan_of_step
 
 ROUNDING = 1 + 1e-4  # of passes over batches of other shapes
 NAN, INF = float("nan"), float("inf")
@@ -36,13 +36,6 @@ def network(constraint=None, ball=3.0, seed=0):
     front = [] if ball is None else [InputBall(ball)]
     body = [Conv2d(1, 4, 3, padding=1, **options), GroupSort(), Flatten(), Dense(256, 6, **options), GroupSort()]
     return Network([*front, *body, Dense(6, 4, **options)], (1, 8, 8))
-
-
-def plan_for(model, method, loss=None, **options):
-    options = {"noise_multiplier": 1.0, "epochs": 1, "population": 1000, "batch_size": 100, "delta": 1e-4} | options
-    if method is Method.DP_SGD:
-        options.setdefault("clip_norm", CLIP)
-    return make_plan(model, loss or TauCCE(0.1), method=method, **options)
 
 
 def gradients_of(model, loss, x, y, clip_norm=CLIP, **options):
@@ -130,14 +123,14 @@ def test_a_parameter_without_per_example_gradients_is_refused():
 def test_the_noise_of_dp_sgd_is_that_of_one_gaussian_mechanism():
     model = network(Free())
     for allocation in NoiseAllocation:
-        plan = plan_for(model, Method.DP_SGD, noise_multiplier=2.0, allocation=allocation)
+        plan = plan_of_step(model, method=Method.DP_SGD, clip_norm=CLIP, noise_multiplier=2.0, allocation=allocation)
         assert set(plan.noise_stds.values()) == {2.0 * CLIP * (1 + NOISE_INFLATION)}
         assert plan.event().noise_multiplier == 2.0
 
 
 def test_free_weights_have_no_bounds():
     with pytest.raises(InvalidBoundError, match="finite"):
-        plan_for(network(Free()), Method.CLIPLESS)
+        plan_of_step(network(Free()), method=Method.CLIPLESS)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +147,7 @@ def test_free_weights_have_no_bounds():
 )
 def test_settings_of_another_method_are_refused(method, options, message):
     with pytest.raises(PlanError, match=message):
-        plan_for(network(SpectralBall()), method, **options)
+        plan_of_step(network(SpectralBall()), method=method, **options)
 
 
 @pytest.mark.parametrize("method", list(Method))
@@ -162,14 +155,14 @@ def test_layers_that_may_mix_examples_are_refused_by_every_method(method):
     model = Network([InputBall(1.0), Flatten(), torch.nn.BatchNorm1d(64, affine=False), Dense(64, 4)], (1, 8, 8))
     options = {"noise_multiplier": None} if method is Method.NON_PRIVATE else {}
     with pytest.raises(UnsupportedError, match="BatchNorm1d"):
-        plan_for(model, method, **options)
+        plan_of_step(model, method=method, **options)
 
 
 @pytest.mark.parametrize("example", [0.0, 1.0, 1e6, 3e38, 1e-25, 1e-41, NAN, INF])
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e30, NAN, INF])
 def test_no_neighbour_moves_a_normalised_sum_by_more_than_its_sensitivity(example, factor):
     model, loss = network(SpectralBall(1.3)), TauCCE(0.1)
-    plan = plan_for(model, Method.LIP_DP_SGD, loss)
+    plan = plan_of_step(model, loss, method=Method.LIP_DP_SGD)
     x, y = images(scale=5.0)
     x[0] = x[0] * example
     with broken_weights(model, factor):
@@ -179,16 +172,16 @@ def test_no_neighbour_moves_a_normalised_sum_by_more_than_its_sensitivity(exampl
 
 def test_normalised_sensitivities_do_not_depend_on_the_size_of_the_input():
     loss = TauCCE(1e-6)  # at which the size of the logits does not matter
-    small, large = (plan_for(network(ball=r), Method.LIP_DP_SGD, loss).sensitivities for r in (0.1, 100.0))
+    small, large = (plan_of_step(network(ball=r), loss, method=Method.LIP_DP_SGD).sensitivities for r in (0.1, 100.0))
     assert dict(small) == pytest.approx(dict(large))
-    last = plan_for(network(SpectralBall(5.0)), Method.LIP_DP_SGD).sensitivities["layers.6.weight"]
+    last = plan_of_step(network(SpectralBall(5.0)), method=Method.LIP_DP_SGD).sensitivities["layers.6.weight"]
     assert last == pytest.approx(math.sqrt(2), rel=1e-3)  # gains start behind the layer
 
 
 def test_normalising_divides_by_the_norm_of_the_layers_own_input():
     model, loss = network(SpectralBall()), TauCCE()
     x, y = images(4)
-    plan = plan_for(model, Method.LIP_DP_SGD, loss)
+    plan = plan_of_step(model, loss, method=Method.LIP_DP_SGD)
     found = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
     for i in range(len(x)):
         inputs = {}
@@ -216,7 +209,7 @@ def test_dividing_by_the_largest_norm_of_the_batch_is_not_private():
     """Algorithm 8 as printed (Barczewski 2025): one example with a large input moves everybody's contribution."""
     loss = TauCCE(0.01)
     model = Network([InputBall(100.0), Dense(4, 3, SpectralBall())], (4,))
-    sensitivity = plan_for(model, Method.LIP_DP_SGD, loss).sensitivities["layers.1.weight"]
+    sensitivity = plan_of_step(model, loss, method=Method.LIP_DP_SGD).sensitivities["layers.1.weight"]
     generator = torch.Generator().manual_seed(0)
     x = torch.nn.functional.normalize(torch.randn(1, 4, generator=generator), dim=1).repeat(101, 1)
     x[0] *= 10.0
@@ -228,7 +221,7 @@ def test_dividing_by_the_largest_norm_of_the_batch_is_not_private():
 
     moved = (batch_maximum(x, y) - batch_maximum(x[1:], y[1:])).norm().item()
     assert moved > 50 * sensitivity
-    plan = plan_for(model, Method.LIP_DP_SGD, loss)
+    plan = plan_of_step(model, loss, method=Method.LIP_DP_SGD)
     assert neighbour_ratios(model, loss, x, y, plan)["layers.1.weight"] <= ROUNDING
 
 
@@ -245,7 +238,7 @@ def test_a_parameter_without_a_normalised_rule_is_refused(monkeypatch):
 
     monkeypatch.setattr("clipless.plans.sensitivities.bound_network", lambda *_: Bounds())
     with pytest.raises(PlanError, match=r"layers\.4\.weight"):
-        plan_for(model, Method.LIP_DP_SGD)
+        plan_of_step(model, method=Method.LIP_DP_SGD)
 
 
 def separable(rows=400):
@@ -270,7 +263,7 @@ def test_every_method_learns(method, constraint):
     options = {"epochs": 12, "population": 400, "delta": 1e-4, "batch_size": 100}
     options |= {"noise_multiplier": None if method is Method.NON_PRIVATE else 0.3}
     options |= {"clip_norm": 0.5} if method is Method.DP_SGD else {}
-    plan = plan_for(model, method, loss, **options)
+    plan = plan_of_step(model, loss, method=method, **options)
     epochs = list(fit(model, loss, data, plan, optimizer=Adam(0.02), source=SeededSource(0)))
     assert (model(data.x).argmax(1) == data.y).double().mean() > 0.9
     assert math.isinf(epochs[-1].epsilon) == (method is Method.NON_PRIVATE)
@@ -279,7 +272,7 @@ def test_every_method_learns(method, constraint):
 
 def test_a_plan_of_another_method_is_refused():
     model = network(SpectralBall())
-    plan = plan_for(model, Method.LIP_DP_SGD)
+    plan = plan_of_step(model, method=Method.LIP_DP_SGD)
     with pytest.raises(PlanError, match="plan was made for"):
         next(fit(model, TauCCE(0.1), separable(1000), dataclasses.replace(plan, method=Method.CLIPLESS)))
 
@@ -290,10 +283,10 @@ def test_no_neighbour_moves_what_is_noised_by_more_than_the_plan_of_any_method_s
     """Without privacy nothing is promised, and epsilon says so."""
     model, loss = network(SpectralBall()), TauCCE(0.1)
     if method is Method.NON_PRIVATE:
-        plan = plan_for(model, method, noise_multiplier=None)
+        plan = plan_of_step(model, method=method, noise_multiplier=None)
         assert (dict(plan.sensitivities), plan.epsilon_curve()) == ({}, [INF])
         return
-    plan = plan_for(model, method)
+    plan = plan_of_step(model, method=method)
     x, y = images()
     x[0] *= 1e3
     with broken_weights(model, factor):
@@ -304,7 +297,7 @@ def test_no_neighbour_moves_what_is_noised_by_more_than_the_plan_of_any_method_s
 
 def test_training_without_privacy_draws_no_noise_and_costs_everything():
     model, data = network(SpectralBall()), separable()
-    plan = plan_for(model, Method.NON_PRIVATE, noise_multiplier=None, population=400)
+    plan = plan_of_step(model, method=Method.NON_PRIVATE, noise_multiplier=None, population=400)
     assert plan.event().noise_multiplier == 0.0
     assert plan.epsilon_curve() == [INF]
     assert plan.noise_stds == {}
@@ -325,7 +318,7 @@ def test_constraints_survive_saving(constraint, tmp_path):
 
 def test_the_guard_is_told_to_normalise():
     model = zoo.mlp((1, 8, 8), 4, input_norm=1.0, width=4, depth=1)
-    deltas = plan_for(model, Method.CLIPLESS).sensitivities
+    deltas = plan_of_step(model, method=Method.CLIPLESS).sensitivities
     layer = next(layer for layer in model.layers if isinstance(layer, Dense))
     with guarded(model, deltas, normalise=True):
         assert layer.guards["weight"].normalise
@@ -337,7 +330,7 @@ def test_the_guard_is_told_to_normalise():
 def test_sensitivities_that_follow_the_weights_hold_and_lower_the_noise(method, shrink):
     loss = TauCCE(0.05)
     model = network(SpectralBall(1.5))
-    plan = plan_for(model, method, loss, follow_weights=True)
+    plan = plan_of_step(model, loss, method=method, follow_weights=True)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(shrink)
@@ -358,7 +351,7 @@ def test_sensitivities_that_follow_the_weights_hold_and_lower_the_noise(method, 
 def test_every_step_follows_the_weights_of_the_one_before(monkeypatch):
     data, loss, seen = separable(), TauCCE(0.1), []
     model = network(SpectralBall(2.0))
-    plan = plan_for(model, Method.CLIPLESS, loss, population=400, epochs=2, follow_weights=True)
+    plan = plan_of_step(model, loss, method=Method.CLIPLESS, population=400, epochs=2, follow_weights=True)
 
     def spy(network, loss, x, y, plan, totals, **options):
         assert dict(plan.sensitivities) == dict(planned.at(network, loss).sensitivities)
@@ -373,4 +366,4 @@ def test_every_step_follows_the_weights_of_the_one_before(monkeypatch):
 
 def test_only_bounds_can_follow_weights():
     with pytest.raises(PlanError, match="follow_weights"):
-        plan_for(network(Free()), Method.DP_SGD, follow_weights=True)
+        plan_of_step(network(Free()), method=Method.DP_SGD, follow_weights=True)

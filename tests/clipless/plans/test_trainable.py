@@ -29,17 +29,9 @@ def test_networks_of_the_zoo_pass(name):
     assert check_trainable(model) is model
 
 
-def test_a_module_that_is_no_network_is_refused():
-    refused(nn.Sequential(InputBall(1.0), Dense(4, 2)), "Expected a clipless.Network, got Sequential")
-
-
 class Doubling(Network):  # type: ignore[misc]
     def forward(self, x):
         return 2 * super().forward(x)
-
-
-def test_a_subclass_of_the_network_is_refused():
-    refused(Doubling([InputBall(1.0), Dense(4, 2)], (4,)), "got Doubling")
 
 
 @pytest.mark.parametrize("name", ["forward", "project"])
@@ -126,44 +118,50 @@ def test_parameters_that_share_memory_are_refused():
     refused(model, r"found layers\.3\.weight tied to layers\.1\.weight")
 
 
-def test_a_layer_used_twice_is_refused():
-    layer = Dense(4, 4)
-    refused(Network([InputBall(1.0), layer, layer], (4,)), "one layer object in two places")
-
-
-def test_a_parameter_outside_the_layers_is_refused():
+def with_attribute(place, name, parameter):
     model = network()
-    model.scale = nn.Parameter(torch.ones(1))
-    refused(model, "Expected a guarded layer to own scale, got Network")
+    setattr(model.get_submodule(place), name, nn.Parameter(parameter))
+    return model
 
 
-def test_a_parameter_that_its_layer_does_not_guard_is_refused():
-    model = network()
-    model.layers[1].bias = nn.Parameter(torch.zeros(4))
-    refused(model, r"layers\.1\.bias")
+LAYER = Dense(4, 4)
+REFUSED = {
+    "a module": (nn.Sequential(InputBall(1.0), Dense(4, 2)), "Expected a clipless.Network, got Sequential"),
+    "a subclass": (Doubling([InputBall(1.0), Dense(4, 2)], (4,)), "got Doubling"),
+    "a layer used twice": (Network([InputBall(1.0), LAYER, LAYER], (4,)), "one layer object in two places"),
+    "a parameter outside": (with_attribute("", "scale", torch.ones(1)), "own scale, got Network"),
+    "one unknown to its layer": (with_attribute("layers.1", "bias", torch.zeros(4)), r"layers\.1\.bias"),
+    **{
+        str(dtype): (network().to(dtype), rf"Expected float32 parameters, got layers\.1\.weight in {dtype}")
+        for dtype in (torch.float64, torch.float16, torch.bfloat16)
+    },
+}
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_parameters_of_another_precision_are_refused(dtype):
-    refused(network().to(dtype), rf"Expected float32 parameters, got layers\.1\.weight in {dtype}")
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_network_that_the_guard_cannot_vouch_for_is_refused(name):
+    refused(*REFUSED[name])
 
 
-def test_a_network_without_an_input_ball_is_refused():
-    refused(Network([Dense(4, 2)], (4,)), "put an InputBall", InvalidBoundError)
+@pytest.mark.parametrize(
+    ("layers", "shape", "match"),
+    [
+        ([Dense(4, 2)], (4,), "put an InputBall"),
+        ([InputBall(1.0), Flatten(), Dense(5, 2)], (4,), "Expected an input of shape"),
+        ([InputBall(1.0), Conv2d(1, 2, 3)], (2, 5, 5), "Expected an input of shape"),
+    ],
+)
+def test_a_network_without_a_bound_is_refused(layers, shape, match):
+    refused(Network(layers, shape), match, InvalidBoundError)
 
 
-def test_shapes_that_do_not_fit_are_refused():
-    refused(Network([InputBall(1.0), Flatten(), Dense(5, 2)], (4,)), "Expected an input of shape", InvalidBoundError)
-    refused(Network([InputBall(1.0), Conv2d(1, 2, 3)], (2, 5, 5)), "Expected an input of shape", InvalidBoundError)
-
-
-def test_ordinary_arithmetic_passes():
+def test_autocast_is_refused_and_nothing_else(monkeypatch):
     check_arithmetic(CPU)
-
-
-def test_autocast_is_refused():
     with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(UnsupportedError, match="autocast"):
         check_arithmetic(CPU)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
+    with pytest.raises(UnsupportedError, match="autocast"):
+        check_arithmetic(CUDA)
     check_arithmetic(CPU)
 
 
@@ -196,10 +194,3 @@ def test_a_network_whose_gradients_mix_rows_is_refused(monkeypatch):
     monkeypatch.setattr(InputBall, "forward", lambda _, x: Mixing.apply(x * x))
     with pytest.raises(UnsupportedError, match="mixes rows"):
         check_rows_apart(network())
-
-
-def test_autocast_on_a_cuda_device_is_refused(monkeypatch):
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda kind: kind == "cuda")
-    with pytest.raises(UnsupportedError, match="autocast"):
-        check_arithmetic(CUDA)
-    check_arithmetic(CPU)
