@@ -119,14 +119,14 @@ def test_brief_and_cheap_audits_catch_every_fault_of_step_noise_and_batches(camp
         assert any(one.contradicted for one in found) == (name not in ONLY_A_RUN_SHOWS), name
 
 
-@pytest.mark.parametrize("effort", [pytest.param(Effort.BRIEF, marks=pytest.mark.long), Effort.CHEAP])
-def test_brief_and_cheap_audits_accuse_no_correct_training(campaign, effort):
-    runs = [audit_training(campaign.audited(method, seed), effort, seed=seed) for method, seed in campaign_runs()]
-    assert campaign.accused(runs) <= 2
-
-
-def campaign_runs():
-    return [(method, seed) for method in ("clipless", "lip-dp-sgd", "dp-sgd") for seed in range(3)]
+@pytest.mark.parametrize(
+    ("effort", "seeds", "most"),
+    [(Effort.CHEAP, 1, 1), *(pytest.param(one, 3, 2, marks=pytest.mark.long) for one in (Effort.BRIEF, Effort.CHEAP))],
+)
+def test_brief_and_cheap_audits_accuse_no_correct_training(campaign, effort, seeds, most):
+    trainings = product(("clipless", "lip-dp-sgd", "dp-sgd"), range(seeds))
+    runs = [audit_training(campaign.audited(method, seed), effort, seed=seed) for method, seed in trainings]
+    assert campaign.accused(runs) <= most
 
 
 def test_trainings_have_one_form_whatever_their_weights_and_noise_are(training):

@@ -142,10 +142,10 @@ def test_every_sum_carries_the_noise():
     zeros = torch.zeros(30, 4)
     first = settled(Standardise(4, 1.0, 1e-3, 8), zeros, noise_std=2.0, batch_size=30).mean
     again = torch.cat(
-        [settled(Standardise(4, 1.0, 1e-3, 8), zeros, 2.0, 30, source=SeededSource(i)).mean for i in range(200)]
+        [settled(Standardise(4, 1.0, 1e-3, 8), zeros, 2.0, 30, source=SeededSource(i)).mean for i in range(60)]
     )
     assert not torch.equal(first, torch.zeros(4))
-    assert again.std().item() == pytest.approx(2.0 * sqrt(2) / (30 * sqrt(8)), rel=0.1)
+    assert again.std().item() == pytest.approx(2.0 * sqrt(2) / (30 * sqrt(8)), rel=0.15)
 
 
 def test_a_sum_is_of_the_drawn_rows(monkeypatch):
