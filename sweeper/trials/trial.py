@@ -30,7 +30,7 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.checkpoint import load_state
-from clipless.training.memory import PassSizes, has_room, memory_class
+from clipless.training.memory import PassSizes, fits, memory_class
 from clipless.training.private_training import Epoch
 from clipless.training.trainer import default_micro_batch
 from sweeper.adapters import parse
@@ -203,7 +203,7 @@ class TrialRun:
 
     def _has_room(self, rows: int) -> bool:
         training, repeat = self._config.training, self._repeats[0]
-        return has_room(
+        return fits(
             repeat.model,
             repeat.loss,
             repeat.plan,

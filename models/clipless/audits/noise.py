@@ -91,8 +91,8 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
         Where both are as planned, the p-value is below any level with at most that chance, and the attained bound, from
         the deviations alone, exceeds the truth with a chance of at most 5 %.
     """
-    heard = record_noise(training, effort)
-    p_values, multiplier = p_values_of(heard, effort), least_multiplier(heard.noise, training.plan)
+    recorded = record_noise(training, effort)
+    p_values, multiplier = p_values_of(recorded, effort), least_multiplier(recorded.noise, training.plan)
     return Finding(
         kind=Kind.NOISE,
         subject=training.subject,
@@ -103,7 +103,7 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
         p_value=min(1.0, len(p_values) * min(p_values.values())),
         contradicted=False,
         evidence={
-            "steps": len(next(iter(heard.noise.values()))),
+            "steps": len(next(iter(recorded.noise.values()))),
             "noise multiplier, at most": multiplier,
             **{f"p-value of {name}": value for name, value in p_values.items()},
         },
@@ -157,15 +157,15 @@ def _rest(trainer: _RecordingTrainer, steps: int) -> None:
         trainer.step(torch.empty(0, dtype=torch.int64))
 
 
-def p_values_of(heard: RecordedNoise, effort: Effort = Effort.CHEAP) -> dict[str, float]:
+def p_values_of(recorded: RecordedNoise, effort: Effort = Effort.CHEAP) -> dict[str, float]:
     """Return the p-value of each test; with `Effort.BRIEF` of those that plans may fail one by one."""
-    noise = list(heard.noise.values())
+    noise = list(recorded.noise.values())
     steps = np.concatenate(noise, axis=1)
     found = {
         "deviation": _smallest([float(stats.chi2.cdf((z**2).sum(), z.size)) for z in noise]),
         "steps": _smallest([_correlation_p_value(a, b) for a, b in combinations(steps, 2)]),
-        "rate": float(stats.binom.sf(heard.members.sum() - 1, heard.members.size, heard.rate)),
-        "batches": _overlap_p_value(heard.members, heard.rate),
+        "rate": float(stats.binom.sf(recorded.members.sum() - 1, recorded.members.size, recorded.rate)),
+        "batches": _overlap_p_value(recorded.members, recorded.rate),
     }
     if effort is Effort.BRIEF:
         return found
@@ -174,7 +174,7 @@ def p_values_of(heard: RecordedNoise, effort: Effort = Effort.CHEAP) -> dict[str
         "entries": _smallest([_correlation_p_value(z[:, :-1], z[:, 1:]) for z in noise]),
         "parameters": _smallest([_together(a, b) for a, b in combinations(noise, 2)]),
     }
-    return found if heard.repeated is None else found | {"workers": 0.0 if heard.repeated else 1.0}
+    return found if recorded.repeated is None else found | {"workers": 0.0 if recorded.repeated else 1.0}
 
 
 def _smallest(p_values: Sequence[float]) -> float:

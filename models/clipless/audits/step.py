@@ -195,8 +195,8 @@ def _choose_operands(
     norm_B = g.flatten(1).double().norm(dim=1)
     if method is not Method.LIP_DP_SGD:
         norm_B = norm_B * x.flatten(1).double().norm(dim=1)
-    asked = 4.0 if steady else 10.0 ** generator.uniform(-1.0, 3.0)
-    g = (g.double() * (asked * delta / float(norm_B.max().clamp(min=1e-30)))).float()
+    multiple = 4.0 if steady else 10.0 ** generator.uniform(-1.0, 3.0)
+    g = (g.double() * (multiple * delta / float(norm_B.max().clamp(min=1e-30)))).float()
     if not steady and generator.random() < 0.2:
         x[int(generator.integers(count))] = float(generator.choice([np.nan, np.inf]))
     return Operands(x, g)

@@ -106,8 +106,8 @@ def row_by_row(function: Callable[[Tensor], Tensor], x: Tensor, size: int | None
 
 def _pass_size(shape: Sequence[int]) -> int:
     """Return the rows of a pass: a power of two, less for large rows."""
-    room = max(_FEWEST_ROWS, min(_MOST_ROWS, _PASS_ENTRIES // max(1, prod(shape))))
-    return 1 << int(log2(room))
+    most_rows = max(_FEWEST_ROWS, min(_MOST_ROWS, _PASS_ENTRIES // max(1, prod(shape))))
+    return 1 << int(log2(most_rows))
 
 
 def _find_pass_size(
@@ -373,8 +373,8 @@ def _room(ball: InputBall, inputs: Tensor, norm: float) -> Tensor:
     """(B,) distances, in ``norm``, within which no input leaves the ball."""
     rows = inputs.double().flatten(1)
     length_B = rows.norm(dim=1) * (1.0 + rows.shape[1] * torch.finfo(torch.float64).eps)
-    room_B = (ball.radius - length_B) * (1.0 - 1e-12) / (1.0 if norm == 1.0 else sqrt(rows.shape[1]))
-    return torch.where(room_B > 0, room_B, 0.0)
+    margin_B = (ball.radius - length_B) * (1.0 - 1e-12) / (1.0 if norm == 1.0 else sqrt(rows.shape[1]))
+    return torch.where(margin_B > 0, margin_B, 0.0)
 
 
 def _last_dense(model: Network) -> tuple[int, Dense | None]:

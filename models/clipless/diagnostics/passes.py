@@ -98,15 +98,15 @@ def _chunk(
     finite_B = torch.stack([*activations.values(), *bounds.values(), *map(_norms, gradients.values())]).isfinite()
     kept_B = finite_B.all(dim=0)
 
-    def kept(table: dict[str, Tensor]) -> dict[str, Tensor]:
+    def select_finite(table: dict[str, Tensor]) -> dict[str, Tensor]:
         return {name: values_B[kept_B] for name, values_B in table.items()}
 
     return Passes(
-        gradients=kept(gradients),
-        own=kept(own),
-        guard_bounds=kept(bounds),
-        activations=kept(activations),
-        cotangents=kept(cotangents),
+        gradients=select_finite(gradients),
+        own=select_finite(own),
+        guard_bounds=select_finite(bounds),
+        activations=select_finite(activations),
+        cotangents=select_finite(cotangents),
         left_out=int((~kept_B).sum()),
     )
 

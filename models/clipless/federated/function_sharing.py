@@ -168,5 +168,5 @@ def combine(words: tuple[Words, Words]) -> Integers:
 
 def communication_bits(keys: int, levels: int, query: Query) -> int:
     """Return the bits of keys to two servers, and of one query and its answers, without sealing and names."""
-    asked = _WORD_BITS * len(query.thresholds)
-    return SERVERS * (keys * key_bits(levels, query.groups) + asked + _WORD_BITS * query.size)
+    threshold_bits = _WORD_BITS * len(query.thresholds)
+    return SERVERS * (keys * key_bits(levels, query.groups) + threshold_bits + _WORD_BITS * query.size)

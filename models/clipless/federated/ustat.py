@@ -122,14 +122,14 @@ class Aggregation(UStat):
         parties: Mapping[str, AggregationParty],
         ends: Mapping[str, tuple[Channel, Channel]],
     ) -> None:
-        told = dict.fromkeys(parties, b"")
+        broadcast = dict.fromkeys(parties, b"")
         for round_ in ROUNDS:
             for party in sorted(server.expected, key=list(parties).index):
                 if not self.leaves(round_, party):
-                    message = answer(parties[party], round_, told[party])
+                    message = answer(parties[party], round_, broadcast[party])
                     server.take(party, self._carry(round_, message, *ends[party]))
             replies = server.close()
-            told = {party: self._carry(round_, reply, *ends[party][::-1]) for party, reply in replies.items()}
+            broadcast = {party: self._carry(round_, reply, *ends[party][::-1]) for party, reply in replies.items()}
 
     def _carry(self, kind: str, message: bytes, sender: Channel, receiver: Channel) -> bytes:
         sealed = sender.seal(kind, message)
@@ -137,19 +137,19 @@ class Aggregation(UStat):
         return receiver.open(kind, sealed)
 
 
-def answer(party: AggregationParty, round_: str, told: bytes) -> bytes:
+def answer(party: AggregationParty, round_: str, broadcast: bytes) -> bytes:
     """Return a party's message of a round, given what it was told after the one before."""
     match round_:
         case "keys":
             return party.keys()
         case "shares":
-            return party.shares(told)
+            return party.shares(broadcast)
         case "words":
-            return party.mask(told)
+            return party.mask(broadcast)
         case "agreements":
-            return party.agreements(told)
+            return party.agreements(broadcast)
         case "reveals":
-            return party.reveals(told)
+            return party.reveals(broadcast)
     raise FederationError(f"Expected a round out of {', '.join(ROUNDS)}, got {round_!r}")
 
 

@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clipless.guards.exact_sums import (
-    Part,
     QuantisedRows,
+    WeightedSum,
     integer_product,
     outer_grid,
     outer_sum,
@@ -96,7 +96,7 @@ def rows_at_once(g_BOHW: Tensor, x_BIHW: Tensor, kernel: Pair) -> int:
     return max(1, _DIGITS_AT_ONCE // (2 * patches + g_BOHW[0].numel()))
 
 
-def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) -> tuple[list[Part], Tensor]:
+def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) -> tuple[list[WeightedSum], Tensor]:
     """Return the sum of some rows, and which of them are finite."""
     patch_entries = g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1]
     step = outer_grid(ctx.guard.sensitivity, g[0].numel(), patch_entries)

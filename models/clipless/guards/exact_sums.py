@@ -42,7 +42,7 @@ from clipless.errors import PlanError
 from clipless.scalars import Scalar, power_of_two_below
 
 # A part of a sum, and the power of two that it counts; added to a float64 sum by ``add_(part, alpha=weight)``.
-Part = tuple[Tensor, Scalar]
+WeightedSum = tuple[Tensor, Scalar]
 
 # The most contributions that are ever summed, and how much finer than Delta a grid may be: 2 2^21 (2 2^30) = 2^53.
 MOST_ROWS = 2**21
@@ -160,7 +160,7 @@ def outer_sum(
     scale_B: Tensor,
     step: Scalar,
     product: Callable[[Tensor, Tensor], Sequence[Tensor]],
-) -> list[Part]:
+) -> list[WeightedSum]:
     """Sum ``scale * digits (x) other`` over rows exactly, rounded to the grid.
 
     Args:

@@ -40,8 +40,8 @@ from torch import Tensor, nn
 
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import (
-    Part,
     QuantisedRows,
+    WeightedSum,
     grid,
     linear_product,
     outer_grid,
@@ -78,7 +78,7 @@ class Guard:
     bounds: list[tuple[Tensor, Tensor]] | None = None
     _formed: bool = field(default=False, init=False)
 
-    def add(self, parts: Iterable[Part]) -> None:
+    def add(self, parts: Iterable[WeightedSum]) -> None:
         """Take in the sum of one pass.
 
         Raises:
@@ -145,10 +145,10 @@ def clipping_scales(
     sensitivity: Scalar, norm_B: Tensor, divisor_B: Tensor | None, rounding_B: Tensor | float
 ) -> Tensor:
     """Return the scales of `Guard.scales`, with one sensitivity for all rows or each row's own."""
-    room_B = (sensitivity - torch.as_tensor(rounding_B, dtype=torch.float64)).clamp(min=0.0)
+    margin_B = (sensitivity - torch.as_tensor(rounding_B, dtype=torch.float64)).clamp(min=0.0)
     if divisor_B is None:
-        return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
-    scale_B = torch.minimum(room_B / norm_B, 1.0 / divisor_B)
+        return torch.where(norm_B.isfinite(), (margin_B / norm_B).clamp(max=1.0), 0.0)
+    scale_B = torch.minimum(margin_B / norm_B, 1.0 / divisor_B)
     return torch.where(norm_B.isfinite() & divisor_B.isfinite(), scale_B, 0.0)
 
 

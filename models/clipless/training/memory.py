@@ -28,10 +28,10 @@ class PassSizes:
     def __init__(self) -> None:
         self._known: dict[Hashable, tuple[int, float]] = {}  # the most rows that had room, the fewest that had not
 
-    def rows(self, key: Hashable, most: int, has_room: Callable[[int], bool]) -> int:
+    def rows(self, key: Hashable, most: int, fits: Callable[[int], bool]) -> int:
         """Return ``most``, halved until that many rows have room.
 
-        The key says what the rows are passed through, and where; ``has_room`` tries a number of rows.
+        The key says what the rows are passed through, and where; ``fits`` tries a number of rows.
 
         Raises:
             PlanError: there is no room for one row.
@@ -44,7 +44,7 @@ class PassSizes:
             if rows <= enough:
                 return rows
             if rows < too_many:
-                if has_room(rows):
+                if fits(rows):
                     self._known[key] = (rows, too_many)
                     return rows
                 self.note(key, rows)
@@ -56,7 +56,7 @@ class PassSizes:
         self._known[key] = (min(enough, rows - 1), min(too_many, rows))
 
 
-def has_room(
+def fits(
     network: Network,
     loss: Loss,
     plan: Plan,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.exact_sums import (
-    Part,
     QuantisedRows,
+    WeightedSum,
     grid,
     linear_product,
     outer_grid,
@@ -71,7 +71,7 @@ class _Gradients(Protocol):
     norms: Tensor  # (B,) upper bounds of their norms, float64
     roundings: Tensor  # (B,) what rounding may add to the norms of scaled gradients
 
-    def sums(self, factor_B: Tensor) -> list[Part]:
+    def sums(self, factor_B: Tensor) -> list[WeightedSum]:
         """Return the exact sum of gradients times their factors; rows of factor 0 are left out, whatever they hold."""
 
 
@@ -83,7 +83,7 @@ class _FormedRows:
         self.norms, self._rows_BD = row_norms(rows_BD).double(), rows_BD
         self.roundings = torch.zeros_like(self.norms)
 
-    def sums(self, factor_B: Tensor) -> list[Part]:
+    def sums(self, factor_B: Tensor) -> list[WeightedSum]:
         return [(row_sum(select_rows(factor_B > 0, self._rows_BD), factor_B, self._step), 1.0)]
 
 
@@ -98,7 +98,7 @@ class _OuterProducts:
         bound_B = norm_B * self._digits.norm_B * self._digits.step_B
         self.norms = torch.where(self._digits.finite_B, bound_B, float("inf"))
 
-    def sums(self, factor_B: Tensor) -> list[Part]:
+    def sums(self, factor_B: Tensor) -> list[WeightedSum]:
         g_BO = select_rows(factor_B > 0, self._g_BO)
         return outer_sum(self._digits, g_BO, factor_B, self._step, linear_product)
 
@@ -130,8 +130,8 @@ def _factors(gradients: Sequence[_Gradients], clip_norm: float) -> Tensor:
     """Factor of each row, (B,) float64; 0 for a row whose gradient is not finite."""
     norm_B = torch.linalg.vector_norm(torch.stack([one.norms for one in gradients], dim=1), dim=1)
     rounding_B = torch.linalg.vector_norm(torch.stack([one.roundings for one in gradients], dim=1), dim=1)
-    room_B = (clip_norm - rounding_B).clamp(min=0.0)
-    return torch.where(norm_B.isfinite(), (room_B / norm_B).clamp(max=1.0), 0.0)
+    margin_B = (clip_norm - rounding_B).clamp(min=0.0)
+    return torch.where(norm_B.isfinite(), (margin_B / norm_B).clamp(max=1.0), 0.0)
 
 
 @contextmanager

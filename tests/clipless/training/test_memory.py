@@ -12,7 +12,7 @@ from clipless.layers import ScaleByQuantile, Standardise
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.training import memory
-from clipless.training.memory import PassSizes, has_room, is_out_of_memory, memory_class
+from clipless.training.memory import PassSizes, fits, is_out_of_memory, memory_class
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_pass_reads_no_row_and_leaves_no_gradient(made, options):
     network, loss = made
     rows = Split(torch.rand(100, 6).as_subclass(Unread), torch.zeros(100, dtype=torch.int64).as_subclass(Unread))
     before = copy.deepcopy(network.state_dict())
-    assert has_room(network, loss, plan(network, loss, **options), rows, 40)
+    assert fits(network, loss, plan(network, loss, **options), rows, 40)
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     assert all(parameter.grad is None for parameter in network.parameters())
 
@@ -51,7 +51,7 @@ def test_paid_statistics_are_not_settled_for_it(made):
     network, loss = made
     whole = Network([Standardise(6, 1.0, 0.1), ScaleByQuantile(0.1, 1.0), *network.layers], (6,))
     rows = Split(torch.rand(100, 6), torch.zeros(100, dtype=torch.int64))
-    assert has_room(whole, loss, plan(whole, loss), rows, 40, trainings=2)
+    assert fits(whole, loss, plan(whole, loss), rows, 40, trainings=2)
     assert torch.equal(whole.layers[0].mean, torch.zeros(6))
 
 
@@ -67,10 +67,10 @@ def test_a_pass_takes_as_many_rows_as_are_asked_for_and_only_a_lack_of_memory_is
             raise errors[len(x)]
 
     monkeypatch.setattr(memory, "sum_gradients", short)
-    assert not has_room(network, loss, plan(network, loss), rows, 64)
+    assert not fits(network, loss, plan(network, loss), rows, 64)
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        has_room(network, loss, plan(network, loss), rows, 32)
-    assert has_room(network, loss, plan(network, loss), rows, 16)
+        fits(network, loss, plan(network, loss), rows, 32)
+    assert fits(network, loss, plan(network, loss), rows, 16)
     assert seen == [(64, 6), (32, 6), (16, 6)]
 
 

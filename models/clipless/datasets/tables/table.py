@@ -132,14 +132,14 @@ def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
         )
     if given.get("classes") is not None:
         given["classes"] = class_names(given["classes"], "data.classes")
-    told = {setting: value for setting, value in given.items() if value is not None}
-    for setting, value in told.items():
+    settings = {setting: value for setting, value in given.items() if value is not None}
+    for setting, value in settings.items():
         declared = getattr(ranges, setting)
         if declared is not None and value != declared:
             raise DeclarationError(
                 f"Expected one {setting}, got {value!r} (data.{setting}) and {declared!r} ({ranges.name})"
             )
-    return replace(ranges, **told)
+    return replace(ranges, **settings)
 
 
 def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:

@@ -67,7 +67,7 @@ class AggregationParty:
         self._fresh, self._self_mask = Identity(), os.urandom(KEY_BYTES)
         self._stage = PartyStage.NOTHING
         self._keys: dict[str, bytes] = {}
-        self._told_keys = b""
+        self._listed_keys = b""
         self._left = b""
         self._held: dict[str, tuple[bytes, bytes]] = {}  # by owner, shares of its self mask and of its fresh key
 
@@ -84,7 +84,7 @@ class AggregationParty:
         """
         self._enter(PartyStage.SHARES)
         listed = pieces(keys, KEY_BYTES, len(self._roster), SERVER, "keys")
-        self._told_keys = keys
+        self._listed_keys = keys
         self._keys = {name: key for name, key in zip(self._roster.names, listed, strict=True) if any(key)}
         self._roster.check_remaining(frozenset(self._keys), "keys")
         if self._keys.get(self.name) != self._fresh.public:
@@ -110,7 +110,7 @@ class AggregationParty:
         """The key for shares of an owner for a holder: of both static keys, and for these fresh keys of all alone."""
         other = holder if owner == self.name else owner
         secret = agree(self._identity, self._roster.keys[self._roster.index(other)], other)
-        return derive(secret, b"shares", self._session, owner.encode(), holder.encode(), self._told_keys)
+        return derive(secret, b"shares", self._session, owner.encode(), holder.encode(), self._listed_keys)
 
     def mask(self, records: bytes) -> bytes:
         """Take the others' shares and return its words behind masks.
@@ -168,7 +168,7 @@ class AggregationParty:
         if other == self.name:
             return bytes(TAG_BYTES)
         secret = agree(self._identity, self._roster.keys[self._roster.index(other)], other)
-        context = (b"agreement", self._session, owner.encode(), holder.encode(), self._told_keys, self._left)
+        context = (b"agreement", self._session, owner.encode(), holder.encode(), self._listed_keys, self._left)
         return derive(secret, *context)[:TAG_BYTES]
 
     def reveals(self, tags: bytes) -> bytes:

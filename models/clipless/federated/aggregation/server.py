@@ -91,9 +91,9 @@ class AggregationServer:
         """
         taken = self._taken[self._round]
         self._roster.check_remaining(frozenset(taken), self.round)
-        told = (self._all_keys, self._pass_shares, self._who_is_left, self._pass_tags, dict)[self._round]()
+        broadcast = (self._all_keys, self._pass_shares, self._who_is_left, self._pass_tags, dict)[self._round]()
         self._round += 1
-        return told
+        return broadcast
 
     def _all_keys(self) -> dict[str, bytes]:
         listed = b"".join(self._taken[0].get(name, bytes(KEY_BYTES)) for name in self._roster.names)

@@ -31,7 +31,7 @@ from clipless.privacy.accounting.spending import (
     LEAST_NOISE_MULTIPLIER,
     MOST_NOISE_MULTIPLIER,
     check_delta,
-    spending_parts,
+    costly_events,
 )
 from clipless.privacy.events import PoissonGaussian
 
@@ -82,7 +82,7 @@ def dominates(slot: PoissonGaussian, event: PoissonGaussian, delta: float) -> bo
     check_delta(delta)
     if event.relation is not slot.relation:
         return False
-    if not spending_parts(event):
+    if not costly_events(event):
         return True
     if event.noise_multiplier < LEAST_NOISE_MULTIPLIER or slot.noise_multiplier < LEAST_NOISE_MULTIPLIER:
         return False
@@ -123,14 +123,14 @@ def _is_part_of(event: PoissonGaussian, slot: PoissonGaussian) -> bool:
 
 def _comparable(event: PoissonGaussian, slot: PoissonGaussian) -> bool:
     return (
-        bool(spending_parts(slot))
+        bool(costly_events(slot))
         and slot.noise_multiplier <= MOST_NOISE_MULTIPLIER
         and max(event.steps, slot.steps) <= _MOST_STEPS
     )
 
 
 def _profile_is_below(event: PoissonGaussian, slot: PoissonGaussian, delta: float) -> bool:
-    (part,) = spending_parts(event)
+    (part,) = costly_events(event)
     grids = loss_grids(part.noise_multiplier, part.sampling_rate, part.relation)
     bounds = lower_profiles(slot)
     slack = DOMINATION_SLACK * delta

@@ -17,7 +17,7 @@ from typing import assert_never
 import numpy as np
 from scipy import special, stats
 
-from clipless.privacy.accounting.spending import check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import check_delta, costly_events, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _MOST_STEPS = 20_000  # an adversary may ignore the later ones
@@ -38,7 +38,7 @@ def attack_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1).
     """
     check_delta(delta)
-    return max((_attack(part, delta) for part in spending_parts(event) if not too_little_noise([part])), default=0.0)
+    return max((_attack(part, delta) for part in costly_events(event) if not too_little_noise([part])), default=0.0)
 
 
 def _attack(part: PoissonGaussian, delta: float) -> float:

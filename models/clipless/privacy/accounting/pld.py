@@ -19,7 +19,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution,
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon
 from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, LossGrid, delta_slack
-from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, costly_events, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 
@@ -30,7 +30,7 @@ def pld_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1).
     """
     check_delta(delta)
-    parts = spending_parts(event)
+    parts = costly_events(event)
     if not parts:
         return 0.0
     if too_little_noise(parts):
@@ -59,7 +59,7 @@ def optimistic_epsilon(event: Event, delta: float) -> float:
         AccountingError: delta is not in (0, 1).
     """
     check_delta(delta)
-    parts = spending_parts(event)
+    parts = costly_events(event)
     if not parts or too_little_noise(parts):
         return 0.0
     if _out_of_reach(event, delta):
@@ -80,7 +80,7 @@ def composed_pld_epsilon(
     """
     if interval is not None and not 0.0 < interval < math.inf:
         raise AccountingError(f"Expected 0 < interval < inf, got interval={interval!r}")
-    usable = _usable_delta(delta, spending_parts(event), pessimistic)
+    usable = _usable_delta(delta, costly_events(event), pessimistic)
     if not usable > 0.0:
         return math.inf
     try:
@@ -97,13 +97,13 @@ def composed_profile(event: Event) -> tuple[FloatArray, FloatArray]:
     composed = composed_pld(event, None, pessimistic=True)
     reach = min(LARGEST_LOSS, max(1.0, float(composed.get_epsilon_for_delta(1e-12))))
     epsilons = np.linspace(-reach, reach, 4001)
-    slack = delta_slack(sum(part.steps for part in spending_parts(event)))
+    slack = delta_slack(sum(part.steps for part in costly_events(event)))
     return epsilons, np.clip(np.asarray(composed.get_delta_for_epsilon(epsilons)) + slack, 0.0, 1.0)
 
 
 def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> PrivacyLossDistribution:
     """Return the losses of an event that costs something, composed by dp_accounting; arguments as above."""
-    parts = spending_parts(event)
+    parts = costly_events(event)
     width = grid_width(parts, pessimistic) if interval is None else interval
     return reduce(
         lambda left, right: left.compose(right, TAIL),
@@ -117,7 +117,7 @@ def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> Pri
 
 
 def _out_of_reach(event: Event, delta: float) -> bool:
-    return sum(part.steps for part in spending_parts(event)) > MOST_STEPS or attack_epsilon(event, delta) > LARGEST_LOSS
+    return sum(part.steps for part in costly_events(event)) > MOST_STEPS or attack_epsilon(event, delta) > LARGEST_LOSS
 
 
 def _usable_delta(delta: float, parts: Sequence[PoissonGaussian], pessimistic: bool) -> float:

@@ -122,9 +122,9 @@ class LossGrid:
     def _window(self, steps: int) -> tuple[int, int]:
         """Return between which indices all but TAIL of the mass is, by Chernoff's bound."""
         above, below = self._log_moments
-        room, orders, largest = math.log(2.0 / TAIL), _ORDERS / len(self.masses), steps * (len(self.masses) - 1)
-        high = float(((steps * above + room) / orders).min())
-        low = -float(((steps * below + room) / orders).min())
+        tail_bound, orders, largest = math.log(2.0 / TAIL), _ORDERS / len(self.masses), steps * (len(self.masses) - 1)
+        high = float(((steps * above + tail_bound) / orders).min())
+        low = -float(((steps * below + tail_bound) / orders).min())
         return max(math.floor(low), 0), min(math.ceil(high), largest)
 
     @cached_property

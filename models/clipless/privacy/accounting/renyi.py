@@ -20,7 +20,7 @@ from autodp.rdp_acct import anaRDPacct
 from autodp.rdp_bank import RDP_gaussian
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.spending import check_delta, overflow_slack, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import check_delta, costly_events, overflow_slack, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 _ROUNDING = 2.0**-49  # of K, and of order x log2(order), the size of autodp's log-gamma terms: more than was seen
@@ -36,7 +36,7 @@ def rdp_epsilon(event: Event, delta: float) -> float:
     """
     check_delta(delta)
     _check_relation(event)
-    parts = spending_parts(event)
+    parts = costly_events(event)
     if not parts:
         return 0.0
     usable = delta - overflow_slack(sum(part.steps for part in parts))
@@ -52,7 +52,7 @@ def rdp_cgf(event: Event, order: int) -> float:
         AccountingError: the relation is replace-one.
     """
     _check_relation(event)
-    parts = spending_parts(event)
+    parts = costly_events(event)
     return math.inf if too_little_noise(parts) else _composed_cgf(parts, order)
 
 

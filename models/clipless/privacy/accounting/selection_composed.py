@@ -27,7 +27,7 @@ from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon, selection_epsilon
 from clipless.privacy.accounting.selection_profile import log_ratio
-from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, spending_parts, too_little_noise
+from clipless.privacy.accounting.spending import MOST_STEPS, check_delta, costly_events, too_little_noise
 from clipless.privacy.events import Event, Relation
 
 _REACH = 60.0  # largest epsilon of a dot; the divergence there counts as mass at infinite loss
@@ -58,10 +58,10 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
         raise AccountingError(
             f"Expected one relation of candidate and final, got {candidate.relation.value} and {final.relation.value}"
         )
-    both = (*spending_parts(candidate), *spending_parts(final))
+    both = (*costly_events(candidate), *costly_events(final))
     if too_little_noise(both):
         return math.inf
-    if not spending_parts(final):
+    if not costly_events(final):
         return selection_epsilon(candidate, repetitions, delta)
     attacked = attack_epsilon(final, delta)
     bounds = {"pld": composed_epsilon(candidate, repetitions, final, delta)}
@@ -78,7 +78,7 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
 
 def composed_epsilon(candidate: Event, repetitions: Repetitions, final: Event, delta: float) -> float:
     """Bound it by privacy profiles; for events of finite cost."""
-    parts = spending_parts(final)
+    parts = costly_events(final)
     steps = sum(part.steps for part in parts)
     usable = delta - delta_slack(steps + 16)
     if steps > MOST_STEPS or not usable > 0.0:
@@ -140,7 +140,7 @@ class _Bound:
 
 
 def _candidate_profiles(candidate: Event) -> tuple[tuple[FloatArray, FloatArray], ...]:
-    parts = spending_parts(candidate)
+    parts = costly_events(candidate)
     if len(parts) == 1 and parts[0].steps <= MOST_STEPS:
         (part,) = parts
         grids = loss_grids(part.noise_multiplier, part.sampling_rate, part.relation)

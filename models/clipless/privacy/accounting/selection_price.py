@@ -26,8 +26,8 @@ from clipless.privacy.accounting.selection_profile import log_ratio
 from clipless.privacy.accounting.spending import (
     MOST_STEPS,
     check_delta,
+    costly_events,
     overflow_slack,
-    spending_parts,
     too_little_noise,
 )
 from clipless.privacy.events import Event, PoissonGaussian, Relation
@@ -56,7 +56,7 @@ def selection_epsilon(event: Event, repetitions: Repetitions, delta: float) -> f
         AccountantsDisagreeError: a bound fell below what an attack on one candidate attains.
     """
     check_delta(delta)
-    parts = spending_parts(event)
+    parts = costly_events(event)
     if not parts:
         return 0.0
     if too_little_noise(parts):
@@ -79,7 +79,7 @@ def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float, 
 
     For add-or-remove-one and events of finite cost.
     """
-    parts, after = spending_parts(event), () if final is None else spending_parts(final)
+    parts, after = costly_events(event), () if final is None else costly_events(final)
     accountant = RdpAccountant(_ORDERS)
     candidate = dp_event.ComposedDpEvent([_dp_event(part) for part in parts])
     accountant.compose(dp_event.RepeatAndSelectDpEvent(candidate, repetitions.mean, _GEOMETRIC))
@@ -96,7 +96,7 @@ def rdp_selection_epsilon(event: Event, repetitions: Repetitions, delta: float, 
 def profile_epsilon(event: Event, repetitions: Repetitions, delta: float) -> float:
     """Bound it by privacy profiles; for an event of finite cost."""
     least = delta / repetitions.mean
-    parts = spending_parts(event)
+    parts = costly_events(event)
     if len(parts) == 1 and parts[0].steps <= MOST_STEPS:
         (part,) = parts
         grids = loss_grids(part.noise_multiplier, part.sampling_rate, part.relation)

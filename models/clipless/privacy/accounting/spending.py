@@ -20,7 +20,7 @@ MOST_STEPS = 10**7
 """PLD reports the price of more steps as infinite, for its transforms would take minutes; RDP has a finite bound."""
 
 
-def spending_parts(event: Event) -> tuple[PoissonGaussian, ...]:
+def costly_events(event: Event) -> tuple[PoissonGaussian, ...]:
     """Return the parts of an event that cost anything, those of equal noise and sampling rate merged."""
     steps: dict[tuple[float, float], int] = {}
     for part in (event,) if isinstance(event, PoissonGaussian) else event.events:
