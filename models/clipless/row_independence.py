@@ -74,7 +74,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class PassShape:
-    """What decides how kernels round in a pass.
+    """Everything by which kernels choose how they round in a pass.
 
     Attributes:
         key: whatever else tells this pass from others: layers, types, options; None where that cannot be told.
@@ -89,8 +89,8 @@ class PassShape:
     device: torch.device
 
     @property
-    def known(self) -> Hashable:
-        """By which its answer is remembered."""
+    def memory_key(self) -> Hashable:
+        """The key of a remembered answer, with the settings of torch."""
         return self.key, self.rows, self.shape, str(self.device), arithmetic()
 
 
@@ -124,7 +124,7 @@ def is_alone(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights:
     """
     if form.rows > 1 and form.rows % VECTOR:
         return False
-    known = form.key is not None and form.known in _KNOWN
+    known = form.key is not None and form.memory_key in _KNOWN
     usual = _ENTRIES // max(1, form.rows * prod(form.shape))
     arrangements = _BRIEF if known else range(max(_FEWEST, min(_MOST, usual)))
     generator = torch.Generator().manual_seed(len(arrangements))
@@ -139,7 +139,7 @@ def is_alone(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights:
             found = holds(arrangements)
         found = found and holds(_BRIEF)
     if found:
-        _KNOWN.add(form.known)
+        _KNOWN.add(form.memory_key)
     return found
 
 
@@ -165,7 +165,7 @@ def is_apart(passed: Pass, form: PassShape) -> bool:
     Every row of a pass is made up; then the rows of one half of the places, and of the other, become wild ones that do
     not count. The sums of both halves have to add up to that of all.
     """
-    apart = "apart", form.known
+    apart = "apart", form.memory_key
     if form.key is not None and apart in _KNOWN:
         return True
     generator = torch.Generator().manual_seed(form.rows)

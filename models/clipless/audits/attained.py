@@ -1,4 +1,4 @@
-"""From the noise multiplier that an audit attained to a lower bound of epsilon."""
+"""The lower bound of epsilon that follows from an attained noise multiplier."""
 
 from dataclasses import replace
 from functools import lru_cache

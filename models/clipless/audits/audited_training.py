@@ -1,4 +1,4 @@
-"""What an audit is asked about: a training, and how much may be spent on attacking it."""
+"""The training that an audit attacks, and how much the attack may cost."""
 
 from collections.abc import Callable, Hashable
 from copy import deepcopy
@@ -94,7 +94,7 @@ class AuditedTraining:
 
     @property
     def form(self) -> Hashable:
-        """What trainings have in common whose steps run the same code on tensors of the same shapes."""
+        """The key of trainings whose steps run the same code on tensors of the same shapes."""
         layers = tuple(
             (type(layer), tuple((name, p.shape, p.requires_grad) for name, p in layer.named_parameters(recurse=False)))
             for layer in self.model.modules()

@@ -157,7 +157,7 @@ def hadamard_basis(count: int) -> tuple[Tensor, int]:
 
 
 def _in_matrix(shapes: Shapes, entry_M: Tensor) -> tuple[Tensor, Tensor]:
-    """Of tokens the first one."""
+    """Return the entries of a matrix; of tokens, those of the first one."""
     inputs = shapes[0][-1]
     return entry_M % inputs, entry_M // inputs
 

@@ -1,4 +1,4 @@
-"""What an audit found about a claim, and when several findings contradict it.
+"""Findings of audits about a claim, and the test whether several of them contradict it.
 
 Every finding has a p-value: the chance, were the claim true, of evidence at least as strong. Findings about one run are
 judged together (`judge`), so that a correct run is accused with at most the stated chance, however many audits it
@@ -18,7 +18,7 @@ ACCUSATION = 0.05
 
 
 class Kind(StrEnum):
-    """What is attacked."""
+    """The attacked part of a claim."""
 
     STEP = "step"
     ONE_RUN = "one-run"
@@ -30,7 +30,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What one audit found about one claim.
+    """The result of one audit of one claim.
 
     Attributes:
         kind: what was attacked.

@@ -1,4 +1,4 @@
-r"""What correct guesses prove of any mechanism: Steinke, Nasr and Jagielski 2023 (arXiv 2305.08846).
+r"""Lower bounds of epsilon from correct guesses: Steinke, Nasr and Jagielski 2023 (arXiv 2305.08846).
 
 m canaries take part by fair coins; an auditor names r of them with a guess each, v of which are right. Under (epsilon,
 delta)-differential privacy, with respect to each canary and whatever it does with the others,

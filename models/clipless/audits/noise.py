@@ -49,7 +49,7 @@ _PATIENCE = 10.0  # seconds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedNoise:
-    """What was heard of the noise and drawn of batches.
+    """Recorded noise and drawn batches.
 
     Attributes:
         noise: by parameter (S, N), over the planned deviations.

@@ -82,7 +82,7 @@ def audit_one_run(
 
 @dataclass(slots=True, eq=False)
 class _TrainedRun:
-    """What is known after a training with canaries.
+    """The record of a training with canaries.
 
     Attributes:
         coins: (M,) who takes part.

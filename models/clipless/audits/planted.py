@@ -24,7 +24,7 @@ Shapes = tuple[tuple[int, ...], tuple[int, ...]]  # of an example's input and ou
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """What one layer is given.
+    """Inputs and cotangents that one layer is given.
 
     Attributes:
         inputs: (R, ...) for the first R rows of a pass; None leaves them.

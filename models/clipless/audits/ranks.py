@@ -77,7 +77,7 @@ _MOST_LOSS = 50.0  # of a weight: an infinite one would be all of the sum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """What is claimed of each canary.
+    """The claim about each canary.
 
     Attributes:
         event: what a canary that takes part goes through.
@@ -103,7 +103,7 @@ class Game:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What one run proves.
+    """The lower bound that one run proves.
 
     Attributes:
         epsilon: lower bound at the confidence asked for.

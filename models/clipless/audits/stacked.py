@@ -38,7 +38,7 @@ Sums = dict[str, Tensor]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemberSums:
-    """What was summed for one member.
+    """Sums of one member.
 
     Attributes:
         plan: of the member.

@@ -19,7 +19,7 @@ from clipless.scalars import Scalar, entry, on_host
 
 
 class WeightNorms(enum.Enum):
-    """Where a rule takes the operator norm of a weight from.
+    """The source of the operator norms that a rule uses.
 
     CONSTRAINED: the constraint set that the weight is projected onto; holds throughout training, for plans.
     CURRENT: a quick rigorous norm of the weight as it is now, no larger than the constraint's; for sensitivities that
@@ -33,7 +33,7 @@ class WeightNorms(enum.Enum):
 
 
 class Rounding(enum.Enum):
-    """What a float64 forward pass of a layer is off by while its input has no bound, in front of an input ball.
+    """The error of a layer's float64 forward pass while its input has no bound, in front of an input ball.
 
     EXACT: nothing; entries are moved, compared, negated or dropped.
     RELATIVE: each entry of the output by a small part of itself, also where those of the input are already.
@@ -49,7 +49,7 @@ class Rounding(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """What a rule may assume of its input: the shape of one example and a bound on its norm.
+    """A rule's assumption on its input: the shape of one example and a bound on its norm.
 
     The norm is inf before an input ball.
     """

@@ -22,7 +22,7 @@ def bound_input_ball(layer: InputBall, signal: Signal, weights: WeightNorms) -> 
 
 @bound_rule(LayerCentering)
 def bound_layer_centering(layer: LayerCentering, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """Nothing grows."""
+    """Gain 1; no norm grows."""
     return LayerBound(output=signal, input_gain=1.0)
 
 

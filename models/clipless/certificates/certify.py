@@ -42,7 +42,7 @@ _LARGEST = torch.finfo(torch.float64).max
 
 @torch.no_grad()
 def float64_features(model: Network, x: Tensor) -> Tensor:
-    """What a float64 forward pass of the fixed prefix of ``model`` makes of ``x``; it does not change in training.
+    """Return the float64 features of ``x`` behind the fixed prefix of ``model``; training does not change them.
 
     Guarantees:
         What is computed of a row depends on that row alone, as `float64_logits` has it.
@@ -228,7 +228,7 @@ def certified_radii(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What radii need of a model beside its logits, taken of its weights as they were.
+    """The bounds of a model that radii need beside its logits, measured on its weights at one moment.
 
     Attributes:
         bounds: `measured_bounds`.

@@ -1,4 +1,4 @@
-"""From a user's own module to a `Network` of layers with bound rules, without rewriting it.
+"""Conversion of a user's own module to a `Network` of layers with bound rules.
 
 The module is traced by ``torch.fx``. Each operation must have a layer of `clipless.layers` that computes the same; sums
 ``x + f(x)`` become residual blocks. What has none is refused by name: nothing is approximated. Then the network and

@@ -48,7 +48,7 @@ _ROUNDING = 1.0 + 2.0**-30  # of energies, in double precision
 
 
 class Change(enum.Enum):
-    """What one row changes in released counts up to thresholds."""
+    """The largest change that one row makes in released counts up to thresholds."""
 
     ADDED = "one more from a threshold on"
     MOVED = "one more between two thresholds"

@@ -16,7 +16,7 @@ UNPAID_RANGES = "No guarantee: the declared ranges were computed from the data, 
 
 
 class Evaluation(enum.Enum):
-    """What the rows held back for validation and test are."""
+    """Who may see results on the rows held back for validation and test."""
 
     PUBLIC = "public"  # their scores cost nothing
     PRIVATE = "private"  # every score computed on them is a release that has to be paid
@@ -34,7 +34,7 @@ class Evaluation(enum.Enum):
 
 
 class ColourSpace(enum.Enum):
-    """In which coordinates the three colours of a pixel are given."""
+    """Coordinates of the three colours of a pixel."""
 
     RGB = "rgb"
     GRAY = "gray"
@@ -136,7 +136,7 @@ def _require(condition: object, field: str, expected: str, metadata: Metadata) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What is done to each example, in this order; everything here is public.
+    """Maps applied to each example, in this order; everything here is public.
 
     Attributes:
         colour: coordinates of the pixels' colours; other than RGB for images of three channels in [0, 1] only.

@@ -1,4 +1,4 @@
-r"""Which split a row belongs to: train, validation or test.
+r"""Assignment of rows to splits: train, validation or test.
 
 A row's split is a function of that row (or of its privacy unit) and of public constants, never of another
 row: one row more or less changes one split by one row. A random permutation or a stratified split would move

@@ -92,7 +92,7 @@ class LayerDiagnosis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippedParameter:
-    """What one setting of clipping does to one parameter; see `ClippingBias`."""
+    """The effect of one setting of clipping on one parameter; see `ClippingBias`."""
 
     name: str
     cosine: float
@@ -101,7 +101,7 @@ class ClippedParameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClippingBias:
-    """Where the mean of clipped contributions points, against the mean gradient."""
+    """The direction and norm of the mean clipped contribution, against those of the mean gradient."""
 
     method: Method  # what clips: the guard per layer (``clipless``, ``lip-dp-sgd``), or the whole gradient (``dp-sgd``)
     level: float  # the sensitivity fraction, or the clip norm C

@@ -142,7 +142,7 @@ def evaluate(keys: ComparisonKeys, thresholds_T: Places) -> Words:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Where the nodes of a level come from: parents of left and of right children, and the order of all of them."""
+    """The parents of a level's left and right children, and the order of all of its nodes."""
 
     parents: tuple[NDArray[np.intp], NDArray[np.intp]]
     order: NDArray[np.intp]

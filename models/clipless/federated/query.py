@@ -1,4 +1,4 @@
-"""What is asked of the parties, all of it public, and what a party answers from its rows.
+"""A public query to the parties, and a party's answer from its rows.
 
 A value of a row has a place in a domain of 2^n thresholds: that of the first one it does not exceed. A query names some
 of these thresholds and asks how many rows of each group do not exceed them. What is summed over parties, and what gets
@@ -35,7 +35,7 @@ MOST_LEVELS = 20
 
 @dataclass(frozen=True, slots=True)
 class PartyRows:
-    """What one party's rows count, secret."""
+    """The secret rows of one party."""
 
     places: Integers  # (R,) the first threshold of the domain at which each row counts
     groups: Integers  # (R,) the group in which it counts
@@ -71,7 +71,7 @@ class Query:
 
     @property
     def change(self) -> Change:
-        """What one row changes in the sums."""
+        """The largest change that one row makes in the sums."""
         return change_of(self.relation) if self.groups == 1 else class_change(self.relation)
 
     @property

@@ -36,7 +36,7 @@ from clipless.federated.query import Integers, PartyRows, Query, SharedLaplace
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What was released."""
+    """The released sums."""
 
     counts: NDArray[np.float64]  # (C, T) with noise, made to agree
     included: tuple[str, ...]  # the parties whose rows are in them

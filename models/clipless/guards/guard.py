@@ -129,7 +129,7 @@ class Guard:
 
 
 class LinearGuard(Protocol[Step]):
-    """What takes in the gradients of linear maps: `Guard`, with one step for all rows, and the guard of a stack."""
+    """A guard of linear maps: `Guard`, with one step for all rows, or the guard of a stack."""
 
     def outer_step(self, digits: int, others: int) -> Step:
         """Return the grid of contributions, for operands of so many entries."""

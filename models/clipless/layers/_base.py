@@ -1,4 +1,4 @@
-"""What layers share: their configuration, and an optional bias. Shape letters: O outputs.
+"""Base classes of layers, with their configuration and an optional bias. Shape letters: O outputs.
 
 ``bias_norm`` is None for a layer without a bias. Bound rules look at it, so that they do not know, and refuse, a
 parameter called ``bias`` that was added from outside.

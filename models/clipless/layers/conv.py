@@ -16,7 +16,7 @@ from clipless.projections import Constraint, Orthogonal, initial_gain
 
 
 class Convolution(BiasedLayer):
-    """What `Conv1d` and `Conv2d` share: geometry as pairs, the kernel's scale, guard and projection.
+    """The base of `Conv1d` and `Conv2d`: geometry as pairs, the kernel's scale, guard and projection.
 
     With groups, each group's reshaped kernel is in the constraint set; the operator is block diagonal, so that its
     norm is the largest of the groups' norms.

@@ -44,7 +44,7 @@ class ClassWeighted:
         return (rows_BC * weights_C).sum(dim=1) * self.loss(logits_BK, target_B)
 
     def output_size(self, classes: int) -> int:
-        """That of the loss."""
+        """Return the logits of the weighted loss."""
         if classes != len(self.weights):
             raise ValueError(f"Expected {len(self.weights)} classes, one for each weight, got {classes}")
         return self.loss.output_size(classes)

@@ -1,4 +1,4 @@
-"""Which sensitivities and which noise of a plan arithmetic can hold; others are refused before anything is drawn.
+"""The range of sensitivities and noise that arithmetic can hold; a plan refuses others before anything is drawn.
 
 The grid of a parameter is at least Delta / 2^31 (`clipless.guards.exact_sums`), so noise of multiplier sigma_k has a
 deviation of at most 2^31 sigma_k steps, times the copies of augmentation, and `MOST_STEPS` bounds that.

@@ -1,4 +1,4 @@
-"""Where the rows of a batch stand in the passes of a step.
+"""Placement of the rows of a batch in the passes of a step.
 
 One behind the other, in passes of one size that rows of zeros fill up: right where a pass treats each row alone,
 wherever it stands, which is tested before anything is drawn (`clipless.row_independence`). Otherwise, and on devices
@@ -50,7 +50,7 @@ def evenly(rows: int, most: int) -> int:
 
 
 class Spread(Protocol):
-    """What spreads batches over slots: `RandomPlacement`, or whatever an audit puts in their place."""
+    """Spreads batches over slots: `RandomPlacement`, or an audit's replacement."""
 
     @property
     def count(self) -> int:

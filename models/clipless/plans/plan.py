@@ -152,7 +152,7 @@ class Plan:
         return self if not moving and trained == self.sensitivities else replace(self, sensitivities=trained)
 
     def event(self, epochs: int | None = None) -> PoissonGaussian:
-        """What is spent by ``epochs`` epochs, by default by the whole plan."""
+        """Return the event that ``epochs`` epochs spend, by default the whole plan."""
         return PoissonGaussian(
             noise_multiplier=self.noise_multiplier,
             sampling_rate=self.sampling_rate,

@@ -1,1 +1,1 @@
-"""What training costs in privacy: events (what was done), accounting (its price), calibration (the inverse)."""
+"""The privacy cost of training: events (what was done), accounting (its price), calibration (the inverse)."""

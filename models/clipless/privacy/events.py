@@ -1,4 +1,4 @@
-"""What noise was spent: frozen records, apart from what they cost.
+"""Frozen records of the noise that was spent, apart from their cost.
 
 An event states facts that are fixed before the first step: the noise multiplier, the sampling rate,
 the number of steps and the neighbouring relation. It is hashable, comparable and travels as JSON; no
@@ -24,7 +24,7 @@ from clipless.errors import AccountingError
 
 
 class Relation(enum.Enum):
-    """Which data sets count as neighbours.
+    """The relation of neighbouring data sets.
 
     ``ADD_OR_REMOVE_ONE`` is meant with a public denominator: one example is there or contributes zero.
     ``REPLACE_ONE`` changes one example into any other; noise multipliers stay relative to the

@@ -33,7 +33,7 @@ _WORDS_PER_BLOCK = 8  # of 64 bits
 
 
 class Purpose(enum.IntEnum):
-    """What a keystream is for: the first word of its nonces."""
+    """The purpose of a keystream: the first word of its nonces."""
 
     NOISE = 1
     BATCHES = 2

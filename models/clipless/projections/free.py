@@ -18,7 +18,7 @@ class Free:
 
     @property
     def radius(self) -> float:
-        """Nothing bounds the norm."""
+        """Infinite: no bound of the norm."""
         return inf
 
     def project(self, weight_OI: "Tensor") -> "Tensor":

@@ -27,7 +27,7 @@ from clipless.scalars import Scalar, on_host
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GuardedPass:
-    """What guards one pass: the sensitivities of every member by parameter, and where the sums go.
+    """The guards of one pass: the sensitivities of every member by parameter, and the totals of the sums.
 
     Attributes:
         sensitivities: of each member, for every trained parameter.

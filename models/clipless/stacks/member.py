@@ -55,7 +55,7 @@ class Member:
 
     @property
     def copies(self) -> int:
-        """Of each drawn row."""
+        """The number of copies of each drawn row."""
         return 1 if self.augmentation is None else self.augmentation.copies
 
 

@@ -1,4 +1,4 @@
-"""What a stack keeps of each member: all that is not the same for every member.
+"""The training of one member of a stack: all that is not the same for every member.
 
 Shape letters: B batch, D all trainable entries.
 """
@@ -149,7 +149,7 @@ class MemberTraining(PrivateTraining):
 
 
 class Features(Protocol):
-    """What the rows of the data are behind the fixed prefix of a network."""
+    """Features of the rows behind the fixed prefix of a network."""
 
     def of(self, network: Network) -> tuple[int, Split]:
         """Return how many layers the fixed prefix has, and the rows behind it."""

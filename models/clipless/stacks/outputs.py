@@ -1,4 +1,4 @@
-"""What the models of a stack say of rows that are scored after each epoch: of all models in one pass.
+"""Outputs of the models of a stack on rows that are scored after each epoch, computed in one pass.
 
 Each member shows a model for every average that it follows beside the one of its epoch. Weights and bounds are taken
 from it while it holds them, as they are of a training alone; the logits of all of them are then computed together.

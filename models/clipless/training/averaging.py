@@ -21,7 +21,7 @@ from clipless.training.checkpoint import TrainingState
 
 
 class Averaging(Protocol):
-    """Which average of the iterates is followed."""
+    """A rule by which the iterates are averaged."""
 
     def weight(self, step: int) -> float:
         """Return c_t, the weight of the newest iterate at this step, counted from 1."""

@@ -31,7 +31,7 @@ def layer_gradients(layer: nn.Module, x: Tensor, g: Tensor) -> Rows:
 
 
 def _dense(layer: Dense, x: Tensor, g: Tensor) -> Rows:
-    """On a vector or on tokens."""
+    """Return the gradients of a dense layer, on a vector or on tokens."""
     rows = {layer.weight: torch.einsum("b...o,b...i->boi", g, x)}
     return rows if layer.bias is None else {**rows, layer.bias: torch.einsum("b...o->bo", g)}
 

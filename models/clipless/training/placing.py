@@ -1,4 +1,4 @@
-"""Where training puts the rows of its batches: the test of its own passes, before anything is drawn.
+"""The placement that a training uses, chosen by a test of its own passes before anything is drawn.
 
 Shape letters: B rows of a pass, K logits.
 """

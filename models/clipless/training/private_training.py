@@ -113,12 +113,12 @@ class PrivateTraining(ABC):
 
     @property
     def planned_steps(self) -> int:
-        """Of the whole training."""
+        """The number of steps of the whole training."""
         return self.plan.epochs * self.plan.steps_per_epoch
 
     @property
     def learning_rate(self) -> float:
-        """At the next step."""
+        """The learning rate of the next step."""
         return self._learning_rate * self._schedule.factor(self.steps, self.planned_steps)
 
     @property

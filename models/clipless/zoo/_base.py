@@ -1,4 +1,4 @@
-"""What an architecture is: a function that returns layers, whose keywords are its options.
+"""An architecture: a function that returns layers, whose keywords are its options.
 
 The function declares each option once, by a keyword with a default and an annotation of `clipless.option_types`; specs,
 their schema and messages read it there. A module of this folder that declares an architecture, or the entry point

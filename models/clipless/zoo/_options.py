@@ -1,4 +1,4 @@
-"""What the layers of every architecture have in common: activation, biases, constraint; and poolings by name."""
+"""Options of every architecture: activation, biases and constraint; poolings by name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

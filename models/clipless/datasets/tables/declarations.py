@@ -1,4 +1,4 @@
-"""What a user declares about the columns of a table, as frozen public values.
+"""A user's declarations about the columns of a table, as frozen public values.
 
 A declaration holds numbers and texts that are known without looking at the rows: from a codebook, a law of
 nature or the form that was filled in. Nothing here reads data.

@@ -1,4 +1,4 @@
-"""From declared columns to coordinates, from labels to class numbers: maps of one row, made of constants.
+"""Maps of one row, made of constants: declared columns to coordinates, labels to class numbers.
 
 ``x_NF`` below has one row per example and one column per coordinate. The norm of a row is at most the square
 root of the number of columns that are used: each contributes a number in [-1, 1] or at most a single one.

@@ -44,7 +44,7 @@ _CATEGORY_CHANGES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What is said about a table besides its ranges."""
+    """Facts about a table besides its ranges."""
 
     name: str
     split_name: str  # enters the key of the split

@@ -31,7 +31,7 @@ SERVER = "server"
 
 
 class PartyStage(IntEnum):
-    """What a party has answered."""
+    """The last answer of a party."""
 
     NOTHING, KEYS, SHARES, WORDS, AGREEMENTS, REVEALS = range(6)
 
@@ -160,7 +160,7 @@ class AggregationParty:
         return b"".join(self._tag(self.name, other) for other in self._roster.names)
 
     def _tag(self, owner: str, holder: str) -> bytes:
-        """What only the two of them can make, in this run, for the list that this party was told.
+        """Return a tag that only these two parties can make, in this run, for the list that this party received.
 
         The server chooses the session and may use it again; the fresh keys it cannot.
         """

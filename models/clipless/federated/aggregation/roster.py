@@ -1,4 +1,4 @@
-"""Who takes part in a secure aggregation, how many are trusted, and the messages of its five rounds.
+"""The parties of a secure aggregation, how many are trusted, and the messages of its five rounds.
 
 | round | party to server | server to party |
 |---|---|---|

@@ -49,14 +49,14 @@ class AggregationServer:
 
     @property
     def expected(self) -> frozenset[str]:
-        """Whose messages the open round waits for."""
+        """The parties whose messages the open round waits for."""
         if self._round == 0:
             return frozenset(self._roster.names)
         return frozenset(self._taken[self._round - 1])
 
     @property
     def included(self) -> tuple[str, ...]:
-        """Whose words are in the sum, in the order of the roster."""
+        """The parties whose words are in the sum, in the order of the roster."""
         return tuple(name for name in self._roster.names if name in self._taken[2])
 
     @property
@@ -160,7 +160,7 @@ class AggregationServer:
         return secret
 
     def _masks_of(self, owner: str, secret: bytes) -> Words:
-        """What is in the sum for a party: its own mask if it is left, otherwise what the others added for it."""
+        """Return the masks in the sum of a party: its own if it is left, otherwise those that others added for it."""
         if owner in self._taken[2]:
             return keystream(secret, self._size)
         fresh, total_V = Identity(secret), np.zeros(self._size, dtype=np.uint32)

@@ -22,7 +22,7 @@ from clipless.privacy.events import Event, PoissonGaussian, Relation
 
 
 class Accountant(enum.StrEnum):
-    """Who computed an epsilon."""
+    """The accountant that computed an epsilon."""
 
     PLD = "pld"
     RDP = "rdp"

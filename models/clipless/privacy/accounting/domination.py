@@ -1,4 +1,4 @@
-r"""Which privacy events may take the place of which: the mathematics of slots.
+r"""Domination of one privacy event by another: the mathematics of slots.
 
 A budget is cut into slots, each of one event, before any result is seen; a training may take a slot if its own event
 is *dominated* by the slot's. With ``H_alpha(P || Q) = sup over A of P(A) - alpha Q(A)``, P and Q the outputs of an

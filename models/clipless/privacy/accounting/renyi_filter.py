@@ -21,7 +21,7 @@ _ROUNDING = 2.0**-48  # of a sum, its terms being rounded up, and of the budget
 
 @dataclass(frozen=True, slots=True)
 class RenyiFilter:
-    """Which trainings still fit into a budget; its fields are fixed before the first one.
+    """Tells which trainings still fit into a budget; its fields are fixed before the first one.
 
     Guarantees:
         If every training runs only if `admits` said so, given all that ran before with the steps it really took,

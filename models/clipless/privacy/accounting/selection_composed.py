@@ -1,4 +1,4 @@
-r"""What a private selection costs together with trainings that follow it: candidates at a whisper, the winner aloud.
+r"""The price of a private selection together with trainings that follow it: noisy candidates, a less noisy winner.
 
 The best of a random number of candidates is chosen with much noise, and its configuration is then trained with less.
 The composition is not the sum of two epsilons. ``selection_profile.py`` bounds the hockey-stick divergences of the

@@ -1,4 +1,4 @@
-r"""What the best of a random number of independent candidates costs: two upper bounds, and checks on both.
+r"""The price of the best of a random number of independent candidates: two upper bounds, and checks on both.
 
 **RDP** (Papernot and Steinke 2022, arXiv 2110.03620, theorem 2), through dp_accounting: its bound at an order
 needs that of a candidate at two, so it is minimised over a set of orders. Up to an epsilon of 12 that is within 1 % of

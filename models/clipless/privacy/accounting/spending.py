@@ -1,4 +1,4 @@
-"""What of an event costs anything: the one reading of edge cases that both accountants and the attack share."""
+"""The costly part of an event: the one reading of edge cases that both accountants and the attack share."""
 
 import math
 from collections.abc import Sequence
