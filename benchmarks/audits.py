@@ -32,7 +32,7 @@ from torch import Tensor
 import clipless
 from clipless.audits.audit import audit_training
 from clipless.audits.audited_training import AuditedTraining, Effort, make_random_rows
-from clipless.audits.finding import ACCUSATION, Finding, Kind, judge
+from clipless.audits.finding import ACCUSATION, AuditKind, Finding, judge
 from clipless.audits.noise import audit_noise
 from clipless.audits.one_run import audit_one_run
 from clipless.audits.step import audit_step
@@ -259,10 +259,10 @@ def tight_table(found: Mapping[str, Sequence[tuple[Finding, ...]]]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for method, runs in found.items():
-        of = {kind: [one for run in runs for one in run if one.kind is kind] for kind in Kind}
-        run, attained = of[Kind.ONE_RUN], median(one.attained for one in of[Kind.ONE_RUN])
+        of = {kind: [one for run in runs for one in run if one.kind is kind] for kind in AuditKind}
+        run, attained = of[AuditKind.ONE_RUN], median(one.attained for one in of[AuditKind.ONE_RUN])
         means = [median(one.evidence[name] for one in run) for name in _WAYS]
-        final, step = (median(one.attained for one in of[kind]) for kind in (Kind.FINAL_MODEL, Kind.STEP))
+        final, step = (median(one.attained for one in of[kind]) for kind in (AuditKind.FINAL_MODEL, AuditKind.STEP))
         cells = [run[0].epsilon, attained, attained / run[0].epsilon, means[0], means[1], final, means[2], step]
         lines.append(f"| {method} | " + " | ".join(f"{cell:.2f}" for cell in cells) + " |")
     return "\n".join(lines)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import Finding, AuditKind
 from clipless.curves import ecdf
 from clipless.datasets import Dataset, Evaluation, Metadata
 from clipless.testing import SeededSource
@@ -151,7 +151,7 @@ def complete(recorder: Recorder, run: TrialRun, config: Mapping[str, Any] | None
     recorder.on_end("t0001", TrialStatus.COMPLETED, "", epoch)
 
 
-def make_finding(kind: Kind = Kind.STEP, **changes: Any) -> Finding:
+def make_finding(kind: AuditKind = AuditKind.STEP, **changes: Any) -> Finding:
     """Make what an audit found of trial t0001: a contradiction, unless ``changes`` say otherwise."""
     numbers = {"epsilon": 1.0, "delta": 1e-4, "attained": 4.0, "confidence": 1.0, "p_value": 0.0}
     return Finding(kind=kind, **{"subject": "trial t0001", "contradicted": True} | numbers | changes)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from math import floor, isnan
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import AuditKind, Finding
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
@@ -260,7 +260,7 @@ def attacks(data: SweepData) -> Html | None:
     """What audits attained of each kind of claim, by the finding that attained most of it; None where nothing was."""
     if not data.evidence:
         return None
-    kinds: dict[Kind, list[Finding]] = {}
+    kinds: dict[AuditKind, list[Finding]] = {}
     for row in data.evidence:
         kinds.setdefault(row.finding.kind, []).append(row.finding)
     words = (
@@ -283,7 +283,7 @@ def attacks(data: SweepData) -> Html | None:
     )
 
 
-def _attack_row(kind: Kind, found: list[Finding]) -> Html:
+def _attack_row(kind: AuditKind, found: list[Finding]) -> Html:
     most = max(found, key=lambda one: -1.0 if isnan(one.ratio) else one.ratio)
     refuted = sum(one.contradicted for one in found)
     share = MISSING if isnan(most.ratio) else show("accuracy", most.ratio)

@@ -11,7 +11,7 @@ from math import inf
 
 import torch
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import AuditKind, Finding
 from clipless.privacy.accounting.private_selection import Repetitions
 from sweeper.audits.losses import runs_for, scores
 from sweeper.audits.lower_bound import CONFIDENCE, Attack, Scores, attack
@@ -95,7 +95,7 @@ def _of_everything(
         if split in seen:
             evidence[f"releases seen by {split}"] = sum(event.steps for event in of_split(found, split))
             evidence[f"attained by {split}"] = attack({split: seen[split]}, finite)[1].epsilon
-    return _finding(Kind.SELECTION if selected else Kind.SWEEP, attained, evidence)
+    return _finding(AuditKind.SELECTION if selected else AuditKind.SWEEP, attained, evidence)
 
 
 def _of_selection(
@@ -128,10 +128,10 @@ def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generato
     evidence = {"releases": "; ".join(_in_words(one) for one in free)}
     if any(one.event.noise_multiplier == 0.0 for one in free):
         nothing = Attack(epsilon=inf, claim=0.0, delta=delta, p_value=0.0, hits=0, alarms=0, runs=0)
-        return _finding(Kind.SWEEP, nothing, evidence, "what no entry of the ledger covers")
+        return _finding(AuditKind.SWEEP, nothing, evidence, "what no entry of the ledger covers")
     seen = {split: scores(events, _UNPAID_RUNS, generator) for split in SPLITS if (events := of_split(free, split))}
     _, attained = attack(seen, dict.fromkeys({delta, *_DELTAS}, 0.0))
-    return _finding(Kind.SWEEP, attained, evidence, "what no entry of the ledger covers")
+    return _finding(AuditKind.SWEEP, attained, evidence, "what no entry of the ledger covers")
 
 
 def _in_words(one: Release) -> str:
@@ -139,11 +139,11 @@ def _in_words(one: Release) -> str:
     return f"{one.event.steps} of {one.split}, trial {one.trial}{point}"
 
 
-def _finding(kind: Kind, found: Attack, evidence: Mapping[str, object], subject: str | None = None) -> Finding:
+def _finding(kind: AuditKind, found: Attack, evidence: Mapping[str, object], subject: str | None = None) -> Finding:
     counts = {"hits": found.hits, "alarms": found.alarms, "runs": found.runs}
     return Finding(
         kind=kind,
-        subject=subject or ("the private selection" if kind is Kind.SELECTION else "the price of everything"),
+        subject=subject or ("the private selection" if kind is AuditKind.SELECTION else "the price of everything"),
         epsilon=found.claim,
         delta=found.delta,
         attained=found.epsilon,

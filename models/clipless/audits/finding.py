@@ -17,7 +17,7 @@ ACCUSATION = 0.05
 """The chance with which a correct run may be accused, over all audits of it."""
 
 
-class Kind(StrEnum):
+class AuditKind(StrEnum):
     """The attacked part of a claim."""
 
     STEP = "step"
@@ -47,7 +47,7 @@ class Finding:
         AuditError: a number that no audit can find.
     """
 
-    kind: Kind
+    kind: AuditKind
     subject: str
     epsilon: float
     delta: float
@@ -88,7 +88,7 @@ class Finding:
         """
         try:
             numbers = {name: float(record[name]) for name in ("epsilon", "delta", "attained", "confidence", "p_value")}
-            return cls(**{**record, **numbers, "kind": Kind(record["kind"])})
+            return cls(**{**record, **numbers, "kind": AuditKind(record["kind"])})
         except (KeyError, TypeError, ValueError) as error:
             raise AuditError(f"Expected the record of a finding, got {record!r}") from error
 

@@ -29,7 +29,7 @@ from scipy import stats
 
 from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited_training import AuditedTraining, Effort
-from clipless.audits.finding import ACCUSATION, Finding, Kind
+from clipless.audits.finding import ACCUSATION, AuditKind, Finding
 from clipless.audits.one_run import adapt_plan
 from clipless.audits.ranks import FloatArray
 from clipless.plans.method import Method
@@ -94,7 +94,7 @@ def audit_noise(training: AuditedTraining, effort: Effort = Effort.CHEAP) -> Fin
     recorded = record_noise(training, effort)
     p_values, multiplier = p_values_of(recorded, effort), least_multiplier(recorded.noise, training.plan)
     return Finding(
-        kind=Kind.NOISE,
+        kind=AuditKind.NOISE,
         subject=training.subject,
         epsilon=training.epsilon,
         delta=training.plan.delta,

@@ -33,7 +33,7 @@ from torch import Tensor
 from clipless.audits.attained import epsilon_at_least
 from clipless.audits.audited_training import AuditedTraining
 from clipless.audits.canaries import Entries, lay_canaries, operands_of, reached_multiplier
-from clipless.audits.finding import ACCUSATION, Finding, Kind
+from clipless.audits.finding import ACCUSATION, AuditKind, Finding
 from clipless.audits.guesses import guessed_epsilon
 from clipless.audits.planted import plant_operands
 from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, lower_bound, surest_p_value
@@ -260,7 +260,7 @@ def _finding(training: AuditedTraining, run: _TrainedRun, generator: np.random.G
     p_steps = 1.0 if steps is None else steps.p_value
     p_surest = surest_p_value(run.scores, run.coins, game)
     return Finding(
-        kind=Kind.ONE_RUN,
+        kind=AuditKind.ONE_RUN,
         subject=training.subject,
         epsilon=training.epsilon,
         delta=delta,
@@ -313,7 +313,7 @@ def _final(training: AuditedTraining, run: _TrainedRun) -> Finding:
     event = replace(training.plan.event(), noise_multiplier=run.noise_multiplier)
     bound = lower_bound(run.moved, run.coins, Game(event=event, canaries=len(run.coins)), delta, CONFIDENCE)
     return Finding(
-        kind=Kind.FINAL_MODEL,
+        kind=AuditKind.FINAL_MODEL,
         subject=training.subject,
         epsilon=training.epsilon,
         delta=delta,

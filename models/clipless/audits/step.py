@@ -25,7 +25,7 @@ from torch import Tensor
 
 from clipless.audits.attained import attained_epsilon
 from clipless.audits.audited_training import AuditedTraining, Effort
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import AuditKind, Finding
 from clipless.audits.placement import compare_sums
 from clipless.audits.planted import PATTERNS, Operands, Shapes, operand, operand_shapes, plant_operands, shares
 from clipless.audits.stacked import stacked_sums
@@ -104,7 +104,7 @@ def audit_step(training: AuditedTraining, effort: Effort = Effort.CHEAP, *, seed
     plan, event = training.plan, training.plan.event()
     reached = inf if worst.joint == 0.0 else event.noise_multiplier / worst.joint
     return Finding(
-        kind=Kind.STEP,
+        kind=AuditKind.STEP,
         subject=training.subject,
         epsilon=training.epsilon,
         delta=plan.delta,

@@ -12,7 +12,7 @@ import torch
 from clipless.audits import audit
 from clipless.audits.audit import audit_training
 from clipless.audits.audited_training import Effort
-from clipless.audits.finding import Kind, judge
+from clipless.audits.finding import AuditKind, judge
 from clipless.audits.one_run import audit_one_run
 from clipless.audits.step import audit_step
 from clipless.errors import AuditError, UnsupportedError
@@ -31,7 +31,7 @@ def campaign(monkeypatch):
 
 def test_cheap_audits_look_at_step_and_noise_and_accuse_nobody(training):
     found = audit_training(training(), seed=0)
-    assert [one.kind for one in found] == [Kind.STEP, Kind.NOISE]
+    assert [one.kind for one in found] == [AuditKind.STEP, AuditKind.NOISE]
     assert not any(one.contradicted for one in found)
 
 
@@ -40,7 +40,7 @@ def test_thorough_audits_train_once_more(training, monkeypatch):
     monkeypatch.setattr(audit, "audit_one_run", partial(audit.audit_one_run, canaries=300))
     monkeypatch.setattr(audit, "audit_step", lambda one, effort, seed: efforts.append(effort) or whole(one, seed=seed))
     found = audit_training(training(), Effort.THOROUGH, seed=0)
-    assert [one.kind for one in found] == [Kind.STEP, Kind.NOISE, Kind.ONE_RUN, Kind.FINAL_MODEL]
+    assert [one.kind for one in found] == [AuditKind.STEP, AuditKind.NOISE, AuditKind.ONE_RUN, AuditKind.FINAL_MODEL]
     assert not any(one.contradicted for one in found)
     assert efforts == [Effort.THOROUGH]
 

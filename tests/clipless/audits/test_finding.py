@@ -5,13 +5,13 @@ import math
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind, holm, judge
+from clipless.audits.finding import AuditKind, Finding, holm, judge
 from clipless.errors import AuditError
 
 
 def finding(**changes):
     values = {
-        "kind": Kind.ONE_RUN,
+        "kind": AuditKind.ONE_RUN,
         "subject": "trial 3",
         "epsilon": 3.0,
         "delta": 1e-5,

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from clipless.audits.audited_training import Effort
-from clipless.audits.finding import Kind
+from clipless.audits.finding import AuditKind
 from clipless.audits.noise import (
     RecordedNoise,
     _correlation_p_value,
@@ -36,7 +36,7 @@ def planted(monkeypatch, change):
 @pytest.mark.parametrize("method", METHODS)
 def test_noise_as_planned_is_close_to_the_claim(training, method):
     found = audit_noise(training(method, seed=4), Effort.THOROUGH)
-    assert found.kind is Kind.NOISE
+    assert found.kind is AuditKind.NOISE
     assert found.p_value > 0.01
     assert 0.9 < found.ratio < 1.01
     assert found.evidence["steps"] == 96

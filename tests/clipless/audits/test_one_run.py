@@ -6,7 +6,7 @@ import torch
 
 from clipless import Relation, TauCCE, make_plan, zoo
 from clipless.audits.audited_training import AuditedTraining, make_random_rows
-from clipless.audits.finding import Kind
+from clipless.audits.finding import AuditKind
 from clipless.audits.one_run import adapt_plan, audit_one_run
 from clipless.plans.plan import Plan
 from clipless.privacy.sampling import PoissonSampler
@@ -20,7 +20,7 @@ METHODS = ["clipless", *(pytest.param(method, marks=pytest.mark.long) for method
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_attained_is_near_the_claim(training, method):
     run, final = audit_one_run(training(method, seed=1), canaries=500, seed=0)
-    assert (run.kind, final.kind) == (Kind.ONE_RUN, Kind.FINAL_MODEL)
+    assert (run.kind, final.kind) == (AuditKind.ONE_RUN, AuditKind.FINAL_MODEL)
     assert run.epsilon == pytest.approx(3.0, abs=0.05)
     assert 0.4 < run.ratio < 1.1
     assert 0.0 <= final.attained < run.epsilon

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from clipless.audits.finding import Finding, Kind, judge
+from clipless.audits.finding import AuditKind, Finding, judge
 from clipless.audits.ranks import (
     Bound,
     Game,
@@ -178,7 +178,14 @@ CANARIES_TOLD = Game(event=gaussian(4.0, rate=0.1, steps=50), canaries=500)
 
 def told(p):
     return Finding(
-        kind=Kind.ONE_RUN, subject="", epsilon=1, delta=DELTA, attained=9, confidence=0.95, p_value=p, contradicted=True
+        kind=AuditKind.ONE_RUN,
+        subject="",
+        epsilon=1,
+        delta=DELTA,
+        attained=9,
+        confidence=0.95,
+        p_value=p,
+        contradicted=True,
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from clipless import TauBCE, make_plan, zoo
 from clipless.audits import step
 from clipless.audits.audited_training import AuditedTraining, make_random_rows
-from clipless.audits.finding import Kind
+from clipless.audits.finding import AuditKind
 from clipless.audits.step import Worst, audit_step, planted_batch
 from clipless.guards import guard as guards
 from clipless.layers import Dense, Householder, InputBall
@@ -43,7 +43,7 @@ NETWORKS = {
 )
 def test_a_step_moves_by_its_sensitivities_and_not_more(training, method, options):
     found = audit_step(training(method, **options), seed=0)
-    assert found.kind is Kind.STEP
+    assert found.kind is AuditKind.STEP
     assert not found.contradicted
     assert (found.p_value, found.confidence) == (1.0, 1.0)
     assert 0.99 < found.evidence["attained sensitivity of all parameters"] <= 1.0

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import Finding, AuditKind
 from dashboards.live.dynamic import PARTS, Rights
 from dashboards.live.forms import EXAMPLE
 from dashboards.live.header import Pace, offered
@@ -232,7 +232,7 @@ def test_a_trial_offers_no_model_that_an_audit_refuses(show, ended, sweep, clock
     view, model = View(sweep=ENDED, trial=trial), f"/sweeps/{ENDED}/models/{trial}/"
     assert model in show("part", "trial-records", view)
     said = {"epsilon": 1.0, "delta": 1e-4, "attained": 4.0, "confidence": 1.0, "p_value": 0.0, "contradicted": True}
-    finding = Finding(kind=Kind.STEP, subject="s", **said)
+    finding = Finding(kind=AuditKind.STEP, subject="s", **said)
     append_evidence(ended.path, [Evidence(trial=trial, finding=finding, found="now", program="1")])
     clock.now += 100
     assert model not in show("part", "trial-records", view)

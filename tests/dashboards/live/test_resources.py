@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import AuditKind, Finding
 from dashboards.figures import sweep_figures
 from dashboards.live import comparison
 from dashboards.live import resources as module
@@ -244,7 +244,7 @@ def test_the_card_of_the_page_says_what_audits_found(show, growing):
     growing.start("t0001")
     growing.add("t0001", 1, 0.5, 0.5)
     finding = Finding(
-        kind=Kind.STEP, subject="trial t0001", epsilon=3.0, delta=1e-5, attained=2.5, confidence=1.0, p_value=1.0,
+        kind=AuditKind.STEP, subject="trial t0001", epsilon=3.0, delta=1e-5, attained=2.5, confidence=1.0, p_value=1.0,
         contradicted=False, evidence={},
     )  # fmt: skip
     append_evidence(growing.folder.path, [Evidence(trial="t0001", finding=finding, found="2026-11-23", program="1")])

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import Finding, AuditKind
 from dashboards.live import snapshots as module
 from dashboards.live.snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
 from sweeper.errors import RecordError, UnknownSweepError
@@ -53,7 +53,7 @@ def test_what_an_audit_refuses_leaves_the_front_at_the_next_look(snapshots, grow
     clock.now += 100
     assert snapshots.get(RUNNING).sweep().result.on_front == {("t0001", 1, "")}
     finding = Finding(
-        kind=Kind.STEP,
+        kind=AuditKind.STEP,
         subject="trial t0001",
         epsilon=1.0,
         delta=1e-4,

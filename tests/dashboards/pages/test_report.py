@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import AuditKind, Finding
 from dashboards import build_report
 from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js, sweep_figures
@@ -143,9 +143,9 @@ def test_what_attacks_attained_is_told_by_kind_with_the_finding_that_attained_mo
         return Evidence(trial="t0001", finding=finding, found="now", program="1")
 
     rows = (
-        row(Kind.STEP, "trial <b>1</b>", 2.0, contradicted=True),
-        row(Kind.NOISE, "trial 1", 0.1, math.inf),
-        row(Kind.STEP, "trial 2", 1.0),
+        row(AuditKind.STEP, "trial <b>1</b>", 2.0, contradicted=True),
+        row(AuditKind.NOISE, "trial 1", 0.1, math.inf),
+        row(AuditKind.STEP, "trial 2", 1.0),
     )
     shown = str(attacks(replace(sweep, evidence=rows)))
     found = [re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", line) for line in shown.split("<tr>")[2:]]

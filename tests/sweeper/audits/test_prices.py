@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from clipless.audits.finding import Kind, judge
+from clipless.audits.finding import AuditKind, judge
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -61,7 +61,7 @@ def test_the_composition_of_all_trainings_is_nearly_attained_and_never_exceeded(
     ]
     spend(ledger, trials)
     finding = found(ledger, trials)
-    assert (finding.kind, finding.confidence, finding.contradicted) == (Kind.SWEEP, 0.95, False)
+    assert (finding.kind, finding.confidence, finding.contradicted) == (AuditKind.SWEEP, 0.95, False)
     assert 0.75 < finding.ratio <= 1.0
     assert finding.attained > claim(TRIAL, finding.delta).epsilon
     assert finding.evidence["trainings"] == 3
@@ -92,7 +92,7 @@ def test_a_training_that_the_ledger_forgot_contradicts_its_price(ledger, make_tr
 def test_a_private_selection_attains_more_than_one_training_and_no_more_than_its_price(ledger, make_trial):
     ledger.select(Terms(event=TRIAL, repetitions=LAW))
     finding = found(ledger, [make_trial(1, TRIAL)], repetitions=LAW)
-    assert (finding.kind, finding.contradicted) == (Kind.SELECTION, False)
+    assert (finding.kind, finding.contradicted) == (AuditKind.SELECTION, False)
     assert finding.attained > claim(TRIAL, finding.delta).epsilon
     assert finding.ratio <= 1.0
 

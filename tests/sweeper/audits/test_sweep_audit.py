@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from clipless.audits.audited_training import Effort
-from clipless.audits.finding import Kind
+from clipless.audits.finding import AuditKind
 from clipless.guards import guard
 from sweeper.audits import sweep_audit, trials
 from sweeper.audits.sweep_audit import audit_sweep, contradictions, one_of_each_trial
@@ -34,7 +34,7 @@ def cheated(monkeypatch):
             found = real(sweep, trial, point, effort, **more)
             return tuple(
                 replace(one, p_value=0.0, attained=2 * one.epsilon)
-                if trial.id in guilty and one.kind is Kind.STEP
+                if trial.id in guilty and one.kind is AuditKind.STEP
                 else replace(one, p_value=1.0)
                 for one in found
             )
@@ -51,9 +51,9 @@ def front_trials(folder):
 def test_a_sweep_ends_with_audits_of_every_trial_on_its_front(ran):
     rows = read_evidence(ran.folder)
     assert {row.trial for row in rows} == front_trials(ran.folder)
-    assert {row.finding.kind for row in rows} == {Kind.STEP, Kind.NOISE}
+    assert {row.finding.kind for row in rows} == {AuditKind.STEP, AuditKind.NOISE}
     assert not contradictions(rows)
-    assert all(0.7 < row.finding.ratio <= 1.0 for row in rows if row.finding.kind is Kind.STEP)
+    assert all(0.7 < row.finding.ratio <= 1.0 for row in rows if row.finding.kind is AuditKind.STEP)
     assert "Refused" not in ran.said
 
 

@@ -3,7 +3,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import AuditKind, Finding
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, Relation
 from clipless.privacy.noisy_counts import scores_event

@@ -12,7 +12,7 @@ from itertools import islice
 import pytest
 from starlette.responses import FileResponse
 
-from clipless.audits.finding import Finding, Kind
+from clipless.audits.finding import Finding, AuditKind
 from sweeper.adapters import dump
 from sweeper.errors import ExportError
 from sweeper.privacy.ledger import Ledger
@@ -45,7 +45,7 @@ def folder(make_sweep):
 def contradiction(trial):
     """What an audit says that refuses the points of a trial."""
     said = {"epsilon": 1.0, "delta": 1e-4, "attained": 4.0, "confidence": 1.0, "p_value": 0.0, "contradicted": True}
-    return Evidence(trial=trial, finding=Finding(kind=Kind.STEP, subject="s", **said), found="now", program="1")
+    return Evidence(trial=trial, finding=Finding(kind=AuditKind.STEP, subject="s", **said), found="now", program="1")
 
 
 def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep):
