@@ -6,9 +6,30 @@ from scipy import optimize, stats
 
 from clipless import TauCCE, make_plan, zoo
 from clipless.datasets import Split
-from clipless.layers import Dense
+from clipless.layers import (
+    Abs,
+    ClipGradient,
+    Conv2d,
+    Dense,
+    Flatten,
+    GroupNorm,
+    GroupSort,
+    Householder,
+    InputBall,
+    LayerCentering,
+    MaxPool2d,
+    ReLU,
+    Residual,
+    Sigmoid,
+    Softplus,
+    SpaceToDepth,
+    SwapAxes,
+    Tanh,
+    Tokens,
+)
 from clipless.plans.method import Method
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.projections import SpectralBall, Standardised
 from clipless.testing import SeededSource
 from clipless.training.batch_sums import sum_gradients
 
@@ -53,6 +74,66 @@ def plan_of_step(model, loss=None, **options):
     if numbers.get("method") is Method.DP_SGD:
         numbers.setdefault("clip_norm", 1.0)
     return make_plan(model, loss or TauCCE(0.1), **numbers)
+
+
+def maps():
+    g = seeded()
+    return [
+        InputBall(3.0),
+        SpaceToDepth(2),
+        Conv2d(4, 6, 3, padding=1, generator=g, bias=True, bias_norm=0.5),
+        Householder(6),
+        Residual(
+            [
+                Conv2d(6, 6, 3, padding=1, padding_mode="circular", generator=g, bias=True),
+                GroupSort(),
+                LayerCentering(),
+            ],
+            0.5,
+            learned=True,
+        ),
+        Residual([Conv2d(6, 6, 3, padding=1, groups=3, generator=g), Residual([Conv2d(6, 6, 1, generator=g)])], 0.25),
+        GroupNorm(2, alpha=0.5),
+        MaxPool2d(2),
+        Flatten(),
+        Dense(24, 4, generator=g, bias=True),
+    ]
+
+
+def tokens():
+    g = seeded()
+    return [
+        InputBall(3.0),
+        Conv2d(1, 4, 2, stride=2, generator=g),
+        Abs(),
+        Tokens(),
+        Dense(4, 6, generator=g, bias=True),
+        GroupSort(axis=-1),
+        SwapAxes(),
+        Residual([Dense(16, 16, generator=g, bias=True), Softplus()]),
+        ClipGradient(0.3),
+        Flatten(),
+        Tanh(),
+        Dense(96, 4, Standardised(), generator=g),
+    ]
+
+
+def series():
+    g = seeded()
+    return [
+        InputBall(3.0),
+        Flatten(),
+        Dense(64, 24, SpectralBall(1.5), generator=g),
+        Sigmoid(),
+        Dense(24, 24, generator=g, bias=True, bias_norm=2.0),
+        ReLU(),
+        Dense(24, 4, generator=g, bias=True),
+        ClipGradient(0.5),
+    ]
+
+
+BLOCKS = {"maps": maps, "tokens": tokens, "series": series}
+"""Networks of 1 x 8 x 8 and four classes, of every kind of layer."""
 
 
 def event(noise_multiplier=2.0, sampling_rate=0.1, steps=10, relation=Relation.ADD_OR_REMOVE_ONE):

@@ -13,18 +13,19 @@ from clipless.layers import Dense, Flatten, InputBall
 from clipless.losses import loss_lipschitz
 from clipless.network import Network
 from clipless.testing import broken_weights, coupled_rows, neighbour_ratios, unguarded_ratios
-from tests.clipless.factories import images, plan_of_step
+from tests.clipless.factories import BLOCKS, images, plan_of_step, seeded
 
-NETWORKS = {
+ZOO = {
     "mlp": lambda g: zoo.mlp((1, 8, 8), 4, input_norm=3.0, width=12, depth=3, generator=g),
     "convnet": lambda g: zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
     "patch-net": lambda g: zoo.patch_net((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8, generator=g),
 }
+NETWORKS = [*ZOO, *BLOCKS]
 NAN, INF = float("nan"), float("inf")
 
 
-def network(name, seed=0):
-    return NETWORKS[name](torch.Generator().manual_seed(seed))
+def network(name):
+    return ZOO[name](seeded()) if name in ZOO else Network(BLOCKS[name](), (1, 8, 8))
 
 
 HARD_EXAMPLES = {
@@ -50,24 +51,28 @@ def test_no_neighbour_moves_a_guarded_sum_by_more_than_its_sensitivity(name, exa
     x[0] = x[0] * HARD_EXAMPLES[example] if HARD_EXAMPLES[example] == HARD_EXAMPLES[example] else NAN
     with broken_weights(model, factor):
         ratios = neighbour_ratios(model, loss, x, y, plan, exact=exact)
+    assert set(ratios) == {path for path, _ in model.named_parameters()}
     for parameter, ratio in ratios.items():
-        assert ratio <= 1, (parameter, ratio)
+        assert ratio <= (1 if name in ZOO else 1 + 1e-4), (parameter, ratio)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_guard_is_what_holds_when_bounds_are_broken(name):
-    """The same neighbours break the sensitivities without the guard: the test above can fail."""
+    """Every kind of parameter breaks its sensitivity without its guard: the test above can fail."""
     model, loss = network(name), TauCCE(0.1)
-    plan = plan_of_step(model, loss)
+    plan = plan_of_step(model, loss, sensitivity_fraction=1e-3)
     x, y = images()
-    with broken_weights(model, 30.0):
-        parameters = list(model.parameters())
-        worst = 0.0
-        for i in range(len(x)):
-            gradients = torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]).sum(), parameters)
-            ratios = zip(gradients, plan.sensitivities.values(), strict=True)
-            worst = max(worst, *((g.norm() / delta).item() for g, delta in ratios))
-    assert worst > 2
+    parameters = dict(model.named_parameters())
+    with torch.no_grad():
+        for parameter_name, parameter in parameters.items():
+            if not parameter_name.endswith(("angle", "mix")):
+                parameter.mul_(3.0)
+    worst = dict.fromkeys(parameters, 0.0)
+    for i in range(len(x)):
+        gradients = torch.autograd.grad(loss(model(x[i : i + 1]), y[i : i + 1]).sum(), list(parameters.values()))
+        for key, gradient in zip(parameters, gradients, strict=True):
+            worst[key] = max(worst[key], (gradient.norm() / plan.sensitivities[key]).item())
+    assert min(worst.values()) > 1.5, worst
 
 
 @pytest.mark.parametrize("bad", [NAN, INF])
@@ -83,12 +88,12 @@ def test_a_bad_weight_in_one_layer_leaves_the_other_sums_finite(bad):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_no_example_found_by_search_exceeds_the_analytic_sensitivity(name):
     model, loss = network(name).double(), TauCCE(0.05)
-    bounds = bound_network(model, dtype=torch.float64)
-    sensitivities = bounds.sensitivities(loss_lipschitz(loss, 4))
+    sensitivities = bound_network(model, dtype=torch.float64).sensitivities(loss_lipschitz(loss, 4))
     x, y = images(2, seed=5, scale=2.0)
-    found = unguarded_ratios(model, loss, x.double(), y, sensitivities, steps=60)
+    found = unguarded_ratios(model, loss, x.double(), y, sensitivities, steps=60 if name in ZOO else 25)
+    assert min(found.values()) > 0, found
     assert max(found.values()) <= 1 + 1e-6, found
-    assert max(found.values()) >= 0.9 or name == "convnet", found
+    assert max(found.values()) >= 0.9 or name not in ("mlp", "patch-net"), found
 
 
 def test_the_bound_of_a_composed_network_is_attained():
@@ -111,13 +116,13 @@ def test_the_guard_scales_to_exactly_its_threshold():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_guard_that_does_not_act_leaves_the_gradient_alone(name):
     model, loss = network(name), TauCCE()
-    plan = plan_of_step(model, loss)
     x, y = images()
     free = torch.autograd.grad(loss(model(x), y).sum(), list(model.parameters()))
-    with guarded(model, plan.sensitivities) as guards:
+    sensitivities = {key: 20.0 for key, _ in model.named_parameters()}
+    with guarded(model, sensitivities) as guards:
         loss(model(x), y).sum().backward()
-    for a, guard in zip(free, guards.values(), strict=True):
-        assert (a - guard.total).norm() <= 3e-2 * a.norm()  # one operand has 8 bits
+    for a, guard in zip(free, guards.values(), strict=True):  # one operand has 8 bits
+        assert (a - guard.total).norm() <= (3e-2 if name in ZOO else 5e-2) * a.norm()
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
@@ -136,7 +141,8 @@ def test_input_gradients_of_other_rows_do_not_depend_on_a_row(name):
 
     def input_gradient(rows):
         rows = rows.clone().requires_grad_()
-        (g,) = torch.autograd.grad(loss(model(rows), y).sum(), rows)
+        with guarded(model, {key: 0.01 for key, _ in model.named_parameters()}):
+            (g,) = torch.autograd.grad(loss(model(rows), y).sum(), rows)
         return g
 
     changed = x.clone()
