@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from clipless.guards.exact_sums import (
-    QuantisedRows,
+    QuantisedOperand,
     WeightedSum,
     integer_product,
     outer_grid,
@@ -100,7 +100,7 @@ def _conv_part(ctx: Any, g: Tensor, x: Tensor, kernel: Pair, weights: Tensor) ->
     """Return the sum of some rows, and which of them are finite."""
     patch_entries = g[0, 0].numel() * kernel[0] * kernel[1] * x.shape[1]
     step = outer_grid(ctx.guard.sensitivity, g[0].numel(), patch_entries)
-    digits, patch_norm_B = QuantisedRows(g), row_norms(x * weights).double()
+    digits, patch_norm_B = QuantisedOperand(g), row_norms(x * weights).double()
     keep_B = digits.finite_B & patch_norm_B.isfinite()
     bound_B = torch.where(keep_B, digits.norm_B * digits.step_B * patch_norm_B * ctx.scale, float("inf"))
     scale_B = ctx.guard.scales(bound_B, patch_norm_B, digits.rounding(step, patch_entries)) * ctx.scale

@@ -119,7 +119,7 @@ def whole_rows(rows_BD: Tensor, scale_B: Tensor, step: Scalar) -> Tensor:
     return (rows_BD * factor_B[:, None]).trunc_()
 
 
-class QuantisedRows:
+class QuantisedOperand:
     """Rows as 8-bit integers, each row in steps of its own.
 
     Attributes:
@@ -155,7 +155,7 @@ def outer_grid(sensitivity: Scalar, digits: int, others: int) -> Scalar:
 
 
 def outer_sum(
-    digits: QuantisedRows,
+    digits: QuantisedOperand,
     other: Tensor,
     scale_B: Tensor,
     step: Scalar,
@@ -174,7 +174,7 @@ def outer_sum(
     return list(zip(product(digits.values, whole), (BASE * step, step), strict=True))
 
 
-def whole_operand(digits: QuantisedRows, other: Tensor, scale_B: Tensor, step: Scalar) -> Tensor:
+def whole_operand(digits: QuantisedOperand, other: Tensor, scale_B: Tensor, step: Scalar) -> Tensor:
     """Return the second operand of `outer_sum` as int16 whole numbers; a step for all rows, or each row's own (B,)."""
     factor_B = _float32(torch.where(digits.finite_B, scale_B * digits.step_B, 0.0) * (_SAFE / step)).to(other.dtype)
     return (other * column_of(factor_B, other)).clamp_(-_LARGEST, _LARGEST).round_().to(torch.int16)

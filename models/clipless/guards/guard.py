@@ -40,7 +40,7 @@ from torch import Tensor, nn
 
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import (
-    QuantisedRows,
+    QuantisedOperand,
     WeightedSum,
     grid,
     linear_product,
@@ -114,7 +114,7 @@ class Guard:
         """Return the grid of `outer_grid`."""
         return outer_grid(self.sensitivity, digits, others)
 
-    def add_linear(self, digits: QuantisedRows, g: Tensor, scale_B: Tensor, step: Scalar) -> None:
+    def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_B: Tensor, step: Scalar) -> None:
         """Take in the sum over rows, and places, of ``scale * g (x) digits``."""
         self.add(outer_sum(digits, g, scale_B, step, linear_product))
 
@@ -137,7 +137,7 @@ class LinearGuard(Protocol[Step]):
     def scales(self, norm_B: Tensor, input_norm_B: Tensor | None, rounding_B: Tensor | float) -> Tensor:
         """Return what each contribution is multiplied by."""
 
-    def add_linear(self, digits: QuantisedRows, g: Tensor, scale_B: Tensor, step: Step) -> None:
+    def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_B: Tensor, step: Step) -> None:
         """Take in the sum."""
 
 
@@ -252,7 +252,7 @@ class _GuardedLinear(torch.autograd.Function):
 
 def add_linear_sum(guard: "LinearGuard[Step]", g: Tensor, x: Tensor) -> Tensor:
     """Give the guard of a linear map its sum; return the cotangents without the rows left out."""
-    digits, cotangent_norm_B = QuantisedRows(x), row_norms(g).double()
+    digits, cotangent_norm_B = QuantisedOperand(x), row_norms(g).double()
     step = guard.outer_step(x[0].numel(), g[0].numel())
     keep_B = digits.finite_B & cotangent_norm_B.isfinite()
     g = select_rows(keep_B, g)

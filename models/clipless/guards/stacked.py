@@ -20,7 +20,7 @@ from torch import Tensor
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import (
     BASE,
-    QuantisedRows,
+    QuantisedOperand,
     grid,
     integer_product,
     linear_digits,
@@ -64,7 +64,7 @@ class StackedGuard:
         """Return each row's grid of `clipless.guards.exact_sums.outer_grid`."""
         return self._by_row(tuple(outer_grid(delta, digits, others) for delta in self.sensitivities))
 
-    def add_linear(self, digits: QuantisedRows, g: Tensor, scale_R: Tensor, step: Tensor) -> None:
+    def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_R: Tensor, step: Tensor) -> None:
         """Take in each member's sum over rows, and places, of ``scale * g (x) digits``."""
         operands = linear_digits(digits.values, whole_operand(digits, g, scale_R, step))
         members = zip(*(t.chunk(len(self.sensitivities)) for t in operands), strict=True)

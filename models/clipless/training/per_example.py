@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.exact_sums import (
-    QuantisedRows,
+    QuantisedOperand,
     WeightedSum,
     grid,
     linear_product,
@@ -93,7 +93,7 @@ class _OuterProducts:
     def __init__(self, g_BO: Tensor, x_BI: Tensor, clip_norm: float) -> None:
         outputs, norm_B = g_BO.shape[1], row_norms(g_BO).double()
         self._step = outer_grid(clip_norm, x_BI.shape[1], outputs)
-        self._g_BO, self._digits = g_BO, QuantisedRows(x_BI)
+        self._g_BO, self._digits = g_BO, QuantisedOperand(x_BI)
         self.roundings = self._digits.rounding(self._step, outputs)
         bound_B = norm_B * self._digits.norm_B * self._digits.step_B
         self.norms = torch.where(self._digits.finite_B, bound_B, float("inf"))
