@@ -16,15 +16,15 @@ from torch import nn
 
 from clipless.bounds import WeightNorms
 from clipless.errors import PlanError
-from clipless.losses import Loss, loss_lipschitz
+from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.clipping import AdaptiveClipping, Clipping, check_clipping
 from clipless.plans.freezing import Freezing
 from clipless.plans.input_statistics import releases
 from clipless.plans.method import Method, Schedule
 from clipless.plans.noise_range import check_noise, check_sensitivities, least_sensitivities
-from clipless.plans.sensitivities import limit_sensitivity, worst_case
-from clipless.plans.trainable import check_rows_apart, check_trainable
+from clipless.plans.sensitivities import limit_sensitivity, planned_sensitivities, positive_budget, worst_case
+from clipless.plans.trainable import check_trainable
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.accounting.claim import EpsilonClaim, claims
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
@@ -262,7 +262,7 @@ def make_plan(
     _check_choices(method, {"epsilon": epsilon, "noise_multiplier": noise_multiplier, "epochs": epochs})
     if epochs is not None and not (isinstance(epochs, int) and epochs >= 1):
         raise PlanError(f"Expected a whole number of epochs >= 1, got epochs={epochs!r}")
-    sensitivities, sizes = _sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
+    sensitivities, sizes = planned_sensitivities(model, loss, method, sensitivity_fraction, clip_norm)
     check_sensitivities(sensitivities, batch_size)
     if freezing is not None:
         freezing.check(check_trainable(model, bounded=method.bounded))
@@ -273,9 +273,9 @@ def make_plan(
         noise_multiplier = 0.0
     elif noise_multiplier is None:
         steps = before + (epochs or 0) * steps_per_epoch
-        noise_multiplier = noise_multiplier_for(_check_given(epsilon), delta, rate, steps, relation)
+        noise_multiplier = noise_multiplier_for(positive_budget(epsilon), delta, rate, steps, relation)
     if epochs is None:
-        affordable = steps_for(_check_given(epsilon), delta, noise_multiplier, rate, relation)
+        affordable = steps_for(positive_budget(epsilon), delta, noise_multiplier, rate, relation)
         epochs = (affordable - before) // steps_per_epoch
         if epochs < 1:
             raise PlanError(
@@ -314,7 +314,7 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int, copies
     """
     if population != plan.population:
         raise PlanError(f"Expected the {plan.population} rows that the plan was made for, got {population}")
-    sensitivities, sizes = _sensitivities(model, loss, plan.method, plan.sensitivity_fraction, plan.clip_norm)
+    sensitivities, sizes = planned_sensitivities(model, loss, plan.method, plan.sensitivity_fraction, plan.clip_norm)
     if sensitivities != dict(plan.sensitivities) or sizes != dict(plan.sizes):
         raise PlanError("Expected the model and loss that the plan was made for; make a new plan for this one")
     check_sensitivities(sensitivities, plan.batch_size)
@@ -327,29 +327,6 @@ def check_plan(plan: Plan, model: nn.Module, loss: Loss, population: int, copies
 
 def _frozen_names(model: nn.Module, freezing: Freezing | None) -> frozenset[str]:
     return freezing.resting(model, 1, 1) if freezing is not None and isinstance(model, Network) else frozenset()
-
-
-def _sensitivities(
-    model: nn.Module, loss: Loss, method: Method, fraction: float, clip_norm: float | None
-) -> tuple[dict[str, float], dict[str, int]]:
-    network = check_trainable(model, bounded=method.bounded)
-    sizes = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
-    if not sizes:
-        raise PlanError("Expected at least one trainable parameter, got none")
-    shape = network.output_shape()
-    if len(shape) != 1:
-        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {shape}")
-    loss_lipschitz(loss, shape[0])  # refuses a loss that does not fit
-    if method is Method.NON_PRIVATE:
-        return {}, sizes
-    if method is Method.DP_SGD:
-        check_rows_apart(network)  # bound rules see to it elsewhere
-        return dict.fromkeys(sizes, _check_given(clip_norm)), sizes
-    worst = worst_case(network, loss, method, WeightNorms.CONSTRAINED)
-    unknown = [name for name in sizes if name not in worst]
-    if unknown:
-        raise PlanError(f"Expected parameters that {method.value} has a rule for, got {unknown[0]}; use clipless")
-    return {name: fraction * float(worst[name]) for name in sizes}, sizes
 
 
 def _check_numbers(population: int, batch_size: float, delta: float, fraction: float, large_delta: bool) -> None:
@@ -387,9 +364,3 @@ def _check_clip_norm(method: Method, clip_norm: float | None) -> None:
         raise PlanError(f"Expected clip_norm with dp-sgd and only there, got {clip_norm!r} for {method.value}")
     if clip_norm is not None and not 0 < clip_norm < float("inf"):
         raise PlanError(f"Expected 0 < clip_norm < inf, got clip_norm={clip_norm!r}")
-
-
-def _check_given(value: float | None) -> float:
-    if value is None or not 0 < value < float("inf"):
-        raise PlanError(f"Expected a positive, finite budget, got {value!r}")
-    return value

@@ -7,13 +7,15 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from clipless.bounds import NetworkBounds, WeightNorms, bound_network
+from clipless.errors import PlanError
 from clipless.losses import Loss, loss_lipschitz
 from clipless.network import Network
 from clipless.plans.clipping import LEAST_SHARE
 from clipless.plans.method import Method
+from clipless.plans.trainable import check_rows_apart, check_trainable
 from clipless.scalars import Scalar, entry, larger, replace_nan, smaller
 
 
@@ -49,3 +51,38 @@ def limit_sensitivity(now: Scalar, planned: float, least: float = 0.0) -> Scalar
     It does not fall below ``least`` either, where that is less than the planned one.
     """
     return smaller(larger(replace_nan(now, planned), max(LEAST_SHARE * planned, least)), planned)
+
+
+def planned_sensitivities(
+    model: nn.Module, loss: Loss, method: Method, fraction: float, clip_norm: float | None
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Return the sensitivity and the number of entries of each trained parameter.
+
+    Raises:
+        PlanError: no trained parameter, or one that the method has no rule for; a network that ends in maps.
+    """
+    network = check_trainable(model, bounded=method.bounded)
+    sizes = {name: p.numel() for name, p in network.named_parameters() if p.requires_grad}
+    if not sizes:
+        raise PlanError("Expected at least one trainable parameter, got none")
+    shape = network.output_shape()
+    if len(shape) != 1:
+        raise PlanError(f"Expected a network that ends in a vector of logits, got shape {shape}")
+    loss_lipschitz(loss, shape[0])  # refuses a loss that does not fit
+    if method is Method.NON_PRIVATE:
+        return {}, sizes
+    if method is Method.DP_SGD:
+        check_rows_apart(network)  # bound rules see to it elsewhere
+        return dict.fromkeys(sizes, positive_budget(clip_norm)), sizes
+    worst = worst_case(network, loss, method, WeightNorms.CONSTRAINED)
+    unknown = [name for name in sizes if name not in worst]
+    if unknown:
+        raise PlanError(f"Expected parameters that {method.value} has a rule for, got {unknown[0]}; use clipless")
+    return {name: fraction * float(worst[name]) for name in sizes}, sizes
+
+
+def positive_budget(value: float | None) -> float:
+    """Return a budget; raise PlanError unless it is positive and finite."""
+    if value is None or not 0 < value < float("inf"):
+        raise PlanError(f"Expected a positive, finite budget, got {value!r}")
+    return value
