@@ -55,7 +55,7 @@ class Finding:
     confidence: float
     p_value: float
     contradicted: bool
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (self.epsilon >= 0.0 and self.attained >= 0.0 and 0.0 <= self.delta < 1.0):
@@ -93,7 +93,7 @@ class Finding:
             raise AuditError(f"Expected the record of a finding, got {record!r}") from error
 
 
-def _strict(value: Any) -> Any:
+def _strict(value: object) -> object:
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 

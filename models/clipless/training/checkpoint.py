@@ -8,7 +8,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -81,5 +80,5 @@ def state_to_resume(path: str | os.PathLike[str] | None, plan: Plan, resumes_fro
 
 
 def _identity(plan: Plan) -> str:
-    content: dict[str, Any] = plan.to_json()
+    content = plan.to_json()
     return json.dumps({key: content[key] for key in _IDENTITY}, sort_keys=True)

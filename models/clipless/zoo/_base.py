@@ -6,7 +6,7 @@ of a package of one's own, needs no line elsewhere.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import update_wrapper
 from types import MappingProxyType, SimpleNamespace
@@ -88,7 +88,7 @@ class Architecture:
         shared = LayerOptions(**{name: value for name, value in options.items() if name in _LAYER_OPTIONS})
         return self(input_shape, outputs, input_norm=input_norm, options=shared, generator=generator, **own)
 
-    def _check(self, options: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    def _check(self, options: Iterable[str], known: tuple[str, ...]) -> None:
         for option in options:
             if option not in known:
                 raise UnsupportedError(f"Expected an option of {self.name} among {', '.join(known)}, got {option!r}")

@@ -12,7 +12,7 @@ import gzip
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -114,7 +114,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-def list_names(names: Mapping[str, Any] | Sequence[Any]) -> str:
+def list_names(names: Iterable[object]) -> str:
     """Return the first names in one line."""
     texts = [str(name) for name in names]
     return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")
