@@ -14,7 +14,7 @@ class UnsupportedError(CliplessError, TypeError):
 
 
 class PlanError(CliplessError, ValueError):
-    """Privacy parameters that do not fit together, or a plan used with what it was not made for."""
+    """Privacy parameters that do not fit together, or a plan used with another model, loss or data."""
 
 
 class AccountingError(CliplessError, ValueError):

@@ -29,8 +29,8 @@ def find_declared(module: Any, kind: type[T]) -> Iterator[T]:
 def lazy_names(package: str, homes: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 
-    ``homes`` has the names by the module that each is in, with blanks between them, as has ``modules`` those of the
-    package's own that are names of it too.
+    ``homes`` lists names by their module, separated by blanks; ``modules`` lists those modules of the
+    package that are names of it too.
     """
     home = {name: module for module, names in homes.items() for name in names.split()}
 

@@ -1,4 +1,4 @@
-"""Whether what a pass computes for a row depends on that row alone: not on its place, not on what other rows hold.
+"""The test that a pass treats each row alone: its result depends on no place and on no other row.
 
 Exact sums (`clipless.guards.exact_sums`) and scores of private rows rest on it. Kernels may break it: on a CPU they
 round by memory address, by the tail of a vector and by the edge of a block, and Poisson sampling decides which rows
@@ -160,7 +160,7 @@ def _randomised(weights: Sequence[Tensor], generator: torch.Generator) -> Iterat
 
 
 def is_apart(passed: Pass, form: PassShape) -> bool:
-    """Whether what other rows hold changes nothing in what a pass computes for a row in its place.
+    """Whether a pass computes the same for a row in its place, whatever other rows hold.
 
     Every row of a pass is made up; then the rows of one half of the places, and of the other, become wild ones that do
     not count. The sums of both halves have to add up to that of all.
@@ -189,7 +189,7 @@ def forget() -> None:
 
 @contextmanager
 def watch_layers(modules: Sequence[nn.Module], watch: Watch) -> Iterator[None]:
-    """Show to ``watch`` what the layers compute inside the block, and later the cotangents of it."""
+    """Show to ``watch`` the outputs of the layers inside the block, and later their cotangents."""
 
     def see(_: nn.Module, __: object, output: Tensor) -> None:
         show(output, watch)
@@ -208,7 +208,7 @@ def show(output: Tensor, watch: Watch) -> None:
 
 
 def _holds(passed: Pass, form: PassShape, number: int, generator: torch.Generator, kinks: Kinks | None) -> bool:
-    """Whether one arrangement of made-up rows, and another with half as many of each, give what each row alone gives.
+    """Whether one arrangement of made-up rows, and another with half as many of each, give each row's own result.
 
     Every fourth arrangement has one row, in all places; every fourth has rows at kinks, which take longer to make.
     """
@@ -232,7 +232,7 @@ def _pass_rows(passed: Pass, rows: Tensor, chosen_B: Tensor, seen: "_Seen") -> M
 
 
 class _Seen:
-    """Compares what was computed for copies of a row with the first of them, over several passes.
+    """Compares the results of copies of a row with those of the first, over several passes.
 
     Attributes:
         alike: whether no bit differed.
@@ -251,7 +251,7 @@ class _Seen:
         self._chosen_B = chosen_B[self._counted_B]
 
     def see(self, value: Tensor) -> None:
-        """Compare what was computed for the rows of the pass."""
+        """Compare the results of the rows of the pass."""
         place, self._next = self._next, self._next + 1
         if value.shape[0] % self._rows:
             self.alike = False  # it has no rows to compare

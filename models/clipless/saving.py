@@ -65,7 +65,7 @@ def _at_once_bytes(tensor: Tensor) -> float:
 
 
 def read_tensors(path: str | os.PathLike[str]) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return the header and the tensors of a safetensors file; what a damaged one raises is up to the library."""
+    """Return the header and the tensors of a safetensors file; a damaged one raises errors of the library."""
     with safe_open(path, framework="pt") as file:
         return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 

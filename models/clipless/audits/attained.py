@@ -15,7 +15,7 @@ _MUCH_NOISE = 3.0
 
 
 def attained_epsilon(event: PoissonGaussian, noise_multiplier: float, delta: float, effort: Effort) -> float:
-    """Return what an event costs at least if its noise multiplier is this one or less.
+    """Return the least cost of an event whose noise multiplier is this one or less.
 
     In closed form where that is as good as the accountant's, within 3 % (`clipless.privacy.accounting.lower_bound`):
     with `Effort.CHEAP` from a noise multiplier of 3 on, with `Effort.BRIEF` always; otherwise by the accountant.
@@ -30,5 +30,5 @@ def attained_epsilon(event: PoissonGaussian, noise_multiplier: float, delta: flo
 
 @lru_cache(maxsize=1024)
 def epsilon_at_least(event: PoissonGaussian, delta: float) -> float:
-    """Return what an event costs, from below."""
+    """Return a lower bound of the cost of an event."""
     return optimistic_epsilon(event, delta)

@@ -35,7 +35,7 @@ class Effort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedTraining:
-    """A training whose claim is attacked: what `clipless.fit` was given, without its private rows.
+    """A training whose claim is attacked: the arguments of `clipless.fit`, without its private rows.
 
     Attributes:
         subject: whose claim it is, in words for people.

@@ -60,7 +60,7 @@ class Entries:
     shapes: Shapes
 
     def operands(self, canaries_R: Tensor, sign_R: Tensor) -> Operands:
-        """Return what makes rows the chosen canaries, times a sign: 0 for one that does not take part."""
+        """Return the operands of the chosen canaries, times a sign: 0 for one that does not take part."""
         outputs = _one_entry(self.outputs[canaries_R], self.shapes[1], sign_R)
         cotangents = torch.tensordot(outputs, self.basis.to(outputs), dims=([self.axis], [0])).movedim(-1, self.axis)
         return Operands(
@@ -109,7 +109,7 @@ def _share(plan: Plan, names: list[str]) -> float:
 
 
 def reached_multiplier(plan: Plan, names: list[str]) -> float:
-    """Return the noise multiplier of what is released of some parameters alone."""
+    """Return the noise multiplier of the released sums of some parameters alone."""
     stds = plan.noise_stds
     if plan.method is Method.DP_SGD:
         return plan.noise_multiplier
@@ -187,5 +187,5 @@ def _best_place(counts_HW: Tensor, out: list[int], offset: Pair, stride: Pair, p
 
 
 def operands_of(entries: tuple[Entries, ...], canaries_R: Tensor, sign_R: Tensor) -> Mapping[str, Operands]:
-    """Return what each carrying layer is given for the chosen canaries."""
+    """Return the operands of each carrying layer for the chosen canaries."""
     return {one.layer: one.operands(canaries_R, sign_R) for one in entries}

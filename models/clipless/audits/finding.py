@@ -74,7 +74,7 @@ class Finding:
         return self.attained / self.epsilon if 0.0 < self.epsilon < math.inf else math.nan
 
     def to_json(self) -> dict[str, Any]:
-        """Return the finding as strict JSON values; what is not finite is written as text."""
+        """Return the finding as strict JSON values; numbers that are not finite become texts."""
         evidence = {name: _strict(value) for name, value in self.evidence.items()}
         values = asdict(self) | {"kind": self.kind.value, "evidence": evidence}
         return {name: _strict(value) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""The audit of the noise and of the batches: are they what the plan says, and independent of each other?
+"""The audit of the noise and of the batches: do they follow the plan, independently of each other?
 
 A training on a copy of the model takes steps on empty batches, whose released sums are nothing but noise, before and
 after it was restored from its state. Each test below has a p-value; the finding's is the smallest times their number.
@@ -79,7 +79,7 @@ class _RecordingTrainer(PrivateTrainer):
             self.recorded[name].append(noise.cpu().numpy())
 
     def draw(self, batches: int) -> np.ndarray:
-        """Return who joins batches, drawn as a training on this device draws them."""
+        """Return the members of batches, drawn as a training on this device draws them."""
         drawn = self.sampler.batches(batches, self._data.x.device)
         return np.stack([np.isin(np.arange(len(self._data)), rows_B.cpu().numpy()) for rows_B in drawn])
 
@@ -211,7 +211,7 @@ def _overlap_p_value(members: np.ndarray, rate: float) -> float:
 
 
 def least_multiplier(noise: Mapping[str, FloatArray], plan: Plan) -> float:
-    """Return what the noise multiplier is at most, at 95 %, by the deviations that were heard."""
+    """Return an upper bound of the noise multiplier, at 95 %, from the recorded deviations."""
     level = ACCUSATION / len(noise)
     at_most = {name: sqrt(float((z**2).sum()) / stats.chi2.ppf(level, z.size)) for name, z in noise.items()}
     if plan.method is Method.DP_SGD:  # one mechanism: as private as its least noisy part

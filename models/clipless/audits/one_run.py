@@ -60,7 +60,7 @@ _ANY_DELTA = 1e-5  # of a single step, whose epsilon is not looked at
 def audit_one_run(
     training: AuditedTraining, *, canaries: int = _MOST_CANARIES, seed: int | None = None
 ) -> tuple[Finding, Finding]:
-    """Train once with canaries; return what the released sums prove, and what the final model alone proves.
+    """Train once with canaries; return the findings of the released sums, and of the final model alone.
 
     Args:
         training: whose claim is attacked; it is trained anew, from the weights that its model has.
@@ -102,7 +102,7 @@ class _TrainedRun:
 
 
 class _CanaryTrainer(PrivateTrainer):
-    """A training that gives drawn canaries their operands, and keeps what is released of them."""
+    """A training that gives drawn canaries their operands, and keeps their released sums."""
 
     def watch(self, entries: tuple[Entries, ...], signs_M: Tensor, first: int) -> None:
         """Say which rows are canaries: those from ``first`` on."""
@@ -247,7 +247,7 @@ def adapt_plan(plan: Plan, population: int) -> Plan:
 
 
 def _finding(training: AuditedTraining, run: _TrainedRun, generator: np.random.Generator) -> Finding:
-    """Play the run and the steps, at shares of the level; the larger bound is what is attained."""
+    """Play the run and the steps, at shares of the level; the larger bound is attained."""
     delta = training.plan.delta
     event = replace(training.plan.event(), noise_multiplier=run.noise_multiplier)
     game = Game(event=event, canaries=len(run.coins))

@@ -1,4 +1,4 @@
-"""The audit of places: does a row that joins a batch move what the others contribute?
+"""The audit of places: does a row that joins a batch move the contributions of the others?
 
 An empty row joins in front of rows at the kinks of the network's first layer, where the last bit of an activation
 decides about a whole contribution, and the sums of both batches are compared bit by bit: they may differ by what the
@@ -34,12 +34,12 @@ Sums = dict[str, Tensor]
 @final
 @dataclass(frozen=True, slots=True)
 class FixedPlacement:
-    """The slot of a row is its index: what random slots come to, given where they place each row."""
+    """The slot of a row is its index: random slots, given their place for each row."""
 
     count: int
 
     def place(self, rows_B: Tensor) -> Tensor:
-        """Return (M,) what stands in each slot."""
+        """Return the content of each slot, (M,)."""
         slots = rows_B.new_full((self.count,), -1)
         slots[rows_B] = rows_B
         return slots
@@ -48,7 +48,7 @@ class FixedPlacement:
 def compare_sums(
     training: AuditedTraining, model: Network, plan: Plan, generator: torch.Generator
 ) -> list[tuple[Sums, Sums]]:
-    """Return what a batch adds up to after empty rows have joined it, and what the two add up to apart.
+    """Return the sums of a batch that empty rows have joined, and the sums of the two apart.
 
     One behind the other, as most trainings put their rows; where that moves anything, as this training puts them.
     """

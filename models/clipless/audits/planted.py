@@ -75,7 +75,7 @@ class _Planted:
         return (_replace(given[0], self._operands.inputs),)
 
     def answer(self, _: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-        """Replace cotangents, before hooks that are added later: what forms single gradients sees the chosen ones."""
+        """Replace cotangents, before hooks that are added later: rules for single gradients see the chosen ones."""
         if len(output) == self._batch and output.requires_grad:
             output.register_hook(self._replace_cotangents)
 

@@ -119,7 +119,7 @@ class Bound:
 
 
 def lower_bound(scores_M: FloatArray, coins_M: BoolArray, game: Game, delta: float, confidence: float) -> Bound:
-    """Return what a ranking of canaries by scores proves; ties are in the order of the canaries, which knows no coin.
+    """Return the bound that a ranking of canaries by scores proves; ties stand in the canaries' order, blind to coins.
 
     The family of nulls has the rate, the steps and the relation of the claim.
 

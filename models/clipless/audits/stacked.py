@@ -60,7 +60,7 @@ class MemberSums:
 def stacked_sums(
     training: AuditedTraining, batches: int, generator: np.random.Generator
 ) -> Iterator[tuple[MemberSums, ...]]:
-    """Yield what was summed for the members of a stack, of one batch each.
+    """Yield the sums of the members of a stack, of one batch each.
 
     Args:
         training: of the member in the middle; the neighbours have no less noise and smaller sensitivities.

@@ -1,4 +1,4 @@
-"""The audit of one step: how far can one row move what is summed?
+"""The audit of one step: how far can one row move the sums?
 
 A search over rows and cotangents, on the sums that training computes (`clipless.training.batch_sums.sum_gradients`).
 Rows reach the layers in two ways: through the model and its loss, with its own weights and with weights that break
@@ -146,7 +146,7 @@ def search(training: AuditedTraining, batches: int, generator: np.random.Generat
 
 
 def search_in_stacks(training: AuditedTraining, batches: int, generator: np.random.Generator, worst: Worst) -> None:
-    """Compare what is summed for the members of stacks, without single rows and with other rows of neighbours."""
+    """Compare the sums of the members of stacks, without single rows and with other rows of neighbours."""
     for members in stacked_sums(training, batches, generator):
         for one in members:
             for fewer in one.fewer:

@@ -26,7 +26,7 @@ from clipless.scalars import Scalar, smaller
 def bias_bounds(
     layer: Dense | Conv1d | Conv2d, positions: int, weights: WeightNorms
 ) -> tuple[Scalar, Mapping[str, Scalar]]:
-    """Return what the bias adds to the output norm, and the gains to it; nothing without one."""
+    """Return the bias's share of the output norm, and the gains to it; nothing without a bias."""
     if layer.bias_norm is None or layer.bias is None:
         return 0.0, {}
     largest: Scalar = layer.bias_norm

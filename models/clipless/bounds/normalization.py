@@ -61,5 +61,5 @@ def bound_scale_by_quantile(layer: ScaleByQuantile, signal: Signal, weights: Wei
 
 @bound_rule(ClipGradient, Rounding.EXACT)
 def bound_clip_gradient(layer: ClipGradient, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """Gain 1, and C, or what it is lowered to, as an absolute bound of what reaches the layers before."""
+    """Gain 1, and C, or its lowered value, as an absolute bound of the cotangent that reaches the layers before."""
     return LayerBound(output=signal, input_gain=1.0, cotangent_bound=layer.current_norm)

@@ -12,7 +12,7 @@ from clipless.layers import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool2d
 @bound_rule(L2Pool2d, Rounding.RELATIVE)
 @bound_rule(MaxPool2d, Rounding.EXACT)
 def bound_l2_or_max_pool(layer: L2Pool2d | MaxPool2d, signal: Signal, weights: WeightNorms) -> LayerBound:
-    """Gain 1, and 0 at 0; what fills no window is dropped."""
+    """Gain 1, and 0 at 0; entries that fill no window are dropped."""
     return LayerBound(output=Signal(_pooled_shape(layer, signal), signal.norm), input_gain=1.0)
 
 

@@ -59,7 +59,7 @@ class Reach:
         return known[norm].tighten(elements)
 
     def tighten(self, elements: int) -> "Reach":
-        """Return the bounds with what each says about the others."""
+        """Return the bounds, each tightened by the others."""
         one = min(self.one, elements * self.largest, sqrt(elements) * self.two)
         largest = min(self.largest, self.two, self.one)
         two = min(self.two, sqrt(one) * sqrt(largest))  # the product itself could underflow
@@ -75,7 +75,7 @@ class Reach:
 
 
 def propagate_reach(layers: Iterable[tuple[nn.Module, LayerBound]], signal: Signal, reach: Reach) -> Reach:
-    """Bound what becomes of a perturbation.
+    """Bound a perturbation behind the layers.
 
     The layers come in order with their bounds from `WeightNorms.MEASURED`; ``signal`` and the norms ``reach`` of its
     perturbation enter the first.

@@ -1,4 +1,4 @@
-"""What a model says of rows, and how far each answer holds: all that its scores are computed from.
+"""The outputs of a model on rows with their certified radii, from which all its scores are computed.
 
 Shape letters: B rows, K logits.
 """

@@ -33,7 +33,7 @@ def convert(
     constraint: Constraint | None = None,
     bias_norm: float = 1.0,
 ) -> Network:
-    """Return a network that computes what ``module`` computes, of layers that private training can bound.
+    """Return a network equal to ``module``, of layers that private training can bound.
 
     ``nn.Linear``, ``nn.Conv1d`` and ``nn.Conv2d``, activations, poolings and flattening are accepted as modules,
     functions or methods, in plain sequence and in residual sums ``x + f(x)``; so are layers of `clipless.layers`.

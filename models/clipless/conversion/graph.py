@@ -17,7 +17,7 @@ from clipless.layers import Residual
 
 
 def layers_of(model: nn.Module, weights: Weights) -> list[nn.Module]:
-    """Return the layers of a module, from input to output; raise UnsupportedError naming what has none."""
+    """Return the layers of a module, from input to output; raise UnsupportedError naming an operation without one."""
     root = nn.Sequential(model) if is_leaf(model) else model
     return _Conversion(root, _trace(root), weights).layers()
 

@@ -123,7 +123,7 @@ _REMEDIES: Mapping[str, str] = MappingProxyType(
 
 
 def remedy_of_call(name: str) -> str:
-    """Return what to do about a function or method that no layer computes."""
+    """Return the remedy for a function or method that no layer computes."""
     if name.endswith("_") or name in ("iadd", "isub", "imul", "setitem"):
         return "it works in place: write a new value, such as x = x + f(x)"
     if name == "linear" or name.startswith("conv"):
@@ -242,7 +242,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], nn.Module | None]
 
 
 def _call(make: Callable[..., nn.Module | None], *names: str, **defaults: Any) -> Call:
-    """Return what binds the arguments of a call behind its tensor to names, and refuses others."""
+    """Return a function that binds the arguments of a call behind its tensor to names, and refuses others."""
 
     def bound(args: tuple[Any, ...], kwargs: dict[str, Any]) -> nn.Module | None:
         given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
@@ -254,7 +254,7 @@ def _call(make: Callable[..., nn.Module | None], *names: str, **defaults: Any) -
 
 
 def _flatten_rows(*shape: Any) -> nn.Module:
-    """``view(x.size(0), -1)``: what is no batch size first would mix rows."""
+    """``view(x.size(0), -1)``: any other first size would mix rows."""
     if len(shape) == 2 and isinstance(shape[0], fx.Node) and is_size(shape[0]) and shape[1] == -1:
         return layers.Flatten()
     raise _OptionError(f"the shape {shape!r}", "flatten each example with x.flatten(1)")

@@ -170,7 +170,7 @@ def null_of_hosmer_lemeshow(curves: ClassCurves, groups: int = 10, draws: int = 
 
 
 def class_change(relation: Relation) -> Change:
-    """Return what one row changes in the curves of two classes."""
+    """Return the largest change that one row makes in the curves of two classes."""
     return Change.RELABELLED if relation is Relation.REPLACE_ONE else Change.ADDED
 
 

@@ -1,4 +1,4 @@
-"""A private empirical distribution function, and what is read off it.
+"""A private empirical distribution function, and the numbers that are read off it.
 
 F(t) is the share of rows whose value does not exceed t. Thesis "Enhancing differentially private machine learning",
 chapter 6; everything but `release_ecdf` is computed from what was released, and costs nothing.

@@ -100,7 +100,7 @@ class Gaussian:
         return self.noise_multiplier * sqrt(self.kind_for(leaves, change).gaussian_variance(change))
 
     def event(self, relation: Relation) -> PoissonGaussian:
-        """Return what the release of one curve spends, for a ledger.
+        """Return the event that the release of one curve spends, for a ledger.
 
         Under replace-one an event's multiplier is relative to a row's contribution, half of what a replacement may
         change; here it is relative to what a replacement changes, and counts twice.
@@ -131,7 +131,7 @@ Mechanism = Laplace | Gaussian
 
 
 def change_of(relation: Relation) -> Change:
-    """Return what one row changes in one curve between neighbouring data sets."""
+    """Return the largest change that one row makes in one curve between neighbouring data sets."""
     return Change.MOVED if relation is Relation.REPLACE_ONE else Change.ADDED
 
 

@@ -33,7 +33,7 @@ class SquareRoot:
             raise AccountingError(f"Expected 1 to {MOST_LEAVES} thresholds, got {self.leaves!r}")
 
     def gaussian_change(self, change: Change) -> float:
-        """Return the largest squared norm of what one row changes in S h, rounded up."""
+        """Return the largest squared norm of the change that one row makes in S h, rounded up."""
         return change.largest(_change(self.leaves, False), _change(self.leaves, True)) * _ROUNDING
 
     def gaussian_variance(self, change: Change) -> float:

@@ -55,7 +55,7 @@ class Change(enum.Enum):
     RELABELLED = "one curve as if moved, or two curves as if added to one and removed from the other"
 
     def largest(self, added: float, moved: float) -> float:
-        """Combine what `ADDED` and `MOVED` cost, where costs of separate curves add up."""
+        """Combine the costs of `ADDED` and `MOVED`, where costs of separate curves add up."""
         return {Change.ADDED: added, Change.MOVED: moved, Change.RELABELLED: max(moved, 2.0 * added)}[self]
 
 
@@ -106,7 +106,7 @@ class Tree:
         return int(self.base**level)
 
     def laplace_change(self, change: Change) -> float:
-        """Return a K that is enough for whatever one row changes."""
+        """Return a K that is enough for any change that one row makes."""
         return change.largest(_laplace_change(self, False), _laplace_change(self, True))
 
     def gaussian_change(self, change: Change) -> float:

@@ -112,7 +112,7 @@ def split_fact(splitting: Splitting, *, published_test: bool = False) -> str:
 
 
 def evaluation_facts(evaluation: Evaluation, *, public_because: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what `evaluation` adds to the public facts and to the conditions."""
+    """Return the public facts and the conditions that `evaluation` adds."""
     match evaluation:
         case Evaluation.PUBLIC:
             return (f"Validation and test rows are public, and their scores free: {public_because}.",), ()

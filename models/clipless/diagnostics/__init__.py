@@ -1,4 +1,4 @@
-"""How tight the bounds of a model are, what its noise hides and what its clipping bends: for public rows only.
+"""Tightness of a model's bounds, and the effects of its noise and its clipping: for public rows only.
 
 Numbers computed here on private rows would be unpaid releases; `public_rows` is the door that refuses them.
 """

@@ -59,7 +59,7 @@ def _factor(limit: float, norm_B: Tensor) -> Tensor:
 
 
 def rules_to_compare(plan: Plan, worst_cases: Mapping[str, float]) -> tuple[ClippingRule, ...]:
-    """Return what is looked at: the plan's own setting first, then every other at the noise of a few fractions.
+    """Return the compared settings: the plan's own first, then every other at the noise of a few fractions.
 
     The plan has the sensitivities of the step that is looked at; ``worst_cases`` are the analytic ones, empty for a
     network without bounds.

@@ -46,7 +46,7 @@ def public_rows(dataset: Dataset) -> Split:
 
 
 def diagnose(model: nn.Module, loss: Loss, split: Split, plan: Plan, *, rows: int = DEFAULT_ROWS) -> Diagnostics:
-    """Compare what rows do in ``model`` with what bounds, guard and noise allow for.
+    """Compare the norms of rows in ``model`` with those that bounds, guard and noise allow for.
 
     The model may be at any moment of its training and is not changed. The split holds *public* rows, see `public_rows`:
     every number that is returned depends on them. At most ``rows`` of them are looked at, evenly spread, by one forward

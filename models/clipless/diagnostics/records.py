@@ -36,7 +36,7 @@ class Norms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterDiagnosis:
-    """One parameter: what rows contribute to its gradient, against what they may.
+    """One parameter: the contributions of rows to its gradient, against its sensitivity.
 
     A row's *own* contribution is the gradient of its loss, under ``lip-dp-sgd`` divided by the norm of its input of
     the layer; the guard has not scaled it yet.

@@ -55,7 +55,7 @@ class Channel:
         return counter + seal(self._outgoing, message, counter + kind.encode())
 
     def open(self, kind: str, sealed: bytes) -> bytes:
-        """Return what the other end sent.
+        """Return the message of the other end.
 
         Raises:
             FederationError: altered, cut, repeated, out of order, of another kind, session or sender.

@@ -79,7 +79,7 @@ def key_bits(levels: int, groups: int) -> int:
 
 
 def share(places_K: Places, betas_KC: Words, levels: int) -> tuple[ComparisonKeys, ComparisonKeys]:
-    """Split what rows count into two keys each.
+    """Split the counts of rows into two keys each.
 
     Args:
         places_K: the first threshold at which each row counts, in [0, 2^levels).

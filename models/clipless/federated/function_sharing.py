@@ -21,7 +21,7 @@ _WORD_BITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """The form of what parties send, public."""
+    """The public form of the parties' messages."""
 
     levels: int  # n, of a domain with 2^n thresholds
     groups: int  # C, of rows
@@ -50,7 +50,7 @@ class Upload:
 
 
 def upload(party: str, rows: PartyRows, form: Upload) -> tuple[bytes, bytes]:
-    """Return what a party sends to each of the two servers.
+    """Return a party's messages to the two servers.
 
     Guarantees:
         What either server is sent is computationally independent of places, groups and number of the rows.
@@ -112,7 +112,7 @@ class KeyServer:
         self._keys[party] = keys
 
     def list_held(self) -> dict[str, bytes]:
-        """Return whose keys it has, each with a digest of what both servers' keys have in common."""
+        """Return the parties whose keys it has, each with a digest of the common part of both servers' keys."""
         return {
             party: digest(keys.corrections.tobytes(), keys.controls.tobytes(), keys.words.tobytes())
             for party, keys in self._keys.items()
@@ -149,7 +149,7 @@ class KeyServer:
 
 
 def agreed_parties(first: dict[str, bytes], second: dict[str, bytes]) -> tuple[str, ...]:
-    """Return whose keys both servers hold, by what each says with `KeyServer.list_held`.
+    """Return the parties whose keys both servers hold, by the answers of `KeyServer.list_held`.
 
     Raises:
         FederationError: keys of a party that are not two halves of one upload.

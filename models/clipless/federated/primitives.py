@@ -70,7 +70,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def seal(key: bytes, message: bytes, about: bytes) -> bytes:
-    """Encrypt and authenticate a message, and authenticate what it is about: AES-256-GCM under a random nonce."""
+    """Encrypt and authenticate a message, and authenticate its context: AES-256-GCM under a random nonce."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, message, about)
 

@@ -195,7 +195,7 @@ def _draw(mechanism: _OnBlocks, power: Fraction, leaves: int, change: Change, so
 
 
 def places(thresholds: Floats, values_R: Iterable[float]) -> Integers:
-    """Return the first threshold of a domain that each value does not exceed; the last one for what is beyond.
+    """Return the first threshold of a domain that each value does not exceed; the last one for values beyond.
 
     A value that is not a number has the last place.
     """

@@ -37,7 +37,7 @@ def _value(polynomial: list[int], x: int) -> int:
 
 
 def weights(holders: tuple[int, ...]) -> tuple[int, ...]:
-    """Return what the shares of some holders are multiplied by to give the secret (Lagrange, at 0)."""
+    """Return the weights of some holders' shares in the secret (Lagrange, at 0)."""
     found = []
     for own in holders:
         top = bottom = 1

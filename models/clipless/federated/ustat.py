@@ -1,4 +1,4 @@
-"""Noisy sums over parties of what each of their rows counts: one interface, three protocols.
+"""Noisy sums of counts over parties: one interface, three protocols.
 
 Thesis "Enhancing differentially private machine learning", section 6.2.1: an operation UStat that publishes sums with
 noise that it draws and keeps secret; what is computed from the sums inherits its attack model.
@@ -138,7 +138,7 @@ class Aggregation(UStat):
 
 
 def answer(party: AggregationParty, round_: str, broadcast: bytes) -> bytes:
-    """Return a party's message of a round, given what it was told after the one before."""
+    """Return a party's message of a round, given the broadcast after the one before."""
     match round_:
         case "keys":
             return party.keys()

@@ -139,7 +139,7 @@ class QuantisedOperand:
         self.norm_B = row_norms(self.values).double()
 
     def rounding(self, step: Scalar, entries: int) -> Tensor:
-        """Return what rounding the other operand of that many entries may add to each contribution's norm, (B,)."""
+        """Return the most that rounding the other operand, of that many entries, adds to each norm, (B,)."""
         return self.norm_B * (step * sqrt(entries) / 2)
 
 

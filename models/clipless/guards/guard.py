@@ -96,7 +96,7 @@ class Guard:
                 self.total.addcmul_(part.view_as(self.total).double(), torch.as_tensor(weight))
 
     def scales(self, norm_B: Tensor, input_norm_B: Tensor | None = None, rounding_B: Tensor | float = 0.0) -> Tensor:
-        """Return what each contribution is multiplied by so that none exceeds Delta, float64; 0 if not finite.
+        """Return the factors by which no contribution exceeds Delta, float64; 0 for one that is not finite.
 
         Args:
             norm_B: upper bounds of the contributions' norms.
@@ -135,7 +135,7 @@ class LinearGuard(Protocol[Step]):
         """Return the grid of contributions, for operands of so many entries."""
 
     def scales(self, norm_B: Tensor, input_norm_B: Tensor | None, rounding_B: Tensor | float) -> Tensor:
-        """Return what each contribution is multiplied by."""
+        """Return the factor of each contribution."""
 
     def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_B: Tensor, step: Step) -> None:
         """Take in the sum."""

@@ -56,7 +56,7 @@ class StackedGuard:
             raise PlanError(f"Expected totals and rows of {members} members, got {len(self.total)} and {self.rows}")
 
     def scales(self, norm_R: Tensor, input_norm_R: Tensor | None = None, rounding_R: Tensor | float = 0.0) -> Tensor:
-        """Return what each contribution is multiplied by so that none exceeds its member's Delta; as `Guard.scales`."""
+        """Return the factors by which no contribution exceeds its member's Delta; as `Guard.scales`."""
         divisor_R = None if input_norm_R is None or not self.normalise else input_norm_R.double()
         return clipping_scales(self._by_row(self.sensitivities), norm_R.double(), divisor_R, rounding_R)
 

@@ -81,7 +81,7 @@ class Convolution(BiasedLayer):
         return add_bias(self, y, axis=1)
 
     def patches(self, x: Tensor) -> Tensor:
-        """Return what the reshaped kernels of G groups are applied to at L places, (B, G, patch entries, L)."""
+        """Return the patches of G groups at L places, (B, G, patch entries, L), for reshaped kernels."""
         kernel, stride, padding = self.geometry
         x_BIHW = x if x.dim() == 4 else x.unsqueeze(2)
         if self.padding_mode == "circular":

@@ -57,7 +57,7 @@ class Dense(BiasedLayer):
 
     @torch.no_grad()
     def project(self) -> None:
-        """Put what is trained back into its constraint set."""
+        """Put trained parameters back into their constraint sets."""
         if self.weight.requires_grad:
             self.weight.copy_(self.constraint.project(self.weight))
         project_bias(self)

@@ -1,1 +1,1 @@
-"""Plans: what a training will do and spend, fixed before the first draw."""
+"""Plans of trainings and of their privacy, fixed before the first draw."""

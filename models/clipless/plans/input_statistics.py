@@ -78,7 +78,7 @@ def release_statistics(
 
 
 class _ContributionPass:
-    """Sums what rows contribute to the constants of a paid layer.
+    """Sums the contributions of rows to the constants of a paid layer.
 
     Attributes:
         front: the layers in front of it.

@@ -1,4 +1,4 @@
-"""How a network is trained: what bounds one example's contribution to a step, and how the learning rate falls."""
+"""The method by which one example's contribution to a step is bounded, and the schedule of the learning rate."""
 
 import enum
 from math import cos, pi
@@ -24,7 +24,7 @@ class Method(enum.Enum):
 
     @property
     def bounded(self) -> bool:
-        """Whether the network's own bounds are what sensitivities come from."""
+        """Whether sensitivities come from the network's own bounds."""
         return self in (Method.CLIPLESS, Method.LIP_DP_SGD)
 
 

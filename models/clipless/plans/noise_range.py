@@ -34,7 +34,7 @@ def largest_multiplier(copies: int = 1) -> float:
 
 
 def check_noise(multipliers: Mapping[str, float], copies: int = 1) -> None:
-    """Refuse noise multipliers, by the name of what they are added to, that are too large for its grid.
+    """Refuse noise multipliers, by the name of their parameter, that are too large for its grid.
 
     Raises:
         PlanError: naming the first.

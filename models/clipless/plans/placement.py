@@ -32,7 +32,7 @@ def slotted_size(population: int, sampling_rate: float, most: int) -> int:
 
 
 def usual_size(batch_size: float, population: int, most: int, device: torch.device) -> int:
-    """Return the number of rows per pass, at most ``most``, of a device whose kernels are what they seem to be."""
+    """Return the number of rows per pass, at most ``most``, on a device whose kernels treat rows alone."""
     rate = batch_size / population
     return even_size(batch_size, rate, most) if is_tested(device) else slotted_size(population, rate, most)
 
@@ -57,7 +57,7 @@ class Spread(Protocol):
         """M."""
 
     def place(self, rows_B: Tensor) -> Tensor:
-        """Return (M,) what stands in each slot: a row index, or -1 for nothing."""
+        """Return the content of each slot, (M,): a row index, or -1 for nothing."""
 
 
 @final
@@ -84,7 +84,7 @@ class Placement:
 
 
 def needs_slots(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
-    """Whether batches need slots in passes of this form, having tested what privacy asks of them.
+    """Whether batches need slots in passes of this form; tests the passes.
 
     Args:
         passed: the pass.

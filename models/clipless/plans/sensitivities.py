@@ -1,4 +1,4 @@
-"""Sensitivities from the bounds of a network: what one example can contribute at most.
+"""Sensitivities from the bounds of a network: the largest contributions of one example.
 
 Those that follow weights, or a clipping norm that was learned, are numbers of the model's device (`clipless.scalars`).
 """

@@ -1,4 +1,4 @@
-"""Refuses, by name, what the guard cannot vouch for in a model or in the state of torch."""
+"""Refusals, by name, of models and states of torch that the guard cannot vouch for."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

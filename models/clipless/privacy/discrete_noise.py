@@ -1,4 +1,4 @@
-"""Whole-numbered Laplace noise, exactly: no rounding of a floating-point number tells anything of what it hides.
+"""Exact whole-numbered Laplace noise: no rounding of a floating-point number tells anything of the hidden count.
 
 Canonne, Kamath and Steinke, "The Discrete Gaussian for Differential Privacy" (2020), algorithms 1 and 2, for many
 values at once: everything is comparisons of uniform integers from the secure source.

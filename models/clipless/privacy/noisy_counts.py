@@ -85,7 +85,7 @@ def release_scores(
 
 
 def scores_event(noise_multiplier: float, releases: int, relation: Relation) -> PoissonGaussian:
-    """Return what that many releases of scores spend on the rows that are scored: every row, every time."""
+    """Return the event of that many releases of scores on the rows that are scored: every row, every time."""
     return PoissonGaussian(noise_multiplier=noise_multiplier, sampling_rate=1.0, steps=releases, relation=relation)
 
 

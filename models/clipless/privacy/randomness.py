@@ -53,7 +53,7 @@ class RandomSource(ABC):
         return torch.frombuffer(self.random_bytes(8 * count), dtype=torch.int64).to(device)
 
     def members(self, count: int, probability: float, device: torch.device | str) -> Tensor:
-        """Return what `bernoulli` does, made on ``device``."""
+        """Return the indices of a Bernoulli batch, as `bernoulli`, made on ``device``."""
         threshold = _threshold(probability)
         words = self.words((count + 1) // 2, device, Purpose.BATCHES).view(torch.int32)[:count]
         return (words.long() & (2**32 - 1)) < threshold

@@ -112,7 +112,7 @@ class RandomPlacement:
         self._source = source
 
     def place(self, rows_B: Tensor) -> Tensor:
-        """Return (M,) what stands in each slot: a row index, or -1 for nothing.
+        """Return the content of each slot, (M,): a row index, or -1 for nothing.
 
         More rows than slots, which `OVERFLOW` covers, get as many as they need.
         """

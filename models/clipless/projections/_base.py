@@ -1,4 +1,4 @@
-"""Constraint sets as frozen values: what a layer's weight is projected onto after each step."""
+"""Constraint sets as frozen values; after each step a layer's weight is projected onto its set."""
 
 from collections.abc import Callable, Mapping
 from math import inf, sqrt

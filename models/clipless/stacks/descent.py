@@ -19,7 +19,7 @@ from clipless.training.optimizers import SGD, Adam, Optimizer
 
 
 def carried_names(settings: Optimizer) -> tuple[str, ...]:
-    """Return the names of what an optimiser carries from step to step beside each weight."""
+    """Return the names of the tensors that an optimiser carries from step to step beside each weight."""
     match settings:
         case SGD():
             return ("momentum_buffer",)
@@ -115,7 +115,7 @@ _OF_SEVERAL = (Orthogonal, Standardised)  # which project several matrices at on
 
 
 class StackedProjection:
-    """Projects what the members of a stack train.
+    """Projects the trained weights of the members of a stack.
 
     Args:
         networks: of the members, whose parameters are views of ``weights``.

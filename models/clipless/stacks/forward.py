@@ -103,7 +103,7 @@ class SharedLayer(StackedLayer):
 
 @final
 class SeparateLayers(StackedLayer):
-    """Layers that each member applies to its own rows: whatever they are."""
+    """Layers of any type that each member applies to its own rows."""
 
     def __init__(self, path: str, layers: Sequence[nn.Module]) -> None:
         self._layers = layers

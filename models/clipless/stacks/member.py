@@ -1,4 +1,4 @@
-"""Members of a stack: what one training takes, and which trainings have one shape."""
+"""Members of a stack: the arguments of one training, and the test whether trainings have one shape."""
 
 import os
 from collections.abc import Hashable, Mapping
@@ -60,7 +60,7 @@ class Member:
 
 
 def shape_key(member: Member) -> Hashable:
-    """Return what members of one stack have in common; None for a training that is never stacked.
+    """Return the key that members of one stack share; None for a training that is never stacked.
 
     Layers, the shapes of weights and of outputs, rows and batches, method, augmentation, and the kind of optimiser.
     """
@@ -69,7 +69,7 @@ def shape_key(member: Member) -> Hashable:
 
 
 def step_form(member: Member) -> Hashable:
-    """Return what the steps of two trainings have in common but for the number of rows; None as `shape_key`."""
+    """Return the key of a training's steps but for the number of rows; None as `shape_key`."""
     plan, model = member.plan, member.model
     if not plan.method.bounded or type(model) is not Network:
         return None

@@ -109,7 +109,7 @@ class MemberTraining(PrivateTraining):
 
     @contextmanager
     def shown(self) -> Iterator[Epoch]:
-        """Yield the epoch; the model holds what is shown inside the block, and keeps it after the last one."""
+        """Yield the epoch; the model holds its shown weights inside the block, and keeps them after the last one."""
         self.yielded = self.epoch
         outputs, self.outputs = self.outputs, {}
         with self.show_epoch(self.curve[self.epoch - 1], outputs) as epoch:
@@ -127,7 +127,7 @@ class MemberTraining(PrivateTraining):
                     yield name
 
     def optimizer_tensors(self) -> dict[str, Tensor]:
-        """Return what the optimiser carries, as that of a training alone does."""
+        """Return the optimiser's tensors, as those of a training alone."""
         pieces = {name: self.entries[name].split(self.sizes) for name in stored_names(self.member.optimizer)}
         tensors: dict[str, Tensor] = {}
         for i, (name, parameter) in enumerate(self.parameters.items()):
@@ -178,7 +178,7 @@ class FixedFeatures:
 
 
 def description(prefix: Network) -> str | None:
-    """Return what tells prefixes apart; None for layers with state, or of another package."""
+    """Return a text that tells prefixes apart; None for layers with state, or of another package."""
     try:
         return None if prefix.state_dict() else repr(architecture(prefix))
     except UnsupportedError:

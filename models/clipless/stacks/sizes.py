@@ -117,7 +117,7 @@ class StepTimer:
 
 
 class _Zeros:
-    """Rows of zeros in the place of the training rows, and of what a fixed prefix makes of them."""
+    """Rows of zeros in the place of the training rows, and of their features behind a fixed prefix."""
 
     def __init__(self, like: Split) -> None:
         self.rows = Split(_zeros(like.x, len(like)), _zeros(like.y, len(like)))

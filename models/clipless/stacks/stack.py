@@ -218,14 +218,14 @@ class RunningStack:
             raise
 
     def sums(self, draws: Sequence[Tensor]) -> Mapping[str, Tensor]:
-        """Return what the rows of a step add up to before the noise, (M, *shape) float64: for audits of public rows."""
+        """Return the sums of a step before the noise, (M, *shape) float64: for audits of public rows."""
         self._gather(draws)
         found = {name: total.clone() for name, total in self._totals.items()}
         self._totals_MD.zero_()
         return found
 
     def _gather(self, draws: Sequence[Tensor]) -> list[tuple[Plan, frozenset[str]]]:
-        """Add up the gradients of every member's rows; return the plans of the step, and what rests in it."""
+        """Add up the gradients of every member's rows; return the plans of the step and the resting parameters."""
         check_rows(max(map(len, draws)) * self._copies)
         self._totals_MD.zero_()
         with ExitStack() as stack:

@@ -1,4 +1,4 @@
-r"""Averages of the iterates: post-processing of what training has released, at no price.
+r"""Averages of the iterates: post-processing of released weights, at no price.
 
 Every average is a running one, ``a <- a + c_t (w_t - a)`` with c_1 = 1. The exponential one has c_t = 1 - decay (De et
 al. 2022, arXiv 2204.13650). The polynomial one has ``c_t = (p + 1) / (t + p)`` (Shamir and Zhang 2013, arXiv
@@ -28,7 +28,7 @@ class Averaging(Protocol):
 
     @property
     def share(self) -> float:
-        """The share of the average in what is shown; the rest is the last iterate."""
+        """The share of the average in the shown weights; the rest is the last iterate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class RunningAverage:
 
     @contextmanager
     def applied(self, *, keep: bool = False) -> Iterator[None]:
-        """Put what is shown into the parameters inside the block, and leave it there if ``keep``."""
+        """Put the shown weights into the parameters inside the block, and leave them there if ``keep``."""
         held = [p.detach().clone() for p in self._parameters]
         self._put(torch._foreach_lerp(held, self.values, self._averaging.share) if self.values else held)
         try:
@@ -137,7 +137,7 @@ class FollowedAverages:
             average.update(step)
 
     def shown(self, *, keep: bool = False) -> AbstractContextManager[None]:
-        """Let the model hold what an epoch shows inside the block, and after it if ``keep``."""
+        """Let the model hold an epoch's shown weights inside the block, and after it if ``keep``."""
         return nullcontext() if self._own is None else self._own.applied(keep=keep)
 
     def on_request(self) -> dict[str, Callable[[], AbstractContextManager[None]]]:

@@ -88,7 +88,7 @@ class _FormedRows:
 
 
 class _OuterProducts:
-    """Gradients of a dense layer on vectors, from what it has seen: g x^T, of norm |g| |x|."""
+    """Gradients of a dense layer on vectors, from its inputs and cotangents: g x^T, of norm |g| |x|."""
 
     def __init__(self, g_BO: Tensor, x_BI: Tensor, clip_norm: float) -> None:
         outputs, norm_B = g_BO.shape[1], row_norms(g_BO).double()
@@ -154,7 +154,7 @@ class _GradientHooks:
         self._forming = False
 
     def watch(self, layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
-        """Wait for the cotangents of what a layer gave; what a rule applies once more is not part of the pass."""
+        """Wait for the cotangents of a layer's outputs; outputs of a rule's own calls are not part of the pass."""
         if self._forming or not output.requires_grad:
             return
         x = given[0].detach()

@@ -136,7 +136,7 @@ class PrivateTraining(ABC):
 
     @contextmanager
     def at_step(self) -> Iterator[tuple[Plan, frozenset[str]]]:
-        """Yield the plan of the next step and what rests; norms are lowered and frozen layers at rest in the block."""
+        """Yield the plan of the next step and its resting parameters; norms are lowered, layers frozen inside."""
         resting = self.plan.resting(self.model, self.steps)
         with self.clip_norms.lowered(self.steps), frozen(self.model, resting):
             yield self.plan.at(self.model, self.loss, resting), resting
@@ -176,13 +176,13 @@ class PrivateTraining(ABC):
 
     @contextmanager
     def show_epoch(self, epsilon: float, outputs: Mapping[str, Outputs]) -> Iterator[Epoch]:
-        """Yield the epoch; the model holds what is shown inside the block, and keeps it after the last one."""
+        """Yield the epoch; the model holds its shown weights inside the block, and keeps them after the last one."""
         with self.averages.shown(keep=self.ended):
             yield Epoch(self.epoch, epsilon, self.averages.on_request(), outputs)
 
     @abstractmethod
     def optimizer_tensors(self) -> dict[str, Tensor]:
-        """Return what the optimiser carries, as tensors of a `TrainingState`."""
+        """Return the optimiser's tensors for a `TrainingState`."""
 
     def state(self) -> TrainingState:
         """Return the state between two epochs; its tensors change with the next step."""
@@ -196,7 +196,7 @@ class PrivateTraining(ABC):
             save_state(checkpoint, self.plan, self.state())
 
     def resume(self, state: TrainingState) -> None:
-        """Take over what a state holds beside weights and optimiser."""
+        """Take over a state's averages, clipping norm and epoch."""
         self.averages.restore(state)
         self.clip_norms.factor = state.clip_factor
         self.epoch, self.steps = state.epoch, state.epoch * self.plan.steps_per_epoch

@@ -99,7 +99,7 @@ def recordable(plan: Plan, device: torch.device) -> bool:
 
 
 def as_cuda_graph(work: Replay) -> Replay:
-    """Record a CUDA graph, after some passes that find kernels and make what is kept."""
+    """Record a CUDA graph, after some passes that find kernels and fill caches."""
     here, aside = torch.cuda.current_stream(), torch.cuda.Stream()
     aside.wait_stream(here)
     with torch.cuda.stream(aside):

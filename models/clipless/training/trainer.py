@@ -145,7 +145,7 @@ def default_micro_batch(device: str) -> int:
 
 
 class PrivateTrainer(PrivateTraining):
-    """One training alone; `fit` checks what goes into it."""
+    """One training alone; `fit` checks its arguments."""
 
     def __init__(
         self,
@@ -213,7 +213,7 @@ class PrivateTrainer(PrivateTraining):
                 yield shown
 
     def optimizer_tensors(self) -> dict[str, Tensor]:
-        """Return what the optimiser carries."""
+        """Return the optimiser's tensors."""
         return {
             f"optimizer.{i}.{name}": value
             for i, entries in self._optimizer.state.items()

@@ -6,6 +6,7 @@ checkers and readers. Torch is imported when the first network is built.
 
 import difflib
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -23,14 +24,9 @@ from clipless.zoo.scattering import scattering
 if TYPE_CHECKING:
     from clipless.network import Network
 
+_FOUND = [found for module in import_modules(__name__, __path__) for found in find_declared(module, Architecture)]
 ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType(
-    {
-        found.name: found
-        for found in sorted(
-            (found for module in import_modules(__name__, __path__) for found in find_declared(module, Architecture)),
-            key=lambda found: found.name,
-        )
-    }
+    {found.name: found for found in sorted(_FOUND, key=attrgetter("name"))}
 )
 
 

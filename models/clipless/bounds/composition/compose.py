@@ -18,7 +18,7 @@ NamedBounds = tuple[tuple[str, LayerBound], ...]
 
 
 def bound_sequence(layers: Iterable[tuple[str, nn.Module]], signal: Signal, weights: WeightNorms) -> NamedBounds:
-    """Bound each layer over what the layers before it can put out.
+    """Bound each layer over every output of the layers before it.
 
     Raises:
         UnsupportedError: a layer without a rule.

@@ -34,7 +34,7 @@ class NetworkBounds:
         return Signal(last.shape, last.norm * (1.0 + self.slack) ** depth)
 
     def lipschitz(self, skip_last: int = 0) -> Scalar:
-        """Lipschitz constant of the network without its last ``skip_last`` layers; positive, whatever underflows."""
+        """Lipschitz constant of the network without its last ``skip_last`` layers; positive even if it underflows."""
         constant: Scalar = 1.0
         for _, bound in self.layers[: len(self.layers) - skip_last]:
             gain = at_least_normal(bound.input_gain * (1.0 + self.slack) ** bound.depth)

@@ -1,4 +1,4 @@
-"""The protocol of a published data set, and what image data sets share.
+"""The protocol of a published data set, and the tensors and facts of image data sets.
 
 A new one is a file here with an instance in its ``SOURCES``, and a line in the list of `clipless.datasets.catalog`.
 

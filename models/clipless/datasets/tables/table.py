@@ -119,7 +119,7 @@ def _open(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> tu
 
 
 def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
-    """Complete ``ranges`` by what is given elsewhere, which may repeat what they declare and never change it.
+    """Complete ``ranges`` by settings given elsewhere, which may repeat a declaration and never change it.
 
     ``given`` are fields of ``ranges``, None where nothing is given.
 

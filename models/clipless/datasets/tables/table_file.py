@@ -215,7 +215,7 @@ def _unique(names: list[str], path: Path) -> list[str]:
 
 
 def _normalise(column: Array, name: str, path: Path) -> Array:
-    """Turn what is not a number into trimmed texts, each cell by itself."""
+    """Turn every cell that is not a number into a trimmed text, by itself."""
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     if is_number(column):

@@ -200,7 +200,7 @@ class AggregationParty:
 def pair_mask(
     fresh: Identity, own: str, other: str, other_key: bytes, roster: Roster, session: bytes, count: int
 ) -> Words:
-    """Return what one of two parties adds for the other: opposite words for the two of them."""
+    """Return the mask that one of two parties adds for the other: opposite words for the two of them."""
     first = roster.index(own) < roster.index(other)
     names = (own, other) if first else (other, own)
     seed = derive(agree(fresh, other_key, other), b"mask", session, *(name.encode() for name in names))
@@ -209,7 +209,7 @@ def pair_mask(
 
 
 def listed_names(bitmap: bytes, roster: Roster) -> frozenset[str]:
-    """Return who is in a list of those who are left.
+    """Return the names in a list of the parties that are left.
 
     Raises:
         FederationError: it has another length.

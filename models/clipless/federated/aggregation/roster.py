@@ -92,7 +92,7 @@ def communication_bits(parties: int, words: int) -> int:
 
 
 def bitmap_bytes(parties: int) -> int:
-    """Return the length of a list of who is left."""
+    """Return the length of a list of the parties that are left."""
     return -(-parties // 8)
 
 
@@ -108,5 +108,5 @@ def pieces(content: bytes, size: int, count: int, sender: str, what: str) -> lis
 
 
 def share_digest(session: bytes, owner: str, holder: str, secret: bytes, share: bytes) -> bytes:
-    """Return what stands for a share before it is revealed; shares have 256 random bits, so that it hides them."""
+    """Return the digest of a share that is not revealed yet; shares have 256 random bits, so that it hides them."""
     return digest(session, owner.encode(), holder.encode(), secret, share)

@@ -1,4 +1,4 @@
-"""The server of a secure aggregation: it passes on what parties send each other, and takes the masks off the sum.
+"""The server of a secure aggregation: it passes on the parties' messages, and takes the masks off the sum.
 
 Shape letters: V words.
 """
@@ -61,7 +61,7 @@ class AggregationServer:
 
     @property
     def waits(self) -> bool:
-        """Whether somebody who is expected has sent nothing yet."""
+        """Whether an expected party has sent nothing yet."""
         return self._round < len(ROUNDS) and self.expected != frozenset(self._taken[self._round])
 
     def take(self, party: str, message: bytes) -> None:
@@ -84,7 +84,7 @@ class AggregationServer:
         taken[party] = message
 
     def close(self) -> dict[str, bytes]:
-        """End the open round and return what each party that sent something is told; nothing after the last.
+        """End the open round and return the message for each party that sent one; nothing after the last.
 
         Raises:
             FederationError: fewer parties than are needed sent something.

@@ -30,7 +30,7 @@ class Accountant(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonClaim:
-    """An epsilon that may be stated, with what each accountant said."""
+    """An epsilon that may be stated, with the bound of each accountant."""
 
     epsilon: float  # the smaller of both upper bounds
     delta: float

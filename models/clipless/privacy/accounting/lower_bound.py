@@ -29,7 +29,7 @@ AGREEMENT = 1e-6
 
 
 def attack_epsilon(event: Event, delta: float) -> float:
-    """Bound epsilon from below by what the attack proves.
+    """Return the lower bound of epsilon that the attack proves.
 
     Of a composition, the part that gives most is attacked alone. Parts with too little noise for any finite claim
     are left out: nothing needs to be checked there.

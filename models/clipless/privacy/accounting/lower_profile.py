@@ -1,4 +1,4 @@
-r"""Lower bounds of privacy profiles: what a mechanism is at least as distinguishable as.
+r"""Lower bounds of privacy profiles: a mechanism is at least as distinguishable.
 
 ``P`` and ``Q`` are the outputs of one step on two neighbours. Its line is cut into cells by the privacy loss
 ``log(dP/dQ)``, about one for each ``width`` of it. Which cell an output lies in is a function of the output, so the

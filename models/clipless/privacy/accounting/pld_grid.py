@@ -28,7 +28,7 @@ ComplexArray = npt.NDArray[np.complex128]
 
 
 def delta_slack(steps: int) -> float:
-    """Return what rounding in the transforms, and batches that overflow, may change in a divergence.
+    """Return the most that rounding in the transforms, and batches that overflow, change in a divergence.
 
     Of rounding, what can change is at most the sum of the errors of all masses. Against extended precision that was 0.7
     to 5 times 2^-52 per step, from 10 to 10^6 steps; 8 times are taken.

@@ -1,4 +1,4 @@
-"""A budget that refunds what was not run: the Renyi filter of Feldman and Zrnic (2021, arXiv 2008.11193).
+"""A budget that refunds steps that were not run: the Renyi filter of Feldman and Zrnic (2021, arXiv 2008.11193).
 
 At one order fixed beforehand, trainings are admitted as long as their Renyi divergences, the next one's plan included,
 add up to no more than the budget. What is admitted, and how long it runs, may depend on all results before. The whole

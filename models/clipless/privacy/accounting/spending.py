@@ -39,7 +39,7 @@ def too_little_noise(parts: Sequence[PoissonGaussian]) -> bool:
 
 
 def overflow_slack(steps: float) -> float:
-    """Return what of delta the steps may need for batches that overflow their slots (`clipless.privacy.sampling`).
+    """Return the share of delta for batches of the steps that overflow their slots (`clipless.privacy.sampling`).
 
     Events do not say whether there are slots: every step pays for them.
     """
