@@ -326,24 +326,22 @@ def test_a_number_of_logits_that_does_not_fit_is_refused():
         loss_lipschitz(TauBCE(), 2)
 
 
-@pytest.mark.parametrize("kind", [TauCCE, TauBCE, MultilabelBCE])
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_bad_temperatures_are_refused(kind, temperature):
-    with pytest.raises(ValueError, match="temperature"):
-        kind(temperature)
+NO_SCALES = (0.0, -1.0, float("nan"), float("inf"))
+BAD_PRIORS = ((), (1.0,), (0.5, 0.6), (1.0, 0.0), (1.5, -0.5), (float("nan"), 0.5))
+POSITIVE = [*KINDS_WITH_SCALES, *((kind, "temperature") for kind in (TauCCE, TauBCE, MultilabelBCE))]
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
-@pytest.mark.parametrize(("kind", "field"), KINDS_WITH_SCALES)
-def test_bad_margins_and_floors_are_refused(kind, field, bad):
-    with pytest.raises(ValueError, match=f"Expected 0 < {field} < inf, got {field}={bad}"):
-        kind(**{field: bad})
-
-
-@pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
-def test_bad_weights_of_the_hinge_are_refused(bad):
-    with pytest.raises(ValueError, match="Expected 0 <= alpha < inf"):
-        HKR(alpha=bad)
+@pytest.mark.parametrize(
+    ("kind", "options", "match"),
+    [
+        *((kind, {n: bad}, f"Expected 0 < {n} < inf, got {n}={bad}") for kind, n in POSITIVE for bad in NO_SCALES),
+        *((HKR, {"alpha": bad}, "Expected 0 <= alpha < inf") for bad in NO_SCALES[1:]),
+        *((kind, {"priors": bad}, "Expected two or more priors") for kind in (KR, HKR) for bad in BAD_PRIORS),
+    ],
+)
+def test_parameters_out_of_range_are_refused(kind, options, match):
+    with pytest.raises(ValueError, match=match):
+        kind(**options)
 
 
 @pytest.mark.parametrize("kind", [MulticlassHinge, KR, HKR, MAE, MultilabelBCE, WestonWatkins])
@@ -351,13 +349,6 @@ def test_reductions_are_two(kind):
     assert kind(reduction="sum") == kind(reduction=Reduction.SUM) != kind()
     with pytest.raises(ValueError, match="Expected reduction sum or mean, got reduction='max'"):
         kind(reduction="max")
-
-
-@pytest.mark.parametrize("kind", [KR, HKR])
-@pytest.mark.parametrize("priors", [(), (1.0,), (0.5, 0.6), (1.0, 0.0), (1.5, -0.5), (float("nan"), 0.5)])
-def test_bad_priors_are_refused(kind, priors):
-    with pytest.raises(ValueError, match="Expected two or more priors"):
-        kind(priors=priors)
 
 
 @pytest.mark.parametrize("loss", [KR((0.5, 0.5)), HKR(priors=[0.5, 0.5])])

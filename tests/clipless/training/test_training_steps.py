@@ -184,34 +184,25 @@ def test_other_rows_than_planned_are_refused(planned):
     refused(PlanError, "Expected the 40 rows", model, loss, rows(features=16, count=41), plan)
 
 
-def test_another_model_than_planned_is_refused(planned):
-    _, loss, data, plan = planned
-    refused(PlanError, "model and loss that the plan was made for", mlp(16, width=16), loss, data, plan)
+@pytest.mark.parametrize(
+    ("given", "options", "error", "match"),
+    [
+        ({"model": mlp(16, width=16)}, {}, PlanError, "model and loss that the plan was made for"),
+        ({"loss": torch.nn.CrossEntropyLoss()}, {}, UnsupportedError, "No Lipschitz constant"),
+        *(({}, {"micro_batch_size": size}, PlanError, "micro_batch_size") for size in (0, -1, float("nan"))),
+        ({}, {"optimizer": torch.optim.SGD}, UnsupportedError, "SGD or Adam"),
+    ],
+)
+def test_what_does_not_fit_is_refused(planned, given, options, error, match):
+    chosen = dict(zip(("model", "loss", "data", "plan"), planned, strict=True)) | given
+    refused(error, match, *chosen.values(), **options)
 
 
-def test_another_loss_than_planned_is_refused(planned):
-    model, _, data, plan = planned
-    refused(UnsupportedError, "No Lipschitz constant", model, torch.nn.CrossEntropyLoss(), data, plan)
-
-
-def test_a_model_that_cannot_be_guarded_is_refused(planned):
-    model, loss, data, plan = planned
-    model.layers[2].register_forward_hook(lambda *_: None)
-    refused(UnsupportedError, "hooks", model, loss, data, plan)
-
-
-def test_autocast_is_refused(planned):
+def test_hooks_and_autocast_are_refused(planned):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         refused(UnsupportedError, "autocast", *planned)
-
-
-@pytest.mark.parametrize("size", [0, -1, float("nan")])
-def test_a_micro_batch_without_rows_is_refused(planned, size):
-    refused(PlanError, "micro_batch_size", *planned, micro_batch_size=size)
-
-
-def test_unknown_optimiser_settings_are_refused(planned):
-    refused(UnsupportedError, "SGD or Adam", *planned, optimizer=torch.optim.SGD)
+    planned[0].layers[2].register_forward_hook(lambda *_: None)
+    refused(UnsupportedError, "hooks", *planned)
 
 
 @pytest.mark.parametrize("change", ["exchanged", "added", "removed"])
