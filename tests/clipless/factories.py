@@ -194,3 +194,17 @@ def accumulate_gradients(model, loss, x, y, plan, *, ghost=False, exact=False):
     for name, total in totals.items():
         parameter, held = model.get_parameter(name), before[name]
         parameter.grad = total.to(parameter.dtype) if held is None else held.add_(total)
+
+
+def gradients(function, inputs, cotangent):
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    return torch.autograd.grad(function(*inputs), inputs, cotangent)
+
+
+def held(function, inputs, cotangent, guard):
+    """Gradients in the operands, and the guard's sum for the parameter, which stands last and gets no gradient."""
+    inputs = [t.clone().requires_grad_() for t in inputs]
+    function(*inputs, guard).backward(cotangent)
+    *operands, parameter = inputs
+    assert parameter.grad is None
+    return *(t.grad for t in operands), guard.total.view_as(parameter)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from clipless.guards.convolution import guarded_conv2d, patch_counts
 from clipless.guards.guard import Guard, guarded_linear
-from tests.clipless.factories import random
+from tests.clipless.factories import gradients, held, random
 
 GEOMETRIES = {
     "3x3": ((20, 20), (3, 3), (1, 1), (1, 1)),
@@ -16,19 +16,6 @@ GEOMETRIES = {
     "patches": ((8, 8), (2, 2), (2, 2), (0, 0)),
     "sparse": ((9, 9), (2, 2), (3, 3), (1, 1)),
 }
-
-
-def gradients(function, inputs, cotangent):
-    inputs = [t.clone().requires_grad_() for t in inputs]
-    return torch.autograd.grad(function(*inputs), inputs, cotangent)
-
-
-def held(function, inputs, cotangent, guard):
-    """Gradient in the first input, and the guard's sum, shaped like the second, which gets no gradient itself."""
-    inputs = [t.clone().requires_grad_() for t in inputs]
-    function(*inputs, guard).backward(cotangent)
-    assert inputs[1].grad is None
-    return inputs[0].grad, guard.total.view_as(inputs[1])
 
 
 def close(found, expected, share=2e-2):

@@ -7,23 +7,9 @@ import torch.nn.functional as F
 from clipless.guards.convolution import guarded_conv2d
 from clipless.guards.guard import Guard
 from clipless.guards.per_channel import along, guarded_bias, guarded_householder, guarded_mix, householder
-from tests.clipless.factories import random
+from tests.clipless.factories import gradients, held, random
 
 NAN, INF = float("nan"), float("inf")
-
-
-def gradients(function, inputs, cotangent):
-    inputs = [t.clone().requires_grad_() for t in inputs]
-    return torch.autograd.grad(function(*inputs), inputs, cotangent)
-
-
-def held(function, inputs, cotangent, guard):
-    """Gradients in the operands, and the guard's sum for the parameter, which stands last and gets no gradient."""
-    inputs = [t.clone().requires_grad_() for t in inputs]
-    function(*inputs, guard).backward(cotangent)
-    *operands, parameter = inputs
-    assert parameter.grad is None
-    return *(t.grad for t in operands), guard.total.view_as(parameter)
 
 
 # name: guarded function, the same without a guard, operands, parameter, what normalising divides by
