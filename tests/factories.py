@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clipless.audits.finding import Finding, AuditKind
+from clipless.audits.finding import AuditKind, Finding
 from clipless.curves import ecdf
 from clipless.datasets import Dataset, Evaluation, Metadata
 from clipless.testing import SeededSource

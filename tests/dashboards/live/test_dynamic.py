@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
-from clipless.audits.finding import Finding, AuditKind
+from clipless.audits.finding import AuditKind, Finding
 from dashboards.live.dynamic import PARTS, Rights
 from dashboards.live.forms import EXAMPLE
 from dashboards.live.header import Pace, offered

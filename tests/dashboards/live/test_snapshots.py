@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from clipless.audits.finding import Finding, AuditKind
+from clipless.audits.finding import AuditKind, Finding
 from dashboards.live import snapshots as module
 from dashboards.live.snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
 from sweeper.errors import RecordError, UnknownSweepError

@@ -107,7 +107,7 @@ def test_the_command_prints_one_table_and_keeps_what_it_found(sweep_copy, call, 
     assert (code, err) == (0, "")
     rows = read_evidence(sweep_copy)[before:]
     assert {row.trial for row in rows} == front_trials(sweep_copy) | {WHOLE_SWEEP}
-    assert {row.finding.kind for row in rows} == {Kind.STEP, Kind.NOISE, Kind.SWEEP}
+    assert {row.finding.kind for row in rows} == {AuditKind.STEP, AuditKind.NOISE, AuditKind.SWEEP}
     heads, *lines, last = out.splitlines()
     assert heads.split() == ["what", "audit", "claim", "attained", "ratio", "delta", "confidence", "verdict"]
     assert len(lines) == len(rows)
@@ -152,7 +152,7 @@ def test_a_guard_that_lets_twice_too_much_through_is_contradicted(sweep_copy, mo
 
     monkeypatch.setattr("clipless.training.batch_sums.guarded", wide)
     rows = audit_sweep(sweep_copy, price=False)
-    assert {row.trial for row in rows if row.finding.contradicted and row.finding.kind is Kind.STEP} == {
+    assert {row.trial for row in rows if row.finding.contradicted and row.finding.kind is AuditKind.STEP} == {
         row.trial for row in rows
     }
     assert front_trials(sweep_copy).isdisjoint(row.trial for row in rows)

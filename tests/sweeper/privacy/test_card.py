@@ -57,7 +57,7 @@ def found(kind, attained, epsilon=1.2, **more):
 
 def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, claim):
     assert "Audits: none; nothing has attacked these claims." in card.to_markdown()
-    audits = [found(Kind.STEP, 1.1), found(Kind.STEP, 1.1799), found(Kind.SWEEP, 1.95, 2.45, delta=0.01)]
+    audits = [found(AuditKind.STEP, 1.1), found(AuditKind.STEP, 1.1799), found(AuditKind.SWEEP, 1.95, 2.45, delta=0.01)]
     audited = make_card(trial, point, claim, audits=audits)
     line = next(line for line in audited.to_markdown().splitlines() if line.startswith("Audits:"))
     assert "the step audit attained epsilon 1.17 of the 1.2 claimed at delta 0.0001" in line
@@ -67,7 +67,11 @@ def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, cl
 
 
 def test_the_card_does_not_hide_a_contradiction_behind_a_larger_share(trial, point, claim):
-    audits = [found(Kind.STEP, 1.1), found(Kind.SWEEP, float("inf"), 0.0, contradicted=True), found(Kind.SWEEP, 0.9)]
+    audits = [
+        found(AuditKind.STEP, 1.1),
+        found(AuditKind.SWEEP, float("inf"), 0.0, contradicted=True),
+        found(AuditKind.SWEEP, 0.9),
+    ]
     card = make_card(trial, point, claim, audits=audits)
     text = card.to_markdown()
     assert "the sweep-price audit attained epsilon inf of the 0 claimed at delta 0.0001, which **contradicts" in text

@@ -12,7 +12,7 @@ from itertools import islice
 import pytest
 from starlette.responses import FileResponse
 
-from clipless.audits.finding import Finding, AuditKind
+from clipless.audits.finding import AuditKind, Finding
 from sweeper.adapters import dump
 from sweeper.errors import ExportError
 from sweeper.privacy.ledger import Ledger
