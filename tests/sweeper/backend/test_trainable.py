@@ -189,7 +189,7 @@ def test_rows_are_unpacked_once_per_process_and_forgotten_for_others(trial, conf
     trial.step()
     first, second, other = (options["data"] for options, *_ in built)
     assert first is second is not other
-    assert len(module._AT_HAND) == 1
+    assert len(module._LOADED) == 1
 
 
 def test_a_trial_sees_the_rows_and_has_no_copy_of_them():
