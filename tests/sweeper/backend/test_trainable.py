@@ -28,6 +28,7 @@ from sweeper.errors import SpecError, TrialError
 from sweeper.planning.make import make_trial_settings
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
+from sweeper.privacy.spending._composition import Composition
 from sweeper.specification.spec import Spec
 from sweeper.trials import trial as trial_module
 from sweeper.trials.build import initial_seed
@@ -69,7 +70,7 @@ def config(content, tmp_path):
         "recorded": 0,
         "front": [],
         "settings": make_trial_settings(Spec.from_mapping(content), digits),
-        "budget": None,
+        "spending": Composition(),
         "folder": str(tmp_path),
         "data": PlacedDataset.of(digits),
     }

@@ -217,7 +217,7 @@ def test_trials_get_their_constants_and_one_thread(finished):
     folder, driver, *_ = finished
     config = {"trial": "t0001", "proposal": {"way": "well"}, "recorded": 0, "front": [], "folder": str(folder)}
     assert config.items() <= driver.config["t0001"].items()
-    assert driver.config["t0001"].keys() - config.keys() == {"settings", "budget", "storage", "data"}
+    assert driver.config["t0001"].keys() - config.keys() == {"settings", "spending", "storage", "data"}
     assert driver.plans["t0001"].placed["threads"] == worker_environment(1)["OMP_NUM_THREADS"]
 
 

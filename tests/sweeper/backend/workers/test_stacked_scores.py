@@ -10,6 +10,7 @@ from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.workers.messages import Assignment
 from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.planning.make import make_trial_settings
+from sweeper.privacy.spending._composition import Composition
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow
 
@@ -51,7 +52,7 @@ def told(folder, most, content, trials=3):
     data = clipless.datasets.load(**spec.data_options())
     constants = {
         "settings": make_trial_settings(spec, data),
-        "budget": None,
+        "spending": Composition(),
         "folder": str(folder),
         "data": PlacedDataset.of(data),
         "storage": None,

@@ -16,6 +16,7 @@ from sweeper.backend.workers import stacking
 from sweeper.backend.workers.messages import Assignment, Failure
 from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.planning.make import make_trial_settings
+from sweeper.privacy.spending._composition import Composition
 from sweeper.specification.spec import Spec
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
@@ -81,7 +82,7 @@ def group(tmp_path):
         }
         constants = {
             "settings": make_trial_settings(Spec.from_mapping(content), digits),
-            "budget": None,
+            "spending": Composition(),
             "folder": str(tmp_path),
             "data": placed,
             "storage": None,
