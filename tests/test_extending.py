@@ -24,8 +24,8 @@ from .test_docs import cli_commands
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 SOURCES = ("sweeper", "dashboards", "models/clipless")
-KINDS = ("layer", "bound", "loss", "projection", "architecture", "scheduler", "sampler", "data source", "metric")
-KINDS += ("figure", "exporter", "command")
+KINDS = ("layer", "bound", "loss", "projection", "architecture", "scheduler")
+KINDS += ("way of spending", "sampler", "data source", "metric", "figure", "exporter", "command")
 # Where a new variant can break a test: each folder or file that holds tests of all variants of some kind.
 LISTS = ("tests/test_contracts.py", "tests/test_architecture.py", "tests/test_docs.py", "tests/test_glossary.py")
 LISTS += (
@@ -36,7 +36,13 @@ LISTS += (
 )
 LISTS += ("tests/clipless/test_public_names.py", "tests/clipless/test_blocks.py", "tests/clipless/test_conversion.py")
 LISTS += ("tests/clipless/losses", "tests/clipless/projections", "tests/clipless/bounds", "tests/clipless/certificates")
-LISTS += ("tests/sweeper/specification", "tests/sweeper/schedulers", "tests/sweeper/cli", "tests/sweeper/test_api.py")
+LISTS += (
+    "tests/sweeper/specification",
+    "tests/sweeper/schedulers",
+    "tests/sweeper/privacy",
+    "tests/sweeper/cli",
+    "tests/sweeper/test_api.py",
+)
 LISTS += ("tests/sweeper/test_errors.py", "tests/dashboards/figures", "tests/dashboards/pages")
 
 
