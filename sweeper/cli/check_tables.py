@@ -11,7 +11,7 @@ from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
 from sweeper.planning.preview import Preview, find_lack_of_gpus
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.pricing import price
 from sweeper.privacy.spending import Spending
 from sweeper.rounding import round_up

@@ -17,9 +17,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.storage import Storage, fetch_models, url_of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.trial_states import TrialStates
-from sweeper.driver.audits import audit_trials_of_front
-from sweeper.driver.final import TRIALS, FinalSearch
-from sweeper.driver.finished import FinishedSweep, troubles_of, write_results
+from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_results
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
@@ -27,7 +25,7 @@ from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
-from sweeper.driver.stages import StagedSearch
+from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line
 from sweeper.planning.sweep_plan import SweepPlan

@@ -14,11 +14,11 @@ from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
 from sweeper.specification.objectives import reads_training_rows
-from sweeper.specification.rules.scores import broken_score_rules
+from sweeper.specification.rules.data import broken_score_rules
 from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE
 from sweeper.specification.spec import Spec
 from sweeper.specification.stages import SPARE_EPOCHS

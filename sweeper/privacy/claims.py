@@ -8,7 +8,7 @@ from clipless.datasets import Evaluation, Metadata
 from sweeper.privacy.baselines import Baselines
 
 if TYPE_CHECKING:
-    from sweeper.privacy.evaluation.score_noise import ScoreNoise
+    from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 
 TRUSTED_MACHINE = (
     "The guarantee covers the trained weights and what is computed from them, not what an observer of the "

@@ -23,15 +23,12 @@ from sweeper.records import Objective
 from sweeper.specification.data import DataSettings
 from sweeper.specification.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.specification.fields._section import Section, SweepName
-from sweeper.specification.fields.messages import bad_value, locate, mistake, sentences, together
+from sweeper.specification.fields.messages import BrokenRule, bad_value, locate, mistake, sentences, together
 from sweeper.specification.fields.nested import with_values
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import radii
-from sweeper.specification.rules._base import BrokenRule
-from sweeper.specification.rules.budget import broken_stage_rules
-from sweeper.specification.rules.data import broken_data_rules
-from sweeper.specification.rules.scores import broken_score_rules
-from sweeper.specification.rules.sections import broken_budget_rules, broken_space_rules
+from sweeper.specification.rules.budget import broken_budget_rules, broken_space_rules, broken_stage_rules
+from sweeper.specification.rules.data import broken_data_rules, broken_score_rules
 from sweeper.specification.rules.selection import broken_selection_rules
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.search_space import SearchSpace

@@ -29,7 +29,7 @@ from clipless.errors import AccountingError
 from clipless.network import Network
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.privacy.evaluation.curve_noise import CONFIDENCE
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.records import ReleasedCurves, ScoreCurves
 from sweeper.specification.objectives import radius_text
 

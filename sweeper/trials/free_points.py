@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from clipless.datasets import Evaluation, Metadata
 from clipless.training.averaging import Averaging, PolynomialAverage
 from sweeper.errors import SpecError
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.specification.objectives import PLAIN, radius
 
 FAMILY: Mapping[str, Averaging] = {

@@ -1,7 +1,7 @@
 """Scores of models on rows held back: exact where these are public or exploratory, noisy where they are private.
 
 One release is a vector of shares of rows (`clipless.privacy.noisy_counts`), accuracy and certified accuracy with noise,
-and nothing else: what else there could be is refused in `sweeper.specification.rules.scores`.
+and nothing else: what else there could be is refused in `sweeper.specification.rules.data`.
 
 Where scores are noisy, ``certified <= accuracy`` may fail by the noise: nothing may raise, stop or be logged because
 it does, and the exact scores may reach nothing that leaves. `scorer` is the one door through which trials and the
@@ -26,7 +26,7 @@ from clipless.network import Network
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.records import ClassCounts
 from sweeper.specification.objectives import radius_text
 from sweeper.specification.plugins import find_metric

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.records import Objective
 from sweeper.specification.objectives import radii
 from sweeper.specification.search_space import SearchSpace

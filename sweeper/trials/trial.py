@@ -35,8 +35,7 @@ from clipless.training.private_training import Epoch
 from clipless.training.trainer import default_micro_batch
 from sweeper.adapters import parse
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.privacy.evaluation.paid_scores import scored_by
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise, scored_by
 from sweeper.privacy.pricing import steps_by
 from sweeper.records import Objective, Point, TrialPlan
 from sweeper.specification.objectives import own_objectives, radii

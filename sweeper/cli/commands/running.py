@@ -259,8 +259,8 @@ def _drive(
     from sweeper.driver.reporting.failure import noting
     from sweeper.driver.reporting.progress import Display, closing_summary
     from sweeper.driver.reporting.webhook import failure, summary
+    from sweeper.driver.selection.hidden_folder import has_final_left
     from sweeper.driver.selection.private_run import SelectionWaitsError
-    from sweeper.driver.selection.unfinished import has_final_left
     from sweeper.results.highlights import highlights
 
     waits: SelectionWaitsError | None = None

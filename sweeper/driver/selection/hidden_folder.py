@@ -1,4 +1,4 @@
-"""The folder in which a private selection runs: how it is made, and how what may be seen moves out of it."""
+"""The folder in which a private selection runs: how it is made, what moves out of it, and whether more can follow."""
 
 import os
 import shutil
@@ -10,9 +10,11 @@ from datetime import datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError
+from sweeper.privacy.selection import WINNER_TRIAL
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.lock import NAME as LOCK_NAME
-from sweeper.store.manifest import MANIFEST_NAME
-from sweeper.store.sweep_folder import HIDDEN, SweepFolder, beside, is_waiting
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
+from sweeper.store.sweep_folder import HIDDEN, SweepFolder, beside, is_secret, is_waiting
 
 DECIDED = "decided"  # the mark of a folder whose winner is written
 SURRENDERED = "surrendered"  # the mark of one that has become an ordinary sweep, and is on its way out
@@ -106,3 +108,37 @@ def remove(path: Path) -> None:
             shutil.rmtree(child, ignore_errors=True) if child.is_dir() else child.unlink(missing_ok=True)
     if [child.name for child in path.iterdir()] in ([], [DECIDED], [SURRENDERED]):
         shutil.rmtree(path, ignore_errors=True)
+
+
+UNFINISHED = (SweepStatus.RUNNING, SweepStatus.INTERRUPTED)
+_OPEN = (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)  # of a final
+
+
+def has_final_left(path: Path) -> bool:
+    """Whether a sweep has a winner, and a final that can be begun or go on; one that has failed cannot.
+
+    Raises:
+        RecordError: its ledger or its trials cannot be read.
+    """
+    from sweeper.privacy.ledger import Ledger  # takes seconds, and few who ask have one
+
+    folder = SweepFolder(path)
+    if is_secret(path) or not folder.ledger.is_file():
+        return False
+    ledger, trials = Ledger(folder.ledger), folder.trials()
+    held = ledger.budget is not None and ledger.held is not None
+    finals = [trial.status for name, trial in trials.items() if name != WINNER_TRIAL]
+    return held and WINNER_TRIAL in trials and all(status in _OPEN for status in finals)
+
+
+def check_recorded_cluster(manifest: Manifest, folder: Path | str) -> None:
+    """Refuse to go on with a private selection that an earlier version began on a cluster.
+
+    Raises:
+        RecordError: ``sweep.json`` names the cluster.
+    """
+    if manifest.selects_privately and manifest.cluster is not None:
+        raise RecordError(
+            f"Expected a private selection of this machine, got one that began on the cluster {manifest.cluster} in "
+            f"{folder}; start another sweep, or see what one that waits has trained with sweeper resume --give-up"
+        )

@@ -25,7 +25,15 @@ from sweeper.driver.options import Options, manifest_of, with_recorded
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.candidates import NotStartedError
-from sweeper.driver.selection.hidden_folder import even_times, hidden_of, hide, public_folder
+from sweeper.driver.selection.hidden_folder import (
+    UNFINISHED,
+    check_recorded_cluster,
+    even_times,
+    has_final_left,
+    hidden_of,
+    hide,
+    public_folder,
+)
 from sweeper.driver.selection.private_run import (
     SelectionWaitsError,
     outcome_of,
@@ -34,7 +42,6 @@ from sweeper.driver.selection.private_run import (
     waiting,
     waits,
 )
-from sweeper.driver.selection.unfinished import UNFINISHED, check_recorded_cluster, has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price

@@ -9,11 +9,10 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import SpecError
 from sweeper.privacy.entries import Charged, Entry
-from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
-from sweeper.specification.rules._base import BrokenRule
+from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.stages import StagePlan
 
 QUESTIONS = ("winner", "front", "everything")

@@ -16,12 +16,11 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting.calibration import steps_for
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.entries import Entry
-from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.spending._base import Budget, Request, UnmetRequestError
 from sweeper.privacy.spending._stages import composed_epsilon, scores_refusal
 from sweeper.rounding import round_up
-from sweeper.specification.rules._base import BrokenRule
+from sweeper.specification.fields.messages import BrokenRule
 
 _LARGER = 2.0  # times the budget, or the share of the first part, among other cuts
 

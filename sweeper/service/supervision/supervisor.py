@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sweeper.driver.reporting import failure
-from sweeper.driver.selection.unfinished import check_recorded_cluster, has_final_left
+from sweeper.driver.selection.hidden_folder import check_recorded_cluster, has_final_left
 from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.records import SweepStatus
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted

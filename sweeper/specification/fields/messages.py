@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
@@ -181,3 +181,12 @@ def _paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
         for annotation in (info.annotation, *get_args(info.annotation)):
             if isinstance(annotation, type) and issubclass(annotation, BaseModel):
                 yield from _paths(annotation, f"{prefix}{name}.")
+
+
+class BrokenRule(NamedTuple):
+    """A field that breaks a rule."""
+
+    field: str  # its dotted path; empty where several fields together break it
+    got: Any  # its value, ``None`` where it says nothing
+    expected: str  # what should stand there; ``{name}`` becomes the name of the field
+    remedy: str  # what to do

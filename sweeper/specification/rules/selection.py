@@ -13,8 +13,8 @@ from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.specification.data import DataSettings
 from sweeper.specification.dimensions import Dimension
+from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.objectives import reads_training_rows
-from sweeper.specification.rules._base import BrokenRule
 from sweeper.specification.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.specification.settings import PrivacySettings
 from sweeper.specification.stages import SLOTS

@@ -13,7 +13,7 @@ from clipless.guards import guard
 from sweeper.audits import sweep_audit, trials
 from sweeper.audits.sweep_audit import audit_sweep, contradictions, one_of_each_trial
 from sweeper.audits.trials import audit_trial, audited_training
-from sweeper.driver.audits import audit_trials_of_front
+from sweeper.driver.finished import audit_trials_of_front
 from sweeper.errors import PickError, RecordError
 from sweeper.results.front import apply_gate, read_front
 from sweeper.results.pick import pick
@@ -211,7 +211,7 @@ def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(sweep_copy, c
     def full(*_args, **_more):
         raise RecordError("Cannot write: no space")
 
-    monkeypatch.setattr("sweeper.driver.audits.append_evidence", full)
+    monkeypatch.setattr("sweeper.driver.finished.append_evidence", full)
     recorder = FakeRecorder(sweep_copy)
     said = audit_trials_of_front(AuditEffort.CHEAP, SweepFolder(sweep_copy), recorder, is_over=lambda: False)
     assert "Cannot write: no space" in said

@@ -15,7 +15,7 @@ from sweeper.privacy.claims import (
     STANDARD_CONDITIONS,
     Claim,
 )
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from tests.factories import make_metadata
 
 

@@ -2,8 +2,7 @@ import math
 
 import pytest
 
-from sweeper.search.finalists import Explored, choose_finalists
-from sweeper.search.transfer import nearest, transfer_proposal
+from sweeper.search.finalists import Explored, choose_finalists, nearest, transfer_proposal
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.spec import Spec

@@ -15,7 +15,7 @@ from clipless.datasets import Evaluation, Split
 from clipless.privacy.events import Relation
 from clipless.testing import SeededSource
 from sweeper.errors import SpecError
-from sweeper.privacy.evaluation.score_noise import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, release, scorer
 from tests.clipless.factories import RecordingSource
 

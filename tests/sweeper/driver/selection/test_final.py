@@ -22,9 +22,8 @@ from sweeper.driver.reporting import alerts
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run, selection_run
 from sweeper.driver.selection.candidates import Candidate
-from sweeper.driver.selection.hidden_folder import hidden_of
+from sweeper.driver.selection.hidden_folder import has_final_left, hidden_of
 from sweeper.driver.selection.private_run import SelectionWaitsError
-from sweeper.driver.selection.unfinished import has_final_left
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.ledger import Ledger
