@@ -15,11 +15,9 @@ MESSAGES = {"broken", "condition", "message", "msg", "reason", "said", "sentence
 LOOKS_INTO = {"endswith", "find", "partition", "removeprefix", "removesuffix", "rpartition", "startswith"}
 # Places that still decide so, each with how often. The list may only shrink.
 LEFT = {
-    "dashboards/live/_fragments.py": 2,
     "dashboards/live/fragments.py": 2,
     "sweeper/backend/devices.py": 1,  # torch says only in words that a device is lost,
     "sweeper/backend/on_ray/jobs.py": 2,  # and Ray that it knows no job, or knows it already
-    "sweeper/driver/selection/private_run.py": 2,
     "sweeper/results/front_record.py": 1,
 }
 

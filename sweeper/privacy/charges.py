@@ -182,9 +182,10 @@ class Charges:
         if before is not None:
             if not before.broken:
                 raise RecordError(f"Expected one private selection in {self._path}, which has ended, got another one")
-            if replace(before, broken=()) != replace(terms, broken=()):
+            if before.planned != terms.planned:
                 raise RecordError(f"Expected one private selection in {self._path}, got another one's terms")
-            terms = replace(terms, broken=tuple(dict.fromkeys([*before.broken, *terms.broken])))
+            breaks = tuple(dict.fromkeys([*before.breaks, *terms.breaks]))
+            terms = replace(terms, breaks=breaks, undecided=before.undecided or terms.undecided)
         if self._entries and not terms.broken:
             raise RecordError(
                 f"Expected no training beside a private selection whose conditions held, got {len(self._entries)} in "
@@ -194,7 +195,7 @@ class Charges:
 
     def _check_within_budget(self, terms: Terms) -> None:
         """Refuse a private selection that the budget of the sweep, where there is one, has not priced."""
-        if self.budget is not None and replace(terms, broken=()) != self.budget.selection:
+        if self.budget is not None and terms.planned != self.budget.selection:
             raise RecordError(f"Expected the private selection in the budget of {self._path}, got another one")
 
     def _check_final(self, row: OpenRow) -> None:

@@ -47,6 +47,7 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.records import Objective, Point
 from sweeper.specification.constraints import OutcomeConstraint
 
+UNDECIDED = "The selection was ended before its winner was known."
 WINNER_TRIAL = "t0001"  # the winner's own id would bound the number of candidates
 _WORD_BYTES = 16
 NOISE_TOLERANCE = 1e-9  # relative; the price counts with that much less noise
@@ -117,7 +118,18 @@ class Terms:
     repetitions: Repetitions  # the distribution of their number
     # what every candidate spends on private validation rows, ``None`` where they are public
     scores: PoissonGaussian | None = None
-    broken: tuple[str, ...] = ()  # the conditions that did not hold, one sentence each
+    breaks: tuple[str, ...] = ()  # the conditions that did not hold, one sentence each
+    undecided: bool = False  # whether the selection has not ended: until then no price of a winner holds
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Why the price of a winner does not hold, one sentence each; empty if it does."""
+        return (*((UNDECIDED,) if self.undecided else ()), *self.breaks)
+
+    @property
+    def planned(self) -> "Terms":
+        """The terms as they were before the first candidate."""
+        return replace(self, breaks=(), undecided=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values: nothing in them depends on how many candidates there were, unless something broke."""
@@ -125,7 +137,8 @@ class Terms:
             "event": self.event.to_json(),
             "repetitions": self.repetitions.to_json(),
             "scores": None if self.scores is None else self.scores.to_json(),
-            "broken": list(self.broken),
+            "broken": list(self.breaks),
+            "undecided": self.undecided,
         }
 
     @classmethod
@@ -140,7 +153,8 @@ class Terms:
             event=PoissonGaussian.from_json(content["event"]),
             repetitions=Repetitions.from_json(content["repetitions"]),
             scores=None if scores is None else PoissonGaussian.from_json(scores),
-            broken=tuple(map(str, content["broken"])),
+            breaks=tuple(map(str, content["broken"])),
+            undecided=content.get("undecided", False) is not False,
         )
 
     @property
@@ -254,7 +268,7 @@ class PrivateSelection:
 
     def settled(self) -> Terms:
         """Return the terms with what was broken: what ``prices.answers`` takes."""
-        return replace(self.terms, broken=self.broken())
+        return replace(self.terms, breaks=self.broken())
 
     def winner(self) -> Point | None:
         """Return the best epoch of the best candidate, ``None`` if there is no score.

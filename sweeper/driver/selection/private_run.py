@@ -60,7 +60,6 @@ from sweeper.tracking.trial_tracker import Untracked
 
 WINNER = "winner"  # where, until it moves out
 BOOKS = (NUMBER_NAME, ENDINGS_NAME)  # of a selection, which an ordinary sweep has not
-UNDECIDED = "The selection was ended before its winner was known."
 GIVEN_UP = "Its owner gave the winner up."
 NUMBER_LOST = "The number of candidates that was drawn was lost."
 CUT = "it was cut off when the private selection ended"
@@ -111,7 +110,7 @@ def select(
     budget = plan.spending.budget
     if budget is not None and ledger.budget is None:
         ledger.set_budget(budget)
-    ledger.select(replace(selection.terms, broken=(UNDECIDED, *selection.unsound())))
+    ledger.select(replace(selection.terms, breaks=tuple(selection.unsound()), undecided=True))
     manifest = hidden.read_manifest(secret=True)
     hidden.write_manifest(replace(manifest, claim=plan.claim.to_json(), selecting=str(hidden.path.resolve())))
     if number is None:
@@ -151,9 +150,9 @@ def _planned_terms(plan: SweepPlan, ledger: Ledger) -> Terms:
 
 def _broken_before(ledger: Ledger, number: int | None) -> tuple[str, ...]:
     """Return the conditions that earlier drivers saw break."""
-    known = () if ledger.selection is None else ledger.selection.broken
+    known = () if ledger.selection is None else ledger.selection.breaks
     lost = (NUMBER_LOST,) if number is None and ledger.entries() else ()
-    return (*(reason for reason in known if reason != UNDECIDED), *lost)
+    return (*known, *lost)
 
 
 def waits(hidden: SweepFolder) -> bool:
@@ -191,7 +190,7 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
             remove(hidden.path)
             return public
         if Ledger(hidden.ledger).entries():
-            return _surrender(hidden, (GIVEN_UP,))
+            return _surrender(hidden, (GIVEN_UP,), by_owner=True)
         public = public_folder(hidden)
         remove(hidden.path)  # of one that has moved out, the mark may be gone before the folder is
         return public if public is not None and public.ledger.exists() else None
@@ -300,11 +299,13 @@ def _release(hidden: SweepFolder) -> SweepFolder:
     return folder
 
 
-def _surrender(hidden: SweepFolder, broken: tuple[str, ...], reason: str = "") -> SweepFolder:
+def _surrender(
+    hidden: SweepFolder, broken: tuple[str, ...], reason: str = "", *, by_owner: bool = False
+) -> SweepFolder:
     ledger, manifest = Ledger(hidden.ledger), _unmarked(hidden)
     if ledger.selection is not None and broken:
-        ledger.select(replace(ledger.selection, broken=broken))
-    if GIVEN_UP not in broken:
+        ledger.select(replace(ledger.selection, breaks=broken))
+    if not by_owner:
         _check_affordable(hidden, ledger)
     for trial in hidden.trials().values():
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):

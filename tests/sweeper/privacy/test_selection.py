@@ -315,7 +315,7 @@ def test_terms_travel_as_json_and_hold_no_number_of_candidates(run, event):
     assert Terms.from_json(json.loads(json.dumps(terms.to_json()))) == terms
     alone = run(FOUR[:1], source=Zeros())
     assert (alone.number, alone.settled().to_json()) == (1, terms.to_json())
-    other = Terms(event=event, repetitions=GEOMETRIC, scores=event.with_steps(3), broken=("One.", "Two."))
+    other = Terms(event=event, repetitions=GEOMETRIC, scores=event.with_steps(3), breaks=("One.", "Two."))
     assert Terms.from_json(other.to_json()) == other
 
 

@@ -176,9 +176,9 @@ def test_a_ledger_with_rows_beside_a_winner_whose_conditions_held_is_refused(pla
 def test_a_condition_that_was_broken_cannot_be_mended_nor_the_terms_be_changed(tmp_path, play):
     terms = Ledger(play().folder.ledger).selection
     ledger = Ledger(tmp_path / "ledger.jsonl")
-    ledger.select(replace(terms, broken=("This.",)))
+    ledger.select(replace(terms, breaks=("This.",)))
     ledger.select(terms)
-    ledger.select(replace(terms, broken=("That.",)))
+    ledger.select(replace(terms, breaks=("That.",)))
     assert Ledger(tmp_path / "ledger.jsonl").selection.broken == ("This.", "That.") == ledger.selection.broken
     with pytest.raises(RecordError, match="got another one's terms"):
         ledger.select(replace(terms, event=terms.event.with_steps(1)))

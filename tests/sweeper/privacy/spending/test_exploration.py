@@ -43,7 +43,7 @@ def selecting(path, budget):
     """A ledger whose selection runs."""
     ledger = Ledger(path)
     ledger.set_budget(budget)
-    ledger.select(replace(budget.selection, broken=("It has not ended.",)))
+    ledger.select(replace(budget.selection, breaks=("It has not ended.",)))
     return ledger
 
 
@@ -194,7 +194,7 @@ def test_no_candidate_is_trained_once_the_selection_has_a_winner(selected, path,
 def test_a_selection_that_has_a_winner_is_never_run_again(selected, path, budget):
     for broken in ((), ("Something broke.",)):
         with pytest.raises(RecordError, match="which has ended, got another one"):
-            selected.select(replace(budget.selection, broken=broken))
+            selected.select(replace(budget.selection, breaks=broken))
     text = path.read_text()
     path.write_text(text + text.splitlines()[-1] + "\n")
     with pytest.raises(RecordError, match="which has ended, got another one"):

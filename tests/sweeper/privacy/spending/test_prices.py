@@ -69,7 +69,7 @@ def test_nothing_that_is_said_of_a_held_selection_depends_on_how_many_there_were
 
 
 def test_broken_conditions_cost_the_composition_and_are_named():
-    broken = replace(TERMS, broken=("Candidate t0002 crashed.", "The sweep was interrupted."))
+    broken = replace(TERMS, breaks=("Candidate t0002 crashed.", "The sweep was interrupted."))
     found = answers([ONE] * 10, DELTA, selection=broken)
     assert {answer.epsilon for answer in found.values()} == {price([ONE] * 10, DELTA).epsilon}
     assert found["winner"].epsilon == pytest.approx(13.6, rel=0.01)
