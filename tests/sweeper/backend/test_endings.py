@@ -13,7 +13,7 @@ from sweeper.backend.endings import (
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 
 
 def watched(states=None, *, hours=None, should_stop=lambda: None, requested=False):
@@ -48,11 +48,11 @@ def test_trouble_that_ends_a_run_is_told_by_its_kind():
 @pytest.mark.parametrize(
     ("ending", "status"),
     [
-        (RunEnding.COMPLETED, TrialStatus.COMPLETED),
-        (RunEnding.INTERRUPTED, TrialStatus.INTERRUPTED),
-        (RunEnding.FAILED, TrialStatus.FAILED),
+        (RunEnding.COMPLETED, SweepStatus.COMPLETED),
+        (RunEnding.INTERRUPTED, SweepStatus.INTERRUPTED),
+        (RunEnding.FAILED, SweepStatus.FAILED),
         *(
-            (ending, TrialStatus.STOPPED)
+            (ending, SweepStatus.STOPPED)
             for ending in RunEnding
             if ending not in (RunEnding.COMPLETED, RunEnding.INTERRUPTED, RunEnding.FAILED)
         ),

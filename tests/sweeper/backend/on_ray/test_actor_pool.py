@@ -22,6 +22,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.planning.make import make_trial_settings
+from sweeper.privacy.spending._composition import Composition
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
 
@@ -80,6 +81,7 @@ def run(data, tmp_path):
             folder=tmp_path,
             interruption=Interruption(),
             should_stop=should_stop,
+            spending=Composition(),
         )
         queue, states = TrialQueue(Proposals(), trials), TrialStates(told.hooks)
         given = {"places": 1, "stack": stack, "resources": {"CPU": 1}, "data": place(data)}

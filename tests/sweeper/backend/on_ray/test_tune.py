@@ -29,6 +29,7 @@ from sweeper.backend.on_ray.tune import TUNE_ENVIRONMENT, _failure, train_alone
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.errors import FOR_THE_OWNER, SweeperError, one_line
+from sweeper.privacy.spending._composition import Composition
 from sweeper.records import Objective, TrialPlan, TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.trials.stream import EpochRow, PlanRow
@@ -140,6 +141,7 @@ def make_search(ways):
 
 def run(folder, ways, hooks, *, recorded=None, queue=None, concurrent=2, cpus=1, gpus=0, **more):
     given = {"trial": None, "folder": folder, "interruption": Interruption(), "should_stop": lambda: None}
+    given["spending"] = Composition()
     queue, states = queue or TrialQueue(make_search(ways), len(ways)), TrialStates(hooks, recorded)
     resources = {"CPU": cpus, "GPU": gpus}
     return train_alone(

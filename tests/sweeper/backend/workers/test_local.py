@@ -32,6 +32,7 @@ from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.backend.workers import dispatcher, fork_server, pool
 from sweeper.backend.workers.local import LocalPool, local_workers
 from sweeper.errors import FOR_THE_OWNER, SweeperError
+from sweeper.privacy.spending._composition import Composition
 from sweeper.records import TrialPlan, TrialStatus
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
 
@@ -143,6 +144,7 @@ def workers():
 
 def run(workers, folder, ways, hooks, *, recorded=None, queue=None, secret=False, **more):
     given = {"trial": None, "folder": folder, "interruption": Interruption(), "should_stop": lambda: None}
+    given["spending"] = Composition()
     queue = queue or TrialQueue(Proposals(ways), len(ways))
     return LocalPool(workers, 1, secret=secret).run(
         Toy, queue, TrialStates(hooks, recorded), RunSettings(**given | more)
