@@ -37,7 +37,7 @@ def read_budget(content: Mapping[str, Any]) -> Budget:
     """Return the budget that a row of a ledger holds.
 
     Raises:
-        RecordError: it names no way of spending that has a budget.
+        RecordError: it names no way of spending that has a budget, or has a field that this way does not know.
         KeyError, TypeError, clipless.errors.AccountingError: its fields are not those of that way.
     """
     name = content["accounting"]
@@ -46,4 +46,8 @@ def read_budget(content: Mapping[str, Any]) -> Budget:
     kind = find_spending(name)
     if not issubclass(kind, Budget):
         raise RecordError(f"accounting is {name!r}, which has no budget")
-    return kind.from_json(content)
+    budget = kind.from_json(content)
+    unknown = sorted(content.keys() - budget.to_json().keys() - {"record"})
+    if unknown:  # the row of another way would be priced as less than it allows
+        raise RecordError(f"accounting is {name!r}, which has no {', '.join(unknown)}")
+    return budget

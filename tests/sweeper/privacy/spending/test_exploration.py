@@ -119,6 +119,25 @@ def test_it_is_read_back_as_it_was_written(selected, path, budget):
     assert [row["record"] for row in rows(path)] == ["budget", "selection", "open", "draw"]
 
 
+def test_a_budget_is_not_read_as_another_way_to_spend(path, budget):
+    """Stages beside a selection would be priced as stages alone."""
+    slots = Slots(epsilon=3.0, delta=DELTA, stages=(budget.final,)).to_json()
+    selecting = budget.to_json()
+    for content, reason in (
+        (slots | {"selection": selecting["selection"]}, "accounting is 'slots', which has no selection"),
+        (selecting | {"stages": slots["stages"]}, "accounting is 'exploration', which has no stages"),
+        (selecting | {"accounting": "slots"}, "'stages'"),
+        (slots | {"accounting": "exploration"}, "'selection'"),
+        (slots | {"accounting": "filter", "order": 4}, "accounting is 'filter', which has no stages"),
+        (selecting | {"accounting": "winner"}, "accounting is 'winner', which has no budget"),
+        (slots | {"accounting": "composition"}, "accounting is 'composition', which has no budget"),
+        (slots | {"accounting": "another"}, "accounting is 'another'"),
+    ):
+        path.write_text(json.dumps({"record": "budget", **content}) + "\n")
+        with pytest.raises(RecordError, match=reason):
+            Ledger(path)
+
+
 @pytest.mark.parametrize("finals", [0, 1])
 def test_everything_costs_the_budget_once_the_selection_has_a_winner(selected, budget, finals):
     for _ in range(finals):
