@@ -17,8 +17,10 @@ from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, Steering
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.front import build_front
+from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, write_input
 from sweeper.store.sweep_folder import SweepFolder
@@ -34,7 +36,7 @@ RANGES = {
 def begin(tmp_path):
     """Begin a sweep of a table, in a folder as its driver writes it before the first trial."""
 
-    def begin(ranges, steering=None, *, trials=2, **search):
+    def begin(ranges, steering=None, *, privacy=None, trials=2, **search):
         make = random.Random(0)
         rows = [f"{make.randint(18, 90)},{make.choice('AB')},{make.choice(['no', 'yes'])}" for _ in range(200)]
         (tmp_path / "t.csv").write_text("\n".join(["age,ward,left", *rows]) + "\n", encoding="utf-8")
@@ -44,7 +46,7 @@ def begin(tmp_path):
             "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": "public"},
             "model": {"architecture": "mlp", "width": 8},
             "training": {"epochs": 2, "batch_size": 32, "learning_rate": {"log": [0.01, 1.0]}},
-            "privacy": {"epsilon": 3, "delta": 1e-3},
+            "privacy": {"delta": 1e-3} | (privacy or {"epsilon": 3}),
             "search": search | ({"trials": trials} if trials else {}),
         }
         (tmp_path / "t.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
@@ -139,6 +141,18 @@ def test_the_same_data_go_on_with_the_same_claim(begin):
     begun = begin(RANGES)
     assert recorded_claim(begun.folder) == begun.claim
     assert resume_plan(begun.folder, begun.spec, begun.data, None).claim == begun.claim
+
+
+def test_a_sweep_goes_on_with_the_budget_in_its_ledger(begin):
+    """It was cut once; another cut, as of another version, would give trials other slots than those that are priced."""
+    begun = begin(RANGES, privacy={"sweep_epsilon": 3})
+    anew = make_sweep_plan(begun.spec, begun.data).spending
+    entered = anew.with_shares(2.0, anew.shares)
+    Ledger(begun.folder.ledger).set_budget(entered)
+    plan = resume_plan(begun.folder, begun.spec, begun.data, None)
+    assert plan.spending == entered
+    assert plan.spending.slot_of("t0001").noise_multiplier > anew.slot_of("t0001").noise_multiplier
+    assert f"epsilon {round_up(entered.price)} at delta" in plan.announcement
 
 
 def test_what_steered_the_beginning_is_still_said_when_its_source_is_gone(begin):

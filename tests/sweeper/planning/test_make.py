@@ -11,7 +11,7 @@ from clipless.privacy.accounting.domination import dominates
 from clipless.privacy.events import Relation
 from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
@@ -118,7 +118,9 @@ def test_a_filter_fixes_its_order_beforehand(content, digits, monkeypatch):
 def test_scores_of_private_rows_have_their_place_in_the_budget(content):
     data = clipless.datasets.load("digits", evaluation="private")
     spec = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 40.0})
-    budget = plan_budget(spec, data)
+    plan = make_sweep_plan(spec, data)
+    budget = plan.spending
+    assert plan.shared.noise == make_score_noise(spec, data)
     assert isinstance(budget, Slots)
     assert budget.scores.event.steps == 5 * 4 + 2
     assert budget.price <= 3.0

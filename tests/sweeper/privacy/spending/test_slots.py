@@ -191,7 +191,7 @@ def test_a_trial_of_another_rate_takes_whole_slots(ledger, budget):
     train(ledger, "t0007", event, 1, kept=1)  # no step was lost: the same slot
     ledger.close("t0007", 60)
     assert ledger.refusal("t0008", slot, stage=1) is None
-    train(ledger, "t0007", event, 1, kept=50)  # ten steps were lost: another slot, as a whole
+    train(ledger, "t0007", event, 1, kept=51)  # nine steps were lost: another slot, as a whole
     assert "no slot" in ledger.refusal("t0008", slot, stage=1)
 
 
