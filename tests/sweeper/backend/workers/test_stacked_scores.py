@@ -7,7 +7,7 @@ import clipless
 from clipless.testing import SeededSource
 from sweeper.backend.placed_data import PlacedDataset
 from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.workers.messages import Assignment
+from sweeper.backend.workers.messages import Assignment, Failure
 from sweeper.backend.workers.trial_group import TrialGroup
 from sweeper.planning.make import make_trial_settings
 from sweeper.privacy.spending._composition import Composition
@@ -66,6 +66,7 @@ def told(folder, most, content, trials=3):
     while any(not (found and found[-1].done) for found in rows.values()):
         given, left = left[: group.free], left[group.free :]
         for trial, row in group.follow(Assignment(frozenset(), tuple(given))):
+            assert not isinstance(row, Failure), row.error
             if isinstance(row, EpochRow):
                 rows[trial].append(row)
     return rows
