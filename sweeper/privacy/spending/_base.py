@@ -63,6 +63,22 @@ class Request:
     relation: Relation = Relation.ADD_OR_REMOVE_ONE
 
     @property
+    def law(self) -> Repetitions:
+        """The law of the number of candidates.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.repetitions is None:
+            raise ValueError("Expected the law of the number of candidates, got none")
+        return self.repetitions
+
+    @property
+    def scores_of_candidates(self) -> PoissonGaussian | None:
+        """What one training spends on scores of private validation rows, ``None`` where they are free."""
+        return None if self.noise is None else self.noise.paid(self.epochs).event
+
+    @property
     def trial(self) -> PoissonGaussian:
         """What all repeats of one configuration spend together."""
         return self.training.with_steps(self.repeats * self.training.steps)

@@ -55,17 +55,8 @@ class Exploration(CutBudget):
         Raises:
             ValueError: the request has no law of the number of candidates.
         """
-        if request.repetitions is None:
-            raise ValueError("Expected the law of the number of candidates, got none")
-        budget = cls.of_share(
-            request.epsilon,
-            request.delta,
-            request.repetitions,
-            request.trial,
-            share=request.share,
-            spare=request.spare,
-            scores=None if request.noise is None else request.noise.paid(request.epochs).event,
-        )
+        given, scores = (request.epsilon, request.delta, request.law, request.trial), request.scores_of_candidates
+        budget = cls.of_share(*given, share=request.share, spare=request.spare, scores=scores)
         releases = request.epochs + request.spare_epochs
         return budget.with_scores(request, releases, releases + request.epochs)  # points of the winner too
 
@@ -104,13 +95,8 @@ class Exploration(CutBudget):
             terms = Terms(event=event, repetitions=repetitions, scores=scores)
             return Exploration(epsilon=epsilon, delta=delta, terms=terms, final=Stage.of(plan, trial, spare, noise))
 
-        def seen(noise: float) -> float:
-            """Price it as if all candidates were seen, a mean number of them: quickly, and nearly right."""
-            candidates = StagePlan(max(round(repetitions.mean), 1), share)
-            stages = (Stage.of(candidates, trial, 0, noise), Stage.of(plan, trial, spare, noise))
-            return slots_epsilon(stages, delta, delta)
-
-        near = least_noise(seen, epsilon)
+        candidates = StagePlan(max(round(repetitions.mean), 1), share)
+        near = _noise_if_seen(epsilon, delta, trial, candidates, plan, spare)
         return cut(least_noise(lambda noise: cut(noise).price, epsilon, near=near, step=_NEAR), scores)
 
     @property
@@ -197,14 +183,7 @@ class Exploration(CutBudget):
         if charged.selection.broken:
             return price_broken_selection(charged, delta, tight=tight)
         epsilon = self.price_at(delta)
-        cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, the price of a private selection and of the final that "
-            "trains the configuration of its winner, cut before any row was read: the best of a secret random number "
-            f"of independent trials ({law_in_words(self.terms.repetitions)}), of which each spends epsilon "
-            f"{round_up(price([self.terms.event], delta).epsilon)}, and one training that may spend "
-            f"{round_up(price([self.final.pool], delta).epsilon)}. Its conditions held, as far as they are checked "
-            "(Papernot and Steinke 2022, arXiv 2110.03620; Zhu, Dong and Wang 2022, arXiv 2106.08567)."
-        )
+        cost = _statement(epsilon, delta, self.terms, self.final)
         everything = "Releasing every model of every epoch of the winner and of the final"
         fixed = Price(epsilon=epsilon, delta=delta, events=1 + len(charged.training), fixed=True)
         return answer_alike(fixed, cost, everything)
@@ -223,21 +202,11 @@ class Exploration(CutBudget):
 
         candidates, final = self.shares
         alone = Winner(terms=replace(self.terms, scores=None)).price_at(self.delta)
+        selected, trained = f"{self.terms.repetitions.mean:g} on average", f"{self.final.trials}"
+        pool = price([self.final.pool], self.delta).epsilon
         return [
-            Part(
-                name=SELECTION,
-                trials=f"{self.terms.repetitions.mean:g} on average",
-                share=candidates,
-                slot=self.terms.event,
-                epsilon=alone,
-            ),
-            Part(
-                name=FINAL,
-                trials=f"{self.final.trials}",
-                share=final,
-                slot=self.final.slot,
-                epsilon=price([self.final.pool], self.delta).epsilon,
-            ),
+            Part(name=SELECTION, trials=selected, share=candidates, slot=self.terms.event, epsilon=alone),
+            Part(name=FINAL, trials=trained, share=final, slot=self.final.slot, epsilon=pool),
         ]
 
     def with_shares(self, epsilon: float, shares: Sequence[float]) -> "Exploration":
@@ -258,3 +227,27 @@ class Exploration(CutBudget):
         """
         terms, final = Terms.from_json(content["selection"]), Stage.from_json(content["final"])
         return cls(terms=terms, final=final, **read_pools(content))
+
+
+def _noise_if_seen(
+    epsilon: float, delta: float, trial: PoissonGaussian, candidates: StagePlan, final: StagePlan, spare: int
+) -> float:
+    """Return the noise of the final if all candidates were seen, a mean number of them: quickly, and nearly right."""
+
+    def price_of(noise: float) -> float:
+        stages = (Stage.of(candidates, trial, 0, noise), Stage.of(final, trial, spare, noise))
+        return slots_epsilon(stages, delta, delta)
+
+    return least_noise(price_of, epsilon)
+
+
+def _statement(epsilon: float, delta: float, terms: Terms, final: Stage) -> str:
+    """Return what the epsilon of selection and final covers, with the price of one candidate and of the final."""
+    return (
+        f"epsilon {round_up(epsilon)} at delta {delta!r}, the price of a private selection and of the final that "
+        "trains the configuration of its winner, cut before any row was read: the best of a secret random number "
+        f"of independent trials ({law_in_words(terms.repetitions)}), of which each spends epsilon "
+        f"{round_up(price([terms.event], delta).epsilon)}, and one training that may spend "
+        f"{round_up(price([final.pool], delta).epsilon)}. Its conditions held, as far as they are checked "
+        "(Papernot and Steinke 2022, arXiv 2110.03620; Zhu, Dong and Wang 2022, arXiv 2106.08567)."
+    )

@@ -38,10 +38,7 @@ class Winner(Spending):
         Raises:
             ValueError: the request has no law of the number of candidates.
         """
-        if request.repetitions is None:
-            raise ValueError("Expected the law of the number of candidates, got none")
-        scores = None if request.noise is None else request.noise.paid(request.epochs).event
-        return cls(terms=Terms(event=request.training, repetitions=request.repetitions, scores=scores))
+        return cls(terms=Terms(event=request.training, repetitions=request.law, scores=request.scores_of_candidates))
 
     @property
     def selection(self) -> Terms:

@@ -17,7 +17,7 @@ from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
 from sweeper.planning import configurations as module
 from sweeper.planning.configurations import CHECKED_CONFIGURATIONS, can_be_planned
-from sweeper.planning.make import make_score_noise, make_sweep_plan
+from sweeper.planning.make import make_score_noise, make_sweep_plan, make_trial_settings
 from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
@@ -175,8 +175,8 @@ def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_a
 
 def test_whether_a_configuration_can_be_planned_is_said_without_training(content, digits):
     content["model"] = {"architecture": "convnet", "depth": [1, 6]}
-    spec = Spec.from_mapping(content, "digits.yaml")
-    assert [can_be_planned(spec, digits, {"model.depth": depth}) for depth in (1, 6)] == [True, False]
+    settings = make_trial_settings(Spec.from_mapping(content, "digits.yaml"), digits)
+    assert [can_be_planned(settings, digits, {"model.depth": depth}) for depth in (1, 6)] == [True, False]
 
 
 # --- scores of private rows
