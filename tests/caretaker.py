@@ -20,7 +20,6 @@ from pathlib import Path
 MARK = "SWEEPER_TEST_RUN"
 LOOK_SECONDS = 0.2
 PROC = Path("/proc")
-_started: list["subprocess.Popen[bytes]"] = []  # Python complains of one that is forgotten before it has ended
 
 
 def take_care() -> None:
@@ -30,7 +29,8 @@ def take_care() -> None:
     folder = tempfile.mkdtemp(prefix="run-")  # sockets lie in it, whose paths must be short
     os.chmod(folder, 0o711)  # PostgreSQL's user has a folder in it
     command = [sys.executable, "-I", __file__, str(os.getpid()), folder]
-    _started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd="/", start_new_session=True))
+    no_input = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
+    os.posix_spawn(sys.executable, command, os.environ, file_actions=[no_input], setsid=True)
     os.environ[MARK] = os.environ["TMPDIR"] = folder
     tempfile.tempdir = None
 
@@ -76,6 +76,7 @@ def _is_zombie(pid: int) -> bool:
 
 def main(run: int, folder: str) -> None:
     """Wait for the end of a run, then clear away what is left of it."""
+    os.chdir("/")
     while os.getppid() == run:
         time.sleep(LOOK_SECONDS)
     clear(folder)

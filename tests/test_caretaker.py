@@ -49,7 +49,7 @@ def is_there(pid):
 
 def test_a_run_in_a_run_belongs_to_the_outer_one(monkeypatch):
     monkeypatch.setenv(caretaker.MARK, "outer")
-    monkeypatch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("started another"))
+    monkeypatch.setattr(os, "posix_spawn", lambda *_, **__: pytest.fail("started another"))
     before = tempfile.gettempdir()
     caretaker.take_care()
     assert (os.environ[caretaker.MARK], tempfile.gettempdir()) == ("outer", before)
