@@ -45,9 +45,10 @@ class Composition(Spending):
         cost = expected()
         if cost is None:
             return "what it will cost is not known: none of its first configurations can be planned."
+        trials = "its only trial spends" if cost.events == 1 else f"all {cost.events} trials spend"
         return (
-            f"Everything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, if all "
-            f"{cost.events} trials spend what the first configurations would. Set privacy.sweep_epsilon to bound it."
+            f"Everything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, if "
+            f"{trials} what the first configurations would. Set privacy.sweep_epsilon to bound it."
         )
 
 

@@ -39,11 +39,13 @@ def test_a_filter_states_its_budget(spec, digits):
     assert "Everything the sweep releases: epsilon 4 at delta 0.0001, however many trials that is" in said
 
 
-def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(spec, digits):
-    plan = make_sweep_plan(spec, digits)
+@pytest.mark.parametrize(("trials", "spend"), [(1, "its only trial spends"), (6, "all 6 trials spend")])
+def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(trials, spend, spec, digits):
+    search = spec.to_plain()["search"] | {"trials": trials}
+    plan = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"search": search}), digits)
     event, said = plan_first_configuration(plan, digits).event(), plan.announcement
-    total = round_up(price([event] * 6, 1e-4).epsilon)
-    assert f"about epsilon {total} at delta 0.0001, if all 6 trials" in said
+    total = round_up(price([event] * trials, 1e-4).epsilon)
+    assert f"about epsilon {total} at delta 0.0001, if {spend} what" in said
     assert said.endswith("Set privacy.sweep_epsilon to bound it.")
 
 
