@@ -73,6 +73,20 @@ class FakeTracker:
         return [call[1:] for call in self.calls if call[0] == name]
 
 
+class Proposals:
+    """Gives every trial the same proposal."""
+
+    def __init__(self, proposal: Mapping[str, Any] | None = None) -> None:
+        self._proposal = dict(proposal or {})
+        self.asked = 0
+        self.open: dict[str, dict[str, Any]] = {}
+
+    def ask(self) -> str:
+        self.asked += 1
+        self.open[f"t{self.asked}"] = self._proposal
+        return f"t{self.asked}"
+
+
 def set_key(content: dict[str, Any], path: str, value: Any) -> None:
     """Set a key of a spec by its dotted name; ``...`` removes it."""
     *sections, key = path.split(".")

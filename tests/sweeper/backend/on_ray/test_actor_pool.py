@@ -25,6 +25,7 @@ from sweeper.planning.make import make_trial_settings
 from sweeper.privacy.spending._composition import Composition
 from sweeper.records import TrialStatus
 from sweeper.specification.spec import Spec
+from tests.factories import Proposals
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_running")]
 
@@ -37,18 +38,6 @@ CONTENT = {
     "privacy": {"noise_multiplier": 3.0, "delta": 1e-4},
     "search": {"trials": 9},
 }
-
-
-class Proposals:
-    """Gives the same configuration to so many trials."""
-
-    def __init__(self):
-        self.asked, self.open = 0, {}
-
-    def ask(self):
-        self.asked += 1
-        self.open[f"t{self.asked}"] = {"training.learning_rate": 0.05}
-        return f"t{self.asked}"
 
 
 class Told:
@@ -83,7 +72,7 @@ def run(data, tmp_path):
             should_stop=should_stop,
             spending=Composition(),
         )
-        queue, states = TrialQueue(Proposals(), trials), TrialStates(told.hooks)
+        queue, states = TrialQueue(Proposals({"training.learning_rate": 0.05}), trials), TrialStates(told.hooks)
         given = {"places": 1, "stack": stack, "resources": {"CPU": 1}, "data": place(data)}
         return train_stacks(trainable, queue, states, settings, **given)
 

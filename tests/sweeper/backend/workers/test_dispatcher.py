@@ -11,18 +11,7 @@ from sweeper.backend.workers.dispatcher import Dispatcher, WorkerState
 from sweeper.backend.workers.messages import Failure, Report, Task
 from sweeper.records import TrialStatus
 from sweeper.trials.stream import EpochRow, PlanRow
-
-
-class Proposals:
-    """Proposes the same for every trial."""
-
-    def __init__(self):
-        self.asked, self.open = 0, {}
-
-    def ask(self):
-        self.asked += 1
-        self.open[f"t{self.asked}"] = {}
-        return f"t{self.asked}"
+from tests.factories import Proposals
 
 
 @pytest.fixture

@@ -11,18 +11,7 @@ from sweeper.backend.workers.dispatcher import Dispatcher, WorkerState
 from sweeper.backend.workers.messages import Report, Task
 from sweeper.backend.workers.pool import PoolRun
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow
-
-
-class Proposals:
-    """Proposes the same for every trial."""
-
-    def __init__(self):
-        self.asked, self.open = 0, {}
-
-    def ask(self):
-        self.asked += 1
-        self.open[f"t{self.asked}"] = {}
-        return f"t{self.asked}"
+from tests.factories import Proposals
 
 
 class Played:
