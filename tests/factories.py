@@ -10,10 +10,13 @@ import pytest
 from clipless.audits.finding import AuditKind, Finding
 from clipless.curves import ecdf
 from clipless.datasets import Dataset, Evaluation, Metadata
+from clipless.plans.plan import Plan
 from clipless.testing import SeededSource
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
+from sweeper.planning.configurations import find_plannable, plan_configuration
 from sweeper.planning.make import make_score_noise, make_sweep_plan
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.specification import plugins
@@ -118,6 +121,12 @@ def make_course(spec: Spec) -> Course:
     stages = tuple(stage.trials for stage in spec.stages)
     steered = bool(spec.search.learns or stages or spec.rehearsals)
     return Course(trials=spec.trials, stages=stages, rehearsals=spec.rehearsals, can_be_steered=steered)
+
+
+def plan_first_configuration(plan: SweepPlan, data: Dataset) -> Plan:
+    """Return the plan of the first of the configurations that can be planned."""
+    slot, shared = plan.spending.first_slot, plan.shared
+    return find_plannable(shared, plan.trials, lambda proposal: plan_configuration(shared, data, proposal, slot)[1])
 
 
 def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more: Any) -> TrialRun:

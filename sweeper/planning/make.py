@@ -7,7 +7,6 @@ from math import inf
 from pathlib import Path
 
 from clipless.datasets import Dataset, Evaluation, input_format
-from clipless.plans.plan import Plan
 from sweeper.errors import SweeperError
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
 from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
@@ -157,16 +156,6 @@ def make_claim(
         noise=shared.noise,
         baselines=Baselines.of(data, spec.search.without_privacy),
     )
-
-
-def plan_first_configuration(plan: SweepPlan, data: Dataset) -> Plan:
-    """Return the plan of the first of the configurations that can be planned.
-
-    Raises:
-        SpecError, clipless.errors.CliplessError: the first of the configurations cannot be planned, and no other can.
-    """
-    slot, shared = plan.spending.first_slot, plan.shared
-    return find_plannable(shared, plan.trials, lambda proposal: plan_configuration(shared, data, proposal, slot)[1])
 
 
 def _check_against(spec: Spec, data: Dataset) -> None:

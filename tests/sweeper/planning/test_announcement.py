@@ -3,10 +3,11 @@
 import pytest
 
 from sweeper.planning import make
-from sweeper.planning.make import make_sweep_plan, plan_first_configuration
+from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
+from tests.factories import plan_first_configuration
 
 
 @pytest.fixture

@@ -9,13 +9,14 @@ from sweeper.driver import driver
 from sweeper.driver.selection import candidates, private_run, selection_run
 from sweeper.driver.selection.hidden_folder import hide
 from sweeper.driver.selection.private_run import select
-from sweeper.planning.make import make_sweep_plan, plan_first_configuration
+from sweeper.planning.make import make_sweep_plan
 from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_model
+from tests.factories import plan_first_configuration
 
 from ...in_process import fake_backend
 from .played import FOUR, SPEC, Bytes, Calls, Mortal, Play
