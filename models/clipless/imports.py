@@ -26,6 +26,20 @@ def find_declared(module: Any, kind: type[T]) -> Iterator[T]:
             yield value
 
 
+def find_subclass(module: str, kind: type[T]) -> type[T]:
+    """Return the subclass of ``kind`` that a module defines.
+
+    Raises:
+        TypeError: the module defines none or several.
+    """
+    defined = [one for one in vars(import_module(module)).values() if getattr(one, "__module__", "") == module]
+    kinds = [one for one in defined if isinstance(one, type) and issubclass(one, kind)]
+    if len(kinds) != 1:
+        found = ", ".join(one.__name__ for one in kinds) or "none"
+        raise TypeError(f"Expected one subclass of {kind.__name__} in {module}, got {found}")
+    return kinds[0]
+
+
 def lazy_names(package: str, homes: Mapping[str, str], modules: str = "") -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package.
 

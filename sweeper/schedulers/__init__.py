@@ -6,8 +6,8 @@ A module without an underscore holds one scheduler and bears the name by which a
 """
 
 from collections.abc import Sequence
-from importlib import import_module
 
+from clipless.imports import find_subclass
 from sweeper.records import Objective
 from sweeper.schedulers._base import Decision, Scheduler, TrialProgress
 from sweeper.specification.plugins import built_in_schedulers, load_scheduler
@@ -37,10 +37,4 @@ def find_scheduler(name: str) -> type[Scheduler]:
     """
     if name not in built_in_schedulers():
         return load_scheduler(name, Scheduler)  # type: ignore[type-abstract]
-    module = import_module(f"{__name__}.{name.replace('-', '_')}")
-    defined = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-    kinds = [one for one in defined if isinstance(one, type) and issubclass(one, Scheduler)]
-    if len(kinds) != 1:
-        found = ", ".join(kind.__name__ for kind in kinds) or "none"
-        raise TypeError(f"Expected one subclass of Scheduler in {module.__name__}, got {found}")
-    return kinds[0]
+    return find_subclass(f"{__name__}.{name.replace('-', '_')}", Scheduler)  # type: ignore[type-abstract]

@@ -7,9 +7,9 @@ and a final share a budget (`_exploration`).
 """
 
 from collections.abc import Mapping
-from importlib import import_module
 from typing import Any
 
+from clipless.imports import find_subclass
 from sweeper.errors import RecordError
 from sweeper.privacy.spending._base import Budget, Request, Spending, UnmetRequestError
 from sweeper.specification.plugins import built_in_accountings
@@ -24,13 +24,8 @@ def find_spending(name: str) -> type[Spending]:
     Raises:
         TypeError: a module of this folder that defines none or several.
     """
-    module = import_module(f"{__name__}.{'_' * (name in UNNAMED_SPENDING)}{name.replace('-', '_')}")
-    defined = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-    kinds = [one for one in defined if isinstance(one, type) and issubclass(one, Spending)]
-    if len(kinds) != 1:
-        found = ", ".join(kind.__name__ for kind in kinds) or "none"
-        raise TypeError(f"Expected one subclass of Spending in {module.__name__}, got {found}")
-    return kinds[0]
+    module = f"{__name__}.{'_' * (name in UNNAMED_SPENDING)}{name.replace('-', '_')}"
+    return find_subclass(module, Spending)  # type: ignore[type-abstract]
 
 
 def read_budget(content: Mapping[str, Any]) -> Budget:
