@@ -111,6 +111,8 @@ class ScorePlan:
     noise_multiplier: float  # sigma of one release
     apart: bool  # whether a row is in one split by a rule of its own
     std: Mapping[str, float]  # standard deviation of the noise of each score, by split
+    rows: Mapping[str, int]  # N, the public number of rows, by split
+    epochs: tuple[int, ...]  # whose scores are released, from 1 on
     # the noise of whole curves of test rows, which are released in place of their scores; see
     # `sweeper.privacy.evaluation.curve_noise.CurveNoise`
     curves: Mapping[str, object] | None = None
@@ -244,6 +246,20 @@ class ReleasedCurves:
     scores: ScoreCurves | None = None  # of two classes; None with more
 
 
+Interval = tuple[float, float]  # lower end, upper end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoisyScores:
+    """What was released of a point of private rows, where its values are estimates; see `sweeper.results.estimates`."""
+
+    is_final: bool  # whether the trial is of the last stage of a budget, which has most of it
+    released: Mapping[str, float]  # scores of validation rows as released, noise and all
+    intervals: Mapping[str, Interval]  # of the values by name: 95 % for new rows of the same kind
+    test_released: Mapping[str, float] = field(default_factory=dict)  # likewise of test rows
+    test_intervals: Mapping[str, Interval] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One model of a trial: that of an epoch, or one made from the iterates up to it."""
@@ -264,6 +280,8 @@ class Point:
     # of test rows, present beside test numbers where these are read off released curves
     curves: Annotated[ReleasedCurves | None, WHEN_KNOWN] = None
     model: str | None = None  # path of the saved model relative to the sweep folder, if kept
+    # present where values and test numbers are estimates from noisy scores
+    noisy: Annotated[NoisyScores | None, WHEN_KNOWN] = None
 
     @property
     def key(self) -> PointKey:
@@ -292,6 +310,19 @@ class Point:
     def moment(self) -> str:
         """The epoch, and what the model was made from, in words: identity within the trial."""
         return ", ".join(map(str, filter(None, self.key[1:])))
+
+    @property
+    def is_final(self) -> bool:
+        """Whether noisy scores judge it and its trial is of the last stage of a budget."""
+        return self.noisy is not None and self.noisy.is_final
+
+    def interval(self, name: str) -> Interval | None:
+        """Return the interval of a value, ``None`` where it has no noise."""
+        return None if self.noisy is None else self.noisy.intervals.get(name)
+
+    def test_interval(self, name: str) -> Interval | None:
+        """Return the interval of a test number, ``None`` where it has no noise."""
+        return None if self.noisy is None else self.noisy.test_intervals.get(name)
 
     def deviation(self, name: str) -> float | None:
         """Return the standard deviation of a value over the repeats, None without several."""

@@ -177,6 +177,7 @@ class CliplessTrial:
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
             noise=settings.noise,
+            most_scores=self._most_scores(trial),
             free=settings.free_points,
             front=config["front"],
         )
@@ -189,6 +190,10 @@ class CliplessTrial:
     def _slot(self, trial: str) -> PoissonGaussian | None:
         spending: Spending = self._config["spending"]
         return spending.slot_of(trial)
+
+    def _most_scores(self, trial: str) -> int | None:
+        noise, spending = self._settings.noise, self._config["spending"]
+        return None if noise is None else spending.most_scores(trial, noise)
 
     def seed(self, trial: str) -> int:
         """Return the seed of the initial weights: a public one, so that a sweep can be repeated."""

@@ -3,7 +3,7 @@
 import contextlib
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import ceil, inf
 from pathlib import Path
 
 from clipless.datasets import Dataset, Evaluation, input_format
@@ -13,9 +13,9 @@ from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
-from sweeper.privacy.evaluation.paid_scores import ScoreNoise
+from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price
-from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
+from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending, plan_multipliers
 from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.rules.data import broken_score_rules
 from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE
@@ -25,6 +25,9 @@ from sweeper.specification.yaml_file import parse_mapping
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.rehearsal import rehearsal_halves
 from sweeper.trials.settings import TrialSettings
+
+WIDEST = 0.2  # half the width of the interval of a planned score, by its noise alone, that still tells something
+CONFIDENCE_WIDTH = 1.96  # standard deviations
 
 
 def make_sweep_plan(
@@ -49,27 +52,9 @@ def make_sweep_plan(
         clipless.errors.CliplessError: no configuration can be planned, or no noise meets the budget.
     """
     _check_against(spec, data)
-    shared = make_trial_settings(spec, data)
-    training, epochs = find_plannable(
-        shared, spec.trials, partial(plan_event, shared, data, has_noise=not spec.privacy.in_slots)
-    )
+    request = _request(spec, data, spending)
+    shared = _share(spec, request.noise)
     if spending is None:
-        share = spec.search.selection_share
-        spare_epochs = spec.privacy.spare_epochs
-        request = Request(
-            epsilon=inf if spec.privacy.sweep_epsilon is None else spec.privacy.sweep_epsilon,
-            delta=spec.privacy.delta,
-            training=training,
-            epochs=epochs,
-            trials=spec.trials,
-            stages=spec.stages,
-            repeats=spec.search.repeats,
-            spare_epochs=SPARE_EPOCHS if spare_epochs is None else spare_epochs,
-            repetitions=spec.search.repetitions,
-            share=SELECTION_SHARE if share is None else share,
-            noise=shared.noise,
-            relation=spec.privacy.relation,
-        )
         spending = _cut(spec, request)
     if spending.first_slot is not None:
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
@@ -108,19 +93,24 @@ def make_trial_settings(spec: Spec, data: Dataset) -> TrialSettings:
     return _share(spec, make_score_noise(spec, data))
 
 
-def make_score_noise(spec: Spec, data: Dataset) -> ScoreNoise | None:
+def make_score_noise(spec: Spec, data: Dataset, planned: tuple[float, float] | None = None) -> ScoreNoise | None:
     """Return the noise of a sweep's scores, ``None`` where they are free.
 
+    ``planned`` are the multipliers of scores of validation rows and of test rows where the spec leaves them out.
+
     Raises:
-        SpecError: the spec does not say how scores of these rows are paid for, or declares noise for free ones.
+        SpecError: nothing says how scores of these rows are paid for, or the spec declares noise for free ones.
     """
     declared = data.metadata
     for field, got, expected, remedy in broken_score_rules(spec.search, spec.privacy, declared.evaluation):
         section, name = field.split(".")[:2]  # without the place in a list
         raise spec.mistaken(expected.replace("{name}", name), f"{section}.{name}", got, remedy)
-    sigma = spec.privacy.score_noise
-    if declared.evaluation is not Evaluation.PRIVATE or sigma is None:
+    if declared.evaluation is not Evaluation.PRIVATE:
         return None
+    given = spec.privacy.score_noise
+    multipliers = planned if given is None else (given, given)
+    if multipliers is None:
+        raise spec.mistaken("a noise multiplier of the scores of private rows", "privacy.score_noise", None, "add it")
     if spec.search.repetitions is not None and not declared.split_by_row:
         expected = f"no private selection by scores of private rows of {declared.name}, which does not say that the"
         expected += " split of each row depends on that row alone"
@@ -130,12 +120,14 @@ def make_score_noise(spec: Spec, data: Dataset) -> ScoreNoise | None:
     curves = spec.privacy.curve_noise
     return ScoreNoise(
         names=names,
-        noise_multiplier=sigma,
+        noise_multiplier=multipliers[0],
+        test_noise_multiplier=multipliers[1],
         relation=relation,
         apart=declared.split_by_row,
         validation=len(data.validation),
         test=len(data.test),
         curves=None if curves is None else CurveNoise.of(curves, names, declared, relation),
+        final_scores=_final_scores(spec),
     )
 
 
@@ -163,6 +155,55 @@ def _check_against(spec: Spec, data: Dataset) -> None:
     check_metrics(spec.search.metrics, data.metadata, spec.source)
     if spec.rehearsals:
         rehearsal_halves(data)
+
+
+def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
+    """Return what the spec asks of its way of spending; a sweep that was cut before keeps the noise of its scores."""
+    settings, free = spec.privacy, _share(spec, None)
+    training, epochs = find_plannable(
+        free, spec.trials, partial(plan_event, free, data, has_noise=not settings.in_slots)
+    )
+    share = spec.search.selection_share
+    request = Request(
+        epsilon=inf if settings.sweep_epsilon is None else settings.sweep_epsilon,
+        delta=settings.delta,
+        training=training,
+        epochs=epochs,
+        trials=spec.trials,
+        stages=spec.stages,
+        repeats=spec.search.repeats,
+        spare_epochs=SPARE_EPOCHS if settings.spare_epochs is None else settings.spare_epochs,
+        repetitions=spec.search.repetitions,
+        share=SELECTION_SHARE if share is None else share,
+        final_scores=_final_scores(spec),
+        relation=settings.relation,
+    )
+    if data.metadata.evaluation is not Evaluation.PRIVATE or settings.score_noise is not None:
+        return replace(request, noise=make_score_noise(spec, data))
+    pools = None if recorded is None else recorded.score_pools
+    kept = None if pools is None else (pools[0].event.noise_multiplier, pools[1].event.noise_multiplier)
+    noise = make_score_noise(spec, data, kept or plan_multipliers(request))
+    _check_rows_suffice(spec, noise)
+    return replace(request, noise=noise)
+
+
+def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None) -> None:
+    """Refuse rows of which planned scores would tell next to nothing, before anything of them is released."""
+    if noise is None:
+        return
+    for split, std in noise.stds.items():
+        rows = {"validation": noise.validation, "test": noise.test}[split]
+        if CONFIDENCE_WIDTH * std > WIDEST:
+            needed = ceil(CONFIDENCE_WIDTH * std * rows / WIDEST)
+            expected = f"at least {needed} {split} rows, so that the noise of a score at this budget is within "
+            expected += f"+-{WIDEST:g}, got {rows}"
+            remedy = "raise the budget, hold more rows back, lower search.trials or search.repeats, or say "
+            remedy += "privacy.score_noise yourself"
+            raise spec.mistaken(expected, "data.splits", None, remedy)
+
+
+def _final_scores(spec: Spec) -> int | None:
+    return (spec.privacy.final_scores or FINAL_SCORES) if spec.stages else None
 
 
 def _cut(spec: Spec, request: Request) -> Spending:

@@ -68,9 +68,10 @@ UNPAID = (
 )
 NOISY_SCORES = (
     "Scores of validation and test rows, which are private, carry Gaussian noise: of standard deviation "
-    "{validation:.3g} on validation rows and {test:.3g} on test rows, before they are cut to [0, 1]. A certified "
-    "accuracy may exceed the accuracy by it. Each release is in the ledger, whose prices are of training and scores "
-    "together; the epsilon of a point is of its training alone."
+    "{validation:.3g} on validation rows and {test:.3g} on test rows. Shown are "
+    "estimates that follow from the released scores and that noise, with intervals. A certified accuracy may exceed "
+    "the accuracy by it. Each release is in the ledger, whose prices are of training and scores together; the epsilon "
+    "of a point is of its training alone."
 )
 SPLITS_TOGETHER = (
     "The data set does not say that the split of each row depends on that row alone: training and scores are charged "

@@ -43,6 +43,7 @@ OF_THE_SWEEP = (
     "spare_epochs",
     "accounting",
     "score_noise",
+    "final_scores",
     "curve_noise",
     "audit",
 )

@@ -126,6 +126,7 @@ class PrivacySettings(_PrivacyOptions):
     spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None
     accounting: Annotated[str, Name(names=built_in_accountings(), fixed=True)] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None
+    final_scores: Annotated[int, ONE_COUNT] | None = None
     audit: Annotated[AuditEffort, Name(names=AuditEffort, fixed=True)] | None = None
 
     curve_noise: Annotated[float, ONE_POSITIVE] | None = None

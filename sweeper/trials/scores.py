@@ -83,6 +83,7 @@ def scorer(
     return partial(
         release,
         noise=noise,
+        multiplier=noise.test_noise_multiplier if test else noise.noise_multiplier,
         population=noise.test if test else noise.validation,
         input_gain=gain,
         source=source or SecureSource(),
@@ -95,22 +96,23 @@ def release(
     features: Tensor | None,
     *,
     noise: ScoreNoise,
+    multiplier: float,
     population: int,
     input_gain: float,
     source: RandomSource,
     outputs: Outputs | None = None,  # noqa: ARG001
 ) -> dict[str, float]:
-    """Return noisy scores of a private split in [0, 1], by name.
+    """Return noisy scores of a private split, by name; noise may bring one below 0 or above 1.
 
-    ``population`` is N, the public number of rows of the split; ``input_gain`` is the Lipschitz constant of the fixed
-    maps between raw units and the tensor; ``source`` is secret. ``outputs`` are not looked at: those of a stack are
-    computed in passes whose shape depends on how many models and rows there are.
+    ``multiplier`` is the noise multiplier of the split, ``population`` its public number of rows N; ``input_gain`` is
+    the Lipschitz constant of the fixed maps between raw units and the tensor; ``source`` is secret. ``outputs`` are not
+    looked at: those of a stack are computed in passes whose shape depends on how many models and rows there are.
 
     Guarantees:
         One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model.
     """
     hits_BM = answers_of_rows(Outputs.of(model, split, features, alone=True), split, noise.names, input_gain)
-    scores = release_scores(hits_BM, population, noise.noise_multiplier, source)
+    scores = release_scores(hits_BM, population, multiplier, source)
     return dict(zip(noise.names, scores, strict=True))
 
 

@@ -35,7 +35,7 @@ from clipless.training.private_training import Epoch
 from clipless.training.trainer import default_micro_batch
 from sweeper.adapters import parse
 from sweeper.pareto.dominance import FrontArchive
-from sweeper.privacy.evaluation.paid_scores import ScoreNoise, scored_by
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise, scored_by, spread_epochs
 from sweeper.privacy.pricing import steps_by
 from sweeper.records import Objective, Point, TrialPlan
 from sweeper.specification.objectives import own_objectives, radii
@@ -102,8 +102,10 @@ class TrialRun:
         recorded: the last epoch that was reported by an earlier attempt; it and those before it are not reported again.
         micro_batch_size: instead of the configuration's.
         slot: of the sweep's budget, which this trial fills; it gives the noise, where there is one.
-        noise: of the scores, where the validation rows are private. The scores of each epoch that is reported are then
-            one release for each repeat, and nothing else that depends on these rows is looked at.
+        noise: of the scores, where the validation rows are private. The scores of an epoch are then one release for
+            each repeat, and nothing else that depends on these rows is looked at.
+        most_scores: how many epochs are scored where scores are noisy, ``None`` for all; the others report their
+            epsilon alone.
         free: whether models made from the iterates are scored too, see `sweeper.trials.free_points`; None where that is
             cheap.
         front: values of points of other trials; the model of a point that one of them dominates is not saved.
@@ -135,6 +137,7 @@ class TrialRun:
         micro_batch_size: int | None = None,
         slot: PoissonGaussian | None = None,
         noise: ScoreNoise | None = None,
+        most_scores: int | None = None,
         free: bool | None = False,
         front: Sequence[Mapping[str, float]] = (),
     ) -> None:
@@ -143,7 +146,7 @@ class TrialRun:
         self._noise = noise
         own = own_objectives(objectives)
         self._score, self._looks_at_models = scorer(data.metadata, named, noise, own=own, source=source), bool(own)
-        self._is_paid = noise is not None
+        self._is_paid, self._most_scores = noise is not None, most_scores
         self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
         self._kept = FrontArchive(objectives)
         self._kept.add(Point(trial="", epoch=number, values=values) for number, values in enumerate(front))
@@ -182,6 +185,10 @@ class TrialRun:
     def plan(self) -> Plan:
         """Of each training."""
         return self._repeats[0].plan
+
+    @property
+    def _scored_epochs(self) -> tuple[int, ...]:
+        return spread_epochs(self.plan.epochs, self._most_scores)
 
     def _find_room(self) -> int:
         """Return how many rows a pass takes: as many as wanted, or halved until they have room."""
@@ -228,7 +235,7 @@ class TrialRun:
                 "epsilon_curve": self.plan.epsilon_curve(),
                 "accountants": _by_accountant(self.plan.claims()),
                 "repeats": len(self._repeats),
-                "scores": None if self._noise is None else self._noise.to_json(),
+                "scores": None if self._noise is None else self._noise.plan(self._scored_epochs),
             },
         )
         kept = sum(steps_by(plan, held) for repeat in self._repeats if (held := repeat.held))
@@ -258,6 +265,8 @@ class TrialRun:
     def epoch_row(self, epochs: Sequence[Epoch]) -> EpochRow:
         """Score the models of an epoch, one for each repeat, and return its row."""
         last = epochs[0].epoch == self.plan.epochs
+        if self._is_paid and epochs[0].epoch not in self._scored_epochs:
+            return EpochRow(epoch=epochs[0].epoch, values={"epsilon": epochs[0].epsilon})
         row, _ = self._scored(epochs, self._validation, measured=last)
         return EpochRow(
             epoch=epochs[0].epoch,
@@ -303,7 +312,7 @@ class TrialRun:
                 made_from=made_from,
                 values=_means(found),
                 repeats=_by_name(found) if len(found) > 1 else {},
-                model=self._save(point) if entered and self._kept.add([point])[0] else None,
+                model=self._save(point) if self._is_paid or (entered and self._kept.add([point])[0]) else None,
             )
         return row, entered
 

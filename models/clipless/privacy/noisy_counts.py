@@ -5,12 +5,12 @@ is
 
     score_j = 1/2 + (sum_i (hit_ij - 1/2) + noise_j) / N,     noise_j of standard deviation sigma sqrt(m) / 2,
 
-clamped to [0, 1], with N the public number of rows. A row that is there adds a vector of entries +-1/2, of norm
-exactly sqrt(m)/2; one that is not adds nothing. So the sum has sensitivity sqrt(m)/2, half of what the counts of hits
-themselves would have, and the release is the Gaussian mechanism with noise multiplier sigma. That answers are nested
-(what is certified at a radius is correct, and certified at every smaller one) does not help: a row with every answer
-wrong and one with every answer right are both possible and are sqrt(m) apart, so that no public shift brings all rows
-within less than sqrt(m)/2. Counting instead how many radii a row survives, in disjoint bins, has sensitivity
+with N the public number of rows. A row that is there adds a vector of entries +-1/2, of norm exactly sqrt(m)/2; one
+that is not adds nothing. So the sum has sensitivity sqrt(m)/2, half of what the counts of hits themselves would have,
+and the release is the Gaussian mechanism with noise multiplier sigma. A score is not cut to [0, 1]: what is estimated
+from several needs noise of mean 0. That answers are nested (what is certified at a radius is correct, and certified at
+every smaller one) does not help: a row with every answer wrong and one with every answer right are both possible and
+are sqrt(m) apart, so that no public shift brings all rows within less than sqrt(m)/2. Counting instead how many radii a row survives, in disjoint bins, has sensitivity
 sqrt(1 - 1/m) for m >= 2, but a score is then a sum of noisy bins: its variance is larger for the m scores together by
 a factor of 2 (m^2 - 1) / m^2.
 
@@ -53,7 +53,7 @@ def counts_sensitivity(scores: int) -> float:
 def release_scores(
     hits_BM: "Tensor", population: int, noise_multiplier: float, source: "RandomSource"
 ) -> tuple[float, ...]:
-    """Return the noisy share of each column of answers, in [0, 1].
+    """Return the noisy share of each column of answers; noise may bring it below 0 or above 1.
 
     Args:
         hits_BM: booleans, one row per row of data and one column per score; everything that a row's answers may depend
@@ -81,7 +81,7 @@ def release_scores(
     step = step_for(std, _FINEST, 0.5)
     centred_M = hits_BM.sum(dim=0).double().cpu() - 0.5 * len(hits_BM)
     noisy_M = 0.5 + (centred_M + source.noise(hits_BM.shape[1], std, step)) / population
-    return tuple(noisy_M.clamp(0.0, 1.0).tolist())
+    return tuple(noisy_M.tolist())
 
 
 def scores_event(noise_multiplier: float, releases: int, relation: Relation) -> PoissonGaussian:

@@ -1,17 +1,21 @@
 """Scores of private rows: their noise, and records of releases that are paid for, apart from how these are made.
 
-A trial releases the scores of its validation rows once for each epoch of each repeat; a point of the front releases
-those of the test rows once. What is paid is in the ledger before the noise is drawn.
+A trial releases the scores of its validation rows for epochs that its plan names, once for each repeat; a point of the
+front releases those of the test rows once. What is paid is in the ledger before the noise is drawn.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.records import TrialPlan
+
+FINAL_SCORES = 6  # epochs of a final that are scored, where the spec does not say
+_FIRST_SHARE = 1 / 16  # of the epochs of a training, at the first of several releases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +50,23 @@ class PaidScores:
 
 def scored_by(plan: TrialPlan, epoch: int) -> int:
     """Return how many noisy releases of scores all repeats of a trial have made by the end of an epoch, from 0."""
-    return plan.repeats * epoch if epoch and plan.scores is not None else 0
+    return 0 if plan.scores is None else plan.repeats * sum(one <= epoch for one in plan.scores.epochs)
+
+
+def spread_epochs(epochs: int, most: int | None) -> tuple[int, ...]:
+    """Return the epochs of a training whose scores are released: at most ``most``, the last one among them.
+
+    They are spread evenly in the logarithm, so that the models of a training stand at about even steps of the logarithm
+    of its epsilon. All epochs where ``most`` is ``None``.
+
+    >>> spread_epochs(20, 6), spread_epochs(20, 1)
+    ((2, 3, 4, 7, 12, 20), (20,))
+    """
+    if most is None or most >= epochs:
+        return tuple(range(1, epochs + 1))
+    steps = max(most - 1, 1)
+    places = (epochs * _FIRST_SHARE ** (i / steps) for i in range(most))
+    return tuple(sorted({ceil(place) for place in places}))
 
 
 def planned_scores(plan: TrialPlan, kept: int = 0) -> PaidScores | None:
@@ -68,27 +88,32 @@ class ScoreNoise:
 
     Attributes:
         names: of the scores that are released together, accuracy first.
-        noise_multiplier: sigma of one release.
+        noise_multiplier: sigma of one release on validation rows.
+        test_noise_multiplier: sigma of one release on test rows.
         apart: see `PaidScores`.
         validation: N, the number of validation rows.
         test: N, the number of test rows.
         curves: the noise of whole curves of test rows, which are then released in place of their scores.
+        final_scores: how many epochs of a final are scored, where a budget has explorers, of which only the last epoch
+            is; ``None`` for every epoch of every trial.
     """
 
     names: tuple[str, ...]
     noise_multiplier: float
+    test_noise_multiplier: float
     relation: Relation
     apart: bool
     validation: int
     test: int
     curves: CurveNoise | None = None
+    final_scores: int | None = None
 
     @property
     def stds(self) -> dict[str, float]:
-        """The standard deviation of the noise of each score, by split, before scores are cut to [0, 1]."""
-        std = self.noise_multiplier * counts_sensitivity(len(self.names))
-        test = std if self.curves is None else self.curves.count_std
-        return {"validation": std / self.validation, "test": test / self.test}
+        """The standard deviation of the noise of each score, by split."""
+        counts = counts_sensitivity(len(self.names))
+        test = self.test_noise_multiplier * counts if self.curves is None else self.curves.count_std
+        return {"validation": self.noise_multiplier * counts / self.validation, "test": test / self.test}
 
     def paid(self, releases: int) -> PaidScores:
         """Return what that many releases of scores of validation rows spend."""
@@ -96,15 +121,17 @@ class ScoreNoise:
 
     def paid_test(self, points: int) -> PaidScores:
         """Return what test scores of that many points spend, or their curves."""
-        noise = self.noise_multiplier if self.curves is None else self.curves.noise_multiplier
+        noise = self.test_noise_multiplier if self.curves is None else self.curves.noise_multiplier
         return PaidScores(event=scores_event(noise, points, self.relation), apart=self.apart)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return what the plan of a trial says of its scores."""
+    def plan(self, epochs: Sequence[int]) -> dict[str, Any]:
+        """Return what the plan of a trial says of its scores, those of these epochs."""
         return {
             "names": list(self.names),
             "noise_multiplier": self.noise_multiplier,
             "apart": self.apart,
             "std": self.stds,
+            "rows": {"validation": self.validation, "test": self.test},
+            "epochs": list(epochs),
             "curves": None if self.curves is None else self.curves.to_json(),
         }

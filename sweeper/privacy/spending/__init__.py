@@ -11,11 +11,19 @@ from typing import Any
 
 from clipless.imports import find_subclass
 from sweeper.errors import RecordError
-from sweeper.privacy.spending._base import Budget, Request, Spending, UnmetRequestError
+from sweeper.privacy.spending._base import Budget, Request, Spending, UnmetRequestError, plan_multipliers
 from sweeper.specification.plugins import built_in_accountings
 from sweeper.specification.stages import UNNAMED_SPENDING
 
-__all__ = ["Budget", "Request", "Spending", "UnmetRequestError", "find_spending", "read_budget"]
+__all__ = [
+    "Budget",
+    "Request",
+    "Spending",
+    "UnmetRequestError",
+    "find_spending",
+    "plan_multipliers",
+    "read_budget",
+]
 
 
 def find_spending(name: str) -> type[Spending]:

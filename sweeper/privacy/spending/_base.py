@@ -3,19 +3,21 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, ClassVar, Self
 
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import SpecError
 from sweeper.privacy.entries import Charged, Entry
-from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise, spread_epochs
+from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.stages import StagePlan
 
 QUESTIONS = ("winner", "front", "everything")
+_POINTS = 16  # of a front, where nothing else says how many there may be
 
 
 class UnmetRequestError(SpecError):
@@ -46,6 +48,7 @@ class Request:
         repetitions: the law of the number of candidates of a private selection, ``None`` without one.
         share: of the signal, for these candidates where a final follows.
         noise: of scores of private rows, ``None`` where they are free.
+        final_scores: how many epochs of a final release such scores, see `ScoreNoise`.
         relation: which data sets are neighbours.
     """
 
@@ -60,6 +63,7 @@ class Request:
     repetitions: Repetitions | None = None
     share: float = 0.0
     noise: ScoreNoise | None = None
+    final_scores: int | None = None
     relation: Relation = Relation.ADD_OR_REMOVE_ONE
 
     @property
@@ -79,6 +83,22 @@ class Request:
         return None if self.noise is None else self.noise.paid(self.epochs).event
 
     @property
+    def planned_releases(self) -> int:
+        """How many releases of scores of private validation rows all trials may make, spare ones too."""
+        if not self.stages:
+            return self.repeats * self.trials * self.epochs
+        first = self.epochs if self.final_scores is None else 1
+        explored = first * sum(stage.trials for stage in self.stages[:-1])
+        return self.repeats * (explored + self.planned_points + len(self.stages) * self.spare_epochs)
+
+    @property
+    def planned_points(self) -> int:
+        """How many points a front is taken to have, each with one release of test scores: as many as finals release."""
+        if not self.stages:
+            return _POINTS
+        return self.stages[-1].trials * len(spread_epochs(self.epochs, self.final_scores))
+
+    @property
     def trial(self) -> PoissonGaussian:
         """What all repeats of one configuration spend together."""
         return self.training.with_steps(self.repeats * self.training.steps)
@@ -87,6 +107,24 @@ class Request:
     def spare(self) -> int:
         """The steps of the spare epochs of a stage."""
         return self.spare_epochs * (self.trial.steps // self.epochs)
+
+
+def plan_multipliers(request: Request) -> tuple[float, float]:
+    """Return the noise multipliers of scores of validation rows and of test rows that cost as much as may be spent.
+
+    Rows of one split have nothing of the others' budget (`clipless.privacy.noisy_counts`): scores of all trials may
+    cost the budget of the sweep, or without one what a single training costs. Under private selection those of each
+    candidate may.
+    """
+    from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds to import
+
+    epsilon = request.epsilon if isfinite(request.epsilon) else price([request.training], request.delta).epsilon
+    releases = request.planned_releases if request.repetitions is None else request.epochs
+    found = [
+        noise_multiplier_for(epsilon, request.delta, 1.0, count, request.relation)
+        for count in (releases, request.planned_points)
+    ]
+    return found[0], found[1]
 
 
 class Spending(ABC):
@@ -124,6 +162,15 @@ class Spending(ABC):
 
         ``tight`` takes seconds for a smaller epsilon where events are composed; see `pricing.price`.
         """
+
+    def most_scores(self, trial: str, noise: ScoreNoise) -> int | None:  # noqa: ARG002
+        """Return how many epochs of a trial release scores of private rows, ``None`` for all of them."""
+        return None
+
+    @property
+    def score_pools(self) -> tuple[PaidScores, PaidScores] | None:
+        """What all scores of validation rows and of test rows may spend, ``None`` where nothing fixes their number."""
+        return None
 
     @property
     def budget(self) -> "Budget | None":

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.calibration import steps_for
+from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
@@ -61,6 +61,11 @@ class CutBudget(Budget):
         """Return the larger of what training costs and what the pools of scores do."""
         pools = [paid.event for paid in (self.scores, self.tests) if paid is not None]
         return max([of_training, *(composed_epsilon((event,), delta) for event in pools)])
+
+    @property
+    def score_pools(self) -> tuple[PaidScores, PaidScores] | None:
+        """Both pools, where scores are paid for."""
+        return None if self.scores is None or self.tests is None else (self.scores, self.tests)
 
     def test_refusal(self, entries: Sequence[Entry], tests: Sequence[PaidScores]) -> str | None:  # noqa: ARG002
         """Return why the pool of test scores has no room for the last of these releases."""
@@ -120,7 +125,8 @@ class CutBudget(Budget):
         if budget.price > budget.epsilon:  # which training alone does not exceed
             expected = f"noise with which {releases} releases of scores cost at most the budget, not "
             expected += round_up(budget.price)
-            remedy = "raise it, or lower search.trials"
+            least = noise_multiplier_for(self.epsilon, self.delta, 1.0, releases, request.relation)
+            remedy = f"raise it to {round_up(least)}, leave it out, or lower search.trials"
             raise UnmetRequestError(BrokenRule("privacy.score_noise", noise.noise_multiplier, expected, remedy))
         return replace(budget, tests=noise.paid_test(min(self._affordable_tests(request, noise), points)))
 
@@ -132,7 +138,9 @@ class CutBudget(Budget):
         except AccountingError:
             field = "score_noise" if noise.curves is None else "curve_noise"
             expected = "noise with which the test scores or curves of one point cost at most the budget"
-            raise UnmetRequestError(BrokenRule(f"privacy.{field}", sigma, expected, "raise it")) from None
+            least = noise_multiplier_for(self.epsilon, self.delta, 1.0, 1, request.relation)
+            remedy = f"raise it to {round_up(least)}"
+            raise UnmetRequestError(BrokenRule(f"privacy.{field}", sigma, expected, remedy)) from None
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; each way adds its parts."""

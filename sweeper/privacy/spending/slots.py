@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.entries import Charged, Entry
-from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Part, Request, answer_alike
@@ -33,10 +33,7 @@ class Slots(CutBudget):
     def cut(cls, request: Request) -> Self:
         """Cut a budget into stages as the spec divides it."""
         budget = cls.of_plans(request.epsilon, request.delta, request.stages, request.trial, spare=request.spare)
-        releases = request.repeats * (
-            sum(budget.stage_trials) * request.epochs + len(budget.stages) * request.spare_epochs
-        )
-        return budget.with_scores(request, releases, releases)
+        return budget.with_scores(request, request.planned_releases, request.planned_releases)
 
     @classmethod
     def of_plans(
@@ -88,6 +85,11 @@ class Slots(CutBudget):
     def slot_of(self, trial: str) -> PoissonGaussian:
         """Return the slot of the stage of a trial."""
         return self.stages[self.stage_of(trial)].slot
+
+    def most_scores(self, trial: str, noise: ScoreNoise) -> int | None:
+        """Return one for an explorer where epochs of finals are chosen: the last, by which the search compares them."""
+        is_final = self.stage_of(trial) == len(self.stages) - 1
+        return noise.final_scores if is_final or noise.final_scores is None else 1
 
     def refusal(
         self,

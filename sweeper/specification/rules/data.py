@@ -61,9 +61,10 @@ def broken_score_rules(
 ) -> Iterator[BrokenRule]:
     """Yield what keeps scores of such rows from being paid for; nothing if all is well."""
     if evaluation is not Evaluation.PRIVATE:
-        for name, given in (("score_noise", privacy.score_noise), ("curve_noise", privacy.curve_noise)):
+        for name in ("score_noise", "curve_noise", "final_scores"):
+            given = getattr(privacy, name)
             if given is not None:
-                expected = "no {name} without evaluation: private, whose scores it is the noise of"
+                expected = "no {name} without evaluation: private, whose scores it is about"
                 yield BrokenRule(f"privacy.{name}", given, expected, "leave it out")
         return
     named = [(f"search.objectives.{i}", name) for i, name in enumerate(search.objectives) if name != "epsilon"]
@@ -75,8 +76,11 @@ def broken_score_rules(
     if search.free_points:
         expected = "no {name} with evaluation: private, where each score is a release of its own"
         yield BrokenRule("search.free_points", True, expected, "leave it out")
-    if privacy.score_noise is None:
-        expected = "{name}, the noise multiplier of the scores, with evaluation: private"
+    if privacy.final_scores is not None and (not privacy.in_slots or search.repetitions is not None):
+        expected = "no {name} without a sweep_epsilon that is divided into slots of explorers and finals"
+        yield BrokenRule("privacy.final_scores", privacy.final_scores, expected, "leave it out")
+    if privacy.score_noise is None and privacy.in_slots and search.repetitions is not None:
+        expected = "{name}, the noise multiplier of the scores, where a private selection and its final share a budget"
         yield BrokenRule(
             "privacy.score_noise", None, expected, "add it; sweeper check shows what scores then cost and tell"
         )

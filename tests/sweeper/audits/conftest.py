@@ -12,7 +12,14 @@ def make_trial(plan):
     def make(number, event, *, repeats=1, score_noise=None):
         scores = None
         if score_noise is not None:
-            scores = ScorePlan(names=("accuracy",), noise_multiplier=score_noise, apart=True, std={"validation": 0.1})
+            scores = ScorePlan(
+                names=("accuracy",),
+                noise_multiplier=score_noise,
+                apart=True,
+                std={"validation": 0.1},
+                rows={"validation": 100},
+                epochs=(1,),
+            )
         planned = replace(
             plan,
             event=event,

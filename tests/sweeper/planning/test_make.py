@@ -13,6 +13,7 @@ from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.preview import preview
+from sweeper.privacy.evaluation.paid_scores import spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.privacy.spending._composition import Composition
@@ -122,10 +123,10 @@ def test_scores_of_private_rows_have_their_place_in_the_budget(content):
     budget = plan.spending
     assert plan.shared.noise == make_score_noise(spec, data)
     assert isinstance(budget, Slots)
-    assert budget.scores.event.steps == 5 * 4 + 2
+    assert budget.scores.event.steps == 4 + len(spread_epochs(4, 6)) + 2
     assert budget.price <= 3.0
     loud = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 1.0})
-    with pytest.raises(SpecError, match="Expected noise with which 22 releases of scores cost at most"):
+    with pytest.raises(SpecError, match="Expected noise with which 10 releases of scores cost at most"):
         plan_budget(loud, data)
     replaced = {"score_noise": 40.0, "relation": Relation.REPLACE_ONE.value}
     with pytest.raises(SpecError, match=r"Expected add-or-remove-one, and data whose rows are assigned to splits"):
@@ -158,3 +159,44 @@ def test_check_shows_the_cut_of_the_budget(content, digits):
     for stage in budget.stages:
         assert f"{stage.slot.noise_multiplier:.4g}" in screen.getvalue()
     assert "Everything the sweep releases: epsilon 2." in screen.getvalue()
+
+
+# --- scores whose noise is planned
+
+
+def private_plan(content, data, **changes):
+    return make_sweep_plan(spec_of(content, data={"evaluation": "private"}, **changes), data)
+
+
+def test_scores_that_the_budget_plans_use_the_budget_of_their_rows_and_no_more(content):
+    data = clipless.datasets.load("digits", evaluation="private")
+    plan = private_plan(content, data)
+    budget, noise = plan.spending, plan.shared.noise
+    assert noise.final_scores == 6
+    assert budget.scores.event.steps == 4 + len(spread_epochs(4, 6)) + 2  # explorers, a final, a spare one each
+    assert budget.tests.event.steps == len(spread_epochs(4, 6))
+    for pool in (budget.scores, budget.tests):
+        assert 0.98 * budget.epsilon < price([pool.event], budget.delta).epsilon <= budget.epsilon
+    assert budget.price <= budget.epsilon
+
+
+def test_a_sweep_that_resumes_keeps_the_noise_of_its_scores(content, monkeypatch):
+    data = clipless.datasets.load("digits", evaluation="private")
+    first = private_plan(content, data)
+    monkeypatch.setattr("sweeper.planning.make.plan_multipliers", lambda _: pytest.fail("planned again"))
+    spec = spec_of(content, data={"evaluation": "private"})
+    assert make_sweep_plan(spec, data, spending=first.spending).shared.noise == first.shared.noise
+
+
+def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(content):
+    data = clipless.datasets.load("digits", evaluation="private")
+    with pytest.raises(SpecError, match=r"Expected at least \d+ validation rows, so that the noise of a score"):
+        private_plan(content, data, privacy={"sweep_epsilon": 0.05})
+
+
+def test_noise_below_what_the_budget_pays_is_refused_with_the_least_that_fits(content):
+    data = clipless.datasets.load("digits", evaluation="private")
+    with pytest.raises(SpecError, match=r"score_noise=2\.0 .*; raise it to (\d+\.\d+)") as caught:
+        private_plan(content, data, privacy={"score_noise": 2.0})
+    least = float(str(caught.value).partition("raise it to ")[2].partition(",")[0])
+    assert private_plan(content, data, privacy={"score_noise": least}).spending.price <= 3.0

@@ -16,7 +16,7 @@ from clipless.privacy.events import Composed
 from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
 from sweeper.planning import configurations as module
-from sweeper.planning.configurations import CHECKED_CONFIGURATIONS, can_be_planned
+from sweeper.planning.configurations import CHECKED_CONFIGURATIONS, can_be_planned, plan_first
 from sweeper.planning.make import make_score_noise, make_sweep_plan, make_trial_settings
 from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
@@ -204,6 +204,8 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
     shown = " ".join(shown.split())
     std = 2.0 * sqrt(2) / 2 / len(hidden.validation)
     assert f"a standard deviation of {std:.3g} on {len(hidden.validation)} validation rows and" in shown
+    half = 1.96 * sqrt(std**2 + 0.8 * 0.2 / len(hidden.validation))
+    assert f"an accuracy of 80 % is known to +-{100 * half:.1f} points by one release of validation rows" in shown
     assert (
         f"One release costs epsilon {round_up(one)}, the 30 of validation rows that a trial makes {round_up(all_)},"
         in (shown)
@@ -235,6 +237,8 @@ def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidd
     assert "of the sweep" not in shown.partition("The winner")[0]
 
 
-def test_private_rows_that_cannot_be_paid_for_are_refused_before_anything_is_planned(spec, hidden):
-    with pytest.raises(SpecError, match="Expected score_noise, the noise multiplier of the scores"):
-        make_sweep_plan(spec, hidden)
+def test_scores_that_the_spec_leaves_out_cost_what_one_training_does(spec, hidden):
+    plan = make_sweep_plan(spec, hidden)
+    every, delta = plan.expected_events(plan_first(plan.shared, 1, hidden)), plan.privacy.delta
+    one, scores = price(every[0][:1], delta).epsilon, price(every[1], delta, tight=True).epsilon
+    assert 0.98 * one < scores <= one

@@ -290,7 +290,14 @@ def test_trainings_of_different_mechanisms_are_composed(trial, point, claim, eve
 def noisy(trial, claim):
     """A trial whose scores are noisy, and the claim of its sweep."""
     std = {"validation": 0.0123, "test": 0.0456}
-    scores = ScorePlan(names=("accuracy", "certified@1/4"), noise_multiplier=30.0, apart=True, std=std)
+    scores = ScorePlan(
+        names=("accuracy", "certified@1/4"),
+        noise_multiplier=30.0,
+        apart=True,
+        std=std,
+        rows={"validation": 100, "test": 50},
+        epochs=tuple(range(1, 11)),
+    )
     return replace(trial, plan=replace(trial.plan, scores=scores, repeats=2)), replace(claim, evaluation="private")
 
 
@@ -309,7 +316,7 @@ def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noi
         f"The 20 releases of validation scores that this trial planned cost the validation rows epsilon "
         f"{round_up(paid.epsilon)} at delta 0.0001.",
         "A row is in one split only, so that training and scores together cost the larger of their prices",
-        "Every score carries the noise stated above",
+        "Every score is an estimate from releases with the noise stated above",
     ):
         assert fact in text
 

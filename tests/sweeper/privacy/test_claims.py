@@ -79,6 +79,7 @@ def test_noisy_scores_are_told_with_their_deviation(metadata):
     noise = ScoreNoise(
         names=("accuracy",),
         noise_multiplier=20.0,
+        test_noise_multiplier=20.0,
         relation=Relation.ADD_OR_REMOVE_ONE,
         apart=True,
         validation=100,

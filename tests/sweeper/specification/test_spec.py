@@ -74,7 +74,6 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("search.constraints", ["accuracy >= 0.1"] * 65, "Expected at most 64 constraints (search.constraints in mnist.yaml)"),
         ("search.objectives", ["epsilon"], "Expected an objective beside epsilon, got objectives=['epsilon'] (search.objectives in mnist.yaml); add accuracy"),
         ("search.objectives", "accuracy", "Expected a list of objectives such as [epsilon, accuracy, certified@36/255], got objectives='accuracy' (search.objectives in mnist.yaml)"),
-        ("data.evaluation", "private", "Expected score_noise, the noise multiplier of the scores, with evaluation: private (privacy.score_noise in mnist.yaml); add it; sweeper check shows what scores then cost and tell"),
         ("privacy.score_noise", 0, "Expected score_noise > 0, got score_noise=0 (privacy.score_noise in mnist.yaml)"),
         ("data.path", "x.csv", "Expected exactly one of name and path, got data=['digits', 'x.csv'] (data in mnist.yaml)"),
         ("data.target", "y", "Expected no target for the bundled data set digits, which declares its own, got target='y' (data.target in mnist.yaml); leave it out"),

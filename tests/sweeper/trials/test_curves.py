@@ -345,16 +345,16 @@ def test_exact_scores_are_in_no_record(data, folder, finished):
 
 def budget_of(**changes):
     training = {"epochs": EPOCHS, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}}
-    privacy = {"sweep_epsilon": 6.0, "delta": DELTA, "score_noise": 8.0, "curve_noise": 2.0} | changes
+    privacy = {"sweep_epsilon": 6.0, "delta": DELTA, "score_noise": 8.0, "curve_noise": 1.2} | changes
     return Spec.from_mapping({**CONTENT, "training": training, "privacy": privacy, "search": {"trials": 4}})
 
 
 def test_a_budget_in_slots_says_beforehand_how_many_points_have_curves(data):
     budget = make_sweep_plan(budget_of(), data).spending
-    assert budget.tests.event.noise_multiplier == 2.0
+    assert budget.tests.event.noise_multiplier == 1.2
     assert budget.price <= 6.0
     spent = budget.tests.event
-    assert spent.steps < 4 * EPOCHS + 3  # noise decides, not the number of trials
+    assert spent.steps < 3 + EPOCHS  # noise decides, not the number of trials
     assert price_claim(spent, DELTA).epsilon <= 6.0 < price_claim(spent.with_steps(spent.steps + 1), DELTA).epsilon
     assert budget.scores.event.noise_multiplier == 8.0
 

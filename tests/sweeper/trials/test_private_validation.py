@@ -25,6 +25,7 @@ from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
 from sweeper.planning.make import make_score_noise, make_trial_settings
+from sweeper.privacy.evaluation.paid_scores import planned_scores, spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending.filter import Filter
 from sweeper.records import TrialStatus
@@ -83,10 +84,47 @@ def test_every_score_of_an_epoch_is_its_count_with_the_declared_noise(digits):
         truth = exact(run.model, digits.validation, gain)
         noise = dict(zip(NAMES, source.normals[-1].tolist(), strict=True))
         for name in NAMES:
-            noisy = min(max(truth[name] + std * noise[name], 0.0), 1.0)
-            assert row.values[name] == pytest.approx(noisy, abs=1e-6)
+            assert row.values[name] == pytest.approx(truth[name] + std * noise[name], abs=1e-6)
             assert row.values[name] != truth[name]
     assert released(source) == EPOCHS
+
+
+def test_epochs_that_the_plan_does_not_name_release_nothing(digits):
+    """Their rows have the epsilon alone, and no noise was drawn for scores."""
+    source = RecordingSource(3)
+    run = make_run(digits, make_spec(CONTENT), source=source, most_scores=2)
+    scored = run.plan_row().plan.scores.epochs
+    rows = list(run.epoch_rows())
+    assert scored == spread_epochs(EPOCHS, 2) == (1, EPOCHS)
+    assert [row.epoch for row in rows if set(row.values) == {"epsilon"}] == [2, 3]
+    assert all(row.model is None for row in rows if row.epoch not in scored)
+    assert planned_scores(run.plan_row().plan).event.steps == released(source) == 2
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_sweep_in_slots_scores_the_ends_of_explorers_and_chosen_epochs_of_finals(tmp_path):
+    content = CONTENT | {
+        "training": CONTENT["training"] | {"learning_rate": {"log": [0.02, 0.1]}},
+        "privacy": {"sweep_epsilon": 8.0, "delta": DELTA, "final_scores": 2},
+        "search": {"objectives": ["epsilon", "accuracy"], "trials": 3},
+    }
+    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path / "out"))
+    front, folder = ended.front, ended.sweep.folder
+    assert sorted((point.trial, point.epoch) for point in front.points) == [
+        ("t0001", EPOCHS),
+        ("t0002", EPOCHS),
+        ("t0003", 1),
+        ("t0003", EPOCHS),
+    ]
+    assert all(point.interval("accuracy") is not None for point in front.points)
+    finals = [point for point in front.points if point.trial == "t0003"]
+    assert all(point.is_final and (folder.path / str(point.model)).is_file() for point in finals)
+    assert any(point.key in front.on_front for point in finals)
+    assert all(point.test_interval("accuracy") is not None for point in front.front_points if point.is_final)
+    rows = [json.loads(line) for line in folder.ledger.read_text().splitlines()]
+    assert sum(row["scores"]["event"]["steps"] for row in rows if row["record"] == "open") == 4
+    assert front.price.epsilon <= 8.0
+    assert ended.sweep.pick().point.is_final
 
 
 def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
@@ -138,7 +176,7 @@ def test_validation_rows_move_nothing_of_a_trial_but_through_released_scores(dig
 
 
 def test_a_certified_accuracy_above_the_accuracy_stops_nothing(digits):
-    """At such noise the order of scores is that of the noise, cut to [0, 1]."""
+    """At such noise the order of scores is that of the noise."""
     rows = list(
         make_run(digits, make_spec(CONTENT, privacy={"score_noise": 1e5}), source=RecordingSource(8)).epoch_rows()
     )
@@ -156,7 +194,7 @@ def test_a_trial_on_private_rows_without_noise_is_refused(digits):
 def test_the_plan_says_what_scores_are_released_and_how_noisy_they_are(digits):
     spec, source = make_spec(CONTENT), RecordingSource(0)
     row = make_run(digits, spec, source=source).plan_row()
-    assert dump(row.plan)["scores"] == make_score_noise(spec, digits).to_json()
+    assert dump(row.plan)["scores"] == make_score_noise(spec, digits).plan(range(1, EPOCHS + 1))
     assert (row.scores_kept, source.normals) == (0, [])
     public = load("digits")
     free = Spec.from_mapping(

@@ -13,6 +13,7 @@ from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow, row_
 @pytest.fixture
 def noisy(plan_json):
     scores = {"names": ["accuracy"], "noise_multiplier": 3.0, "apart": True, "std": {"validation": 0.1, "test": 0.2}}
+    scores |= {"rows": {"validation": 100, "test": 50}, "epochs": [1, 2]}
     return parse(TrialPlan, plan_json | {"scores": scores, "repeats": 3})
 
 

@@ -311,7 +311,14 @@ def test_points_made_from_iterates_cost_what_the_last_iterate_costs_whatever_the
 
 
 def test_scores_that_nobody_paid_for_end_the_trial_and_are_not_recorded(kept, plan_row):
-    scores = ScorePlan(names=("accuracy",), noise_multiplier=3.0, apart=True, std={"validation": 0.1, "test": 0.2})
+    scores = ScorePlan(
+        names=("accuracy",),
+        noise_multiplier=3.0,
+        apart=True,
+        std={"validation": 0.1, "test": 0.2},
+        rows={"validation": 100, "test": 50},
+        epochs=(1, 2, 3),
+    )
     begin(kept.recorder, replace(plan_row, plan=replace(plan_row.plan, scores=scores)))
     with pytest.raises(TrialError, match="which nobody has paid for"):
         kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))

@@ -31,7 +31,7 @@ def noise():
 
 
 def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_own_test_scores(whole, tmp_path, noise):
-    whole.plan = whole.plan | {"scores": noise.to_json()}
+    whole.plan = whole.plan | {"scores": noise.plan([1, 2])}
     ended = run_sweep(Spec.from_mapping(PRIVATE), Options(out=tmp_path))
     folder = ended.sweep.folder
     check_only_the_winner(everything_in(folder.path) + repr(Calls.told).encode(), whole)
@@ -51,7 +51,7 @@ def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_o
 def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
     spec = Spec.from_mapping(PRIVATE | {"privacy": PRIVATE["privacy"] | {"curve_noise": 0.3}})
     noise = make_score_noise(spec, clipless.datasets.load("digits", evaluation="private"))
-    whole.plan = whole.plan | {"scores": noise.to_json()}
+    whole.plan = whole.plan | {"scores": noise.plan([1, 2])}
     ended = run_sweep(spec, Options(out=tmp_path))
     released = [point for point in ended.front.points if point.curves is not None]
     assert released == list(ended.front.front_points)
@@ -61,7 +61,7 @@ def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
 
 
 def test_a_candidate_without_the_noise_that_is_priced_breaks_the_conditions(whole, tmp_path, noise):
-    whole.plan = whole.plan | {"scores": noise.to_json() | {"noise_multiplier": 1.9}}
+    whole.plan = whole.plan | {"scores": noise.plan([1, 2]) | {"noise_multiplier": 1.9}}
     ended = run_sweep(Spec.from_mapping(PRIVATE), Options(out=tmp_path))
     statement = ended.front.ledger["winner"].statement
     assert "Candidate t0001 planned other releases of scores than those that are priced." in statement

@@ -58,7 +58,7 @@ def test_free_scores_have_no_noise(content):
 
 
 def test_a_data_set_that_declares_its_rows_private_by_itself_is_held_to_the_same_rules(content, digits):
-    with pytest.raises(SpecError, match=r"Expected score_noise, the noise .* \(privacy\.score_noise in s\.yaml\); add"):
+    with pytest.raises(SpecError, match=r"Expected a noise multiplier of .* \(privacy\.score_noise in s\.yaml\); add"):
         make_score_noise(Spec.from_mapping(content, "s.yaml"), digits)
     content["privacy"]["score_noise"] = 2.0
     content["search"] = {"metrics": ["attacked@1"]}
@@ -100,7 +100,7 @@ def test_what_is_no_payment_is_refused(noise, changes):
 
 
 def test_a_trial_plans_one_release_for_each_epoch_of_each_repeat(noise, plan_json):
-    plan = parse(TrialPlan, plan_json | {"repeats": 3, "scores": noise.to_json()})
+    plan = parse(TrialPlan, plan_json | {"repeats": 3, "scores": noise.plan(range(1, 11))})
     assert planned_scores(plan) == noise.paid(30)
     assert planned_scores(plan, 12) == replace(noise.paid(18), kept=12)
     assert [scored_by(plan, epoch) for epoch in (0, 1, 10)] == [0, 3, 30]

@@ -39,9 +39,7 @@ def test_a_metric_that_is_no_count_of_rows_is_refused_by_name(private, name):
 @pytest.mark.parametrize("evaluation", ["public", "exploratory"])
 def test_noise_for_scores_that_are_free_is_refused(private, evaluation):
     private["data"]["evaluation"] = evaluation
-    said = (
-        r"Expected no score_noise without evaluation: private, whose scores it is the noise of, got score_noise=30.0 \("
-    )
+    said = r"Expected no score_noise without evaluation: private, whose scores it is about, got score_noise=30.0 \("
     with pytest.raises(SpecError, match=said):
         Spec.from_mapping(private)
 
@@ -68,8 +66,14 @@ def test_noise_for_curves_of_rows_that_are_free_is_refused(private, evaluation):
         Spec.from_mapping(private)
 
 
-def test_curves_need_noise_for_the_scores_that_choose_too(private):
-    del private["privacy"]["score_noise"]
-    private["privacy"]["curve_noise"] = 4.0
-    with pytest.raises(SpecError, match=r"Expected score_noise, the noise multiplier of the scores"):
+def test_epochs_of_finals_are_chosen_only_where_there_are_explorers_and_finals(private):
+    private["privacy"]["final_scores"] = 3
+    with pytest.raises(SpecError, match=r"Expected no final_scores without a sweep_epsilon that is divided"):
+        Spec.from_mapping(private)
+
+
+def test_a_selection_in_a_budget_needs_the_noise_of_its_scores(private):
+    private["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
+    private["search"] = {"objectives": ["epsilon", "accuracy"], "selection": "private", "sampler": "random"}
+    with pytest.raises(SpecError, match=r"Expected score_noise, the noise multiplier of the scores, where a private"):
         Spec.from_mapping(private)
