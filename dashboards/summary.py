@@ -37,12 +37,14 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """
     names = _value_names(data)
     counted = any(point.classes is not None for point in data.useful_points)
+    noisy = [name for name in names if any(point.interval(name) for point in data.front_points)]
     accountants = sorted({name for point in data.front_points for name in point.accountants})
     return [
         {
             "trial": point.trial,
             "epoch": point.epoch,
             **_values(point, names, data.result.price),
+            **_ends(point, noisy),
             **({BALANCED: point.classes and point.classes.balanced_accuracy} if counted else {}),
             **{f"epsilon {name}": point.accountants.get(name) for name in accountants},
             **{f"config {name}": data.settings[point.trial].get(name) for name in data.varying},
@@ -51,6 +53,16 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
         }
         for point in data.useful_points
     ]
+
+
+def _ends(point: Point, names: list[str]) -> dict[str, float | None]:
+    """The ends of the intervals of noisy scores."""
+    row: dict[str, float | None] = {}
+    for name in names:
+        for text, interval in ((name, point.interval(name)), (f"test {name}", point.test_interval(name))):
+            low, high = interval or (None, None)
+            row |= {f"{text} low": low, f"{text} high": high}
+    return row
 
 
 def _values(point: Point, names: list[str], price: Price | None) -> dict[str, float | None]:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from dashboards.data import SweepData
-from sweeper.records import MEMBERSHIP
+from sweeper.records import MEMBERSHIP, Interval, Point
 from sweeper.specification.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
@@ -58,6 +58,31 @@ def show(name: str, value: float) -> str:
     if is_fraction(name) and isfinite(value):
         return f"{100 * value:.1f} %"
     return number(value, up=name == "epsilon" or name.startswith("epsilon "))
+
+
+def show_value(point: Point, name: str) -> str:
+    """A value of a point, with its interval where it is an estimate from noisy scores."""
+    ends = interval_of(point, name)
+    return show(name, point.values[name]) + (f" ({ends})" if ends else "")
+
+
+def interval_of(point: Point, name: str) -> str:
+    """The interval of a value, empty where it has no noise."""
+    return _in_words(name, point.interval(name))
+
+
+def show_test(point: Point, name: str) -> str:
+    """A test number of a point likewise, a mark where it has none."""
+    value = (point.test or {}).get(name)
+    ends = _in_words(name, point.test_interval(name))
+    return MISSING if value is None else show(name, value) + (f" ({ends})" if ends else "")
+
+
+def _in_words(name: str, interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    low, high = (show(name, end) for end in interval)
+    return f"{low.removesuffix(' %')} to {high}"
 
 
 def title_of(name: str) -> str:

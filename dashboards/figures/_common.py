@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
-from dashboards.text import delta_text, is_fraction, number, setting, show, title_of
+from dashboards.text import delta_text, is_fraction, number, setting, show, show_test, show_value, title_of
 from sweeper.privacy.pricing import Price
 from sweeper.records import Direction, Point
 from sweeper.results.comparison import Comparison
@@ -193,12 +193,12 @@ def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = 
 def _hover(point: Point, configuration: str, price: Price | None) -> str:
     test: Mapping[str, float] = point.test or {}
     lines = [f"<b>{escape(point.trial)}</b>, epoch {escape(point.moment)}"]
-    for name, value in point.values.items():
+    for name in point.values:
         deviation = point.deviation(name)
         spread = "" if deviation is None else f" ± {show(name, deviation)}"
-        tested = f" (test {show(name, test[name])})" if name in test and name != "epsilon" else ""
+        tested = f" (test {show_test(point, name)})" if name in test and name != "epsilon" else ""
         after = f" ({number(price.epsilon, 4, up=True)} after the sweep)" if name == "epsilon" and price else ""
-        lines.append(f"{escape(name)}: {show(name, value)}{spread}{tested}{after}")
+        lines.append(f"{escape(name)}: {show_value(point, name)}{spread}{tested}{after}")
     return "<br>".join([*lines, *([configuration] if configuration else [])])
 
 

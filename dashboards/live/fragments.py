@@ -14,7 +14,7 @@ from dashboards.live.view import PREFIX, View
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._sections import nearly_constant
 from dashboards.summary import AFTER_THE_SWEEP
-from dashboards.text import MISSING, number, setting, show
+from dashboards.text import MISSING, number, setting, show, show_test, show_value
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point
@@ -107,8 +107,7 @@ def _values(data: SweepData, point: Point) -> Html:
     names += [name for name in point.values if name not in names]
     rows = []
     for name in names:
-        tested = (point.test or {}).get(name) if name != "epsilon" else None
-        shown = [show(name, point.values[name]), MISSING if tested is None else show(name, tested)]
+        shown = [show_value(point, name), MISSING if name == "epsilon" else show_test(point, name)]
         rows.append(tag("tr", tag("th", name, scope="row"), each("td", shown, class_="number")))
         if name == "epsilon" and (price := data.result.price) is not None:
             after = [number(price.epsilon, 4, up=True), MISSING]

@@ -15,7 +15,7 @@ from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of
-from dashboards.text import delta_text, number, show
+from dashboards.text import delta_text, interval_of, number, show, show_value
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
@@ -177,12 +177,13 @@ def _achieves(data: SweepData) -> list[Child]:
     epsilon, knee = show("epsilon", best.values["epsilon"]), data.result.knee
     others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
     words = f"{best.label}, at its own epsilon {epsilon}; {len(data.result.on_front)} points on the front{others}."
-    return [_big(show(data.utility, best.values[data.utility]), data.utility), tag("p", words)]
+    unit = ", ".join(filter(None, [data.utility, interval_of(best, data.utility)]))
+    return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
 
 
 def _said(data: SweepData, point: Point) -> str:
-    values = {name: point.values[name] for name in (data.utility, "epsilon") if name in point.values}
-    return ", ".join(f"{name} {show(name, value)}" for name, value in values.items())
+    names = [name for name in (data.utility, "epsilon") if name in point.values]
+    return ", ".join(f"{name} {show_value(point, name)}" for name in names)
 
 
 def _costs(data: SweepData, standing: Standing) -> list[Child]:

@@ -11,7 +11,7 @@ from dashboards.live.snapshots import Snapshot
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, setting, show
+from dashboards.text import MISSING, setting, show_test, show_value
 from sweeper.errors import SweeperError, UnknownSweepError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.front_record import FrontTrial
@@ -94,12 +94,11 @@ def _scores(data: SweepData, id_: str) -> Html:
 
 
 def _row(data: SweepData, point: Point, names: Sequence[str]) -> Html:
-    values = [MISSING if name not in point.values else show(name, point.values[name]) for name in names]
-    tested = (point.test or {}).get(data.utility)
+    values = [MISSING if name not in point.values else show_value(point, name) for name in names]
     on_front = point.key in data.result.on_front
     pick = f"/{View(sweep=data.directory, point=point.key).query()}"
     front = tag("a", "pick it", href=pick, data_local=True) if on_front else MISSING
-    cells: list[Child] = [*values, MISSING if tested is None else show(data.utility, tested)]
+    cells: list[Child] = [*values, show_test(point, data.utility)]
     numbers = join(tag("td", value, class_="number") for value in cells)
     model = _model(data, point) if on_front else MISSING
     return tag("tr", tag("td", point.moment), numbers, tag("td", front), tag("td", model))

@@ -10,7 +10,17 @@ from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
 from dashboards.summary import BUDGETS, best_of, budgets
-from dashboards.text import MISSING, delta_text, deltas_text, is_fraction, number, show
+from dashboards.text import (
+    MISSING,
+    delta_text,
+    deltas_text,
+    interval_of,
+    is_fraction,
+    number,
+    show,
+    show_test,
+    show_value,
+)
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point
@@ -123,7 +133,7 @@ def _knee(data: SweepData) -> Html | None:
     if knee is None:
         return None
     names = [objective.name for objective in data.result.objectives if objective.name in knee.values]
-    values = ", ".join(f"{name} {show(name, knee.values[name])}" for name in names)
+    values = ", ".join(f"{name} {show_value(knee, name)}" for name in names)
     return tag(
         "p",
         tag("strong", "Knee of the front: "),
@@ -148,11 +158,12 @@ def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
     marks = [] if data.is_better_than_constant(first) else ["No better than a constant answer."]
     marks += [f"{said}."] if (said := nearly_constant(data, first)) else []
     heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
+    unit = ", ".join(filter(None, [data.utility, interval_of(first, data.utility)]))
     where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"
     return card(
         title,
-        tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", data.utility), class_="big"),
-        tag("p", tag("b", _test_values(data.utility, first)), " on test rows", class_="test"),
+        tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", unit), class_="big"),
+        tag("p", tag("b", show_test(first, data.utility)), " on test rows", class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
         tag("p", where, class_="from"),
         *(tag("p", mark, class_="warning") for mark in marks),
@@ -212,14 +223,8 @@ def _share(value: float | None) -> str:
 
 
 def _card_row(label: str, name: str, point: Point) -> Html:
-    value = point.values.get(name)
-    texts = [MISSING if value is None else show(name, value), _test_values(name, point)]
+    texts = [show_value(point, name) if name in point.values else MISSING, show_test(point, name)]
     return tag("tr", tag("th", label, scope="row"), each("td", texts))
-
-
-def _test_values(name: str, point: Point) -> str:
-    value = (point.test or {}).get(name)
-    return MISSING if value is None else show(name, value)
 
 
 def cost(data: SweepData) -> Html:

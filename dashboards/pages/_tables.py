@@ -8,7 +8,7 @@ from dashboards.data import SweepData, chosen_trials, evenly, finite
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.summary import front_rows
-from dashboards.text import MISSING, setting, show
+from dashboards.text import MISSING, setting, show, show_value
 from sweeper.records import Point
 
 SHOWN_POINTS = 300
@@ -87,9 +87,9 @@ def trials_table(
     rows, best, objectives = [], _best(data), [objective.name for objective in data.result.objectives]
     for id_ in shown:
         trial, flat = data.trials[id_], data.settings[id_]
-        values = best[id_].values if id_ in best else {}
+        point = best.get(id_)
         texts: list[Child] = [named(id_), trial.status, trial.reason, str(epochs[id_])]
-        texts += [show(name, values[name]) if name in values else MISSING for name in objectives]
+        texts += [show_value(point, name) if point and name in point.values else MISSING for name in objectives]
         texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in data.varying]
         link = run_link(trial.run_id) if trial.run_id else None
         rows.append(tag("tr", each("td", [*texts, *([link] if link else [])])))

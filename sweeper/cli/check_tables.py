@@ -14,8 +14,11 @@ from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.pricing import price
 from sweeper.privacy.spending import Spending
+from sweeper.results.estimates import CONFIDENCE, share
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import flatten
+
+_EXAMPLE = 0.8  # an accuracy, whose interval is shown
 
 
 def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
@@ -48,16 +51,27 @@ def _count_trials(plan: SweepPlan) -> str:
 
 
 def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
-    delta, stds = plan.privacy.delta, noise.stds
-    count = plan.shared.repeats * previews[0].plan.epochs
-    one, trial = (round_up(price([noise.paid(releases).event], delta).epsilon) for releases in (1, count))
+    delta, stds, pools = plan.privacy.delta, noise.stds, plan.spending.score_pools
+    sigmas = f"{noise.noise_multiplier:.4g}"
+    if noise.curves is None and noise.test_noise_multiplier != noise.noise_multiplier:
+        sigmas += f" on validation rows and {noise.test_noise_multiplier:.4g} on test rows"
     text = (
-        f"Scores of private rows ({', '.join(noise.names)}): noise multiplier {noise.noise_multiplier:g} in each "
+        f"Scores of private rows ({', '.join(noise.names)}): noise multiplier {sigmas} in each "
         f"release, a standard deviation of {stds['validation']:.3g} on {noise.validation} validation rows and "
-        f"{stds['test']:.3g} on {noise.test} test rows. One release costs epsilon {one}, the {count} of validation "
-        f"rows that a trial makes {trial}"
+        f"{stds['test']:.3g} on {noise.test} test rows. With the sampling of the rows, an accuracy of "
+        f"{100 * _EXAMPLE:.0f} % is known to +-{100 * _half_width(stds['validation'], noise.validation):.1f} points by "
+        f"one release of validation rows and to +-{100 * _half_width(stds['test'], noise.test):.1f} by one of test "
+        f"rows, with confidence {100 * CONFIDENCE:.0f} %. One release costs epsilon "
+        f"{round_up(price([noise.paid(1).event], delta).epsilon)}"
     )
-    if plan.spending.selection is None:
+    if pools is not None:
+        validation = pools[0].event
+        text += f", the {validation.steps} of validation rows together {round_up(price([validation], delta).epsilon)}"
+    else:
+        count = plan.shared.repeats * previews[0].plan.epochs
+        text += f", the {count} of validation rows that a trial makes "
+        text += round_up(price([noise.paid(count).event], delta).epsilon)
+    if pools is None and plan.spending.selection is None:
         _, scores = plan.expected_events([one.plan for one in previews])
         text += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
     if noise.curves is None:
@@ -68,6 +82,12 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Previe
         f"{text}. Each point of the front releases whole curves of test rows in place of scores ({what}): noise "
         f"multiplier {noise.curves.noise_multiplier:g}, epsilon {curves}{_count_curves(plan, noise)}."
     )
+
+
+def _half_width(std: float, rows: int) -> float:
+    """Return half the width of the interval of an example's accuracy, by noise and sampling."""
+    _, (low, high) = share(_EXAMPLE, std**2, rows)
+    return (high - low) / 2
 
 
 def _count_curves(plan: SweepPlan, noise: ScoreNoise) -> str:

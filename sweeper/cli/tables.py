@@ -14,7 +14,7 @@ from sweeper.records import TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
-from sweeper.results.highlights import highlights, spread, value_text
+from sweeper.results.highlights import NOISY, highlights, spread, test_text, value_text
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_down, round_up
 from sweeper.store.evidence import Evidence
@@ -101,7 +101,7 @@ def _list_named(front: Front) -> list[Text]:
     """Return the best of each objective, the knee, and the point that ``pick`` takes."""
     lines = []
     for one in highlights(front):
-        values = ", ".join(f"{o.name} {value_text(one.point.values, o.name)}" for o in front.objectives)
+        values = ", ".join(f"{o.name} {value_text(one.point, o.name)}" for o in front.objectives)
         lines.append(Text(f"{one.title}: {one.point.label}: {values}"))
     return lines
 
@@ -126,8 +126,8 @@ def _points_table(front: Front) -> list[RenderableType]:
     for column in heads:
         table.add_column(column, justify="right")
     for point in points:
-        values = [value_text(point.values, name) for name in names]
-        table.add_row(point.trial, point.moment, *price, *values, *(value_text(point.test or {}, n) for n in tested))
+        values = [value_text(point, name) for name in names]
+        table.add_row(point.trial, point.moment, *price, *values, *(test_text(point, name) for name in tested))
     return [Text(title), table]
 
 
@@ -136,9 +136,11 @@ def _prices(front: Front) -> list[Text]:
     if front.price is None or not front.on_front:
         return []
     fixed = " It was fixed before the first result." if front.price.fixed else ""
+    noisy = [Text(NOISY)] if any(point.noisy is not None for point in front.front_points) else []
     return [
+        *noisy,
         Text(
             "epsilon: of one training, if configuration and epoch had been fixed in advance; after the sweep: what "
             f"releasing it costs now.{fixed}"
-        )
+        ),
     ]

@@ -77,7 +77,7 @@ class StagedSearch:
     def _explored(self, stage: int) -> list[Explored]:
         """Return the trials before a stage, with what they have shown."""
         points: dict[str, list[Mapping[str, float]]] = {}
-        for point in self._records.points.values():
+        for point in self._records.estimated().values():
             points.setdefault(point.trial, []).append(point.values)
         return self._rehearsed + [
             Explored(

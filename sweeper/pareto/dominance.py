@@ -64,8 +64,16 @@ def _finite(matrix: Floats) -> Floats:
 
 
 def front_mask(points: Sequence[Point], objectives: Sequence[Objective]) -> NDArray[np.bool_]:
-    """Return which points are on the front."""
-    return nondominated(costs(points, objectives))
+    """Return which points are on the front.
+
+    Where scores are noisy, finals are compared with each other alone: the score of a training with more noise, the
+    luckiest of many, takes no final off the front.
+    """
+    rows = costs(points, objectives)
+    mask = nondominated(rows)
+    finals = np.fromiter((point.is_final for point in points), np.bool_, len(points))
+    mask[finals] = nondominated(rows[finals])
+    return mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,6 +205,14 @@ class FrontArchive:
     def __contains__(self, key: PointKey) -> bool:
         """Whether the point of this key is on the front."""
         return key in self._front
+
+    @classmethod
+    def holding(cls, front: Iterable[Point], objectives: Sequence[Objective]) -> "FrontArchive":
+        """Return an archive of points that are known to be the front."""
+        archive = cls(objectives)
+        archive._front = {point.key: point for point in front}
+        archive._rows = costs(archive._front.values(), archive._objectives)
+        return archive
 
     @property
     def points(self) -> tuple[Point, ...]:

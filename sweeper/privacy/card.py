@@ -138,6 +138,7 @@ def make_card(
             "ledger": {question: dump(answer) for question, answer in ledger.items()},
             "conditions": list(claim.conditions),
             "scores": {"validation": dict(point.values), "test": dict(point.test) if point.test else None},
+            "noisy_scores": None if point.noisy is None else asdict(point.noisy),
             "classes": _by_class(point, claim),
             "curves": None if point.curves is None else asdict(point.curves),
             "config": dict(trial.config),

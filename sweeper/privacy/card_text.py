@@ -1,6 +1,6 @@
 """The privacy card in words: Markdown from the facts of a card, with nothing added but explanation."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
@@ -255,9 +255,13 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield "## Not guaranteed"
     yield _bullets(card["conditions"])
     yield "## Scores and configuration"
-    test = scores["test"] or {}
+    test, noisy = scores["test"] or {}, card["noisy_scores"] or {"intervals": {}, "test_intervals": {}}
     rows = [
-        (name, _number(float(v)), _score(test.get(name)))
+        (
+            name,
+            _number(float(v)) + _interval(noisy["intervals"].get(name)),
+            _score(test.get(name)) + _interval(noisy["test_intervals"].get(name)),
+        )
         for name, v in scores["validation"].items()
         if name != "epsilon"
     ]
@@ -266,7 +270,10 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield from _curves(card.get("curves"))
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
     if card["score_noise"] is not None:
-        yield "Every score carries the noise stated above, so that a certified accuracy may exceed the accuracy."
+        yield (
+            "Every score is an estimate from releases with the noise stated above, so that a certified accuracy may "
+            "exceed the accuracy; in brackets are 95 % intervals for new rows of the same kind."
+        )
     if (repeats := card["guarantee"]["repeats"]) > 1:
         yield (
             f"The validation column holds means over {repeats} trainings of this configuration; the model, and the "
@@ -275,6 +282,10 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
     if card["model"]:
         yield f"Model file: `{card['model']}`."
+
+
+def _interval(ends: Sequence[float] | None) -> str:
+    return "" if ends is None else f" [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:

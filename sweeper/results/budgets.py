@@ -11,7 +11,7 @@ from math import isfinite
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
-from sweeper.results.highlights import best
+from sweeper.results.highlights import best, value_text
 from sweeper.rounding import round_up
 from sweeper.tracking.names import ARTIFACT_LINK, metric_names
 
@@ -60,6 +60,8 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
             point = best_within(points, one, epsilon)
             if point is not None and isfinite(point.values[one.name]):
                 found[key] = point.values[one.name]
+                ends = point.interval(one.name)
+                found |= {} if ends is None else {f"{key}/low": ends[0], f"{key}/high": ends[1]}
     return found
 
 
@@ -91,7 +93,7 @@ def _table(front: Front) -> str:
     for budget in best_by_budget(front.front_points, names):
         first = next(iter(budget.best.values()), None)
         if first is not None:
-            values = ["" if point is None else f"{point.values[name]:.3f}" for name, point in budget.best.items()]
+            values = ["" if point is None else value_text(point, name) for name, point in budget.best.items()]
             rows.append([f"{budget.epsilon:g}", *values, f"{first.label}, epsilon {round_up(first.values['epsilon'])}"])
     if front.price is not None:
         rows.append(

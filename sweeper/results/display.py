@@ -21,7 +21,7 @@ def front_in_html(front: FrontRecord) -> str:
     names = [one.name for one in front.objectives]
     heads = ["trial", "epoch", *(["after the sweep"] if price else []), *names, ""]
     rows = (
-        [point.trial, point.moment, *price, *(value_text(point.values, n) for n in names), named.get(point.key, "")]
+        [point.trial, point.moment, *price, *(value_text(point, n) for n in names), named.get(point.key, "")]
         for point in shown
     )
     if shown:

@@ -14,7 +14,7 @@ from sweeper.pareto.dominance import Box
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective, Point, PointKey, Trial, trial_number
+from sweeper.records import NoisyScores, Objective, Point, PointKey, Trial, trial_number
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
 
@@ -154,6 +154,7 @@ class FrontRecord:
                 **after,
                 **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
+                **({} if point.noisy is None else _noise_columns(point.noisy)),
                 **({} if point.classes is None else {"test.balanced-accuracy": point.classes.balanced_accuracy}),
                 "model": point.model or "",
                 "status": trial.status,
@@ -177,6 +178,17 @@ class FrontRecord:
             RecordError: it could not be written.
         """
         replace_file(Path(path), to_lines(self.to_json()))
+
+
+def _noise_columns(noisy: NoisyScores) -> dict[str, float]:
+    """Return the ends of the intervals of noisy scores, and these as they were released."""
+    columns: dict[str, float] = {}
+    for prefix, intervals in (("", noisy.intervals), ("test.", noisy.test_intervals)):
+        for name, (low, high) in intervals.items():
+            columns |= {f"low.{prefix}{name}": low, f"high.{prefix}{name}": high}
+    for prefix, released in (("", noisy.released), ("test.", noisy.test_released)):
+        columns |= {f"released.{prefix}{name}": value for name, value in released.items()}
+    return columns
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:

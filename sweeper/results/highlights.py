@@ -1,18 +1,19 @@
 """The points of a front that every summary names: the best of each objective, the knee, and what ``pick`` takes."""
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, isnan
+from math import isnan
 
 from sweeper.errors import PickError
-from sweeper.records import Objective, Point
+from sweeper.records import Interval, Objective, Point
 from sweeper.results.front_record import FrontRecord
-from sweeper.results.pick import pick
+from sweeper.results.pick import pick, rank, surest
 from sweeper.rounding import fixed_point
 
 KNEE = "knee"
 PICKED = "what pick takes"
+NOISY = "Scores of private rows are estimates from noisy releases; in brackets: 95 % intervals for new rows like them."
 MAX_ROWS = 8  # of a front, where the named points are not more
 
 
@@ -38,20 +39,37 @@ def highlights(front: FrontRecord) -> tuple[Highlight, ...]:
 
 
 def best(points: Iterable[Point], objective: Objective) -> Point | None:
-    """Return the point that is best in an objective, of equals the one of the smallest epsilon; None of no points."""
+    """Return the point that is best in an objective, of equals the one of the smallest epsilon; None of no points.
+
+    Where scores are noisy, it is looked for among finals first, see `sweeper.results.pick.surest`.
+    """
     known = [point for point in points if not isnan(point.values.get(objective.name, float("nan")))]
-    return max(
-        known,
-        key=lambda point: (objective.direction.sign * point.values[objective.name], -point.values.get("epsilon", inf)),
-        default=None,
-    )
+    among = known if objective.name == "epsilon" else surest(known, objective)
+    return max(among, key=lambda point: rank(point, objective), default=None)
 
 
-def value_text(values: Mapping[str, float], name: str) -> str:
-    """Return a value as lists of points show it, an epsilon rounded up."""
-    if name not in values:
+def value_text(point: Point, name: str) -> str:
+    """Return a value as lists of points show it: an epsilon rounded up, a noisy score with its interval."""
+    if name not in point.values:
         return "-"
-    return fixed_point(values[name], 3) if name == "epsilon" else f"{values[name]:.3f}"
+    if name == "epsilon":
+        return fixed_point(point.values[name], 3)
+    return with_interval(point.values[name], point.interval(name))
+
+
+def test_text(point: Point, name: str) -> str:
+    """Return a test number likewise."""
+    tested = point.test or {}
+    return with_interval(tested[name], point.test_interval(name)) if name in tested else "-"
+
+
+def with_interval(value: float, interval: Interval | None) -> str:
+    """Return a score, with its interval where it has one.
+
+    >>> with_interval(0.8421, (0.8, 0.8842)), with_interval(0.8421, None)
+    ('0.842 [0.800, 0.884]', '0.842')
+    """
+    return f"{value:.3f}" + ("" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]")
 
 
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:

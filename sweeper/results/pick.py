@@ -1,10 +1,10 @@
 """Picking one point of a front."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, log
 
 from sweeper.errors import PickError, SpecError
-from sweeper.records import Point
+from sweeper.records import Direction, Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.rounding import round_up
 from sweeper.specification import objectives as names
@@ -14,7 +14,8 @@ def pick(front: FrontRecord, max_epsilon: float | None = None, minimum: Mapping[
     """Return the point of best utility that meets the conditions.
 
     Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon. Points that an
-    audit refuses are on no front and never picked.
+    audit refuses are on no front and never picked. Where scores are noisy, utility is an estimate, and a point of an
+    explorer is picked before a final only if its interval lies above that of every final.
 
     ``max_epsilon`` is fixed in advance; ``minimum`` has the smallest values to accept by objective,
     ``{"certified@36/255": 0.3}``.
@@ -31,8 +32,33 @@ def pick(front: FrontRecord, max_epsilon: float | None = None, minimum: Mapping[
     if not allowed:
         nearest = min(candidates, key=lambda point: _distance(point, ceiling, floors))
         raise PickError(_nearest(nearest, ceiling, floors) + _refusals(front))
-    utility = next(o.name for o in front.objectives if o.name != "epsilon")
-    return max(allowed, key=lambda point: (point.values[utility], -point.values.get("epsilon", inf)))
+    utility = next(o for o in front.objectives if o.name != "epsilon")
+    return max(surest(allowed, utility), key=lambda point: rank(point, utility))
+
+
+def surest(points: Sequence[Point], objective: Objective) -> Sequence[Point]:
+    """Return the points among which the best in an objective is looked for: all, where scores are not noisy.
+
+    Otherwise those of finals, or points that are better than every final beyond their intervals.
+    """
+    finals = [point for point in points if point.is_final]
+    if not finals:
+        return points
+    worst, best = (0, 1) if objective.direction is Direction.MAXIMIZE else (1, 0)
+    sign, highest = objective.direction.sign, max(finals, key=lambda point: rank(point, objective))
+    bound = highest.interval(objective.name)
+    ends = {point.key: point.interval(objective.name) for point in points}
+    better = [
+        point
+        for point in points
+        if bound is not None and (own := ends[point.key]) is not None and sign * own[worst] > sign * bound[best]
+    ]
+    return better or finals
+
+
+def rank(point: Point, objective: Objective) -> tuple[float, float]:
+    """Return by what points are compared: the value in an objective, of equals the smaller epsilon."""
+    return objective.direction.sign * point.values.get(objective.name, -inf), -point.values.get("epsilon", inf)
 
 
 def meeting(

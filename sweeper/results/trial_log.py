@@ -9,6 +9,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial
+from sweeper.results.estimates import estimate_points
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -24,13 +25,14 @@ def trial_log(folder: Path, trial: str, *, whole: bool = True) -> str:
         RecordError: not the folder of a sweep, or no such trial.
     """
     sweep = SweepFolder(folder)
-    sweep.read_manifest()
+    manifest = sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
         raise RecordError(
             f"Expected a trial of {folder}, got {trial!r}; it has {', '.join(sorted(trials)) or 'none yet'}"
         )
-    points = [point for point in sweep.points().values() if point.trial == trial]
+    every = estimate_points(sweep.points().values(), trials, manifest.course.stages)
+    points = [point for point in every if point.trial == trial]
     decisions = {row["epoch"]: row for row in sweep.decisions() if row["trial"] == trial}
     entries = [entry for entry in Ledger(sweep.ledger).entries() if entry.trial == trial]
     lines = [*_head(trials[trial]), *map(_training, entries)]
@@ -67,6 +69,11 @@ def _training(entry: Entry) -> str:
 
 
 def _epoch(point: Point, decision: dict[str, Any] | None) -> str:
-    values = ", ".join(f"{name} {value:.4g}" for name, value in point.values.items())
+    values = ", ".join(f"{name} {point.values[name]:.4g}{_interval(point, name)}" for name in point.values)
     kept = f"; model {point.model}" if point.model else ""
     return f"epoch {point.moment}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")
+
+
+def _interval(point: Point, name: str) -> str:
+    ends = point.interval(name)
+    return "" if ends is None else f" [{ends[0]:.3f}, {ends[1]:.3f}]"

@@ -134,9 +134,17 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _heights(info: FrontInfo) -> list[float]:
-    """The values that the axis begins and ends with, one standard deviation over repeats to either side among them."""
-    spreads = [(p.values[info.utility], p.deviation(info.utility) or 0.0) for p in info.shown]
-    return [end for value, spread in spreads for end in (value - spread, value + spread)]
+    """The values that the axis begins and ends with, ends of error bars among them."""
+    return [end for point in info.shown for end in _ends(point, info.utility)]
+
+
+def _ends(point: Point, utility: str) -> tuple[float, float]:
+    """The ends of the interval of a noisy score; else one standard deviation over repeats to either side."""
+    interval, value = point.interval(utility), point.values[utility]
+    if interval is not None:
+        return interval
+    spread = point.deviation(utility) or 0.0
+    return value - spread, value + spread
 
 
 def step_line(
@@ -209,13 +217,16 @@ def _points(
 
 
 def _spread(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, Any] | None:
-    """One standard deviation over repeats to either side of their mean, where there are repeats."""
-    deviations = [point.deviation(utility) for point in points]
-    if not any(deviations) or len(points) > _CROWDED:
+    """Error bars, where there are intervals or repeats and not too many points."""
+    ends = [_ends(point, utility) for point in points]
+    values = [point.values[utility] for point in points]
+    if all(low == high for low, high in ends) or len(points) > _CROWDED:
         return None
     return {
         "type": "data",
-        "array": [deviation or 0.0 for deviation in deviations],
+        "symmetric": False,
+        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
         "color": theme.muted,
         "thickness": 1.3,
         "width": 3,

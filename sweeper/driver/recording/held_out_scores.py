@@ -1,7 +1,7 @@
 """The one look at the test split: scores of the points of the final front, paid for where its rows are private."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -26,14 +26,15 @@ def score_front(
     """Score every point of the front that has no test scores yet, and yield why one has none, in one sentence each.
 
     The recorder takes what each score costs before the score. ``is_over`` is asked before each point; true ends it.
-    Points that are paid for come in an order that is spread over the front: those for which there is room stand for it.
+    Points that are paid for come in an order that is spread over the front, those of finals first: those for which
+    there is room stand for it.
     """
     noise = shared.noise
     score = scorer(data.metadata, shared.radii, noise, own=own_objectives(shared.objectives), test=True)
     features = _Features(data.test.x)
-    front = [recorder.records.points[point.key] for point in recorder.records.archive.points]
-    left = [point for point in front if point.test is None]
-    for point in sorted(left, key=lambda point: point.key) if noise is None else spread(left):
+    left = [point for point in recorder.records.archive.points if recorder.records.points[point.key].test is None]
+    ordered = sorted(left, key=lambda point: point.key) if noise is None else _in_turn(left)
+    for point in (recorder.records.points[one.key] for one in ordered):
         if is_over():
             return
         none = f"No test scores for trial {point.label}"
@@ -55,6 +56,10 @@ def score_front(
         scores = score(model, data.test, own)
         classes = class_counts(model, data.test, data.metadata, features=own)
         recorder.records.add_test(point, scores, classes)
+
+
+def _in_turn(points: Sequence[Point]) -> tuple[Point, ...]:
+    return tuple(point for final in (True, False) for point in spread(one for one in points if one.is_final is final))
 
 
 class _Features:

@@ -55,7 +55,10 @@ class Recorder:
     ) -> None:
         self._plan, self._folder, self._search = plan, folder, search
         objectives, tags = plan.shared.objectives, run_tags(plan.privacy, plan.claim)
-        self.records = TrialRecords(folder, objectives, tracker, tags, keep_every_model=keep_every_model)
+        noisy = None if plan.shared.noise is None else plan.spending.stage_trials
+        self.records = TrialRecords(
+            folder, objectives, tracker, tags, keep_every_model=keep_every_model, noisy_stages=noisy
+        )
         self.spending = SpendingRecord(folder, plan)
         self._scheduler = make_scheduler(plan.search, objectives)
         self._write_at = -math.inf
@@ -197,13 +200,18 @@ class Recorder:
             sweep=self._plan.name,
             objectives=self._plan.shared.objectives,
             trials=self.records.trials.values(),
-            points=self.records.points.values(),
+            points=self._shown_points(),
             ledger=prices,
             claim=self._plan.claim,
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,
         )
+
+    def _shown_points(self) -> list[Point]:
+        """Return points with their estimates; of noisy scores only epochs that release some."""
+        found = self.records.estimated().values()
+        return [one for one in found if self._plan.shared.noise is None or one.noisy is not None]
 
     def write_front_now_and_then(self) -> None:
         """Replace ``front.json`` if that was not done for a while; a full disk is tried again later."""

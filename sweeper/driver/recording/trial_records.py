@@ -6,12 +6,14 @@ A folder that holds records is taken up: its trials and points are there from th
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any
 
 from sweeper.errors import TrialError
-from sweeper.pareto.dominance import FrontArchive
+from sweeper.pareto.dominance import FrontArchive, front_mask
 from sweeper.privacy.claims import Claim
 from sweeper.records import ClassCounts, Objective, Point, PointKey, ReleasedCurves, Trial, TrialPlan, TrialStatus
+from sweeper.results.estimates import estimate_points
 from sweeper.results.highlights import best
 from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
@@ -24,13 +26,13 @@ from sweeper.trials.stream import EpochRow
 class TrialRecords:
     """Trials and points, each saved as soon as it changes.
 
-    It has more than fifteen methods because each thing that happens to a trial or a point is one.
+    It is long, of more than fifteen methods, because each thing that happens to a trial or a point is one.
 
     Attributes:
         trials: by id, in the order in which they started.
-        points: by key, in the order in which they arrived.
+        points: by key, in the order in which they arrived, as they were released.
         objectives: of the sweep.
-        archive: the front of all points that no audit refuses.
+        archive: the front of all points that no audit refuses, by estimates where scores are noisy.
     """
 
     def __init__(
@@ -41,14 +43,16 @@ class TrialRecords:
         tags: Mapping[str, str],
         *,
         keep_every_model: bool = False,
+        noisy_stages: Sequence[int] | None = None,
     ) -> None:
-        self._folder, self._tracker, self._tags, self._keep_every_model = folder, tracker, tags, keep_every_model
+        self._folder, self._tracker, self._tags = folder, tracker, tags
+        self._keep_every_model, self._noisy_stages = keep_every_model, noisy_stages
         self.trials: dict[str, Trial] = folder.trials()
         self.points: dict[PointKey, Point] = folder.points()
         self._refused: dict[str, str] = {}
-        self.archive = FrontArchive(objectives)
-        self.archive.add(self.points.values())
-        self.objectives, self._best = tuple(objectives), _best_points(self.points.values(), objectives)
+        self.objectives = tuple(objectives)
+        self._judge_again()
+        self._best = _best_points(self._estimates.values(), objectives)
         self._last_epoch: dict[str, int] = {}
         for name, epoch, made_from in self.points:
             if not made_from:  # a torn write may have left others of an epoch without that of its iterate
@@ -88,8 +92,28 @@ class TrialRecords:
     def refuse(self, refused: Mapping[str, str]) -> None:
         """Leave the points that audits refuse out of the front, from now on too; see `sweeper.store.evidence`."""
         self._refused |= refused
-        self.archive = FrontArchive(self.objectives)
-        self.archive.add(point for point in self.points.values() if self._is_admitted(point))
+        self._judge_again()
+
+    def estimated(self) -> dict[PointKey, Point]:
+        """Return all points by key with estimates in place of noisy scores."""
+        if self._noisy_stages is None:
+            return self.points
+        found = estimate_points(self.points.values(), self.trials, self._noisy_stages)
+        return {point.key: point for point in found}
+
+    @property
+    def _finals(self) -> list[Point]:
+        """The points of finals that noisy scores judge: their models are kept, whatever these say."""
+        return [point for point in self._estimates.values() if point.is_final]
+
+    def _judge_again(self) -> None:
+        """Find the front anew: what one release says changes the estimates of others."""
+        self._estimates = self.estimated()
+        admitted = [point for point in self._estimates.values() if self._is_admitted(point)]
+        front = compress(admitted, front_mask(admitted, self.objectives))
+        self.archive = FrontArchive.holding(front, self.objectives)
+        if self._noisy_stages is not None:
+            self._best = _best_points(self._estimates.values(), self.objectives)
 
     def _is_admitted(self, point: Point) -> bool:
         return refusal(self._refused, point.trial) is None
@@ -102,6 +126,11 @@ class TrialRecords:
         """
         trial, epoch = points[0].trial, points[0].epoch
         self._last_epoch[trial] = epoch
+        if self._noisy_stages is not None:
+            self._save_points(*points)
+            self._judge_again()
+            self._track([self._estimates[point.key] for point in points])
+            return
         _, left = self.archive.add(filter(self._is_admitted, points))
         if self._keep_every_model:
             self._save_points(*points)
@@ -115,7 +144,7 @@ class TrialRecords:
     def track_again(self, trial: str) -> None:
         """Tell the tracker of a trial's last epoch once more: a driver may have been killed before it did."""
         last = trial, self.last_epoch(trial)
-        points = [point for point in self.points.values() if (point.trial, point.epoch) == last]
+        points = [point for point in self._estimates.values() if (point.trial, point.epoch) == last]
         if points:
             self._track(points)
 
@@ -127,7 +156,7 @@ class TrialRecords:
     def front_values(self) -> list[dict[str, float]]:
         """Return the objectives' values on the front, which a model has to reach to be kept; none if all are kept."""
         names = [objective.name for objective in self.objectives]
-        front = () if self._keep_every_model else self.archive.points
+        front = () if self._keep_every_model or self._noisy_stages is not None else self.archive.points
         return [{name: point.values[name] for name in names} for point in front]
 
     def add_test(
@@ -142,7 +171,8 @@ class TrialRecords:
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""
-        others = [point for point in self.points.values() if point.model and point.key not in self.archive]
+        kept = {point.key for point in (*self.archive.points, *self._finals)}
+        others = [point for point in self.points.values() if point.model and point.key not in kept]
         self._save_points(*(replace(point, model=None) for point in others))
 
     def track_ended(self) -> None:
@@ -152,7 +182,7 @@ class TrialRecords:
             self._tracker.start_trial(trial.id, trial.config, {**self._tags, NAME_TAG: name})
             if trial.plan is not None:
                 self._track_plan(trial.id, trial.plan)
-        for point in self.points.values():
+        for point in self._estimates.values():
             self._tracker.log(point.trial, point.epoch, _metrics(point))
         for trial in self.trials.values():
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
@@ -184,8 +214,10 @@ class TrialRecords:
         self._folder.flush()
         if self._keep_every_model or self._folder.trouble is not None:
             return
+        if self._noisy_stages is not None:
+            self.forget_models()
         refused = (point for point in self.points.values() if not self._is_admitted(point))
-        kept = {point.model for point in (*self.archive.points, *refused)}
+        kept = {point.model for point in (*self.archive.points, *refused, *self._finals)}
         for file in (self._folder.path / "models").iterdir():
             if f"models/{file.name}" not in kept:
                 file.unlink(missing_ok=True)
@@ -267,6 +299,19 @@ def _metrics(point: Point) -> dict[str, float]:
     deviations = {name: found for name in point.repeats if (found := point.deviation(name)) is not None}
     named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
     if not point.made_from:
-        return metric_names(point.values, point.accountants) | named
+        return metric_names(point.values, point.accountants) | named | _noise_metrics(point)
     own = {name: value for name, value in point.values.items() if name != "epsilon"}  # which is that of the epoch
     return {f"{point.made_from}/{name}": value for name, value in (metric_names(own) | named).items()}
+
+
+def _noise_metrics(point: Point) -> dict[str, float]:
+    """Return the ends of the intervals of noisy scores, and these as they were released, beside the estimates."""
+    if point.noisy is None:
+        return {}
+    ends = point.noisy.intervals
+    parts = {
+        "low": {name: low for name, (low, _) in ends.items()},
+        "high": {name: high for name, (_, high) in ends.items()},
+        "released": point.noisy.released,
+    }
+    return {f"{part}/{name}": value for part, values in parts.items() for name, value in metric_names(values).items()}

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
-from sweeper.results.highlights import Highlight, best, spread
+from sweeper.results.highlights import NOISY, Highlight, best, spread, value_text
 from sweeper.rounding import fixed_point, round_up
 from sweeper.tracking.outbox import Undelivered
 
@@ -240,6 +240,7 @@ def closing_summary(
         shown = spread(progress.front, always=[one.point for one in named])
         lines += [f"  {_point(point, progress.objectives, price)}{titles.get(point.key, '')}" for point in shown]
         lines += [f"  and {size - len(shown)} more: {folder / 'front.csv'}"] if size > len(shown) else []
+        lines += [NOISY] if any(point.noisy is not None for point in progress.front) else []
     lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
     hidden = len(failures or {}) - MAX_FAILURES
     lines += [f"  and {hidden} more failed"] if hidden > 0 else []
@@ -311,6 +312,6 @@ def _point(point: Point, objectives: Sequence[Objective], price: Price | None = 
 
 def _number(point: Point, objective: Objective) -> str:
     value = point.values.get(objective.name)
-    if value is None:
-        return "-"
-    return fixed_point(value) if objective.name == "epsilon" else f"{value:.3f}"
+    if value is not None and objective.name == "epsilon":
+        return fixed_point(value)
+    return value_text(point, objective.name)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
-from sweeper.records import ClassCounts, Objective, ReleasedCurves, SweepStatus
+from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SweepStatus
 from sweeper.results.front_record import FrontTrial
 
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity", "NaN"]}]})]
@@ -142,6 +142,7 @@ class PointRow(PointName):
     model: str | None = Field(description="File of the model, where it was kept.")
     classes: ClassCounts | None = None
     curves: ReleasedCurves | None = None
+    noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
 
 
 class StreamedEvent(Answer):
@@ -220,6 +221,7 @@ class PickedPoint(PointName):
 
     values: Values
     test: Values | None
+    noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
     after_the_sweep: Mapping[str, Any] | None = Field(description="What it costs to have chosen it by looking.")
     config: Mapping[str, Any]
     card: CardContent

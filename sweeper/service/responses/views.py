@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from sweeper.adapters import dump
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
+from sweeper.results.estimates import estimate_points
 from sweeper.results.front import newer_prices, read_front
 from sweeper.results.front_record import SCHEMA_VERSION, csv_text
 from sweeper.service.cache import SharedCache
@@ -172,7 +173,8 @@ class Points:
         lock, tail = self._tails.get(folder.path, lambda: (threading.Lock(), SweepTail(folder)))
         with lock:
             tail.look()
-            points = list(tail.points.values())
+            stages = folder.read_manifest().course.stages
+            points = estimate_points(tail.points.values(), tail.trials, stages)
         last = None if limit is None else offset + limit
         return [dump(point) for point in points[offset:last]], len(points)
 

@@ -121,6 +121,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
             made_from=picked.point.made_from,
             values=picked.point.values,
             test=picked.point.test,
+            noisy=picked.point.noisy,
             after_the_sweep=picked.card.content["guarantee"]["after_the_sweep"],
             config=picked.trial.config,
             card=CardContent.model_validate(picked.card.content),

@@ -39,6 +39,7 @@ class Sweep:
     def __init__(self, spec, journal):
         self.budget = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL)
         self.records = SimpleNamespace(points={}, objectives=spec.objectives)
+        self.records.estimated = lambda: self.records.points
         options = {"sampler": Sampler.RANDOM, "seed": 0, "journal": journal, "trials": spec.stages[0].trials}
         self.search = Search(spec.space.suggest, spec.objectives, **options)
         self.staged = StagedSearch(self.search, self.budget, spec.space, self.records)

@@ -1,0 +1,212 @@
+"""Estimates from noisy scores: what released scores say of the models, with intervals; all of it is post-processing.
+
+A score of private rows is released with Gaussian noise of known deviation. Scores of one training lie on a curve, and
+trainings of one stage are alike, so that each release says something of the others. For trial i after the share t of
+its epochs, with s = log t,
+
+    y_i(s) = m + b s + c s^2 + u_i + g_i(s) + e_i + noise,
+
+where m, b and c are of the stage, u_i of the trial, and g_i is a Brownian motion from the end of the training
+backwards, of covariance w^2 min(s^2, s'^2): curves are flat near their end. Given the deviations v of u_i and w of
+g_i, all is linear and Gaussian, and the posterior exact; v and w are integrated over a grid with weights proportional
+to the marginal likelihood. A score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points
+that were chosen as the best, Efron 2011, "Tweedie's formula and selection bias").
+
+Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored,
+a (1 - a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not. A
+share lies in [0, 1]: the normal posterior is restricted to it, not cut off.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby, product
+from math import isfinite, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from clipless.certificates.radii import parse_radius
+from sweeper.records import Interval, NoisyScores, Point, ReleasedCurves, ScorePlan, Trial, TrialPlan, trial_number
+from sweeper.specification.objectives import radius_text
+
+CONFIDENCE = 0.95
+
+_MEAN = 0.5
+_TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
+_TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
+_CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
+_OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
+_FARTHEST = 3.0  # deviations outside [0, 1] at which a posterior mean counts at most
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """The releases of one trial: ``s`` are logarithms of the share of its epochs that were done."""
+
+    s: Floats
+    scores: Floats
+    variance: float  # of the noise of each of them
+    rows: int  # N
+
+    @property
+    def errors(self) -> Floats:
+        """The covariance of what is in the scores beside the model's own share: noise, and the trial's own sampling."""
+        middle = float(np.clip(self.scores.mean(), 0.0, 1.0))
+        own = _OWN_SAMPLING * middle * (1.0 - middle) / self.rows
+        return self.variance * np.eye(len(self.s)) + own
+
+
+def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages: Sequence[int] = ()) -> list[Point]:
+    """Return points with estimates in place of noisy scores, in the same order; others as they are.
+
+    Args:
+        points: as they were recorded.
+        trials: with the plans that say how noisy scores are.
+        stages: the number of trials of each stage of a budget, whose trainings have about the same noise.
+    """
+    ends = list(accumulate(stages))
+    every = list(points)
+    plans = {trial: scores for trial, one in trials.items() if (scores := _score_plan(one.plan)) is not None}
+    found = [one for one in every if one.trial in plans and one.noisy is None and _names(one, plans[one.trial])]
+    estimates: dict[tuple[str, int, str], dict[str, tuple[float, Interval]]] = {}
+    stage_of = {one.trial: bisect_left(ends, trial_number(one.trial)) for one in found}
+    found.sort(key=lambda one: (stage_of[one.trial], one.trial, one.epoch))
+    for _, group in groupby(found, key=lambda one: stage_of[one.trial]):
+        alike = list(group)
+        for name in dict.fromkeys(name for one in alike for name in _names(one, plans[one.trial])):
+            named = [one for one in alike if name in one.values]
+            for one, estimate in zip(named, _estimate(named, name, trials, plans), strict=True):
+                estimates.setdefault(one.key, {})[name] = estimate
+    return [
+        _with_estimates(one, estimates[one.key], plans[one.trial], is_final=stage_of[one.trial] == len(ends) - 1)
+        if one.key in estimates
+        else one
+        for one in every
+    ]
+
+
+def _score_plan(plan: TrialPlan | None) -> ScorePlan | None:
+    return None if plan is None else plan.scores
+
+
+def _names(point: Point, plan: ScorePlan) -> list[str]:
+    return [name for name in plan.names if isfinite(point.values.get(name, np.nan))]
+
+
+def _estimate(
+    points: Sequence[Point], name: str, trials: Mapping[str, Trial], plans: Mapping[str, ScorePlan]
+) -> list[tuple[float, Interval]]:
+    """Return the estimate and interval of a score of points of one stage, which are sorted by trial."""
+    curves, rows = [], []
+    for trial, group in groupby(points, key=lambda one: one.trial):
+        own, plan = list(group), trials[trial].plan
+        assert plan is not None  # noqa: S101 - its scores were asked for
+        s = np.log([one.epoch / plan.epochs for one in own])
+        variance = plans[trial].std["validation"] ** 2 / plan.repeats
+        count = plans[trial].rows["validation"]
+        curves.append(_Curve(s, np.array([one.values[name] for one in own]), variance, count))
+        rows += [count / (1.0 - _OWN_SAMPLING)] * len(own)
+    means, variances = posterior(curves)
+    return [share(mean, variance, count) for mean, variance, count in zip(means, variances, rows, strict=True)]
+
+
+def posterior(curves: Sequence[_Curve]) -> tuple[Floats, Floats]:
+    """Return posterior means and variances of the scores without noise and a trial's own sampling, curve by curve."""
+    settings = list(product(_TRIAL_STDS, _CURVE_STDS))
+    solved = [_solve(curves, v, w) for v, w in settings]
+    logs = np.array([evidence for evidence, _, _ in solved])
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    means, variances = (np.stack([one[i] for one in solved]) for i in (1, 2))
+    mean = weights @ means
+    return mean, weights @ (variances + (means - mean) ** 2)
+
+
+def _solve(curves: Sequence[_Curve], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
+    """Return log evidence, means and variances given the deviations of trials and curves."""
+    precision = np.diag(_TREND_STDS**-2)
+    pull, evidence, parts = np.zeros(len(_TREND_STDS)), 0.0, []
+    for one in curves:
+        design = np.column_stack([one.s**power for power in range(len(_TREND_STDS))])
+        signal = trial_std**2 + curve_std**2 * np.minimum(one.s[:, None] ** 2, one.s[None, :] ** 2)
+        inverse = np.linalg.inv(signal + one.errors)
+        centred = one.scores - _MEAN
+        precision = precision + design.T @ inverse @ design
+        pull = pull + design.T @ inverse @ centred
+        evidence += 0.5 * (np.linalg.slogdet(inverse)[1] - centred @ inverse @ centred)
+        parts.append((design, signal, inverse, centred))
+    spread = np.linalg.inv(precision)
+    common = spread @ pull
+    evidence += 0.5 * (np.linalg.slogdet(spread)[1] + pull @ common)
+    means, variances = [], []
+    for design, signal, inverse, centred in parts:
+        gain = signal @ inverse
+        left = design - gain @ design
+        means.append(_MEAN + design @ common + gain @ (centred - design @ common))
+        variances.append(np.diag(signal - gain @ signal) + np.einsum("ij,jk,ik->i", left, spread, left))
+    return float(evidence), np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
+
+
+def share(mean: float, variance: float, rows: float) -> tuple[float, Interval]:
+    """Return estimate and interval of a share of new rows, by a normal posterior of the share of ``rows`` rows.
+
+    >>> value, (low, high) = share(0.9, 0.02**2, 500)
+    >>> round(value, 3), round(low, 3), round(high, 3)
+    (0.9, 0.853, 0.947)
+    """
+    inside = min(max(mean, 0.0), 1.0)
+    deviation = sqrt(variance + inside * (1.0 - inside) / rows) or 1.0 / rows
+    centre = min(max(mean, -_FARTHEST * deviation), 1.0 + _FARTHEST * deviation)
+    low, high = ((end - centre) / deviation for end in (0.0, 1.0))
+    below, above = ndtr(low), ndtr(high)
+    tail = (1.0 - CONFIDENCE) / 2
+    ends = (centre + deviation * float(ndtri(below + p * (above - below))) for p in (tail, 1.0 - tail))
+    shift = (_density(low) - _density(high)) / (above - below)
+    value = centre + deviation * float(shift)
+    first, last = ends
+    return value, (first, last)
+
+
+def _density(z: float) -> float:
+    return float(np.exp(-0.5 * z * z) / sqrt(2.0 * np.pi))
+
+
+def _with_estimates(
+    point: Point, found: Mapping[str, tuple[float, Interval]], plan: ScorePlan, *, is_final: bool
+) -> Point:
+    values = {name: found[name][0] if name in found else value for name, value in point.values.items()}
+    released = {name: point.values[name] for name in found}
+    test, test_intervals = _estimate_test(point, plan)
+    noisy = NoisyScores(
+        is_final=is_final,
+        released=released,
+        intervals={name: interval for name, (_, interval) in found.items()},
+        test_released={} if point.curves is not None else dict(point.test or {}),
+        test_intervals=test_intervals,
+    )
+    return replace(point, values=values, test=test, noisy=noisy)
+
+
+def _estimate_test(point: Point, plan: ScorePlan) -> tuple[dict[str, float] | None, dict[str, Interval]]:
+    """Return test numbers with their intervals: of one release for a point, or as the bands of its curves say."""
+    if point.test is None:
+        return None, {}
+    if point.curves is not None:
+        return dict(point.test), _intervals_of_curves(point.test, point.curves)
+    variance, rows = plan.std["test"] ** 2, plan.rows["test"]
+    found = {name: share(value, variance, rows) for name, value in point.test.items()}
+    return {name: value for name, (value, _) in found.items()}, {name: ends for name, (_, ends) in found.items()}
+
+
+def _intervals_of_curves(test: Mapping[str, float], curves: ReleasedCurves) -> dict[str, Interval]:
+    """Return the bands of released curves where test numbers are read off them."""
+    found = {} if curves.scores is None else {"auroc": (curves.scores.auroc[0], curves.scores.auroc[2])}
+    for name in test.keys() - found.keys():
+        text = radius_text(name)
+        at = curves.radii.index(0.0 if text is None else parse_radius(text))
+        found[name] = (curves.certified_low[at], curves.certified_high[at])
+    return found

@@ -1,0 +1,164 @@
+"""Estimates from noisy scores, and what is chosen by them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sweeper.pareto.dominance import front_mask
+from sweeper.privacy.evaluation.paid_scores import spread_epochs
+from sweeper.records import NoisyScores, Objective, Point, ScorePlan, Trial
+from sweeper.results.estimates import _Curve, estimate_points, posterior, share
+from sweeper.results.highlights import best
+from sweeper.results.pick import surest
+
+EPOCHS = 20
+OBJECTIVES = (Objective.named("epsilon"), Objective.named("accuracy"))
+ACCURACY = OBJECTIVES[1]
+
+
+@pytest.fixture
+def trial(plan):
+    """Return a function that makes a trial whose scores are noisy."""
+
+    def make(number, std, epochs=(EPOCHS,), rows=500, repeats=1):
+        scores = ScorePlan(
+            names=("accuracy",),
+            noise_multiplier=5.0,
+            apart=True,
+            std={"validation": std, "test": std},
+            rows={"validation": rows, "test": rows},
+            epochs=tuple(epochs),
+        )
+        planned = replace(plan, scores=scores, epochs=EPOCHS, repeats=repeats)
+        return Trial(id=f"t{number:04d}", config={}, plan=planned)
+
+    return make
+
+
+def points_of(trial, scores, epsilon=1.0):
+    epochs = trial.plan.scores.epochs
+    return [
+        Point(trial=trial.id, epoch=epoch, values={"epsilon": epsilon * epoch / EPOCHS, "accuracy": score})
+        for epoch, score in zip(epochs, scores, strict=True)
+    ]
+
+
+def test_public_scores_stay_as_they_are(plan):
+    points = [Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.9})]
+    assert estimate_points(points, {"t0001": Trial(id="t0001", config={}, plan=plan)}) == points
+
+
+def test_an_estimate_says_what_was_released_and_lies_in_its_interval(trial):
+    one = trial(1, 0.02)
+    (found,) = estimate_points(points_of(one, [0.8]), {one.id: one})
+    low, high = found.interval("accuracy")
+    assert found.noisy.released == {"accuracy": 0.8}
+    assert low < found.values["accuracy"] < high
+    assert found.values["accuracy"] == pytest.approx(0.8, abs=0.005)
+    assert high - low == pytest.approx(2 * 1.96 * (0.02**2 + 0.8 * 0.2 / 500) ** 0.5, rel=0.05)
+    assert found.values["epsilon"] == 1.0
+    assert found.interval("epsilon") is None
+
+
+@pytest.mark.parametrize("score", [1.3, -0.4, 5.0, 1.0, 0.0])
+def test_no_estimate_is_beyond_zero_and_one_nor_at_them(trial, score):
+    one = trial(1, 0.1)
+    (found,) = estimate_points(points_of(one, [score]), {one.id: one})
+    low, high = found.interval("accuracy")
+    assert 0.0 <= low < found.values["accuracy"] < high <= 1.0
+
+
+def test_the_luckiest_of_many_is_drawn_to_the_others(trial):
+    rng = np.random.default_rng(0)
+    trials = [trial(number, 0.1) for number in range(1, 13)]
+    points = [point for one in trials for point in points_of(one, [0.7 + 0.1 * rng.normal()])]
+    raw = max(point.values["accuracy"] for point in points)
+    estimates = estimate_points(points, {one.id: one for one in trials})
+    shown = max(point.values["accuracy"] for point in estimates)
+    assert raw > 0.8
+    assert shown < 0.5 * (raw + 0.7)
+
+
+def test_epochs_of_a_training_say_something_of_each_other(trial):
+    one, epochs = trial(1, 0.05, epochs=(12, 16, 20)), [0.80, 0.60, 0.80]
+    middle = estimate_points(points_of(one, epochs), {one.id: one})[1]
+    assert 0.62 < middle.values["accuracy"] < 0.8
+
+
+def test_repeats_have_less_noise(trial):
+    widths = []
+    for repeats in (1, 4):
+        one = trial(1, 0.1, rows=10**6, repeats=repeats)
+        low, high = estimate_points(points_of(one, [0.5]), {one.id: one})[0].interval("accuracy")
+        widths.append(high - low)
+    assert widths[1] == pytest.approx(widths[0] / 2, rel=0.1)
+
+
+def test_stages_are_not_mixed_and_the_last_one_is_final(trial):
+    trials = [trial(number, 0.01, rows=10**6) for number in (1, 2, 3)]
+    points = [point for one, score in zip(trials, (0.6, 0.6, 0.9), strict=True) for point in points_of(one, [score])]
+    found = estimate_points(points, {one.id: one for one in trials}, (2, 1))
+    assert [point.is_final for point in found] == [False, False, True]
+    assert found[2].values["accuracy"] == pytest.approx(0.9, abs=0.001)
+
+
+def test_test_scores_have_intervals_of_their_own(trial):
+    one = trial(1, 0.02)
+    (point,) = points_of(one, [0.8])
+    (found,) = estimate_points([replace(point, test={"accuracy": 1.05})], {one.id: one})
+    low, high = found.test_interval("accuracy")
+    assert found.noisy.test_released == {"accuracy": 1.05}
+    assert low < found.test["accuracy"] < high <= 1.0
+
+
+def draw_sweep(rng, rows, std, trials, epochs):
+    """Return released scores of trials whose true curves are known, models erring on about the same rows."""
+    s = np.log(np.array(epochs) / EPOCHS)
+    ends = 0.9 - np.abs(rng.normal(0, 0.06, trials))
+    truth = 0.5 + (ends[:, None] - 0.5) * (1 - np.exp(-rng.uniform(3, 8, (trials, 1)) * np.array(epochs) / EPOCHS))
+    common, own = rng.normal(size=(1, 1)), rng.normal(size=(trials, 1))
+    sampling = np.sqrt(truth * (1 - truth) / rows) * (np.sqrt(0.8) * common + np.sqrt(0.2) * own)
+    released = truth + sampling + std * rng.normal(size=truth.shape)
+    return truth.ravel(), [_Curve(s, row, std**2, rows) for row in released]
+
+
+@pytest.mark.parametrize(("trials", "epochs"), [(12, (EPOCHS,)), (1, spread_epochs(EPOCHS, 6))])
+@pytest.mark.parametrize(("rows", "std"), [(300, 0.02), (2000, 0.004), (300, 0.06)])
+def test_intervals_cover_the_truth_those_of_the_best_point_too(trials, epochs, rows, std):
+    rng, of_all, of_best = np.random.default_rng(7), [], []
+    for _ in range(150):
+        truth, curves = draw_sweep(rng, rows, std, trials, epochs)
+        found = [share(mean, variance, rows / 0.7) for mean, variance in zip(*posterior(curves), strict=True)]
+        covered = [low <= true <= high for true, (_, (low, high)) in zip(truth, found, strict=True)]
+        of_all += covered
+        of_best.append(covered[int(np.argmax([value for value, _ in found]))])
+    assert np.mean(of_all) > 0.88
+    assert np.mean(of_best) > 0.9
+
+
+def test_no_lucky_explorer_takes_a_final_off_the_front_or_is_chosen_before_it(noisy_point):
+    explorer = noisy_point("t0001", 0.5, 0.80, final=False)
+    final = noisy_point("t0002", 2.0, 0.78, final=True)
+    assert front_mask([explorer, final], OBJECTIVES).tolist() == [True, True]
+    assert best([explorer, final], ACCURACY) is final
+    assert best([explorer, final], OBJECTIVES[0]) is explorer
+
+
+def test_an_explorer_that_is_better_beyond_every_interval_is_chosen(noisy_point):
+    explorer = noisy_point("t0001", 0.5, 0.95, final=False)
+    final = noisy_point("t0002", 2.0, 0.60, final=True)
+    assert surest([explorer, final], ACCURACY) == [explorer]
+
+
+@pytest.fixture
+def noisy_point():
+    """Return a function that makes a point with an interval."""
+
+    def make(trial, epsilon, value, *, final):
+        noisy = NoisyScores(
+            is_final=final, released={"accuracy": value}, intervals={"accuracy": (value - 0.05, value + 0.05)}
+        )
+        return Point(trial=trial, epoch=EPOCHS, values={"epsilon": epsilon, "accuracy": value}, noisy=noisy)
+
+    return make
