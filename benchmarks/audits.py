@@ -206,8 +206,8 @@ def _one_batch_for_all_steps() -> AbstractContextManager[object]:
 def _rows_join_twice_as_often() -> AbstractContextManager[object]:
     whole = PoissonSampler.__init__
 
-    def init(self: PoissonSampler, population: int, sampling_rate: float, source: RandomSource) -> None:
-        whole(self, population, min(1.0, 2.0 * sampling_rate), source)
+    def init(self: PoissonSampler, population: int, sampling_rate: float, *rest: object) -> None:
+        whole(self, population, min(1.0, 2.0 * sampling_rate), *rest)  # type: ignore[arg-type]
 
     return patch.object(PoissonSampler, "__init__", init)
 

@@ -323,7 +323,7 @@ def of_network(kind: str, method: str, rate: float, device: str, generator: np.r
 
     choices = None
     if rate < 1.0:
-        choices = torch.from_numpy(PoissonSampler(count, rate, SecureSource()).draw())
+        choices = PoissonSampler(count, rate, SecureSource()).draw()
     return Batch(rows, size, _sensitivities(plan), total, partial(_formed, network, loss, rows, plan), choices)
 
 

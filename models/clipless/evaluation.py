@@ -1,5 +1,8 @@
 """Utility and certified robustness of a model on rows that may be looked at.
 
+Where a privacy unit has several rows, these share the weight of one: a score is the mean over units of the mean over
+their rows, and an AUROC weighs a pair of rows by both of theirs.
+
 Shape letters: B batch, K logits.
 
 What is computed here on private rows is a release: the caller declares which rows these are.
@@ -7,6 +10,7 @@ What is computed here on private rows is a release: the caller declares which ro
 
 from collections.abc import Iterable
 
+import torch
 from torch import Tensor
 
 from clipless.attacks import PGD, EvasionAttack
@@ -47,13 +51,14 @@ def evaluate(
         raise ValueError(f"Expected 0 < input_gain < inf, got input_gain={input_gain!r}")
     outputs = outputs or Outputs.of(model, split, features)
     logits_BK, raw_radius_B = outputs.logits, outputs.radii / input_gain
-    scores = {"accuracy": _mean(decisions(logits_BK) == split.y)}
+    weight_B = split.weights()
+    scores = {"accuracy": _mean(decisions(logits_BK) == split.y, weight_B)}
     parsed = {text: parse_radius(text) for text in radii}
-    scores |= {f"certified@{text}": _mean(raw_radius_B > radius) for text, radius in parsed.items()}
+    scores |= {f"certified@{text}": _mean(raw_radius_B > radius, weight_B) for text, radius in parsed.items()}
     if logits_BK.shape[1] <= 2:
-        scores["auroc"] = _auroc(logits_BK, split.y)
+        scores["auroc"] = _auroc(logits_BK, split.y, weight_B)
         moved = [radius * input_gain for radius in parsed.values()]
-        certified = certified_auroc(model, logits_BK, split.y, moved, measured=outputs.measured)
+        certified = certified_auroc(model, logits_BK, split.y, moved, weights_B=weight_B, measured=outputs.measured)
         scores |= {f"certified-auroc@{text}": value for text, value in zip(parsed, certified, strict=True)}
     return scores
 
@@ -82,17 +87,19 @@ def attacked_accuracy(
     if not farthest <= reach * (1.0 + 1e-9):
         raise ValueError(f"Expected moves of at most {reach}, got one of {farthest}")
     holds_B = decisions(float64_logits(model, split.x)) == split.y
-    return _mean(holds_B & (decisions(float64_logits(model, moved)) == split.y))
+    return _mean(holds_B & (decisions(float64_logits(model, moved)) == split.y), split.weights())
 
 
-def _auroc(logits_BK: Tensor, target_B: Tensor) -> float:
+def _auroc(logits_BK: Tensor, target_B: Tensor, weight_B: Tensor) -> float:
     from sklearn.metrics import roc_auc_score  # half a second that data of many classes need not pay
 
     score_B = binary_scores(logits_BK)
     if len(target_B.unique()) < 2 or not bool(score_B.isfinite().all()):
         return float("nan")
-    return float(roc_auc_score(target_B.cpu().numpy(), score_B.cpu().numpy()))
+    score, weight = score_B.cpu().numpy(), weight_B.cpu().numpy()
+    return float(roc_auc_score(target_B.cpu().numpy(), score, sample_weight=weight))
 
 
-def _mean(hits_B: Tensor) -> float:
-    return float(hits_B.double().mean().item())
+def _mean(hits_B: Tensor, weight_B: Tensor) -> float:
+    """Return the share of the weight; sums of more hits are never less, rounding included."""
+    return float(torch.where(hits_B, weight_B, 0.0).sum() / weight_B.sum())

@@ -112,10 +112,10 @@ def precompute(prefix: Network, split: Split) -> Split:
     if len(prefix.layers) == 0:
         return split
     features: Tensor | None = None
-    for start in range(0, len(split), _CHUNK):
+    for start in range(0, len(split.x), _CHUNK):
         rows = split.x[start : start + _CHUNK]
         part = prefix(pad(rows, _CHUNK))[: len(rows)]
         if features is None:
-            features = part.new_empty((len(split), *part.shape[1:]))
+            features = part.new_empty((len(split.x), *part.shape[1:]))
         features[start : start + len(part)] = part
     return split if features is None else replace(split, x=features)

@@ -17,7 +17,7 @@ from clipless.datasets import Dataset, Metadata, Split
 
 ALIGNMENT = 64
 
-Arrays = tuple[NDArray[np.float32], NDArray[np.int64]]
+Arrays = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64] | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class PlacedDataset:
     @classmethod
     def of(cls, data: Dataset) -> "PlacedDataset":
         """Return the arrays of a data set, which share its memory."""
-        train, validation, test = ((s.x.numpy(), s.y.numpy()) for s in (data.train, data.validation, data.test))
+        train, validation, test = map(_arrays, (data.train, data.validation, data.test))
         return cls(metadata=data.metadata, train=train, validation=validation, test=test)
 
     def dataset(self) -> Dataset:
@@ -41,10 +41,15 @@ class PlacedDataset:
         return Dataset(metadata=self.metadata, train=train, validation=validation, test=test)
 
 
-def _split(x: NDArray[np.float32], y: NDArray[np.int64]) -> Split:
+def _arrays(split: Split) -> Arrays:
+    return split.x.numpy(), split.y.numpy(), None if split.offsets is None else split.offsets.numpy()
+
+
+def _split(x: NDArray[np.float32], y: NDArray[np.int64], offsets: NDArray[np.int64] | None) -> Split:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # nor is it written to
-        return Split(torch.from_numpy(x), torch.from_numpy(y))
+        units = None if offsets is None else torch.from_numpy(offsets)
+        return Split(torch.from_numpy(x), torch.from_numpy(y), units)
 
 
 def in_memory(rows: PlacedDataset) -> IO[bytes]:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, prod
 from statistics import fmean
 
 import torch
@@ -58,7 +58,8 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
     """Measure the previewed configurations on rows of zeros.
 
     Guarantees:
-        Of the data only shapes, types, the number of rows and the declarations are looked at; nothing is released.
+        Of the data only shapes, types, the number of units and the declarations are looked at; nothing is released.
+        How many rows units have is private: times and memory are those of one row for each.
     """
     empty = _zeros(data)
     threads = torch.get_num_threads()
@@ -78,7 +79,7 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         trials=plan.trials + plan.rehearsals * len(data.validation) / len(data.train),
         places=_places(plan),
         process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
-        data_bytes=sum(split.x.nbytes + split.y.nbytes for split in (data.train, data.validation, data.test)),
+        data_bytes=sum(map(_bytes, (data.train, data.validation, data.test))),
     )
 
 
@@ -105,11 +106,16 @@ def _zeros(data: Dataset) -> Dataset:
     return replace(data, train=_empty(data.train), validation=_empty(data.validation), test=_empty(data.test))
 
 
+def _bytes(split: Split) -> int:
+    entries = prod(split.x.shape[1:])
+    return len(split) * (entries * split.x.element_size() + split.y.element_size())
+
+
 def _empty(split: Split, rows: int | None = None) -> Split:
     """Return rows of zeros of which one is kept in memory, all of the first class."""
     count = len(split) if rows is None else rows
     x = torch.zeros((1, *split.x.shape[1:]), dtype=split.x.dtype).expand(count, *split.x.shape[1:])
-    return replace(split, x=x, y=torch.zeros(count, dtype=split.y.dtype))
+    return Split(x, torch.zeros(count, dtype=split.y.dtype))
 
 
 def _step_seconds(one: Preview, empty: Dataset) -> float:

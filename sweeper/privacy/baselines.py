@@ -39,7 +39,11 @@ class Baselines:
         declared = data.metadata
         open_ = declared.evaluation in (Evaluation.PUBLIC, Evaluation.EXPLORATORY)
         splits = {"validation": data.validation, "test": data.test} if open_ else {}
-        shares = {name: float(split.y.bincount().max()) / len(split) for name, split in splits.items() if len(split)}
+        shares = {
+            name: float(split.y.bincount(split.weights()).max()) / len(split)
+            for name, split in splits.items()
+            if len(split)
+        }
         return cls(classes=declared.classes, majority=shares, without_privacy=dict(without_privacy or {}))
 
     @property

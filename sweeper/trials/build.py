@@ -198,4 +198,4 @@ def build_optimizer(config: TrialConfig) -> Optimizer:
 
 def on_device(split: Split, device: str) -> Split:
     """Return the rows on ``device``."""
-    return replace(split, x=split.x.to(device), y=split.y.to(device))
+    return split.to(device)

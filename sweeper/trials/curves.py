@@ -1,6 +1,8 @@
 """Whole curves of private test rows: one paid release for each point of the front, and everything that it tells.
 
 Behind `release_curves` all is computed from the released counts: rates, areas, calibration and bands cost nothing.
+A privacy unit with several rows enters with one of them, drawn for this release alone: what enters are independent
+draws, as bands and tests take them to be.
 
 Shape letters: B rows, K logits, N thresholds.
 """
@@ -28,6 +30,7 @@ from clipless.datasets import Metadata, Split
 from clipless.errors import AccountingError
 from clipless.network import Network
 from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.privacy.sampling import draw_rows
 from sweeper.privacy.evaluation.curve_noise import CONFIDENCE
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.records import ReleasedCurves, ScoreCurves
@@ -61,17 +64,18 @@ def release_curves(
         AccountingError: the sweep declares no noise of curves.
 
     Guarantees:
-        One call is one release of ``noise.paid_test(1)``: each row's values are its own, given the model, and the
-        squared reciprocal multipliers of the curves add up to that of the event.
+        One call is one release of ``noise.paid_test(1)``: each unit enters with one row, whose values are its own,
+        given the model, and the squared reciprocal multipliers of the curves add up to that of the event.
     """
     if noise.curves is None:
         raise AccountingError("Expected noise of curves, got none; set privacy.curve_noise")
     curves, source = noise.curves, source or SecureSource()
-    logits_BK = float64_logits(model, split.x, features=features, alone=True)
-    radius_B = certified_radii(model, logits_BK, split.y) / declared.input_gain
+    rows_B = draw_rows(torch.arange(len(split), device=split.y.device), split.offsets, source)
+    logits_BK, y_B = float64_logits(model, split.x, features=features, alone=True)[rows_B], split.y[rows_B]
+    radius_B = certified_radii(model, logits_BK, y_B) / declared.input_gain
     certified = release_certified(
         _strict(radius_B.cpu().numpy()),
-        (decisions(logits_BK) == split.y).cpu().numpy(),
+        (decisions(logits_BK) == y_B).cpu().numpy(),
         np.array(curves.radii),
         curves.mechanism,
         population=noise.test,
@@ -82,7 +86,7 @@ def release_curves(
     if curves.two_classes:
         scores = release_classes(
             row_by_row(torch.sigmoid, binary_scores(logits_BK) / temperature).cpu().numpy(),
-            (split.y == 1).cpu().numpy(),
+            (y_B == 1).cpu().numpy(),
             curves.probabilities,
             curves.mechanism,
             relation=curves.relation,

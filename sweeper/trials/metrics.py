@@ -10,7 +10,6 @@ Shape letters: B rows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import torch
 
@@ -121,11 +120,11 @@ def check_metrics(names: Sequence[str], declared: Metadata, source: str = "the s
 
 def some_rows(split: Split, seed: int) -> Split:
     """Return at most `MEMBERSHIP_ROWS` rows, chosen by the seed alone and kept in order."""
-    if len(split) <= MEMBERSHIP_ROWS:
+    if len(split.y) <= MEMBERSHIP_ROWS:
         return split
-    order_B = torch.randperm(len(split), generator=torch.Generator().manual_seed(seed))
+    order_B = torch.randperm(len(split.y), generator=torch.Generator().manual_seed(seed))
     chosen_B = order_B[:MEMBERSHIP_ROWS].sort().values.to(split.y.device)
-    return replace(split, x=split.x[chosen_B], y=split.y[chosen_B])
+    return Split(split.x[chosen_B], split.y[chosen_B])
 
 
 def _certifies(name: str, attacked: str) -> bool:

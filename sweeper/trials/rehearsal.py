@@ -10,7 +10,7 @@ from math import ceil
 
 import torch
 
-from clipless.datasets import Dataset, Evaluation, Split
+from clipless.datasets import Dataset, Evaluation
 from sweeper.errors import SpecError
 from sweeper.specification.trial_config import TrialConfig
 
@@ -20,6 +20,8 @@ _SEED = 0  # which half a row is in: public, and the same for every configuratio
 
 def rehearsal_halves(data: Dataset) -> tuple[Dataset, Dataset]:
     """Return two data sets of the validation rows: one half is trained on, the other scored; and the other way round.
+
+    The rows of a privacy unit are in the same half.
 
     Guarantees:
         No training row and no test row is among them: what is computed from them spends nothing.
@@ -34,7 +36,7 @@ def rehearsal_halves(data: Dataset) -> tuple[Dataset, Dataset]:
         )
     validation = data.validation
     order = torch.randperm(len(validation), generator=torch.Generator().manual_seed(_SEED)).to(validation.x.device)
-    first, second = (_rows(validation, chosen) for chosen in order.tensor_split(2))
+    first, second = (validation.take(chosen) for chosen in order.tensor_split(2))
     return (
         replace(data, train=first, validation=second, test=second),
         replace(data, train=second, validation=first, test=first),
@@ -60,7 +62,3 @@ def rehearsal_config(config: TrialConfig, rows: int, population: int) -> TrialCo
     scaled = {"noise_multiplier": noise * smaller / batch}
     privacy = config.privacy.model_copy(update=scaled | {"accept_large_delta": True})  # delta is that of more rows
     return config.model_copy(update={"training": training, "privacy": privacy})
-
-
-def _rows(split: Split, chosen: torch.Tensor) -> Split:
-    return replace(split, x=split.x[chosen], y=split.y[chosen])

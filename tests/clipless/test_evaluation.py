@@ -8,6 +8,7 @@ from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.certificates.outputs import Outputs
 from clipless.datasets import Split
 from clipless.errors import InvalidBoundError
+from clipless.evaluation import attacked_accuracy
 from clipless.layers import Dense, InputBall
 
 
@@ -163,3 +164,45 @@ def test_an_input_gain_out_of_range_is_refused(gain):
 def test_a_radius_that_is_no_number_is_refused():
     with pytest.raises(ValueError, match="radius"):
         evaluate(linear([[1.0], [0.0]]), split([[1.0]], [0]), ["far"])
+
+
+# Units of several rows
+
+
+def of_units(scores, labels, sizes):
+    """A split whose model decides by the sign of a score, and that model."""
+    offsets = torch.tensor([0, *sizes]).cumsum(0)
+    return Split(torch.tensor(scores)[:, None], torch.tensor(labels), offsets), linear([[1.0]])
+
+
+def test_a_score_is_the_mean_over_units_of_the_mean_over_their_rows():
+    data, model = of_units([2.0, -2.0, -2.0, 0.3, -1.0], [1, 1, 1, 1, 0], [3, 1, 1])
+    scores = evaluate(model, data, ["0.5"])
+    assert scores["accuracy"] == pytest.approx((1 / 3 + 1 + 1) / 3)
+    assert scores["certified@0.5"] == pytest.approx((1 / 3 + 0 + 1) / 3)
+    assert attacked_accuracy(model, data, "0.5") == pytest.approx((1 / 3 + 0 + 1) / 3)
+
+
+def test_a_pair_of_rows_has_the_weight_of_both():
+    generator = torch.Generator().manual_seed(0)
+    sizes = [1, 5, 2, 9, 1, 3, 30, 2]
+    count = sum(sizes)
+    x = torch.randn(count, generator=generator).tolist()
+    labels = (torch.rand(count, generator=generator) < 0.4).long().tolist()
+    data, model = of_units(x, labels, sizes)
+    scores = evaluate(model, data, ["0.01", "0.2", "100"])
+    score, y, weight = data.x[:, 0], data.y, data.weights()
+    pair = weight[y == 1][:, None] * weight[y == 0]
+    gap = (score[y == 1][:, None] - score[y == 0]).double()
+    assert scores["auroc"] == pytest.approx(float((pair * (gap > 0)).sum() / pair.sum()))
+    for radius in ("0.01", "0.2", "100"):
+        share = float((pair * (gap > 2 * float(radius))).sum() / pair.sum())
+        assert scores[f"certified-auroc@{radius}"] == pytest.approx(share)
+
+
+def test_units_of_one_row_are_scored_as_rows_are():
+    generator = torch.Generator().manual_seed(1)
+    x, y = torch.randn(40, 1, generator=generator), torch.randint(0, 2, (40,), generator=generator)
+    model = linear([[1.0]])
+    units, rows = (evaluate(model, Split(x, y, one), ["0.1"]) for one in (torch.arange(41), None))
+    assert units == pytest.approx(rows)

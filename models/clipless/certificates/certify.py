@@ -287,7 +287,13 @@ def binary_scores(logits_BK: Tensor) -> Tensor:
 
 
 def certified_auroc(
-    model: Network, logits_BK: Tensor, target_B: Tensor, radii: Sequence[float], *, measured: Measured | None = None
+    model: Network,
+    logits_BK: Tensor,
+    target_B: Tensor,
+    radii: Sequence[float],
+    *,
+    weights_B: Tensor | None = None,
+    measured: Measured | None = None,
 ) -> list[float]:
     """Share of pairs of a positive and a negative that stay in order when both move by less than a radius.
 
@@ -296,6 +302,7 @@ def certified_auroc(
         logits_BK: float64 logits, 1 or 2.
         target_B: int64 labels, 0 or 1.
         radii: >= 0, in units of the network's input tensor.
+        weights_B: float64, of rows; a pair has the product of both. All alike by default.
         measured: with the weights that gave the logits, which the model may not hold any more; of the model as it is
             if left out.
 
@@ -318,15 +325,17 @@ def certified_auroc(
     measured = measured or Measured.of(model, logits_BK.device)
     score_B, finite_B = binary_scores(logits_BK), logits_BK.isfinite().all(dim=1)
     error, reach = 2.0 * measured.error * sqrt(logits_BK.shape[1]), float(measured.reach[-1, 0])
-    positive_P = torch.where(finite_B, score_B, -torch.inf)[target_B == 1]
-    negative_N = torch.where(finite_B, score_B, torch.inf)[target_B == 0].sort().values
-    pairs = len(positive_P) * len(negative_N)
-    if pairs == 0:
+    weights_B = torch.ones_like(score_B) if weights_B is None else weights_B
+    positive_P, weight_P = torch.where(finite_B, score_B, -torch.inf)[target_B == 1], weights_B[target_B == 1]
+    negative_N, order_N = torch.where(finite_B, score_B, torch.inf)[target_B == 0].sort()
+    if not (len(positive_P) and len(negative_N)):
         return [nan] * len(radii)
+    below_N1 = torch.cat([weights_B.new_zeros(1), weights_B[target_B == 0][order_N].cumsum(0)])
+    pairs = float(weight_P.sum() * below_N1[-1])
     gaps = [2.0 * reach * radius + error for radius in radii]
     # searchsorted counts the negatives strictly below, and would find every one below a NaN
-    counts = [int(torch.searchsorted(negative_N, positive_P - gap).sum()) if gap < inf else 0 for gap in gaps]
-    return [count / pairs for count in counts]
+    found = [torch.searchsorted(negative_N, positive_P - gap) if gap < inf else None for gap in gaps]
+    return [0.0 if one is None else min(1.0, float((weight_P * below_N1[one]).sum()) / pairs) for one in found]
 
 
 def _radii(model: Network, bounds: NetworkBounds, logits_BK: Tensor, target_B: Tensor, reach_KK: Tensor) -> Tensor:

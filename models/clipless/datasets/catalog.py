@@ -72,18 +72,18 @@ def load(
         ranges: own table: its ranges file, or declarations made in Python.
         evaluation: whether validation and test rows are public, private or exploratory; named sets are public
             unless said otherwise, own tables must say.
-        unit: own table: column that identifies the privacy unit; each unit has one row. Default: the row.
+        unit: own table: column that identifies the privacy unit, which may have several rows. Default: the row.
         classes: own table: the labels in order, where the ranges file does not list them.
         splits: how rows are assigned; default: by keyed hash, 70 / 15 / 15, or 90 / 10 of the training rows
             where a test split is published.
         preparation: per-example maps: colour space, public centring, scaling to a sphere; default: none.
 
     Guarantees:
-        Every example, label and split of a row is a function of that row and of public constants, except for
-        data sets whose metadata say ``exploratory``, or, in a condition, otherwise. Whether a table is refused does not
-        depend on the content of a row either, if its rows are not open (`Metadata.training_is_open`) and its
-        declarations say what stands for a missing number and for an unknown label; but for what the guide lists under
-        *not guaranteed*.
+        Every example, label and split of a row is a function of that row, or of its unit, and of public constants,
+        except for data sets whose metadata say ``exploratory``, or, in a condition, otherwise. Whether a table is
+        refused does not depend on the content of a row either, if its rows are not open (`Metadata.training_is_open`)
+        and its declarations say what stands for a missing number and for an unknown label; but for what the guide lists
+        under *not guaranteed*.
 
     Raises:
         DataError: one sentence naming file, field, value and remedy.

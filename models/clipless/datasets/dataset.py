@@ -19,15 +19,20 @@ _CHUNK = 4096
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows of one split.
+    """Rows of one split, those of each privacy unit one behind the other.
+
+    Its length is N, the number of units: training draws units, and a score weighs them alike.
 
     Attributes:
         x: float32, (n, *input_shape), every entry finite.
         y: int64, (n,), labels from 0.
+        offsets: int64, (N + 1,), from 0 to n: unit i has the rows from ``offsets[i]`` up to ``offsets[i + 1]``, one at
+            least. None where each row is a unit.
     """
 
     x: Tensor
     y: Tensor
+    offsets: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.x.dtype != torch.float32 or self.y.dtype != torch.int64:
@@ -36,9 +41,41 @@ class Split:
             raise DataError(
                 f"Expected x (n, *input_shape) and y (n,), got {tuple(self.x.shape)} and {tuple(self.y.shape)} (Split)"
             )
+        if self.offsets is not None and not _are_offsets(self.offsets, len(self.y)):
+            raise DataError(
+                "Expected increasing int64 offsets of units from 0 to the number of rows, got others (Split)"
+            )
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(self.y) if self.offsets is None else len(self.offsets) - 1
+
+    def take(self, units_B: Tensor) -> "Split":
+        """Return the units of these numbers, in this order, with all their rows."""
+        if self.offsets is None:
+            return Split(self.x[units_B], self.y[units_B])
+        first_B, counts_B = self.offsets[units_B], self.offsets.diff()[units_B]
+        offsets = torch.cat([counts_B.new_zeros(1), counts_B.cumsum(0)])
+        rows_R = torch.arange(int(offsets[-1]), device=offsets.device)
+        rows_R = rows_R + (first_B - offsets[:-1]).repeat_interleave(counts_B)
+        return Split(self.x[rows_R], self.y[rows_R], offsets)
+
+    def to(self, device: torch.device | str) -> "Split":
+        """Return the split on a device."""
+        offsets = None if self.offsets is None else self.offsets.to(device)
+        return Split(self.x.to(device), self.y.to(device), offsets)
+
+    def weights(self) -> Tensor:
+        """Return the weight of each row, (n,) float64: one over the rows of its unit."""
+        if self.offsets is None:
+            return torch.ones_like(self.y, dtype=torch.float64)
+        counts_N = self.offsets.diff()
+        return counts_N.double().reciprocal().repeat_interleave(counts_N)
+
+
+def _are_offsets(offsets: Tensor, rows: int) -> bool:
+    if offsets.dtype != torch.int64 or offsets.dim() != 1 or len(offsets) < 1:
+        return False
+    return bool(offsets[0] == 0) and bool(offsets[-1] == rows) and bool((offsets.diff() > 0).all())
 
 
 @dataclass(frozen=True, eq=False)

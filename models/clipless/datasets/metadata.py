@@ -56,8 +56,8 @@ class Metadata:
         public_facts: sentences for the privacy card: what was taken as public, and why.
         conditions: sentences for the privacy card: what the guarantee does not cover.
         training_published: whether the training rows are published too, so that attacks may read them.
-        split_by_row: whether the split of each row is a function of that row and of public constants alone, so that
-            one row more or less changes one split.
+        split_by_row: whether the split of each row is a function of that row, or of its unit, and of public constants
+            alone, so that one unit more or less changes one split.
     """
 
     name: str
@@ -101,11 +101,29 @@ def rows_are_open(evaluation: Evaluation, *, published: bool) -> bool:
     return (published and evaluation is Evaluation.PUBLIC) or evaluation is Evaluation.EXPLORATORY
 
 
-def split_fact(splitting: Splitting, *, published_test: bool = False) -> str:
+def counts_fact(unit: str) -> str:
+    """Say which numbers of a table are public, and how the rows of a unit count."""
+    if unit == "row":
+        return ROW_COUNTS
+    return (
+        f"The privacy unit is a value of column {unit!r} with all its rows. The number of units of each "
+        "split is public. A unit that joins a step sends one of its rows, drawn at random each time; in scores "
+        "its rows share the weight of one."
+    )
+
+
+def split_fact(splitting: Splitting, *, published_test: bool = False, unit: str = "row") -> str:
     """Say how rows were assigned to splits."""
     match splitting:
+        case ColumnSplit() if unit != "row":
+            return (
+                f"Column {splitting.column!r} declares each row's split; a unit with rows of several is in the first "
+                "one of training, validation and test. No unit's split depends on another."
+            )
         case ColumnSplit():
             return f"Column {splitting.column!r} declares each row's split; no row's split depends on another."
+        case HashSplit() if unit != "row":
+            return "Splits are assigned by a keyed hash of each unit, so that no unit's split depends on another."
         case HashSplit():
             test = "The test split is the published one; the others" if published_test else "Splits"
             return f"{test} are assigned by a keyed hash of each row, so that no row's split depends on another."

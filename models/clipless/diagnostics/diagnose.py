@@ -141,11 +141,12 @@ def _cotangent_bounds(bounds: NetworkBounds, reach: float) -> dict[str, float]:
 
 
 def _spread(split: Split, rows: int) -> Split:
-    if len(split) == 0:
+    count = len(split.y)
+    if count == 0:
         raise DataError("Expected at least one row to look at, got none")
-    if len(split) <= rows:
-        return split
-    chosen_N = torch.linspace(0, len(split) - 1, rows, dtype=torch.float64).round().long().to(split.x.device)
+    if count <= rows:
+        return Split(split.x, split.y)
+    chosen_N = torch.linspace(0, count - 1, rows, dtype=torch.float64).round().long().to(split.x.device)
     return Split(split.x[chosen_N], split.y[chosen_N])
 
 

@@ -14,6 +14,9 @@ are sqrt(m) apart, so that no public shift brings all rows within less than sqrt
 sqrt(1 - 1/m) for m >= 2, but a score is then a sum of noisy bins: its variance is larger for the m scores together by
 a factor of 2 (m^2 - 1) / m^2.
 
+Where privacy units have several rows, i and N count units, and hit_ij is the share of the unit's rows with the answer
+yes, cut down to a whole number of steps of 2^-20: a unit adds entries from -1/2 to 1/2, however many rows it has.
+
 **With the training.** A row belongs to one split, by a keyed hash of itself or by a column of its own, so adding or
 removing a row changes the training rows or the validation rows, never both. In the first case everything that reads
 validation rows is post-processing of what training released, in the second everything that reads training rows is
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from clipless.privacy.randomness import RandomSource
 
 _FINEST = 2.0**-42  # step of the noise; halves are whole numbers of it
+_SHARE = 2.0**-20  # step of the share of a unit's rows
 _ROUNDING = 2.0**-40  # relative, of normals and deviations in double precision
 
 
@@ -51,19 +55,26 @@ def counts_sensitivity(scores: int) -> float:
 
 
 def release_scores(
-    hits_BM: "Tensor", population: int, noise_multiplier: float, source: "RandomSource"
+    hits_BM: "Tensor",
+    population: int,
+    noise_multiplier: float,
+    source: "RandomSource",
+    *,
+    offsets: "Tensor | None" = None,
 ) -> tuple[float, ...]:
     """Return the noisy share of each column of answers; noise may bring it below 0 or above 1.
 
     Args:
         hits_BM: booleans, one row per row of data and one column per score; everything that a row's answers may depend
             on is that row and what was released before.
-        population: N, public; the number of rows as declared, not as counted from the data.
+        population: N, public; the number of units as declared, not as counted from the data.
         noise_multiplier: sigma.
         source: of the noise, secret.
+        offsets: of the rows of units, as `clipless.datasets.Split` has them; None where each row is a unit.
 
     Guarantees:
-        One call is one release of ``scores_event`` under add-or-remove-one with N public, whatever the answers are.
+        One call is one release of ``scores_event`` under add-or-remove-one with N public, whatever the answers are and
+        however many rows a unit has.
 
     Raises:
         AccountingError: answers that are not booleans in two dimensions, no rows declared, or no positive noise, or
@@ -78,10 +89,22 @@ def release_scores(
     if not 0.0 < noise_multiplier < math.inf:
         raise AccountingError(f"Expected 0 < noise_multiplier < inf, got noise_multiplier={noise_multiplier!r}")
     std = noise_multiplier * counts_sensitivity(hits_BM.shape[1]) * (1.0 + _ROUNDING)
-    step = step_for(std, _FINEST, 0.5)
-    centred_M = hits_BM.sum(dim=0).double().cpu() - 0.5 * len(hits_BM)
+    step = step_for(std, _FINEST, 0.5 if offsets is None else _SHARE)
+    centred_M = _centred_sums(hits_BM, offsets).cpu()
     noisy_M = 0.5 + (centred_M + source.noise(hits_BM.shape[1], std, step)) / population
     return tuple(noisy_M.tolist())
+
+
+def _centred_sums(hits_BM: "Tensor", offsets: "Tensor | None") -> "Tensor":
+    """Return the exact sum over units of the share of hits among their rows, less 1/2 each, (M,) float64."""
+    if offsets is None:
+        return hits_BM.sum(dim=0).double() - 0.5 * len(hits_BM)
+    counts_N = offsets.diff()
+    before_BM = hits_BM.new_zeros((len(hits_BM) + 1, hits_BM.shape[1]), dtype=offsets.dtype)
+    before_BM[1:] = hits_BM.cumsum(dim=0)
+    hits_NM = before_BM[offsets].diff(dim=0)
+    steps_NM = (hits_NM * round(1.0 / _SHARE)).div(counts_N[:, None], rounding_mode="floor")
+    return steps_NM.sum(dim=0).double() * _SHARE - 0.5 * len(counts_N)
 
 
 def scores_event(noise_multiplier: float, releases: int, relation: Relation) -> PoissonGaussian:

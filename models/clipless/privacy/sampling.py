@@ -1,4 +1,9 @@
-"""Poisson sampling: each row joins each batch independently with one probability.
+"""Poisson sampling: each privacy unit joins each batch independently with one probability.
+
+A unit that joins sends one of its rows, drawn uniformly for this batch alone: in expectation the mean of its rows, and
+never more than a single one. So what holds for a row in a batch holds for a unit: given which row each unit would send,
+the step is that of a table with one row for each; that choice does not depend on who else is there, and hockey-stick
+divergences are jointly convex.
 
 Where kernels look at the place of a row (`clipless.row_independence`), batches are spread over a fixed number of slots
 (`RandomPlacement`).
@@ -10,9 +15,9 @@ from typing import final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from clipless.privacy.keystream import Purpose
 from clipless.privacy.randomness import RandomSource
 
 OVERFLOW = 2.0**-64
@@ -26,28 +31,35 @@ class PoissonSampler:
     """Draws the rows of batches.
 
     Args:
-        population: N, the number of rows; a public number.
-        sampling_rate: q, the probability of each row.
+        population: N, the number of units; a public number.
+        sampling_rate: q, the probability of each unit.
         source: the secret generator, shared with the noise.
+        offsets: of the rows of units, as `clipless.datasets.Split` has them; None where each row is a unit.
 
     Guarantees:
-        Membership of a row is independent of every other row and of every other step, so that the step is the
-        Poisson-subsampled mechanism that the accountants price. The drawn batch size is secret: nothing may
-        be divided by it or log it.
+        Membership of a unit is independent of every other unit and of every other step, and a unit has at most one row
+        in a batch, so that the step is the Poisson-subsampled mechanism that the accountants price. The drawn batch
+        size is secret: nothing may be divided by it or log it.
     """
 
-    def __init__(self, population: int, sampling_rate: float, source: RandomSource) -> None:
+    def __init__(
+        self, population: int, sampling_rate: float, source: RandomSource, offsets: Tensor | None = None
+    ) -> None:
         if not population >= 1:
             raise ValueError(f"Expected population >= 1, got population={population!r}")
         if not 0 < sampling_rate <= 1:
             raise ValueError(f"Expected 0 < sampling_rate <= 1, got sampling_rate={sampling_rate!r}")
+        if offsets is not None and len(offsets) != population + 1:
+            raise ValueError(f"Expected offsets of {population} units, got {len(offsets) - 1}")
         self._population = population
+        self._offsets = offsets
         self._sampling_rate = sampling_rate
         self._source = source
 
-    def draw(self) -> NDArray[np.intp]:
-        """Return the row indices of one batch; possibly empty, which is a step like any other."""
-        return np.flatnonzero(self._source.bernoulli(self._population, self._sampling_rate))
+    def draw(self) -> Tensor:
+        """Return the row indices of one batch, int64; possibly empty, which is a step like any other."""
+        units = np.flatnonzero(self._source.bernoulli(self._population, self._sampling_rate))
+        return draw_rows(torch.from_numpy(units), self._offsets, self._source)
 
     def batches(self, steps: int, device: torch.device | str = "cpu") -> Iterator[Tensor]:
         """Yield the row indices of ``steps`` batches on ``device``.
@@ -57,17 +69,34 @@ class PoissonSampler:
         """
         device = torch.device(device)
         if device.type == "cpu":
-            yield from (torch.from_numpy(self.draw()) for _ in range(steps))
+            yield from (self.draw() for _ in range(steps))
             return
         at_once = max(1, _AHEAD // self._population)
         for first in range(0, steps, at_once):
-            yield from self._draw(min(at_once, steps - first), device)
+            for units_B in self._draw(min(at_once, steps - first), device):
+                yield draw_rows(units_B, self._offsets, self._source)
 
     def _draw(self, steps: int, device: torch.device) -> Sequence[Tensor]:
         count = steps * self._population
         members_SN = self._source.members(count, self._sampling_rate, device).view(steps, -1)
         sizes: list[int] = members_SN.sum(dim=1).tolist()
         return torch.split(members_SN.nonzero()[:, 1], sizes)
+
+
+def draw_rows(units_B: Tensor, offsets: Tensor | None, source: RandomSource) -> Tensor:
+    """Return one row of each of these units, (B,), drawn uniformly among its own.
+
+    ``offsets`` are those of a `clipless.datasets.Split`; None where each row is a unit.
+
+    Guarantees:
+        Which row a unit sends depends on nothing of another unit: what is private for each of these rows is private for
+        each unit with all of its rows.
+    """
+    if offsets is None or len(units_B) == 0:
+        return units_B
+    first_B, end_B = offsets[units_B], offsets[units_B + 1]
+    words_B = source.words(len(units_B), units_B.device, Purpose.BATCHES)  # uniform up to the last bits of 64
+    return first_B + words_B.remainder(end_B - first_B)
 
 
 def slots_for(population: int, sampling_rate: float) -> int:

@@ -88,7 +88,7 @@ class PrivateTraining(ABC):
         state: TrainingState | None,
     ) -> None:
         self.model, self.loss, self.plan, self.source, self.copies = model, loss, plan, source, copies
-        self.sampler = PoissonSampler(plan.population, plan.sampling_rate, source)
+        self.sampler = PoissonSampler(plan.population, plan.sampling_rate, source, data.offsets)
         if state is None:
             release_statistics(
                 model,

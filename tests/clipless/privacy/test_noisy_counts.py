@@ -182,3 +182,57 @@ def test_a_neighbour_by_addition_sees_one_of_both_prices_and_not_their_sum():
 
 def test_nothing_spent_costs_nothing():
     assert epsilon_of_splits([[], []], claimed, apart=True) == epsilon_of_splits([], claimed, apart=False) == 0.0
+
+
+# --- units of several rows
+
+
+def units_statistic(units, population=10, sigma=1.0):
+    """What is released of units, (rows, scores) each, in units of the noise of one score."""
+    hits_BM = torch.cat([torch.as_tensor(unit, dtype=torch.bool) for unit in units])
+    offsets = torch.tensor([0, *map(len, units)]).cumsum(0)
+    quiet, loud = (
+        np.array(release_scores(hits_BM, population, sigma, SilentSource(value), offsets=offsets)) for value in (0, 1)
+    )
+    return quiet / (loud - quiet)
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 1000])
+@pytest.mark.parametrize("scores", [1, 3])
+def test_the_rows_of_a_unit_together_move_the_scores_no_further_than_one_row(size, scores):
+    rng = np.random.default_rng(size)
+    others = [rng.random((n, scores)) < 0.6 for n in (1, 3, 1000)]
+    without = units_statistic(others)
+    moved = [
+        float(np.linalg.norm(units_statistic([*others, unit]) - without))
+        for unit in (
+            np.ones((size, scores)),
+            np.zeros((size, scores)),
+            *(rng.random((size, scores)) < share for share in (0.1, 0.5, 0.9)),
+        )
+    ]
+    assert max(moved) <= 1.0 + 1e-12  # sigma = 1
+    assert moved[0] == pytest.approx(1.0)
+    assert moved[1] == pytest.approx(1.0)
+
+
+def test_a_score_is_the_mean_over_units_of_the_mean_over_their_rows():
+    hits_BM = torch.tensor([[True], [False], [False], [True], [True]])
+    (score,) = release_scores(hits_BM, 2, 1.0, SilentSource(), offsets=torch.tensor([0, 3, 5]))
+    assert 0 <= (1 / 3 + 1) / 2 - score <= 2.0**-20
+    assert release_scores(hits_BM, 5, 1.0, SilentSource(), offsets=torch.arange(6)) == (0.6,)
+
+
+def test_units_of_one_row_count_as_rows_do():
+    hits_BM = torch.rand(50, 3, generator=torch.Generator().manual_seed(0)) < 0.5
+    rows = release_scores(hits_BM, 50, 2.0, SilentSource(0.7))
+    assert release_scores(hits_BM, 50, 2.0, SilentSource(0.7), offsets=torch.arange(51)) == rows
+
+
+def test_loud_noise_of_units_lies_on_the_grid_of_their_shares():
+    offsets = torch.tensor([0, 3])
+    hits_BM = torch.tensor([[True], [False], [False]])
+    (score,) = release_scores(hits_BM, 1, 2.0**29, SilentSource(2.0**-48), offsets=offsets)
+    assert (score * 2.0**20).is_integer()
+    with pytest.raises(AccountingError, match=r"at most 2\^49 steps of its grid"):
+        release_scores(hits_BM, 1, 2.0**31, SilentSource(), offsets=offsets)

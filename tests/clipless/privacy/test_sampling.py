@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from clipless.privacy.randomness import SecureSource
-from clipless.privacy.sampling import PoissonSampler
+from clipless.privacy.sampling import PoissonSampler, draw_rows
 from clipless.testing import SeededSource
 
 ROWS, RATE, STEPS = 40, 0.2, 6000
@@ -115,3 +115,59 @@ def test_batches_for_a_device_are_drawn_in_parts_that_make_up_all_steps(monkeypa
     assert len(list(PoissonSampler(10, 0.5, SeededSource(0)).batches(7, "meta"))) == 7
     assert drawn == [(3, "meta"), (3, "meta"), (1, "meta")]
     assert len(list(PoissonSampler(100, 0.5, SeededSource(0)).batches(2, "meta"))) == 2
+
+
+# Units of several rows
+
+SIZES = [1, 2, 8, 9, 1000]
+UNITS = torch.tensor([0, *SIZES]).cumsum(0)
+
+
+def units_of(rows_B):
+    return torch.searchsorted(UNITS, rows_B, right=True) - 1
+
+
+def draw_at_once(steps, rate, seed):
+    """As for another device than the host."""
+    sampler = PoissonSampler(len(SIZES), rate, SeededSource(seed), UNITS)
+    return [draw_rows(units_B, UNITS, sampler._source) for units_B in sampler._draw(steps, torch.device("cpu"))]
+
+
+@pytest.mark.parametrize("drawn", [None, draw_at_once], ids=["one by one", "at once"])
+def test_a_unit_joins_at_its_rate_with_one_row_however_many_it_has(drawn):
+    steps, rate = 4000, 0.3
+    if drawn is None:
+        batches = list(PoissonSampler(len(SIZES), rate, SeededSource(0), UNITS).batches(steps))
+    else:
+        batches = drawn(steps, rate, 0)
+    counts = np.zeros((steps, len(SIZES)), dtype=int)
+    for step, rows_B in enumerate(batches):
+        np.add.at(counts[step], units_of(rows_B).numpy(), 1)
+    assert len(batches) == steps
+    assert counts.max() == 1
+    for joined in counts.sum(axis=0):
+        assert stats.binomtest(int(joined), steps, rate).pvalue > UNLIKELY
+
+
+def test_the_row_of_a_unit_is_drawn_anew_and_uniformly_among_its_own():
+    sampler = PoissonSampler(len(SIZES), 1.0, SeededSource(1), UNITS)
+    rows_SN = torch.stack(list(sampler.batches(4000)))
+    assert torch.equal(units_of(rows_SN), torch.arange(len(SIZES)).expand(4000, -1))
+    for unit, size in enumerate(SIZES):
+        places = (rows_SN[:, unit] - UNITS[unit]).numpy()
+        assert stats.chisquare(np.bincount(places, minlength=size)).pvalue > UNLIKELY if size > 1 else not places.any()
+        again = (places[1:] == places[:-1]).sum()
+        assert stats.binomtest(int(again), 3999, 1 / size).pvalue > UNLIKELY
+
+
+def test_what_a_unit_sends_does_not_depend_on_the_rows_of_others():
+    fewer = torch.tensor([0, *SIZES[:-1], 1]).cumsum(0)  # the last unit has one row instead of a thousand
+    drawn = [list(PoissonSampler(5, 0.5, SeededSource(2), one).batches(50)) for one in (UNITS, fewer)]
+    for whole_B, other_B in zip(*drawn, strict=True):
+        assert torch.equal(whole_B[whole_B < UNITS[-2]], other_B[other_B < UNITS[-2]])
+        assert (whole_B >= UNITS[-2]).sum() == (other_B >= UNITS[-2]).sum()
+
+
+def test_offsets_of_another_number_of_units_are_refused():
+    with pytest.raises(ValueError, match="offsets of 4 units, got 5"):
+        PoissonSampler(4, 0.5, SeededSource(0), UNITS)

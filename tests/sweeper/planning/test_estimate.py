@@ -116,3 +116,12 @@ def test_it_is_said_in_a_few_sentences():
     assert "0.012 s a step, 0.05 s to score an epoch, 1:15 a trial" in said
     assert "about 10:08 with 2 trials at a time" in said
     assert "450 MiB for the process of each trial, and 0.5 MiB for the rows" in said
+
+
+def test_how_many_rows_units_have_is_not_told(digits):
+    plan, rows = make_sweep_plan(Spec.from_mapping(SPEC), digits), digits.train
+    units = replace(digits, train=Split(rows.x, rows.y, torch.tensor([0, 900, *range(901, len(rows.y) + 1)])))
+    fewer = replace(digits, train=Split(rows.x[899:], rows.y[899:]))
+    assert len(units.train) == len(fewer.train)
+    previews = preview(plan, digits)
+    assert estimate(plan, units, previews).data_bytes == estimate(plan, fewer, previews).data_bytes

@@ -113,3 +113,9 @@ def test_recall_and_precision_are_of_each_class_and_missing_where_there_is_nothi
     assert found.precisions == (0.6, None, 0.8)
     assert found.balanced_accuracy == pytest.approx((0.75 + 4 / 6) / 2)
     assert found.most_decided == (0, 0.5)
+
+
+def test_the_majority_is_of_units_whose_rows_share_the_weight_of_one():
+    data = data_with(Evaluation.PUBLIC, (1, 1, 1, 1, 0, 0))
+    units = Split(data.test.x, data.test.y, torch.tensor([0, 4, 5, 6]))
+    assert Baselines.of(replace(data, validation=units)).majority["validation"] == pytest.approx(2 / 3)

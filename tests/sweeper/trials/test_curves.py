@@ -410,3 +410,27 @@ def test_the_whole_front_of_the_ready_spec_leaves_with_its_curves_at_the_stated_
     card = ended.sweep.pick().card
     assert card.to_json()["curves"]["noise_multiplier"] == spec.privacy.curve_noise
     assert "Each lies between its bounds everywhere at once with a confidence of 95%" in card.to_markdown()
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("size", [1, 2, 8, 9, 60])
+def test_a_unit_with_all_its_rows_moves_the_curves_no_further_than_a_row(monkeypatch, model, data, relation, size):
+    noise = make_score_noise(make_spec(CONTENT, privacy={"relation": relation.value}), data)
+    rows, mechanism = data.test, noise.curves.mechanism
+    others = len(rows.y) - size
+    offsets = torch.tensor([*range(0, others, 3), others])
+    without = Split(rows.x[:others], rows.y[:others], offsets)
+    unit = Split(rows.x, rows.y, torch.cat([offsets, offsets.new_tensor([len(rows.y)])]))
+    other = Split(rows.x[[*range(others), 0]], rows.y[[*range(others), 0]], torch.cat([offsets, offsets[-1:] + 1]))
+    neighbour = without if relation is Relation.ADD_OR_REMOVE_ONE else other
+    moved = 1.0 if relation is Relation.ADD_OR_REMOVE_ONE else 2.0
+    before, after = (exact_counts(monkeypatch, model, one, noise, data) for one in (neighbour, unit))
+    changes = change_of(relation), class_change(relation), class_change(relation)
+    distance = sum(
+        whitened(mechanism, len(first), change, first - second)
+        for first, second, change in zip(before, after, changes, strict=True)
+    )
+    assert distance <= (moved / SIGMA) ** 2 * (1.0 + 1e-6)
+    certified, positives, negatives = after
+    assert positives[-1] + negatives[-1] == len(unit)
+    assert certified[-1] <= len(unit)

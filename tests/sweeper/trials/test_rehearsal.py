@@ -1,9 +1,10 @@
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
 
-from clipless.datasets import Evaluation
+from clipless.datasets import Evaluation, Split
 from sweeper.errors import SpecError
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
@@ -56,3 +57,15 @@ def test_a_rehearsal_needs_the_noise_of_a_stage(content):
     config = Spec.from_mapping(content, "s.yaml").space.resolve({})
     with pytest.raises(SpecError, match="Expected a noise multiplier"):
         rehearsal_config(config, 100, 1000)
+
+
+def test_the_rows_of_a_unit_are_in_one_half(digits):
+    count = len(digits.validation)
+    offsets = torch.tensor([*range(0, count, 3), count])
+    units = Split(digits.validation.x, digits.validation.y, offsets)
+    first, second = rehearsal_halves(replace(digits, validation=units))
+    assert len(first.train) + len(second.train) == len(units)
+    assert rows(first.train, second.train) == rows(units)
+    whole = {units.x[a:b].numpy().tobytes() for a, b in pairwise(offsets.tolist())}
+    for half in (first.train, second.train):
+        assert {half.x[a:b].numpy().tobytes() for a, b in pairwise(half.offsets.tolist())} <= whole

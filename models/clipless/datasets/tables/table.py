@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from clipless.datasets.dataset import Dataset, Split
 from clipless.datasets.metadata import (
-    ROW_COUNTS,
     UNPAID_RANGES,
     Evaluation,
     Metadata,
+    counts_fact,
     evaluation_facts,
     rows_are_open,
     split_fact,
@@ -50,7 +50,7 @@ class TableFacts:
     split_name: str  # enters the key of the split
     evaluation: Evaluation  # whether validation and test rows are public, and ``public_because`` of what
     public_because: str
-    unit: str = "row"  # ``"row"``, or the column that identifies the privacy unit
+    unit: str = "row"  # ``"row"``, or the column that identifies the privacy unit, which may have several rows
     splitting: Splitting = field(default_factory=HashSplit)
     conditions: tuple[str, ...] = ()
     training_published: bool = False  # whether the training rows are published too
@@ -146,10 +146,11 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     """Encode ``table`` by its declarations and split it.
 
     Guarantees:
-        Each row's example, label and split depend on that row and on the arguments other than ``table``.
+        Each row's example and label depend on that row, and its split on the rows of its unit, and on the arguments
+        other than ``table``.
 
     Raises:
-        DataError: a column, label or cell that the declarations do not cover; a unit with several rows; of open rows
+        DataError: a column, label or cell that the declarations do not cover; a row without a unit; of open rows
             also what looks like a mistake in the declarations.
     """
     target, classes = _target(table, ranges)
@@ -165,8 +166,9 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
         open_rows=open_rows,
     )
     x_NF = encode_columns(table, declarations, ranges.missing_markers, open_rows=open_rows)
-    parts_N = _parts(table, ranges, source)
-    splits = (_split(x_NF, labels_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
+    units_N, names = (None, None) if source.unit == "row" else _units(table, source.unit, ranges)
+    parts_N = _parts(table, source, units_N, names)
+    splits = (_split(x_NF, labels_N, units_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
     return Dataset(_metadata(x_NF.shape[1], declarations, ranges, classes, source), *splits)
 
 
@@ -226,18 +228,31 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     return declarations
 
 
-def _parts(table: Table, ranges: Ranges, source: TableFacts) -> NDArray[np.int8]:
-    units = None if source.unit == "row" else _units(table, source.unit, ranges)
+def _parts(
+    table: Table, source: TableFacts, units_N: NDArray[np.intp] | None, names: list[bytes] | None
+) -> NDArray[np.int8]:
+    """Return the split of each row, which is that of its unit.
+
+    A unit whose rows a column declares for several splits is in the first one of training, validation and test: what
+    was to stay private stays so.
+    """
     match source.splitting:
         case ColumnSplit(column=column):
-            return _declared_splits(table, column, source.splitting.parts())
+            parts_N = _declared_splits(table, column, source.splitting.parts())
+            if units_N is None or names is None:
+                return parts_N
+            parts_U = np.full(len(names), Part.TEST, dtype=np.int8)
+            np.minimum.at(parts_U, units_N, parts_N)
+            return parts_U[units_N]
         case HashSplit(validation=validation, salt=salt) as split:
-            contents = table.contents() if units is None else units
             fractions = {"validation": validation, "test": split.test_fraction}
-            return assign_by_hash(contents, source.split_name, salt=salt, **fractions)
+            contents = table.contents() if names is None else names
+            parts = assign_by_hash(contents, source.split_name, salt=salt, **fractions)
+            return parts if units_N is None else parts[units_N]
 
 
-def _units(table: Table, unit: str, ranges: Ranges) -> list[bytes]:
+def _units(table: Table, unit: str, ranges: Ranges) -> tuple[NDArray[np.intp], list[bytes]]:
+    """Return the number of each row's unit, and the names of units in the order of their first rows."""
     column = table.columns[unit]
     missing = pc.is_null(column, nan_is_null=True).to_pylist()
     texts = [str(value) for value in column.to_pylist()]
@@ -246,13 +261,9 @@ def _units(table: Table, unit: str, ranges: Ranges) -> list[bytes]:
         raise DataError(
             f"The unit of row {missing.index(True) + 1} is missing: every row needs one ({unit} of {table.name})"
         )
-    most = int(pc.max(pc.value_counts(column).field("counts")).as_py())
-    if most > 1:
-        raise DataError(
-            f"A unit has {most} rows, and the guarantee covers one row: join the rows of each unit "
-            f"({unit} of {table.name}; data.unit)"
-        )
-    return [text.encode() for text in canonical_texts(column)]
+    numbers: dict[str, int] = {}
+    units = [numbers.setdefault(text, len(numbers)) for text in canonical_texts(column)]
+    return np.array(units, dtype=np.intp), [name.encode() for name in numbers]
 
 
 def _declared_splits(table: Table, column: str, parts: Mapping[str, Part]) -> NDArray[np.int8]:
@@ -266,8 +277,19 @@ def _declared_splits(table: Table, column: str, parts: Mapping[str, Part]) -> ND
     return np.array(list(parts.values()), dtype=np.int8)[codes_N]
 
 
-def _split(x_NF: NDArray[np.float32], labels_N: NDArray[np.int64], chosen_N: NDArray[np.bool_]) -> Split:
-    return Split(torch.from_numpy(x_NF[chosen_N]), torch.from_numpy(labels_N[chosen_N]))
+def _split(
+    x_NF: NDArray[np.float32],
+    labels_N: NDArray[np.int64],
+    units_N: NDArray[np.intp] | None,
+    chosen_N: NDArray[np.bool_],
+) -> Split:
+    if units_N is None:
+        return Split(torch.from_numpy(x_NF[chosen_N]), torch.from_numpy(labels_N[chosen_N]))
+    rows = np.flatnonzero(chosen_N)
+    rows = rows[np.argsort(units_N[rows], kind="stable")]
+    ends = np.flatnonzero(np.diff(units_N[rows], append=-1)) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    return Split(torch.from_numpy(x_NF[rows]), torch.from_numpy(labels_N[rows]), torch.from_numpy(offsets))
 
 
 def _metadata(
@@ -286,8 +308,8 @@ def _metadata(
         radius_unit=RADIUS_UNIT,
         public_facts=(
             f"Ranges, categories and classes are declared in {ranges.name}; their source: {ranges.source}.",
-            split_fact(source.splitting),
-            ROW_COUNTS,
+            split_fact(source.splitting, unit=source.unit),
+            counts_fact(source.unit),
             *facts,
         ),
         conditions=(_CATEGORY_CHANGES, *source.conditions, *((UNPAID_RANGES,) if ranges.unpaid else ()), *conditions),

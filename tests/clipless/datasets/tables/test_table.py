@@ -125,13 +125,11 @@ def test_a_value_that_names_no_split_is_refused(write):
         own(write(csv(ROWS)), splits=split, ranges=ranges)
 
 
-def test_rows_of_a_unit_are_split_by_the_unit_and_only_one_each_is_accepted(write):
+def test_rows_of_a_unit_are_split_by_the_unit(write):
     changed = [(1, "A", person, ill) for _, _, person, ill in ROWS]
     one, other = (own(write(csv(rows), f"{i}.csv"), unit="id") for i, rows in enumerate((ROWS, changed)))
     assert one.metadata.unit == "id"
     assert torch.equal(one.train.y, other.train.y)
-    with pytest.raises(DataError, match=r"A unit has 3 rows, and the guarantee covers one row.*\(id of people.csv"):
-        own(write(csv([*ROWS, ROWS[0], ROWS[0], ROWS[1]])), unit="id")
     with pytest.raises(DataError, match=r"The unit of row 2 is missing.*\(id of people.csv\)"):
         own(write(csv([ROWS[0], (1, "A", "?", "no"), *ROWS[2:]])), unit="id")
 
