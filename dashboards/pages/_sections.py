@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import floor, isnan
 
 from clipless.audits.finding import AuditKind, Finding
+from clipless.datasets.metadata import units_word
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
@@ -33,7 +34,7 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | 
     """Name, data, and the terms under which every epsilon of the page is stated; ``answers`` come before these."""
     claim = data.result.claim
     facts: dict[str, tuple[str, str | None]] = {
-        "data": (claim.data, f"{claim.population} training rows"),
+        "data": (claim.data, f"{claim.population} training {units_word(claim.unit)}"),
         "delta": (deltas_text(data), None),
         "relation": (", ".join(data.relations) or "not recorded", f"unit: {claim.unit}"),
         "evaluation rows": (claim.evaluation, None),

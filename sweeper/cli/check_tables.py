@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clipless.datasets import Dataset
+from clipless.datasets.metadata import units_word
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
 from sweeper.planning.preview import Preview, find_lack_of_gpus
@@ -26,8 +27,8 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
     declared = data.metadata
     shown: list[RenderableType] = [
         Text(
-            f"{plan.name}: valid. {declared.name}, N = {plan.population} training rows, evaluation "
-            f"{declared.evaluation.value}, unit {declared.unit}; {_count_trials(plan)}, "
+            f"{plan.name}: valid. {declared.name}, N = {plan.population} training {units_word(declared.unit)}, "
+            f"evaluation {declared.evaluation.value}, unit {declared.unit}; {_count_trials(plan)}, "
             f"{plan.shared.space.open} open hyperparameters."
         )
     ]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp
 from typing import Any
 
+from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
 from sweeper.privacy.claims import EXPLORATORY
@@ -66,7 +67,7 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
         f"In words: when {change}, the probability of any outcome of the training changes by a factor of at "
         f"most e^epsilon ({_factor(holds)} for the first number), except for a part of "
         f"probability {delta!r}. The relation is `{facts['relation']}`; the privacy unit is {_unit(unit)}; "
-        f"N = {facts['population']} training rows, a number taken as public."
+        f"N = {facts['population']} training {units_word(unit)}, a number taken as public."
     )
     yield _table(
         ("epsilon at delta " + f"{delta!r}", "RDP (autodp)", "PLD (dp-accounting)", "claimed"),

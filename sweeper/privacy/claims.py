@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation, Metadata
+from clipless.datasets.metadata import units_word
 from sweeper.privacy.baselines import Baselines
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Claim:
     """What holds for every point of a sweep."""
 
     data: str
-    population: int  # N, number of training rows; public
+    population: int  # N, number of privacy units in the training split; public
     unit: str  # the privacy unit, ``row`` or the column that identifies it
     evaluation: str  # what the rows held back are: public, private or exploratory
     radius_unit: str  # units of certified radii
@@ -162,6 +163,7 @@ class Claim:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         baselines = baselines or Baselines(classes=declared.classes)
         taken = (*baselines.public_facts, *((REHEARSED,) if rehearses else ()))
+        counted = f"The number of training {units_word(declared.unit)}, N = {population}."
         return cls(
             data=declared.name,
             population=population,
@@ -170,7 +172,7 @@ class Claim:
             radius_unit=declared.radius_unit,
             exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator or steering.exploratory,
             secure_generator=secure_generator,
-            public=(f"The number of training rows, N = {population}.", *declared.public_facts, *taken),
+            public=(counted, *declared.public_facts, *taken),
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
             steered=steering.conditions,
             baselines=baselines,

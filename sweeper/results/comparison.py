@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from clipless.datasets.metadata import units_word
 from sweeper.errors import SweeperError
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume
@@ -205,7 +206,8 @@ def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:
 
 def _data(front: Front) -> str:
     claim = front.claim
-    return f"{claim.data} with {claim.population} training rows, unit {claim.unit}, evaluation {claim.evaluation}"
+    counted = f"{claim.population} training {units_word(claim.unit)}"
+    return f"{claim.data} with {counted}, unit {claim.unit}, evaluation {claim.evaluation}"
 
 
 def _deltas(front: Front) -> list[str]:

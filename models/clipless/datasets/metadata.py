@@ -101,6 +101,11 @@ def rows_are_open(evaluation: Evaluation, *, published: bool) -> bool:
     return (published and evaluation is Evaluation.PUBLIC) or evaluation is Evaluation.EXPLORATORY
 
 
+def units_word(unit: str) -> str:
+    """Return what N counts: rows, or privacy units of several rows."""
+    return "rows" if unit == "row" else "units"
+
+
 def counts_fact(unit: str) -> str:
     """Say which numbers of a table are public, and how the rows of a unit count."""
     if unit == "row":
