@@ -31,6 +31,7 @@ from clipless.privacy.randomness import RandomSource
 from clipless.stacks import Member
 from clipless.training.checkpoint import load_state
 from clipless.training.memory import PassSizes, fits, memory_class
+from clipless.training.placing import uses_features
 from clipless.training.private_training import Epoch
 from clipless.training.trainer import default_micro_batch
 from sweeper.adapters import parse
@@ -215,7 +216,7 @@ class TrialRun:
             repeat.plan,
             self.train,
             rows,
-            augmented=self._augmentation is not None,
+            augmented=not uses_features(self.train, self._augmentation),
             ghost=bool(training.ghost_clipping),
             exact=bool(training.exact_norms),
             trainings=len(self._repeats),

@@ -22,6 +22,7 @@ from clipless.saving import architecture
 from clipless.stacks.descent import carried_names, stored_names
 from clipless.stacks.member import Member
 from clipless.training.checkpoint import TrainingState, state_to_resume
+from clipless.training.placing import uses_features
 from clipless.training.private_training import Epoch, PrivateTraining
 from clipless.training.trainer import check_training
 
@@ -54,7 +55,7 @@ class MemberTraining(PrivateTraining):
             micro_batch_size=micro_batch_size,
             state=state,
         )
-        self.first, self.data = (0, data) if member.augmentation is not None else features.of(model)
+        self.first, self.data = features.of(model) if uses_features(data, member.augmentation) else (0, data)
         weights_D = torch.cat([p.detach().flatten() for p in self.parameters.values()])
         self.entries = {"weights": weights_D}
         self.entries |= {name: torch.zeros_like(weights_D) for name in carried_names(member.optimizer)}

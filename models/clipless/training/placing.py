@@ -55,13 +55,22 @@ def training_places(
     size = usual_size(plan.batch_size, plan.population, most, like.x.device)
     if plan.method is Method.NON_PRIVATE:
         return Placement(size, None)
-    trained = split_fixed_prefix(model)[1] if augmentation is None else model
+    trained = split_fixed_prefix(model)[1] if uses_features(like, augmentation) else model
     tested = _TestedPass(model, trained, loss, like, plan, ghost=ghost, exact=exact)
     if not needs_slots(tested, tested.form(size * copies), tested.first_layer, list(trained.parameters())):
         return Placement(size, None)
     size = slotted_size(plan.population, plan.sampling_rate, most)
     needs_slots(tested, tested.form(size * copies))  # refuses rows that are mixed in this shape
     return Placement.random(size, plan.population, plan.sampling_rate, source)
+
+
+def uses_features(data: Split, augmentation: Augmentation | None) -> bool:
+    """Whether a training computes the features of its rows behind a fixed prefix once.
+
+    Those of a copy are not the row's. Those of units with several rows would be computed in places of the data that
+    depend on how many rows other units have, which is as secret as these.
+    """
+    return augmentation is None and data.offsets is None
 
 
 def make_targets(like: Tensor, chosen_B: Tensor, outputs: int) -> Tensor:

@@ -27,7 +27,7 @@ from clipless.training.averaging import Averaging
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.checkpoint import TrainingState, state_to_resume
 from clipless.training.optimizers import Adam, Descent, Optimizer
-from clipless.training.placing import training_places
+from clipless.training.placing import training_places, uses_features
 from clipless.training.private_training import Epoch, PrivateTraining, add_noise
 from clipless.training.recording import FixedSizePasses, recordable
 
@@ -186,10 +186,10 @@ class PrivateTrainer(PrivateTraining):
             micro_batch_size=micro_batch_size,
             state=state,
         )
-        if augmentation is None:
+        if uses_features(data, augmentation):
             prefix, self._trained = split_fixed_prefix(model)
             self._data = precompute(prefix, data)
-        else:  # features of a copy are not those of the row
+        else:
             self._trained, self._data = model, data
         self._gradient_D = torch.zeros(sum(self.sizes), dtype=torch.float64, device=data.x.device)
         pieces = zip(self.parameters.items(), self._gradient_D.split(self.sizes), strict=True)

@@ -7,9 +7,10 @@ from clipless import SGD, Method, Network, TauCCE, fit
 from clipless.datasets import Split
 from clipless.layers import ClipGradient, Dense, GroupSort, InputBall, Standardise
 from clipless.plans.clipping import AdaptiveClipping, ClipNorms
-from clipless.stacks import Member
+from clipless.stacks import Member, member_training
 from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack
+from clipless.training import trainer
 from tests.clipless.factories import RecordingSource, plan_for
 
 NAN, INF = float("nan"), float("inf")
@@ -138,3 +139,14 @@ def test_a_unit_moves_the_count_of_an_adaptive_norm_as_far_as_one_row(size, monk
     without, found = counts
     assert abs(found - without) <= 1  # a half that leaves, and a half that comes
     assert all(abs(count) <= len(ABSENT) / 2 for count in counts)
+
+
+def test_features_are_not_computed_in_places_that_other_units_decide(monkeypatch):
+    """A kernel may round by the place of a row in the data, which the rows of the units before it move."""
+    data, model = with_unit(*rows(9)), network()
+    for module in (trainer, member_training):
+        monkeypatch.setattr(module, "precompute", lambda *_: pytest.fail("computed features"))
+    expected, plan = sums(data, {}, {})
+    member = Member(model=model, loss=TauCCE(0.1), plan=plan, source=RecordingSource(3, scale=0.0))
+    MemberTraining(member, data, 12, FixedFeatures(data))
+    assert all(total.any() for total in expected.values())
