@@ -154,14 +154,15 @@ def _findings_of_trials(
     *,
     forms: set[Hashable] | None = None,
 ) -> Iterator[tuple[str, tuple[Finding, ...]]]:
-    resources = folder.read_manifest().read_spec().resources
+    manifest = folder.read_manifest()
+    resources, unit = manifest.read_spec().resources, str((manifest.claim or {}).get("unit", "row"))
     stacks, threads = resources.stack != 1, max(1, int(resources.cpus))
     for point in points:
         if is_over():
             return
         try:
             with _threads(threads):
-                found = audit_trial(folder, trials[point.trial], point, effort, forms=forms, stacks=stacks)
+                found = audit_trial(folder, trials[point.trial], point, effort, forms=forms, stacks=stacks, unit=unit)
         except Exception as error:  # a sweep does not fail because its audit does, whatever a plug-in raises
             tell(f"Trial {point.label} was not audited: {public_sentence(error)}")
         else:

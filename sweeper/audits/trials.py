@@ -18,6 +18,7 @@ from sweeper.trials.build import build_loss, build_optimizer, build_plan
 
 _SAME = 1e-6  # of numbers that were written down and are computed again
 SEED = 0
+UNIT_ROWS = 3  # of a canary, where the privacy unit is a column
 
 
 def audit_trial(
@@ -29,6 +30,7 @@ def audit_trial(
     seed: int = SEED,
     forms: set[Hashable] | None = None,
     stacks: bool = False,
+    unit: str = "row",
 ) -> tuple[Finding, ...]:
     """Attack the training of a point on made-up rows, with the weights that were kept of it.
 
@@ -41,6 +43,7 @@ def audit_trial(
         forms: of trainings that a cheap audit has found nothing of: what they have in common is not looked at again
             (`Effort.BRIEF`). The form of this one is added.
         stacks: whether the sweep trains trials of one shape as one: the step of one that stacks is attacked there too.
+        unit: of privacy; where it is a column, canaries are units of several rows.
 
     Returns:
         The findings, judged among themselves; nothing of a training without privacy, which claims none.
@@ -49,7 +52,7 @@ def audit_trial(
         RecordError: no model was kept, or the configuration no longer gives the plan that is recorded.
         clipless.errors.CliplessError: the model cannot be read, or not be audited.
     """
-    training = audited_training(folder, trial, point, stacks=stacks)
+    training = audited_training(folder, trial, point, stacks=stacks, unit=unit)
     if training is None:
         return ()
     if forms is None or effort is not Effort.CHEAP:
@@ -61,7 +64,7 @@ def audit_trial(
 
 
 def audited_training(
-    folder: SweepFolder, trial: Trial, point: Point, *, stacks: bool = False
+    folder: SweepFolder, trial: Trial, point: Point, *, stacks: bool = False, unit: str = "row"
 ) -> AuditedTraining | None:
     """Return what is attacked of a point, ``None`` of a training without privacy; the errors of `audit_trial`."""
     if trial.plan is None or trial.plan.method == Method.NON_PRIVATE.value:
@@ -84,6 +87,7 @@ def audited_training(
         micro_batch_size=training.micro_batch_size,
         ghost_clipping=bool(training.ghost_clipping),
         exact_norms=bool(training.exact_norms),
+        unit_rows=1 if unit == "row" else UNIT_ROWS,
     )
     return replace(found, stacked=stacks and recorded.repeats == 1 and found.stacks)
 

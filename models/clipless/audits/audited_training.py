@@ -49,9 +49,10 @@ class AuditedTraining:
         exact_norms: as for `clipless.fit`.
         source: makes the randomness of a training; by default what `clipless.fit` takes.
         stacked: whether it is trained as a member of a stack (`clipless.stacks`); its step is then attacked there too.
+        unit_rows: of each canary, where the claim is about privacy units of several rows.
 
     Raises:
-        AuditError: the plan claims no privacy, or the training never stacks.
+        AuditError: the plan claims no privacy, the training never stacks, or canaries without rows.
     """
 
     subject: str
@@ -65,8 +66,11 @@ class AuditedTraining:
     exact_norms: bool = False
     source: Callable[[], RandomSource] = SecureSource
     stacked: bool = False
+    unit_rows: int = 1
 
     def __post_init__(self) -> None:
+        if not self.unit_rows >= 1:
+            raise AuditError(f"Expected canaries of at least one row, got unit_rows={self.unit_rows!r}")
         if not self.plan.noise_multiplier > 0.0:
             raise AuditError(f"Expected a claim of privacy to audit, got a {self.plan.method.value} plan without noise")
         if self.stacked and not self.stacks:
@@ -99,7 +103,8 @@ class AuditedTraining:
             (type(layer), tuple((name, p.shape, p.requires_grad) for name, p in layer.named_parameters(recurse=False)))
             for layer in self.model.modules()
         )
-        plan, options = self.plan, (self.micro_batch_size, self.ghost_clipping, self.exact_norms, self.stacked)
+        plan, units = self.plan, self.unit_rows
+        options = (self.micro_batch_size, self.ghost_clipping, self.exact_norms, self.stacked, units)
         rules = (
             plan.method,
             plan.relation,

@@ -1,9 +1,10 @@
 r"""The audit of one whole training, with ideal canaries in its batches.
 
 A copy of the model is trained as planned: same rate, steps, sensitivities, noise, optimiser. Its population holds
-canaries beside the rows; a fair coin for each says whether it contributes (under replace-one: its gradient or the
-opposite one). The auditor is given what the claim gives an adversary: the released sums of every step, and what the
-rows beside the canaries contributed. Its score of a canary is the logarithm of the likelihood ratio
+canaries beside the rows, each a privacy unit of one row or several; a fair coin for each says whether it contributes
+(under replace-one: its gradient or the opposite one). The auditor is given what the claim gives an adversary: the
+released sums of every step, and what the rows beside the canaries contributed. Its score of a canary is the logarithm
+of the likelihood ratio
 
     sum_t log((1 - q) + q exp((v_t - 1/2) / sigma^2)),                                            (1)
 
@@ -104,9 +105,9 @@ class _TrainedRun:
 class _CanaryTrainer(PrivateTrainer):
     """A training that gives drawn canaries their operands, and keeps their released sums."""
 
-    def watch(self, entries: tuple[Entries, ...], signs_M: Tensor, first: int) -> None:
-        """Say which rows are canaries: those from ``first`` on."""
-        self._entries, self._signs_M, self._first = entries, signs_M, first
+    def watch(self, entries: tuple[Entries, ...], signs_M: Tensor, first: int, rows: int) -> None:
+        """Say which rows are canaries: those from ``first`` on, so many for each."""
+        self._entries, self._signs_M, self._first, self._rows = entries, signs_M, first, rows
         self._places = Placement(self._places.size, None)  # operands are planted row by row
         self._others_D = torch.zeros_like(self._gradient_D)
         self._others = dict(zip(self.parameters, self._others_D.split(self.sizes), strict=True))
@@ -119,7 +120,7 @@ class _CanaryTrainer(PrivateTrainer):
     def step(self, rows_B: Tensor) -> None:
         """Take one step; the rows of its passes are then known."""
         self._drawn_M = torch.zeros(len(self._signs_M), dtype=torch.bool, device=rows_B.device)
-        self._drawn_M[rows_B[rows_B >= self._first] - self._first] = True
+        self._drawn_M[self._canaries(rows_B[rows_B >= self._first])] = True
         super().step(rows_B)
 
     def _accumulate(self, chosen: Tensor, plan: Plan) -> None:
@@ -129,10 +130,13 @@ class _CanaryTrainer(PrivateTrainer):
             super()._accumulate(chosen[~canary_B], plan)
             self._others_D += self._gradient_D - before_D  # exact: sums of multiples of one grid
         if bool(canary_B.any()):
-            chosen_R = chosen[canary_B] - self._first
+            chosen_R = self._canaries(chosen[canary_B])
             operands = operands_of(self._entries, chosen_R, self._signs_M[chosen_R])
             with plant_operands(self.model, len(chosen_R), operands):
                 super()._accumulate(chosen[canary_B], plan)
+
+    def _canaries(self, rows_R: Tensor) -> Tensor:
+        return (rows_R - self._first) // self._rows
 
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         super()._add_noise(plan, resting)
@@ -188,7 +192,7 @@ def _train(training: AuditedTraining, most: int, generator: np.random.Generator)
     trainer = _trainer(training, model, canaries)
     absent = 0.0 if training.plan.relation is Relation.ADD_OR_REMOVE_ONE else -1.0
     signs_M = torch.where(torch.from_numpy(coins_M), 1.0, absent).to(rows.x.device)
-    trainer.watch(entries, signs_M, len(rows))
+    trainer.watch(entries, signs_M, len(rows), training.unit_rows)
     for _ in trainer.epochs():
         pass
     if not trainer.ratios:
@@ -221,10 +225,11 @@ def _amplitude(one: Entries, total: Tensor, plan: Plan) -> Tensor:
 
 
 def _trainer(training: AuditedTraining, model: Network, canaries: int) -> _CanaryTrainer:
-    rows = training.rows
-    x = torch.cat([rows.x, rows.x.new_zeros(canaries, *rows.x.shape[1:])])
-    y = torch.cat([rows.y, rows.y[:1].expand(canaries, *rows.y.shape[1:])])
-    data = Split(x, y)
+    rows, each = training.rows, training.unit_rows
+    x = torch.cat([rows.x, rows.x.new_zeros(canaries * each, *rows.x.shape[1:])])
+    y = torch.cat([rows.y, rows.y[:1].expand(canaries * each, *rows.y.shape[1:])])
+    ones, units = torch.arange(len(rows), device=x.device), torch.arange(canaries + 1, device=x.device)
+    data = Split(x, y, None if each == 1 else torch.cat([ones, len(rows) + each * units]))
     return _CanaryTrainer(
         model,
         training.loss,

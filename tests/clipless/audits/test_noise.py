@@ -90,7 +90,7 @@ def test_noise_that_is_smoothed_over_entries_is_caught(training, monkeypatch):
 
 def test_rows_that_join_twice_as_often_are_caught(training, monkeypatch):
     whole = PoissonSampler.__init__
-    monkeypatch.setattr(PoissonSampler, "__init__", lambda self, n, rate, source: whole(self, n, 2.0 * rate, source))
+    monkeypatch.setattr(PoissonSampler, "__init__", lambda self, n, rate, *rest: whole(self, n, 2.0 * rate, *rest))
     assert audit_noise(training()).evidence["p-value of rate"] < 1e-6
 
 

@@ -1,5 +1,7 @@
 """The audit of a whole training: canaries pass its own steps, and what is proved is near the claim and not above it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,9 @@ from clipless import Relation, TauCCE, make_plan, zoo
 from clipless.audits.audited_training import AuditedTraining, make_random_rows
 from clipless.audits.finding import AuditKind
 from clipless.audits.one_run import adapt_plan, audit_one_run
+from clipless.errors import AuditError
 from clipless.plans.plan import Plan
+from clipless.privacy import sampling
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource
 from clipless.training import trainer
@@ -128,3 +132,43 @@ def test_two_games_share_the_level(training):
     surest = run.evidence["p-value of the surest"]
     assert run.p_value == pytest.approx(min(1.0, whole / 0.1, surest / 0.1, steps / 0.8))
     assert run.p_value > min(whole, steps, surest)
+
+
+# Canaries that are units of several rows
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_is_attained_of_units_is_near_the_claim_as_of_rows(training, method):
+    run, final = audit_one_run(replace(training(method, seed=1), unit_rows=3), canaries=500, seed=0)
+    assert 0.4 < run.ratio < 1.1
+    assert run.p_value > 0.001
+    assert 0.0 <= final.attained < run.epsilon
+    assert run.evidence["canaries"] == 500
+
+
+def test_units_that_send_all_of_their_rows_are_caught(training, monkeypatch):
+    def every(units_B, offsets, source):
+        del source
+        if offsets is None:
+            return units_B
+        return torch.cat([torch.arange(offsets[i], offsets[i + 1]) for i in units_B.tolist()])
+
+    monkeypatch.setattr(sampling, "draw_rows", every)
+    run, _ = audit_one_run(replace(training(), unit_rows=3), canaries=500, seed=0)
+    assert run.p_value < 0.01
+    assert run.attained > run.epsilon
+
+
+def test_rows_that_are_drawn_instead_of_units_are_caught(training, monkeypatch):
+    def draw(self):
+        rows = int(self._offsets[-1]) if self._offsets is not None else self._population
+        return torch.from_numpy(np.flatnonzero(self._source.bernoulli(rows, self._sampling_rate)))
+
+    monkeypatch.setattr(PoissonSampler, "draw", draw)
+    run, _ = audit_one_run(replace(training(), unit_rows=3), canaries=500, seed=0)
+    assert run.p_value < 0.01
+
+
+def test_canaries_without_rows_are_refused(training):
+    with pytest.raises(AuditError, match="at least one row, got unit_rows=0"):
+        replace(training(), unit_rows=0)

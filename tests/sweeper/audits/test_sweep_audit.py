@@ -232,3 +232,20 @@ def test_an_audit_that_fails_fails_no_sweep(sweep_copy, monkeypatch, kind):
     assert said
     assert all(f"was not audited: {kind.__name__}" in line for line in said)
     assert "quotes a row" not in " ".join(said)
+
+
+@pytest.mark.parametrize(("unit", "rows"), [("row", 1), ("patient", trials.UNIT_ROWS)])
+def test_where_the_unit_is_a_column_canaries_are_units_of_several_rows(sweep_copy, monkeypatch, unit, rows):
+    manifest = json.loads((sweep_copy / "sweep.json").read_text())
+    manifest["claim"]["unit"] = unit
+    (sweep_copy / "sweep.json").write_text(json.dumps(manifest))
+    attacked = []
+    whole = trials.audit_training
+
+    def audit(training, *args, **options):
+        attacked.append(training.unit_rows)
+        return whole(training, *args, **options)
+
+    monkeypatch.setattr(trials, "audit_training", audit)
+    audit_sweep(sweep_copy, price=False)
+    assert set(attacked) == {rows}
