@@ -11,6 +11,7 @@ import numpy as np
 
 from clipless.curves.certified import CertifiedCurve
 from clipless.curves.classes import ClassCurves
+from clipless.datasets.metadata import units_word
 from clipless.errors import FederationError
 from clipless.federated.function_sharing import SERVERS, agreed_parties, combine
 from clipless.federated.primitives import Identity, Words, from_words
@@ -48,7 +49,7 @@ class FederatedEvaluation:
 
     @property
     def population(self) -> int:
-        """The declared number of rows of the parties that are included."""
+        """The declared number of rows, or units, of the parties that are included."""
         return self.federation.rows_of(self.included)
 
     @property
@@ -60,12 +61,18 @@ class FederatedEvaluation:
     def statement(self) -> str:
         """What it costs and towards whom, in sentences."""
         trust = _TRUST[self.federation.protocol].format(colluding=self.federation.colluding)
-        kept = "" if self.in_ledgers else f" {_NO_LEDGER}"
+        kept, unit = "" if self.in_ledgers else f" {_NO_LEDGER}", self.federation.unit
+        whom = "row of a party" if unit is None else f"value of {unit!r} with all its rows at one party"
         return (
-            f"All of it together is {round_up(self.federation.epsilon)}-differentially private for each row of a party "
-            f"({self.federation.relation}, numbers of rows as declared). {trust} A row that the model was trained on "
-            f"pays the model's epsilon as well.{kept}"
+            f"All of it together is {round_up(self.federation.epsilon)}-differentially private for each {whom} "
+            f"({self.federation.relation}, numbers of {self.counted} as declared). {trust} A row that the model was "
+            f"trained on pays the model's epsilon as well.{kept}"
         )
+
+    @property
+    def counted(self) -> str:
+        """What the parties count."""
+        return units_word(self.federation.unit or "row")
 
     def certified(self) -> CertifiedCurve | None:
         """Return certified accuracy, if it was asked for."""
@@ -206,7 +213,8 @@ def _both(ends: list[Connection], question: bytes, release: CurveRelease) -> tup
 def evaluation_lines(found: FederatedEvaluation) -> Iterator[str]:
     """Yield what ``sweeper evaluate`` prints."""
     content = found.to_json()
-    yield f"{len(found.included)} of {len(found.federation.parties)} parties, {found.population} rows as declared"
+    counted = f"{found.population} {found.counted} as declared"
+    yield f"{len(found.included)} of {len(found.federation.parties)} parties, {counted}"
     if found.left_out:
         yield f"left out: {', '.join(found.left_out)}"
     yield from found.refused.values()

@@ -52,7 +52,7 @@ class Federation(Section):
     """A federated evaluation."""
 
     protocol: Protocol  # curator, aggregation, or function-sharing
-    epsilon: Finite  # of each row, for everything that is released
+    epsilon: Finite  # of each row, or unit, for everything that is released
     # which rows of all parties together are neighbours
     relation: Literal["add-or-remove-one", "replace-one"] = "add-or-remove-one"
     # what is released; epsilon is divided evenly among them
@@ -61,6 +61,7 @@ class Federation(Section):
     radius: Finite = 1.0  # the largest of the certified curve, in raw units
     levels: Annotated[int, Ge(2), Le(16)] = 12  # of the domain of function sharing, 2^levels thresholds
     target: str | None = None  # the column of labels, for tables
+    unit: str | None = None  # the column that identifies the privacy unit; left out, a row
     colluding: Annotated[int, Ge(0)] = 0  # aggregation: how many parties may collude with the server
     # aggregation: how many must stay to the end; 0 for as few as ``colluding`` allows
     needed: Annotated[int, Ge(0)] = 0
@@ -82,6 +83,8 @@ class Federation(Section):
             raise bad_value("each curve once", path="curves", got=self.curves)
         if self.thresholds > 2**self.levels - 1:
             raise bad_value("fewer thresholds than 2^levels", path="thresholds", got=self.thresholds)
+        if self.unit is not None and self.target in (None, self.unit):
+            raise bad_value("a target, and another column than it for units", path="unit", got=self.unit)
         for owner, key in self._keys().items():
             if key is not None and (len(key) != KEY_HEX or not set(key) <= set("0123456789abcdef")):
                 raise bad_value(f"the public key of {owner}, {KEY_HEX} digits and letters a to f", got=key)
@@ -182,7 +185,7 @@ class Federation(Section):
         return Upload(self.levels, release.query.groups, capacity)
 
     def rows_of(self, names: Sequence[str]) -> int:
-        """Return how many rows some parties have, as declared."""
+        """Return how many rows, or units, some parties have, as declared."""
         return sum(self.party(name).rows for name in names)
 
 

@@ -5,15 +5,20 @@ Nothing of a row leaves the process but what the protocol sends.
 Shape letters: N rows.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from clipless.certificates.certify import row_by_row
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
+from clipless.datasets.tables.declarations import MISSING_MARKERS
 from clipless.datasets.tables.encoding import canonical
 from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
@@ -22,6 +27,8 @@ from clipless.federated.function_sharing import SERVERS, upload
 from clipless.federated.primitives import Identity, to_words
 from clipless.federated.query import PartyRows
 from clipless.federated.ustat import answer
+from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.privacy.sampling import draw_rows
 from sweeper.errors import SweeperError
 from sweeper.federated.connection import Connection
 from sweeper.federated.federation import Federation
@@ -80,18 +87,25 @@ def _send_keys(federation: Federation, name: str, ends: list[Connection], rows: 
         ends[number].ask(UPLOAD, b"".join(content[number] for content in uploads))
 
 
-def rows_of(federation: Federation, predictor: Predictor, data: Path) -> list[PartyRows]:
-    """Return what each row counts in each release.
+def rows_of(
+    federation: Federation, predictor: Predictor, data: Path, source: RandomSource | None = None
+) -> list[PartyRows]:
+    """Return what each row counts in each release; of a unit with several rows one, drawn anew at each call.
+
+    ``source`` draws it; a fresh secure one by default.
 
     Raises:
         clipless.errors.DataError: rows or labels that do not fit the model.
         SweeperError: a ROC curve of more than two classes.
 
     Guarantees:
-        What a row counts is a function of that row and the model.
+        What a row counts is a function of that row and the model, and which row a unit sends depends on no other unit.
     """
     check_curves(federation, predictor)
-    rows, labels_N = _read(predictor, data, federation.target)
+    rows, labels_N = _read(predictor, data, federation.target, federation.unit)
+    if federation.unit is not None:
+        rows_U = _draw_one_of_each(rows.ids[federation.unit], federation.unit, data, source or SecureSource())
+        rows, labels_N = replace(rows, x=rows.x[rows_U], ids={}), labels_N[rows_U.numpy()]
     frame = predictor(rows)
     classes = predictor.form.classes
     right_N = frame["class"].to_numpy() == np.array(classes, dtype=object)[labels_N]
@@ -122,7 +136,20 @@ def check_curves(federation: Federation, predictor: Predictor) -> None:
         )
 
 
-def _read(predictor: Predictor, data: Path, target: str | None) -> tuple[NewRows, NDArray[np.int64]]:
+def _draw_one_of_each(cells: Sequence[Any], unit: str, data: Path, source: RandomSource) -> Tensor:
+    """Return one row of each unit, (U,)."""
+    texts = [None if cell is None else canonical(str(cell)) for cell in cells]
+    missing = next((row for row, text in enumerate(texts) if text is None or text in MISSING_MARKERS), None)
+    if missing is not None:
+        raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({unit} of {data})")
+    numbers: dict[str | None, int] = {}
+    units_N = torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.int64)
+    counts_U = units_N.bincount()
+    offsets = torch.cat([counts_U.new_zeros(1), counts_U.cumsum(0)])
+    return units_N.argsort(stable=True)[draw_rows(torch.arange(len(counts_U)), offsets, source)]
+
+
+def _read(predictor: Predictor, data: Path, target: str | None, unit: str | None) -> tuple[NewRows, NDArray[np.int64]]:
     """Read rows with their labels: a column of a table, or the array ``y`` of an npz file.
 
     What the declarations do not know is encoded as in training: the other parties see whether this one takes part, and
@@ -130,7 +157,7 @@ def _read(predictor: Predictor, data: Path, target: str | None) -> tuple[NewRows
     """
     classes = predictor.form.classes
     if target is not None:
-        rows = predictor.form.read(data, ids=[target], allow_unknown=True)
+        rows = predictor.form.read(data, ids=[target, *([] if unit is None else [unit])], allow_unknown=True)
         cells = [str(cell) for cell in rows.ids[target]]
     else:
         rows = predictor.form.read(data, allow_unknown=True)

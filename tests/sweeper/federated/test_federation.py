@@ -60,6 +60,8 @@ def test_epsilon_is_divided_among_the_curves(curves):
         ({"analyst": "ab"}, "the public key of analyst"),
         ({"tresholds": 3}, "tresholds"),
         ({"colluding": -1}, "colluding"),
+        ({"unit": "person", "target": None}, "a target, and another column than it for units"),
+        ({"unit": "won", "target": "won"}, "a target, and another column than it for units"),
     ],
 )
 def test_a_file_that_cannot_be_run_is_refused(changes, sentence):

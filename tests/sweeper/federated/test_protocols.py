@@ -12,9 +12,10 @@ from sklearn.metrics import roc_auc_score
 
 from clipless.errors import DataError, FederationError
 from clipless.federated.primitives import Identity
+from clipless.testing import SeededSource
 from sweeper.errors import SweeperError
 from sweeper.federated import connection, serving
-from sweeper.federated.evaluation import FederatedEvaluation
+from sweeper.federated.evaluation import FederatedEvaluation, evaluation_lines
 from sweeper.federated.federation import ANALYST
 from sweeper.federated.party import probability, rows_of, take_part
 from sweeper.federated.serving import Inbox
@@ -382,6 +383,58 @@ def test_what_the_declarations_do_not_know_keeps_no_party_away(start, model, par
     path.write_text("\n".join([header, ",".join([*["unheard-of"] * len(cells), label]), *rest]) + "\n")
     found = rows_of(everybody.federation, load_predictor(model), path)
     assert [len(own) for own in found] == [len(rest) + 1] * len(found)
+
+
+def with_people(path, sizes, seed=0):
+    """Give the rows of a table to people, in any order."""
+    header, *rows = path.read_text().splitlines()
+    people = [f"p{person}" for person, size in enumerate(sizes) for _ in range(size)]
+    np.random.default_rng(seed).shuffle(people)
+    path.write_text("\n".join([f"{header},person", *map(",".join, zip(rows, people, strict=True))]) + "\n")
+    return people
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 40])
+def test_a_unit_counts_one_of_its_rows_in_every_release(start, model, parties, size):
+    everybody = start("curator", unit="person")
+    path = parties["ann"]
+    with_people(path, [size, *[1] * (60 - size)])
+    whole = rows_of(everybody.federation, load_predictor(model), path, SeededSource(0))
+    assert [len(own) for own in whole] == [61 - size] * 2
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(line for line in lines if not line.endswith(",p0")) + "\n")
+    fewer = rows_of(everybody.federation, load_predictor(model), path, SeededSource(0))
+    for release, one, other in zip(everybody.federation.releases, whole, fewer, strict=True):
+        moved = release.query.counts(one) - release.query.counts(other)
+        assert np.abs(moved).max() <= 1
+        assert sum(np.abs(np.diff(row, prepend=0)).sum() for row in np.atleast_2d(moved)) <= 1
+
+
+def test_which_row_of_a_unit_counts_is_drawn_anew(start, model, parties):
+    everybody = start("curator", unit="person")
+    with_people(parties["ann"], [30, 30])
+    drawn = {
+        tuple(rows_of(everybody.federation, load_predictor(model), parties["ann"])[1].places.tolist())
+        for _ in range(20)
+    }
+    assert len(drawn) > 5
+
+
+def test_a_row_without_a_unit_is_refused(start, model, parties):
+    everybody = start("curator", unit="person")
+    with_people(parties["ann"], [30, 30])
+    text = parties["ann"].read_text().splitlines()
+    text[4] = text[4].rpartition(",")[0] + ",NA"
+    parties["ann"].write_text("\n".join(text) + "\n")
+    with pytest.raises(DataError, match="The unit of row 4 is missing"):
+        rows_of(everybody.federation, load_predictor(model), parties["ann"])
+
+
+def test_units_are_counted_and_named_where_they_are_protected(start):
+    content = start("curator", unit="person").federation
+    found = FederatedEvaluation(content, {}, ("ann", "bob"))
+    assert "for each value of 'person' with all its rows at one party" in found.statement
+    assert "120 units as declared" in next(evaluation_lines(found))
 
 
 def test_a_server_that_is_not_there_is_named(start, model, parties):
