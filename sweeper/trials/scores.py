@@ -105,9 +105,9 @@ def release(
     """Return noisy scores of a private split, by name; noise may bring one below 0 or above 1.
 
     ``multiplier`` is the noise multiplier of the split, ``population`` N, its public number of units, of which the rows
-    of each share the weight of one; ``input_gain`` is
-    the Lipschitz constant of the fixed maps between raw units and the tensor; ``source`` is secret. ``outputs`` are not
-    looked at: those of a stack are computed in passes whose shape depends on how many models and rows there are.
+    of each share the weight of one; ``input_gain`` is the Lipschitz constant of the fixed maps between raw units and
+    the tensor; ``source`` is secret. ``outputs`` are not looked at: those of a stack are computed in passes whose shape
+    depends on how many models and rows there are.
 
     Guarantees:
         One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model, and the answers of

@@ -10,9 +10,9 @@ that is not adds nothing. So the sum has sensitivity sqrt(m)/2, half of what the
 and the release is the Gaussian mechanism with noise multiplier sigma. A score is not cut to [0, 1]: what is estimated
 from several needs noise of mean 0. That answers are nested (what is certified at a radius is correct, and certified at
 every smaller one) does not help: a row with every answer wrong and one with every answer right are both possible and
-are sqrt(m) apart, so that no public shift brings all rows within less than sqrt(m)/2. Counting instead how many radii a row survives, in disjoint bins, has sensitivity
-sqrt(1 - 1/m) for m >= 2, but a score is then a sum of noisy bins: its variance is larger for the m scores together by
-a factor of 2 (m^2 - 1) / m^2.
+are sqrt(m) apart, so that no public shift brings all rows within less than sqrt(m)/2. Counting instead how many radii
+a row survives, in disjoint bins, has sensitivity sqrt(1 - 1/m) for m >= 2, but a score is then a sum of noisy bins: its
+variance is larger for the m scores together by a factor of 2 (m^2 - 1) / m^2.
 
 Where privacy units have several rows, i and N count units, and hit_ij is the share of the unit's rows with the answer
 yes, cut down to a whole number of steps of 2^-20: a unit adds entries from -1/2 to 1/2, however many rows it has.

@@ -124,7 +124,6 @@ def test_a_sweep_in_slots_scores_the_ends_of_explorers_and_chosen_epochs_of_fina
     rows = [json.loads(line) for line in folder.ledger.read_text().splitlines()]
     assert sum(row["scores"]["event"]["steps"] for row in rows if row["record"] == "open") == 4
     assert front.price.epsilon <= 8.0
-    assert ended.sweep.pick().point.is_final
 
 
 def test_the_noise_of_the_scores_has_the_declared_deviation(digits):

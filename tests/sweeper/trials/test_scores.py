@@ -196,10 +196,12 @@ SIZES = (1, 2, 8, 9, 30, 10)
 def test_the_rows_of_a_unit_share_the_weight_of_one_in_paid_scores_as_in_free_ones(model, split):
     units = Split(split.x, split.y, torch.tensor([0, *SIZES]).cumsum(0))
     source = RecordingSource(4, scale=0.0)
-    paid = release(model, units, None, noise=NOISE, population=len(units), input_gain=1.0, source=source)
+    paid = release(
+        model, units, None, noise=NOISE, multiplier=2.0, population=len(units), input_gain=1.0, source=source
+    )
     free = clipless.evaluate(model, units, ["0.1", "1/2"])
     assert [*paid.values()] == pytest.approx([free[name] for name in paid], abs=2.0**-20)
-    rows = release(model, split, None, noise=NOISE, population=60, input_gain=1.0, source=source)
+    rows = release(model, split, None, noise=NOISE, multiplier=2.0, population=60, input_gain=1.0, source=source)
     assert rows["accuracy"] != pytest.approx(paid["accuracy"], abs=0.01)
 
 
@@ -209,7 +211,7 @@ def test_a_unit_moves_paid_scores_no_further_than_a_row(model, split, size):
     generator = torch.Generator().manual_seed(size)
     x, y = torch.randn(size, 6, generator=generator), torch.randint(0, 3, (size,), generator=generator)
     whole = Split(torch.cat([split.x, x]), torch.cat([split.y, y]), torch.cat([others, others[-1:] + size]))
-    given = {"noise": NOISE, "population": 7, "input_gain": 1.0}
+    given = {"noise": NOISE, "multiplier": 2.0, "population": 7, "input_gain": 1.0}
     without, found = (
         torch.tensor([*release(model, one, None, source=RecordingSource(4, scale=0.0), **given).values()])
         for one in (Split(split.x, split.y, others), whole)
