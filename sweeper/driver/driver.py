@@ -141,7 +141,7 @@ class SweepRun:
             shared.objectives,
             sampler=settings.sampler,
             seed=settings.seed,
-            first=[*self._plan.first, *self._requests.earlier] if self._selected is None else (),
+            first=[*self._plan.enqueued, *self._requests.earlier] if self._selected is None else (),
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,

@@ -88,6 +88,11 @@ class SweepPlan:
         return 0 if self.rehearsals else next(iter(self.spending.stage_trials), self.trials)
 
     @property
+    def enqueued(self) -> tuple[dict[str, Scalar], ...]:
+        """The configurations that the search tries first: none where they are rehearsed first, among the others."""
+        return () if self.rehearsals else self.first
+
+    @property
     def course(self) -> Course:
         """What everybody may know of how the sweep goes."""
         stages = self.spending.stage_trials

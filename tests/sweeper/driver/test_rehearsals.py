@@ -12,11 +12,13 @@ from sweeper.driver import driver
 from sweeper.driver.options import Options
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.runner import resume, run
+from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending.slots import Slots
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.search.finalists import choose_finalists
+from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
@@ -77,6 +79,15 @@ def test_rehearsals_that_have_ended_are_not_trained_again(spec, tmp_path, plan):
     assert [one.points[0]["accuracy"] for one in again.explored()] == pytest.approx([0.3, 0.6, 0.1])
 
 
+def test_configurations_to_try_first_are_rehearsed_and_trained_only_if_they_win(spec, digits):
+    first = spec.with_search(first=[{"training": {"learning_rate": 0.001}}])
+    plan = make_sweep_plan(first, digits)
+    assert plan.enqueued == ()
+    assert sample(plan.shared.space, 1) == [{"training.learning_rate": 0.001}]
+    trained = first.with_search(rehearse=False)
+    assert make_sweep_plan(trained, digits).enqueued == ({"training.learning_rate": 0.001},)
+
+
 def test_a_configuration_that_failed_on_one_half_is_not_taken(spec, tmp_path, plan):
     play(rehearsals(spec, tmp_path), plan, [0.9])
     play(rehearsals(spec, tmp_path), plan, [0.9], status=TrialStatus.FAILED)
@@ -108,6 +119,7 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 @pytest.mark.slow
 def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):
+    spec = spec.with_search(first=[{"training": {"learning_rate": 0.001}}])  # which is rehearsed, and does not win
     made = run(spec, Options(out=tmp_path))
     folder, ledger = made.folder, Ledger(made.folder.ledger)
     rows = [json.loads(row) for row in folder.rehearsals.read_text().splitlines()]
