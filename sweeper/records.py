@@ -89,6 +89,27 @@ class SweepStatus(enum.Enum):
         return self in (SweepStatus.COMPLETED, SweepStatus.STOPPED, SweepStatus.FAILED, SweepStatus.INTERRUPTED)
 
 
+class RehearsalSource(enum.Enum):
+    """Which rows configurations are rehearsed on before the first trial."""
+
+    PUBLIC = "public"  # validation rows that are declared public
+
+    @property
+    def in_words(self) -> str:
+        """The rows: every message and page has them from here."""
+        return {RehearsalSource.PUBLIC: "public rows"}[self]
+
+    @property
+    def spent_in_words(self) -> str:
+        """What the sweep has spent before its first trial."""
+        return {RehearsalSource.PUBLIC: "nothing is spent yet"}[self]
+
+    @property
+    def cost_in_words(self) -> str:
+        """What rehearsals do to the price of the sweep."""
+        return {RehearsalSource.PUBLIC: "cost nothing"}[self]
+
+
 def name_trial(number: int) -> str:
     """Return the id of the trial of that number in its sweep, from 1."""
     return f"t{number:04d}"

@@ -1,7 +1,7 @@
 """Builders that the tests of several folders share, each named by what it makes."""
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
@@ -12,18 +12,21 @@ from clipless.curves import ecdf
 from clipless.datasets import Dataset, Evaluation, Metadata
 from clipless.plans.plan import Plan
 from clipless.testing import SeededSource
+from sweeper.adapters import dump
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
 from sweeper.planning.configurations import find_plannable, plan_configuration
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.records import TrialStatus
+from sweeper.records import RehearsalSource, TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.specification import plugins
 from sweeper.specification.search import Sampler
 from sweeper.specification.spec import Spec
 from sweeper.store.evidence import Evidence
+from sweeper.store.jsonl import JsonlFile
 from sweeper.store.manifest import Course
+from sweeper.store.rehearsal_records import RehearsalRecord
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 from sweeper.trials.trial import TrialRun
@@ -191,6 +194,40 @@ def make_metadata(**changes: Any) -> Metadata:
     facts = {"name": "digits", "input_shape": (1, 8, 8), "classes": ("0", "1"), "evaluation": Evaluation.PUBLIC}
     facts |= {"unit": "row", "input_norm": 8.0, "input_gain": 1.0, "radius_unit": "pixels in [0, 1]"}
     return Metadata(**{"public_facts": (), "conditions": ()} | facts | changes)
+
+
+def make_rehearsals(
+    *scores: tuple[float, ...],
+    names: Sequence[str] = ("accuracy", "certified@0.25"),
+    configs: Sequence[Mapping[str, Any]] = (),
+) -> list[RehearsalRecord]:
+    """Make the rows of configurations that were rehearsed: of each its scores at epoch 2; none of a failed one.
+
+    Their learning rates are 0.01, 0.02 and so on, unless ``configs`` has others.
+    """
+    records = []
+    for i, values in enumerate(scores, start=1):
+        rate = 0.01 * i
+        for half, change in ((1, 0.02), (2, -0.02)):
+            named = {name: value + change for name, value in zip(names, values, strict=True)} if values else {}
+            early = {name: value / 2 for name, value in named.items()}
+            record = RehearsalRecord(
+                rehearsal=f"r{2 * i - 2 + half:04d}",
+                configuration=f"c{i:04d}",
+                trainings=2,
+                source=RehearsalSource.PUBLIC,
+                proposal={"training.learning_rate": rate},
+                config=configs[i - 1] if configs else {"model": {"width": 64}, "training": {"learning_rate": rate}},
+                reason="" if values else "accuracy is not a number in epoch 1",
+                points={"1": early, "2": named, "2 slow-midpoint": early} if values else {},
+            )
+            records.append(record)
+    return records
+
+
+def write_rehearsals(folder: SweepFolder, records: Sequence[RehearsalRecord]) -> None:
+    """Write rows of rehearsals into the folder of a sweep."""
+    JsonlFile(folder.rehearsals).append(*map(dump, records))
 
 
 def install_plugins(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str, str]) -> None:

@@ -44,7 +44,7 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
 def _count_trials(plan: SweepPlan) -> str:
     selection, trials = plan.spending.selection, f"{plan.trials} trial{'s' * (plan.trials != 1)}"
     if plan.rehearsals:
-        return f"{plan.rehearsals} configurations to rehearse on public rows, then {trials}"
+        return f"{plan.rehearsals} configurations to rehearse on {plan.rehearsed_on.in_words}, then {trials}"
     if selection is None:
         return trials
     final = ", then one final" if plan.spending.budget else ""

@@ -81,6 +81,7 @@ class SweepRun:
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
+        self._rehearsed_seconds = 0.0
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
 
@@ -153,7 +154,7 @@ class SweepRun:
             self._recorder.spending.enter_budget()
         slot, count = self._plan.spending.final_slot, self._plan.rehearsals
         self._rehearsals = (
-            Rehearsals(shared.space, count, self._folder, slot)
+            Rehearsals(shared.space, count, self._folder, slot, source=self._plan.rehearsed_on, tracker=self._tracker)
             if count and slot is not None and self._selected is None
             else None
         )
@@ -223,10 +224,12 @@ class SweepRun:
         )
 
     def _rehearse(self, workers: Backend) -> RunResult:
-        """Train configurations on public rows, where the spec says so and no trial has begun."""
+        """Rehearse configurations, where the plan says so and no trial has begun."""
         if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
             return RunResult()
-        return workers.run(Rehearsal, self._rehearsals.queue(), self._rehearsals.states(), self._run_settings())
+        outcome = workers.run(Rehearsal, self._rehearsals.queue(), self._rehearsals.states(), self._run_settings())
+        self._rehearsed_seconds = time.monotonic() - self._started
+        return outcome
 
     def _train(self, workers: Backend) -> RunResult:
         self._training_since = self._training_since or time.monotonic()
@@ -319,12 +322,16 @@ class SweepRun:
 
     def _progress(self) -> SweepProgress:
         elapsed, rehearsals = time.monotonic() - self._started, self._rehearsals
-        if rehearsals is not None and rehearsals.done < rehearsals.total and not self._search.asked:
-            note = f"rehearsing on public rows, {rehearsals.done} of {rehearsals.total} done; nothing is spent yet"
-            return SweepProgress(name=self._plan.name, total=self._plan.trials, note=note, elapsed_seconds=elapsed)
         selected, total = (None, TRIALS) if self._has_final else (self._selected, self._plan.trials)
-        made = progress_of(self._plan, self._recorder.records, elapsed, selected, total)
-        return replace(made, spent=self._recorder.spending.share)
+        records = self._recorder.records
+        made = progress_of(self._plan, records, elapsed, selected, total)
+        spent, before = self._recorder.spending.share, self._rehearsed_seconds
+        if rehearsals is None:
+            return replace(made, spent=spent)
+        trained = {id_: trial.config for id_, trial in records.trials.items()}
+        constraints = (*self._plan.search.outcomes, *self._search.region)
+        told = rehearsals.progress(self._plan.shared.objectives, constraints, trained)
+        return replace(made, spent=spent, rehearsals=told, rehearsed_seconds=before)
 
 
 def progress_of(

@@ -15,6 +15,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Spending
 from sweeper.privacy.spending._composition import compose
+from sweeper.records import RehearsalSource
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, ResourceSettings
@@ -55,7 +56,8 @@ class SweepPlan:
         shared: what all trials share.
         population: N, the number of training rows.
         trials: how many are run; the mean of their number, rounded up, where a private selection draws it.
-        rehearsals: configurations that are trained on public rows before the first trial.
+        rehearsals: configurations that are rehearsed before the first trial.
+        rehearsed_on: the rows that they are trained and scored on.
         first: configurations to try first, as values of open dimensions by name.
         spending: how the sweep spends, cut before any row is read.
         claim: what holds for every point, and on which conditions.
@@ -71,6 +73,7 @@ class SweepPlan:
     population: int
     trials: int
     rehearsals: int
+    rehearsed_on: RehearsalSource = RehearsalSource.PUBLIC
     first: tuple[dict[str, Scalar], ...] = ()
     spending: Spending
     claim: Claim
@@ -100,6 +103,7 @@ class SweepPlan:
             trials=self.trials,
             stages=stages,
             rehearsals=self.rehearsals,
+            rehearsed_on=self.rehearsed_on,
             can_be_steered=bool(self.search.learns or stages or self.rehearsals),
             announcement=self.announcement,
         )

@@ -14,6 +14,7 @@ from sweeper.results.display import sweep_in_html
 from sweeper.results.exporters import draw
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
+from sweeper.results.rehearsal_ranking import Rehearsed, ranked_rehearsals
 from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.jsonl import replace_file, to_text
 from sweeper.store.manifest import Manifest
@@ -145,6 +146,16 @@ class Sweep:
             RecordError: there is none yet, or it cannot be read.
         """
         return read_front(self.folder.front)
+
+    def rehearsals(self) -> Rehearsed:
+        """Return the configurations that were rehearsed before the first trial, best first; none of most sweeps.
+
+        They are no results of the sweep: none has an epsilon, a model or a place on the front.
+
+        Raises:
+            RecordError: they cannot be read.
+        """
+        return ranked_rehearsals(self.folder)
 
     def pick(self, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Picked:
         """Return the point of best utility within the conditions, with its card and model.

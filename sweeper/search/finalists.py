@@ -9,6 +9,7 @@ meets it.
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, isfinite, nan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,6 +65,36 @@ def choose_finalists(
     return list(chosen.values())[:count]
 
 
+class Merit(NamedTuple):
+    """What recommends a configuration, the more the better; the first part that differs decides.
+
+    The first of several finalists is one of the greatest merit, the others are those that add most to it.
+    """
+
+    nearness: float  # 0 where an epoch meets the constraints, else minus what the nearest one misses them by
+    volume: float  # share of the box that its epochs dominate, over every objective but epsilon
+    best: float  # sum over objectives of the best value, as a share of the box
+
+
+def measure_merit(
+    points: Sequence[Values], objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint] = ()
+) -> Merit | None:
+    """Return what recommends a configuration by the values of its epochs; ``None`` where none has every objective."""
+    axes, wanted = _judged(objectives, constraints)
+    shown = _Shown.of(points, axes, wanted)
+    if not len(shown.rows):
+        return None
+    return Merit(-shown.missed, *shown.adds_to(np.empty((0, len(axes)))))
+
+
+def _judged(
+    objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
+) -> tuple[list[Objective], list[OutcomeConstraint]]:
+    """Return the objectives and constraints that count: those of epsilon do not, which the stage fixes."""
+    axes = [objective for objective in objectives if objective.name != "epsilon"]
+    return axes, [constraint for constraint in constraints if constraint.name != "epsilon"]
+
+
 def _likeness(proposal: Mapping[str, Scalar]) -> Hashable:
     """Return what two proposals share that differ by rounding at most, as after a move in two steps and in one."""
     return frozenset((name, f"{v:.9g}" if isinstance(v, float) else v) for name, v in proposal.items())
@@ -73,9 +104,8 @@ def _ranked(
     trials: Sequence[Explored], objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
 ) -> list[Explored]:
     """Return the trials that have scores, each adding most to those before it."""
-    axes = [objective for objective in objectives if objective.name != "epsilon"]
-    wanted = [constraint for constraint in constraints if constraint.name != "epsilon"]
-    shown = [_Shown.of(trial, axes, wanted) for trial in trials]
+    axes, wanted = _judged(objectives, constraints)
+    shown = [_Shown.of(trial.points, axes, wanted) for trial in trials]
     left = [i for i, one in enumerate(shown) if len(one.rows)]
     front: Floats = np.empty((0, len(axes)))
     ranked = []
@@ -95,8 +125,8 @@ class _Shown:
     missed: float  # by how much these epochs miss the constraints; epochs that miss them by more do not count
 
     @classmethod
-    def of(cls, trial: Explored, axes: Sequence[Objective], wanted: Sequence[OutcomeConstraint]) -> "_Shown":
-        points = [values for values in trial.points if all(isfinite(values.get(axis.name, nan)) for axis in axes)]
+    def of(cls, epochs: Sequence[Values], axes: Sequence[Objective], wanted: Sequence[OutcomeConstraint]) -> "_Shown":
+        points = [values for values in epochs if all(isfinite(values.get(axis.name, nan)) for axis in axes)]
         misses = [sum(max(one.violation(values), 0.0) for one in wanted) for values in points]
         missed = min(misses, default=0.0)
         nearest = [values for values, miss in zip(points, misses, strict=True) if miss == missed]

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from clipless.privacy.accounting.private_selection import LAW
 from sweeper.adapters import WHEN_KNOWN, dump, parse
 from sweeper.errors import RecordError, SpecError
-from sweeper.records import SweepStatus
+from sweeper.records import RehearsalSource, SweepStatus
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ class Course:
 
     trials: int = 0  # that are run, those of all stages; the mean of their number where a private selection draws it
     stages: tuple[int, ...] = ()  # the trials of each stage of the budget, empty where it has none
-    rehearsals: int = 0  # configurations that are trained on public rows before the first trial
+    rehearsals: int = 0  # configurations that are rehearsed before the first trial
+    rehearsed_on: RehearsalSource = RehearsalSource.PUBLIC  # the rows that they are trained and scored on
     can_be_steered: bool = False  # whether proposals look at results, so that a region can be asked for
     announcement: str = ""  # what everything costs, in one line
 

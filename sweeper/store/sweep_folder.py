@@ -38,7 +38,7 @@ class SweepFolder:
         self.spec = self.path / "spec.yaml"  # as it was given
         self.ledger = self.path / "ledger.jsonl"
         self.proposals = self.path / "proposals.jsonl"  # what the search was asked and told
-        self.rehearsals = self.path / "rehearsals.jsonl"  # what configurations have shown on public rows
+        self.rehearsals = self.path / "rehearsals.jsonl"  # what configurations have shown before the first trial
         self.front = self.path / "front.json"
         self._trials = JsonlFile(self.path / "trials.jsonl", patient=True)
         self._points = JsonlFile(self.path / "points.jsonl", patient=True)

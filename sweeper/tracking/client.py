@@ -19,6 +19,7 @@ from sweeper.tracking.store import (
     Destination,
     every_run,
     prepare_mlflow,
+    runs_by_rehearsal,
     runs_by_trial,
 )
 
@@ -105,10 +106,16 @@ def delete_runs(wanted: Destination) -> int:
     """
     _refuse_no_store(wanted)
     with _client(wanted.uri) as client:
-        runs = find_runs(client, wanted)
-        for run in runs.values():
+        runs = [*find_runs(client, wanted).values(), *_find_rehearsals(client, wanted)]
+        for run in runs:
             client.delete_run(run)
     return len(runs)
+
+
+def _find_rehearsals(client: "MlflowClient", wanted: Destination) -> Iterator[str]:
+    experiment = client.get_experiment_by_name(wanted.experiment)
+    if experiment is not None:
+        yield from runs_by_rehearsal(client, experiment.experiment_id, wanted.sweep).values()
 
 
 def _refuse_no_store(wanted: Destination) -> None:

@@ -1,6 +1,6 @@
 """What a tracker tells a store: frozen values, and their JSON in the outbox and its files."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -72,9 +72,23 @@ class DatasetRow(_Row):
     facts: Mapping[str, object]  # public facts, as JSON values
 
 
-TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | DatasetRow
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalRow(_Row):
+    """A configuration was rehearsed, under a run of its own that is none of a trial."""
+
+    OP: ClassVar[str] = "rehearsal"
+
+    configuration: str
+    name: str  # of the run
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    metrics: Sequence[tuple[int, Mapping[str, float]]]  # of each step
+    status: str  # MLflow's name of how it ended
+
+
+TrackingRow = RunRow | MetricsRow | TagsRow | EndRow | ArtifactRow | DatasetRow | RehearsalRow
 _KINDS: dict[str, type[TrackingRow]] = {
-    kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow, DatasetRow)
+    kind.OP: kind for kind in (RunRow, MetricsRow, TagsRow, EndRow, ArtifactRow, DatasetRow, RehearsalRow)
 }
 
 

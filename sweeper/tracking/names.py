@@ -60,6 +60,27 @@ def metric_names(
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
 
 
+def rehearsal_metrics(values: Mapping[str, float], made_from: str = "") -> dict[str, float]:
+    """Return what a rehearsed configuration has shown at an epoch, under names that no trial has.
+
+    >>> rehearsal_metrics({"accuracy": 0.9, "certified@0.25": 0.5})
+    {'rehearsal/accuracy': 0.9, 'rehearsal/certified/0.25': 0.5}
+    >>> rehearsal_metrics({"accuracy": 0.9}, "slow-midpoint")
+    {'rehearsal/slow-midpoint/accuracy': 0.9}
+    """
+    prefix = f"rehearsal/{made_from}/" if made_from else "rehearsal/"
+    return {name.replace("val/", prefix, 1): value for name, value in metric_names(values).items() if name != "epsilon"}
+
+
+def rehearsal_name(configuration: str, config: Mapping[str, Any]) -> str:
+    """Return the name of the run of a rehearsed configuration, which begins as no trial's does.
+
+    >>> rehearsal_name("c0005", {"model": {"architecture": "mlp", "width": 64}})
+    'rehearsal c0005 mlp-64'
+    """
+    return f"rehearsal {trial_name(configuration, config)}"
+
+
 def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = None) -> str:
     """Return the name of a trial's run: its id, what it trains, and the epsilon that it plans, rounded up.
 

@@ -23,6 +23,7 @@ from sweeper.tracking.entries import (
     DatasetRow,
     EndRow,
     MetricsRow,
+    RehearsalRow,
     RunRow,
     TagsRow,
     TrackingRow,
@@ -43,6 +44,7 @@ DEFAULT_EXPERIMENT = "0"  # which MLflow makes in every store, and nothing here 
 
 SWEEP_TAG = "sweeper.sweep"
 TRIAL_TAG = "sweeper.trial"
+REHEARSAL_TAG = "sweeper.rehearsal"  # of the runs that are none of a trial
 PARENT_TAG = "mlflow.parentRunId"
 
 METRICS_PER_BATCH = 800  # MLflow takes a thousand of all kinds at once,
@@ -94,6 +96,7 @@ class Store:
         self._client: MlflowClient | None = None
         self._experiment = ""
         self.run_ids: dict[str | None, str] = {}
+        self._rehearsals: dict[str, str] = {}  # runs by configuration
         self.refused: list[str] = []
 
     def deliver(self, rows: JsonRows) -> None:
@@ -103,16 +106,20 @@ class Store:
             Exception: whatever MLflow raises when the store cannot be used; the rows must come again.
         """
         told: dict[str | None, list[TrackingRow]] = defaultdict(list)
-        files = []
+        files, rehearsals = [], []
         for row in map(row_from_json, rows):
             if isinstance(row, ArtifactRow):
                 files.append(row)
+            elif isinstance(row, RehearsalRow):
+                rehearsals.append(row)
             else:
                 told[row.trial].append(row)
         try:
             client = self._client or self._connect()
             for about in told.values():
                 self._write(client, about)
+            for rehearsal in rehearsals:
+                self._write_rehearsal(client, rehearsal)
             for file in files:
                 self._attach(client, file)
         except BaseException:
@@ -133,6 +140,7 @@ class Store:
                 else client.create_experiment(wanted.experiment, wanted.artifacts, tags=EXPERIMENT_TAGS)
             )
         self.run_ids |= runs_by_trial(client, self._experiment, wanted.sweep)
+        self._rehearsals |= runs_by_rehearsal(client, self._experiment, wanted.sweep)
         self._client = client
         return client
 
@@ -162,6 +170,27 @@ class Store:
         self._log_all(client, run, rows, tags)
         if isinstance(stands, EndRow):
             client.set_terminated(run, stands.status, stands.at)
+
+    def _write_rehearsal(self, client: "MlflowClient", row: RehearsalRow) -> None:
+        """Write the run of a rehearsed configuration, which has the tag of a rehearsal and none of a trial."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        id_ = row.configuration
+        if id_ not in self._rehearsals:
+            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
+            tags |= {REHEARSAL_TAG: id_, PARENT_TAG: self._run(client, None, row.at)}
+            self._rehearsals[id_] = client.create_run(self._experiment, row.at, tags, run_name=row.name).info.run_id
+        run = self._rehearsals[id_]
+        metrics = [Metric(name, float(x), row.at, step) for step, one in row.metrics for name, x in one.items()]
+        batches = zip_longest(
+            _chunks(metrics, METRICS_PER_BATCH),
+            _chunks([Param(*item) for item in row.params.items()], OTHERS_PER_BATCH),
+            _chunks([RunTag(clean(key), text[:MAX_TAG_LENGTH]) for key, text in row.tags.items()], OTHERS_PER_BATCH),
+            fillvalue=(),
+        )
+        for some, params, labels in batches:
+            self._log(client, run, metrics=some, params=params, tags=labels)
+        client.set_terminated(run, row.status, row.at)
 
     def _log_all(self, client: "MlflowClient", run: str, rows: Sequence[TrackingRow], tags: Mapping[str, str]) -> None:
         from mlflow.entities import Param, RunTag
@@ -215,9 +244,15 @@ class Store:
 
 
 def runs_by_trial(client: "MlflowClient", experiment: str, sweep: str) -> dict[str | None, str]:
-    """Return the runs of a sweep by trial, ``None`` for the sweep's own."""
+    """Return the runs of a sweep by trial, ``None`` for the sweep's own; those of rehearsals are not among them."""
     runs = every_run(client, experiment, f"tags.`{SWEEP_TAG}` = '{sweep}'")
-    return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs}
+    return {run.data.tags.get(TRIAL_TAG): run.info.run_id for run in runs if REHEARSAL_TAG not in run.data.tags}
+
+
+def runs_by_rehearsal(client: "MlflowClient", experiment: str, sweep: str) -> dict[str, str]:
+    """Return the runs of a sweep's rehearsals by configuration."""
+    query = f"tags.`{SWEEP_TAG}` = '{sweep}' AND tags.`{REHEARSAL_TAG}` LIKE '%'"
+    return {run.data.tags[REHEARSAL_TAG]: run.info.run_id for run in every_run(client, experiment, query)}
 
 
 def every_run(client: "MlflowClient", experiment: str, query: str) -> list[Any]:

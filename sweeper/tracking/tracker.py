@@ -16,17 +16,26 @@ from sweeper.errors import RecordError, SweeperError, one_line
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import undriven
+from sweeper.store.rehearsal_records import RehearsedConfiguration
 from sweeper.tracking.entries import (
     ArtifactRow,
     DatasetRow,
     EndRow,
     MetricsRow,
+    RehearsalRow,
     RunRow,
     TagsRow,
     TrackingRow,
     row_to_json,
 )
-from sweeper.tracking.names import PAGE_VARIABLE, RUN_STATUS, clean, mlflow_params
+from sweeper.tracking.names import (
+    PAGE_VARIABLE,
+    RUN_STATUS,
+    clean,
+    mlflow_params,
+    rehearsal_metrics,
+    rehearsal_name,
+)
 from sweeper.tracking.outbox import Outbox, Undelivered, ahead_of, stored_rows
 from sweeper.tracking.store import Destination, Store, artifacts_beside
 
@@ -81,6 +90,26 @@ class Tracker:
         """End the trial's run; its metrics may still be added to."""
         self._running.pop(trial, None)
         self._end(trial, status, reason)
+
+    def rehearsal(self, configuration: RehearsedConfiguration) -> None:
+        """Tell of a configuration that was rehearsed: a run beside those of the trials, marked as none of them."""
+        steps: dict[int, dict[str, float]] = {}
+        for epoch in configuration.epochs:
+            named = rehearsal_metrics(epoch.values, epoch.made_from)
+            steps.setdefault(epoch.epoch, {}).update({clean(name): value for name, value in named.items()})
+        status = TrialStatus.COMPLETED if configuration.epochs else TrialStatus.FAILED
+        reason = {"sweeper.reason": configuration.reason} if configuration.reason else {}
+        row = RehearsalRow(
+            trial=None,
+            at=_now(),
+            configuration=configuration.id,
+            name=rehearsal_name(configuration.id, configuration.config),
+            params=mlflow_params(configuration.config),
+            tags={"sweeper.rehearsed_on": configuration.source.in_words, "sweeper.status": status.value, **reason},
+            metrics=sorted(steps.items()),
+            status=RUN_STATUS[status],
+        )
+        self._put(row)
 
     def artifact(self, path: Path) -> None:
         """Attach a file, as it is when the store takes it, to the sweep's run."""

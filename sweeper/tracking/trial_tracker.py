@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from sweeper.records import TrialStatus
+from sweeper.store.rehearsal_records import RehearsedConfiguration
 
 
 class TrialTracker(Protocol):
@@ -27,6 +28,13 @@ class TrialTracker(Protocol):
 
     def run_id(self, trial: str | None = None) -> str | None:
         """Return the run of a trial, or of the sweep, once there is one."""
+
+
+class RehearsalTracker(Protocol):
+    """Told of every configuration that was rehearsed; it neither fails nor waits."""
+
+    def rehearsal(self, configuration: RehearsedConfiguration) -> None:
+        """Make a run of it that is none of a trial."""
 
 
 class Untracked:

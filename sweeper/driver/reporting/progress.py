@@ -21,14 +21,17 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective, Point
+from sweeper.records import Objective, Point, RehearsalSource
 from sweeper.results.highlights import NOISY, Highlight, best, spread, value_text
+from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
 from sweeper.rounding import fixed_point, round_up
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 5
 LINE_EVERY_SECONDS = 30.0
 REFRESH_PER_SECOND = 2
+SHOWN_REHEARSALS = 3  # that lead, while configurations are rehearsed
+MAX_REHEARSALS = 8  # in the closing summary
 WIDTH = 100  # of what a notebook shows
 LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room for them
 NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
@@ -50,6 +53,22 @@ class RunningTrial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalProgress:
+    """How the rehearsals of a sweep stand, which come before its first trial."""
+
+    source: RehearsalSource
+    done: int  # configurations that have ended
+    total: int
+    fraction: float  # of all their epochs
+    ranked: Rehearsed  # best first, those that train among them
+
+    @property
+    def leaders(self) -> list[RankedRehearsal]:
+        """The best two that have scores."""
+        return [one for one in self.ranked[:2] if one.place is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepProgress:
     """How a sweep stands."""
 
@@ -66,27 +85,41 @@ class SweepProgress:
     # share of the budget of the sweep that is spent or promised to trials that run; None without a budget
     spent: float | None = None
     note: str = ""  # shown instead of all this: a private selection says nothing of its trials
+    rehearsals: RehearsalProgress | None = None  # before the first trial; None of a sweep without them
+    rehearsed_seconds: float = 0.0  # until the first trial could begin
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether configurations are being rehearsed."""
+        has_begun = bool(self.running) or self.done + self.failed > 0
+        return self.rehearsals is not None and self.rehearsals.done < self.rehearsals.total and not has_begun
 
     @property
     def fraction(self) -> float:
-        """How much of the sweep is done, between 0 and 1."""
+        """How much of the sweep is done, between 0 and 1; of its rehearsals as long as it rehearses."""
+        if self.rehearsals is not None and self.rehearses:
+            return self.rehearsals.fraction
         finished = self.done + self.failed + sum(running.fraction for running in self.running)
         return min(1.0, finished / self.total) if self.total else 1.0
 
     @property
     def remaining_seconds(self) -> float | None:
-        """An estimate of the time left, ``None`` before there is anything to base it on."""
+        """An estimate of the time left, ``None`` before there is anything to base it on.
+
+        It is that of the rehearsals as long as the sweep rehearses, and then that of its trials.
+        """
         if self.fraction <= 0:
             return None
-        estimate = self.elapsed_seconds * (1 - self.fraction) / self.fraction
+        spent = self.elapsed_seconds - self.rehearsed_seconds
+        estimate = spent * (1 - self.fraction) / self.fraction
         limit = self.limit_seconds
         return estimate if limit is None else max(0.0, min(estimate, limit - self.elapsed_seconds))
 
     @property
     def waits(self) -> bool:
         """Whether no trial has begun for longer than workers take to start where there is room."""
-        has_begun = bool(self.running) or self.done + self.failed > 0
-        return not has_begun and self.elapsed_seconds > LONG_START_SECONDS
+        has_begun = bool(self.running) or self.done + self.failed > 0 or (self.rehearses and self.fraction > 0)
+        return not has_begun and self.elapsed_seconds - self.rehearsed_seconds > LONG_START_SECONDS
 
     @property
     def best(self) -> Point | None:
@@ -185,6 +218,8 @@ def render(progress: SweepProgress) -> RenderableType:
         return Text(line(progress))
     bar = ProgressBar(total=1.0, completed=progress.fraction, width=40)
     parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), bar, Text(_times(progress))]
+    if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leaders:
+        parts.append(_leaders(progress.rehearsals))
     if progress.running:
         parts.append(Text("training " + ", ".join(_running(one) for one in progress.running)))
     if progress.front:
@@ -201,9 +236,11 @@ def line(progress: SweepProgress) -> str:
     if progress.note:
         return f"{progress.name}: {progress.note}"
     parts = [_counts(progress)]
+    if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leaders:
+        parts.append(_lead(progress.rehearsals.leaders))
     if progress.best:
         parts.append(f"best {_point(progress.best, progress.objectives)}")
-    if progress.hypervolume is not None:
+    if progress.hypervolume is not None and not progress.rehearses:
         parts.append(f"hypervolume {progress.hypervolume:.3f}")
     return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"
 
@@ -229,8 +266,9 @@ def closing_summary(
     sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
-    went = f"{_counts(progress)} in {clock(progress.elapsed_seconds)}"
+    went = f"{_counts(progress, closing=True)} in {clock(progress.elapsed_seconds)}"
     lines = [f"{progress.name}: {progress.note or went}{ended}."]
+    lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals)
     if progress.front:
         size = len(progress.front)
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
@@ -272,10 +310,60 @@ def _limit(epsilon: float) -> str:
     return f" --max-epsilon {math.ceil(100 * epsilon) / 100:g}" if math.isfinite(epsilon) else ""
 
 
-def _counts(progress: SweepProgress) -> str:
+def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
+    rehearsals = progress.rehearsals
+    if rehearsals is not None and progress.rehearses and not closing:
+        before = f"{progress.total} trial{'s' if progress.total > 1 else ''}"
+        done = f"{rehearsals.done} of {rehearsals.total} configurations rehearsed on {rehearsals.source.in_words}"
+        return f"{done}, before {before}; {rehearsals.source.spent_in_words}"
     running = f", {len(progress.running)} running" if progress.running else ""
     failed = f", {progress.failed} failed" if progress.failed else ""
-    return f"{progress.done} of {progress.total} trials done{running}{failed}"
+    if rehearsals is None:
+        return f"{progress.done} of {progress.total} trials done{running}{failed}"
+    of_all = "" if closing and progress.done == progress.total else f" of {progress.total}"
+    of_planned = "" if rehearsals.done == rehearsals.total else f" of {rehearsals.total}"
+    return f"{rehearsals.done}{of_planned} rehearsed, {progress.done}{of_all} trained{running}{failed}"
+
+
+def _lead(leaders: Sequence[RankedRehearsal]) -> str:
+    """Which rehearsed configuration leads, by what, and how far it is ahead."""
+    first, *others = leaders
+    ahead = [
+        f", {first.volume - one.volume:.3f} ahead of {one.id}"
+        for one in others
+        if first.volume is not None and one.volume is not None
+    ]
+    return f"{first.id} leads with {first.scores()}{''.join(ahead)}"
+
+
+def _leaders(rehearsals: RehearsalProgress) -> RenderableType:
+    table = Table(box=None)
+    leaders = [one for one in rehearsals.ranked[:SHOWN_REHEARSALS] if one.place is not None]
+    names = list(leaders[0].best.values) if leaders[0].best else []
+    for name in ("configuration", *names, "hypervolume"):
+        table.add_column(name, justify="right")
+    for one in leaders:
+        values = {} if one.best is None else one.best.values
+        numbers = [*(values.get(name) for name in names), one.volume]
+        table.add_row(one.id, *("-" if number is None else f"{number:.3f}" for number in numbers))
+    return Group(Text(_lead(rehearsals.leaders)), table)
+
+
+def _rehearsed(rehearsals: RehearsalProgress) -> list[str]:
+    """Which configurations were rehearsed best, and which of them were trained: those two things in any case."""
+    ranked = rehearsals.ranked
+    shown = [one for i, one in enumerate(ranked) if one.place is not None and (i < 2 or one.trials)][:MAX_REHEARSALS]
+    if not shown:
+        return []
+    source = rehearsals.source
+    what = f"configurations rehearsed on {source.in_words}, which {source.cost_in_words} and leave no model"
+    lines = [f"The best of {rehearsals.done} {what}:"]
+    for one in shown:
+        first = "won" if rehearsals.done == rehearsals.total else "leads"
+        place = first if one.place == 1 else "runner-up" if one.place == 2 else f"place {one.place}"
+        trained = f"; trained as {', '.join(one.trials)}" if one.trials else ""
+        lines.append(f"  {one.id} ({place}): {one.scores()}{trained}")
+    return lines
 
 
 def _times(progress: SweepProgress) -> str:

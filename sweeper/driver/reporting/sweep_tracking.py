@@ -68,6 +68,8 @@ class Watch:
             return
         self._due = self.now() + EVERY_SECONDS
         ended = {"trials/done": float(progress.done), "trials/failed": float(progress.failed)}
+        if progress.rehearsals is not None:
+            ended["rehearsals/done"] = float(progress.rehearsals.done)
         found = best_values(progress.front, progress.objectives)
         if progress.hypervolume is not None:
             found["hypervolume"] = progress.hypervolume

@@ -1,6 +1,7 @@
-"""What rehearsals show decides what is trained; nothing else of them is kept."""
+"""What rehearsals show decides what is trained, and is seen; they are never taken for trials."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -16,13 +17,14 @@ from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending.slots import Slots
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import RehearsalSource, SweepStatus, TrialStatus
 from sweeper.search.finalists import choose_finalists
 from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import EpochRow, FirstDrawRow, FreeRow, PlanRow
 
+from ...factories import FakeTracker
 from ..in_process import fake_backend
 
 TRIAL = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=10, relation=Relation.ADD_OR_REMOVE_ONE)
@@ -37,10 +39,10 @@ def spec(content):
     return Spec.from_mapping(content)
 
 
-def rehearsals(spec, path):
-    return Rehearsals(
-        spec.space, spec.rehearsals, SweepFolder(path), Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL).final_slot
-    )
+def rehearsals(spec, path, tracker=None):
+    slot = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL).final_slot
+    told = {"source": RehearsalSource.PUBLIC, "tracker": tracker or FakeTracker()}
+    return Rehearsals(spec.space, spec.rehearsals, SweepFolder(path), slot, **told)
 
 
 def play(made, plan, accuracies, status=TrialStatus.COMPLETED):
@@ -77,6 +79,48 @@ def test_rehearsals_that_have_ended_are_not_trained_again(spec, tmp_path, plan):
     play(again, plan, [0.5, 0.7, 0.1, 0.1])
     assert again.queue().finished
     assert [one.points[0]["accuracy"] for one in again.explored()] == pytest.approx([0.3, 0.6, 0.1])
+
+
+def test_each_configuration_is_told_of_once_when_both_halves_have_ended(spec, tmp_path, plan):
+    tracker = FakeTracker()
+    play(rehearsals(spec, tmp_path, tracker), plan, [0.2])
+    assert tracker.calls == []
+    play(rehearsals(spec, tmp_path, tracker), plan, [0.4, 0.9])
+    ((told,),) = tracker.of("rehearsal")
+    assert (told.id, told.source) == ("c0001", RehearsalSource.PUBLIC)
+    assert [epoch.values for epoch in told.epochs] == [
+        {"accuracy": pytest.approx(0.3)},
+        {"accuracy": pytest.approx(0.15)},
+    ]
+    assert {name for name, *_ in tracker.calls} == {"rehearsal"}
+
+
+def test_no_epsilon_of_a_rehearsal_is_kept(spec, tmp_path, plan):
+    """It is that of a training on few public rows: whoever took it for a price would be wrong."""
+    made = rehearsals(spec, tmp_path)
+    play(made, plan, [0.2, 0.4])
+    assert "epsilon" not in made.progress(spec.objectives, (), {}).ranked[0].best.values
+    assert '"epsilon"' not in SweepFolder(tmp_path).rehearsals.read_text()
+
+
+def test_progress_ranks_what_has_been_shown_so_far(spec, tmp_path, plan):
+    made = rehearsals(spec, tmp_path)
+    look = partial(made.progress, spec.objectives, (), {"t0001": spec.space.resolve(made.proposals["r0003"]).to_json()})
+    assert (look().fraction, look().done, look().total, look().leaders) == (0.0, 0, 3, [])
+    play(made, plan, [0.2, 0.4])
+    queue, states = made.queue(), made.states()
+    for accuracy in (0.9, 0.7):
+        name, _ = queue.start()
+        states.start(name, {})
+        states.receive(name, PlanRow(attempt=name, plan=plan))
+        states.receive(name, EpochRow(epoch=1, values={"epsilon": 9.0, "accuracy": accuracy}))
+    said = look()
+    assert said.done == 1
+    assert said.fraction == pytest.approx((2 + 2 / plan.epochs) / 6)
+    assert [(one.id, one.volume, one.trials) for one in said.leaders] == [
+        ("c0002", pytest.approx(0.8), ("t0001",)),
+        ("c0001", pytest.approx(0.3), ()),
+    ]
 
 
 def test_configurations_to_try_first_are_rehearsed_and_trained_only_if_they_win(spec, digits):
@@ -128,6 +172,8 @@ def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):
     (trial,) = folder.trials().values()
     best = choose_finalists(rehearsals(spec, folder.path).explored(), spec.space, spec.objectives, count=1, signal=1.0)
     assert trial.config["training"]["learning_rate"] == best[0]["training.learning_rate"]
+    assert [one.trials for one in made.rehearsals()] == [("t0001",), (), ()]
+    assert len(made.rehearsals().to_dataframe()) == 3
     assert [entry.trial for entry in ledger.entries()] == ["t0001"]
     assert trial.plan.event == ledger.budget.stages[0].slot
     assert {point.trial for point in made.front().points} == {"t0001"}

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from sweeper.search.finalists import Explored, choose_finalists, nearest, transfer_proposal
+from sweeper.search.finalists import Explored, choose_finalists, measure_merit, nearest, transfer_proposal
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.spec import Spec
@@ -46,6 +46,22 @@ def test_every_epoch_and_then_accuracy_decide(spec):
     assert rates(chosen(trials, spec, count=1, signal=0.1)) == [0.02]
     trials = [explored(0.01, (0.2, 0.0)), explored(0.02, (0.5, 0.0)), explored(0.03, (0.4, 0.0))]
     assert rates(chosen(trials, spec, count=3, signal=0.1)) == [0.02, 0.03, 0.01]
+
+
+def test_the_first_finalist_is_one_of_the_greatest_merit(spec):
+    shown = [[(0.5, 0.5)], [(0.7, 0.6), (0.1, 0.0)], [(0.9, 0.1)], [(math.nan, 0.5)]]
+    trials = [explored(0.01 * (i + 1), *points) for i, points in enumerate(shown)]
+    merits = [measure_merit(trial.points, spec.objectives, ()) for trial in trials]
+    assert [None if one is None else one.volume for one in merits] == [
+        pytest.approx(0.25),
+        pytest.approx(0.42),
+        pytest.approx(0.09),
+        None,
+    ]
+    assert rates(chosen(trials, spec, count=1, signal=0.1)) == [0.02]
+    wanted = [parse_constraint("accuracy >= 0.8", ["accuracy"]), parse_constraint("epsilon <= 1", ["epsilon"])]
+    nearness = [one.nearness for one in (measure_merit(t.points, spec.objectives, wanted) for t in trials[:3])]
+    assert nearness == pytest.approx([-0.3, -0.1, 0.0])
 
 
 def test_the_latest_stage_comes_first(spec):

@@ -17,12 +17,16 @@ from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.lock import driver_lock
+from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking import outbox
 from sweeper.tracking import store as store_module
+from sweeper.tracking.client import delete_runs, find_runs, logged_trials, set_tags
 from sweeper.tracking.names import NAME_TAG
 from sweeper.tracking.outbox import Undelivered, stored_rows
 from sweeper.tracking.store import STORE_NAME, Destination, Store, own_store
 from sweeper.tracking.tracker import SPOOL_NAME, Tracker, how_to_look, replay_spool
+
+from ...factories import make_rehearsals
 
 NOWHERE = "http://127.0.0.1:9"
 PATIENCE_SECONDS = 300.0  # ends a test that hangs; no test takes so long
@@ -435,6 +439,50 @@ def test_a_description_links_to_the_artifacts_of_its_run(folder):
     info, tags = (lambda run: (run.info, run.data.tags))(runs_of(folder)[1][None])
     link = f"#/experiments/{info.experiment_id}/runs/{info.run_id}/artifacts/front.html"
     assert tags["mlflow.note.content"] == f"[Report]({link})"
+
+
+def test_a_rehearsed_configuration_is_a_run_of_its_own_and_none_of_a_trial(folder, monkeypatch):
+    won, failed = join_trainings(make_rehearsals((0.8, 0.5), ()))
+    for _ in range(2):  # the second time as after a kill
+        tracker = Tracker(folder, "digits")
+        tracker.rehearsal(won)
+        tracker.start_trial("t0001", {"model": {"width": 64}}, {})
+        tracker.log("t0001", 1, {"val/accuracy": 0.7})
+        tracker.end_trial("t0001", TrialStatus.COMPLETED)
+        tracker.rehearsal(failed)
+        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+        assert set(tracker._store.run_ids) == {None, "t0001"}
+    client, _ = runs_of(folder)
+    (experiment,) = client.search_experiments(filter_string="name = 'digits'")
+    runs = client.search_runs([experiment.experiment_id], f"tags.`sweeper.sweep` = '{folder.name}'")
+    assert len(runs) == 4
+    told = {run.data.tags["sweeper.rehearsal"]: run for run in runs if "sweeper.rehearsal" in run.data.tags}
+    parent = next(run for run in runs if run.info.run_name == folder.name)
+    assert parent.info.status == "FINISHED"
+    assert parent.data.metrics == {}
+    for run in told.values():
+        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert run.data.tags["sweeper.rehearsed_on"] == "public rows"
+        assert "sweeper.trial" not in run.data.tags
+        assert all(name.startswith("rehearsal/") for name in run.data.metrics)
+    run = told["c0001"]
+    assert (run.info.run_name, run.info.status, told["c0002"].info.status) == ("rehearsal c0001", "FINISHED", "FAILED")
+    assert told["c0002"].data.tags["sweeper.reason"] == "accuracy is not a number in epoch 1"
+    assert run.data.params["training.learning_rate"] == "0.01"
+    assert run.data.metrics["rehearsal/accuracy"] == pytest.approx(0.8)
+    assert run.data.metrics["rehearsal/slow-midpoint/certified/0.25"] == pytest.approx(0.25)
+    assert [one.step for one in client.get_metric_history(run.info.run_id, "rehearsal/accuracy")][:2] == [1, 2]
+    where = Destination.of(folder, "digits")
+    assert set(find_runs(client, where)) == {None, "t0001"}
+    for order in (1, -1):  # the order in which a store returns runs decides nothing
+        monkeypatch.setattr(store_module, "every_run", lambda *_, order=order: list(runs)[::order])
+        assert find_runs(client, where)[None] == parent.info.run_id
+    monkeypatch.undo()
+    assert [trial.sweep for trial in logged_trials(where.uri, "digits") if trial.sweep == folder.name] == [folder.name]
+    with pytest.raises(SweeperError, match="Expected a run of trial c0001"):
+        set_tags(where, "c0001", {"a": "b"})
+    assert delete_runs(where) == 4
+    assert client.search_runs([experiment.experiment_id], f"tags.`sweeper.sweep` = '{folder.name}'") == []
 
 
 def test_a_run_is_renamed_and_stays_the_run_of_its_trial(folder):

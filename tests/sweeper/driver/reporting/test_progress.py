@@ -8,6 +8,7 @@ from rich.console import Console
 from sweeper.driver.reporting.progress import (
     NOTHING_TRAINS,
     Display,
+    RehearsalProgress,
     RunningTrial,
     SweepProgress,
     closing_summary,
@@ -15,9 +16,13 @@ from sweeper.driver.reporting.progress import (
     render,
 )
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective, Point
+from sweeper.records import Objective, Point, RehearsalSource
 from sweeper.results.highlights import MAX_ROWS, Highlight, spread
+from sweeper.results.rehearsal_ranking import rank_rehearsals
+from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking.outbox import Undelivered
+
+from ....factories import make_rehearsals
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 
@@ -68,6 +73,74 @@ def test_an_empty_sweep_is_shown_too():
     assert "left" not in text
     assert "front" not in text
     assert screen(SweepProgress(name="digits", total=0))
+
+
+def rehearsing(done=2, fraction=0.25, trained=None, scores=((0.8, 0.5), (0.9, 0.4), (0.7, 0.7), (0.1, 0.1))):
+    found = join_trainings(make_rehearsals(*scores, names=["accuracy", "certified@1/4"]))
+    return RehearsalProgress(
+        source=RehearsalSource.PUBLIC,
+        done=done,
+        total=16,
+        fraction=fraction,
+        ranked=rank_rehearsals(found, OBJECTIVES, trained or {}),
+    )
+
+
+def test_while_configurations_are_rehearsed_the_display_says_which_leads_and_by_what():
+    before = {"done": 0, "failed": 0, "running": (), "front": (), "total": 3}
+    shown = state(**before, rehearsals=rehearsing(), elapsed_seconds=60.0)
+    text = screen(shown, width=120)
+    assert "digits: 2 of 16 configurations rehearsed on public rows, before 3 trials; nothing is spent yet" in text
+    assert "1:00 elapsed, about 3:00 left" in text
+    assert "c0003 leads with accuracy 0.700, certified@1/4 0.700, hypervolume 0.490, 0.090 ahead of c0001" in text
+    rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("c000")][1:]
+    assert rows == [
+        ["c0003", "0.700", "0.700", "0.490"],
+        ["c0001", "0.800", "0.500", "0.400"],
+        ["c0002", "0.900", "0.400", "0.360"],
+    ]
+    assert line(shown) == (
+        "digits: 2 of 16 configurations rehearsed on public rows, before 3 trials; nothing is spent yet; c0003 leads "
+        "with accuracy 0.700, certified@1/4 0.700, hypervolume 0.490, 0.090 ahead of c0001; 1:00 elapsed, about 3:00 left"
+    )
+
+
+def test_before_anything_is_shown_nothing_leads_and_the_sweep_may_wait_for_room():
+    before = {"done": 0, "failed": 0, "running": (), "front": (), "total": 1, "elapsed_seconds": 31.0}
+    shown = state(**before, rehearsals=rehearsing(0, 0.0, scores=()))
+    assert line(shown) == (
+        "digits: 0 of 16 configurations rehearsed on public rows, before 1 trial; nothing is spent yet; 0:31 elapsed; "
+        + NOTHING_TRAINS
+    )
+    assert NOTHING_TRAINS not in line(state(**before, rehearsals=rehearsing(0, 0.1, scores=())))
+    assert NOTHING_TRAINS not in line(state(**before, rehearsals=rehearsing(16), rehearsed_seconds=20.0))
+
+
+def test_the_time_left_of_trials_is_not_estimated_from_that_of_rehearsals():
+    trials = {"done": 1, "failed": 0, "running": (), "total": 3, "elapsed_seconds": 160.0, "rehearsed_seconds": 100.0}
+    assert state(**trials, rehearsals=rehearsing(16)).remaining_seconds == pytest.approx(120.0)
+
+
+def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_were_trained():
+    found = join_trainings(make_rehearsals((0.8, 0.5), (0.9, 0.4), (0.7, 0.7), (0.1, 0.1)))
+    trained = {"t0001": found[2].config, "t0002": found[3].config}
+    ended = state(rehearsals=rehearsing(16, 1.0, trained), done=2, total=2, failed=0, running=(), front=())
+    assert closing_summary(ended, Path("out")).splitlines()[:5] == [
+        "digits: 16 rehearsed, 2 trained in 1:30.",
+        "The best of 16 configurations rehearsed on public rows, which cost nothing and leave no model:",
+        "  c0003 (won): accuracy 0.700, certified@1/4 0.700, hypervolume 0.490; trained as t0001",
+        "  c0001 (runner-up): accuracy 0.800, certified@1/4 0.500, hypervolume 0.400",
+        "  c0004 (place 4): accuracy 0.100, certified@1/4 0.100, hypervolume 0.010; trained as t0002",
+    ]
+    cut = state(rehearsals=rehearsing(16), done=1, total=3, failed=1, running=(), front=())
+    assert closing_summary(cut, Path("out")).startswith("digits: 16 rehearsed, 1 of 3 trained, 1 failed in 1:30.")
+    early = state(rehearsals=rehearsing(6), done=0, total=3, failed=0, running=(), front=())
+    assert closing_summary(early, Path("out"), reason="interrupted").startswith(
+        "digits: 6 of 16 rehearsed, 0 of 3 trained in 1:30 (ended early: interrupted)."
+    )
+    assert "c0003 (leads): accuracy 0.700" in closing_summary(early, Path("out"), reason="interrupted")
+    none = state(rehearsals=rehearsing(16, scores=((), ())), done=0, total=1, failed=1, running=(), front=())
+    assert "configurations rehearsed" not in closing_summary(none, Path("out"))
 
 
 def test_a_sweep_that_waits_for_room_says_so():

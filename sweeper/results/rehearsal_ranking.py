@@ -1,0 +1,156 @@
+"""The order of configurations that were rehearsed: by what they have shown, as finalists are chosen.
+
+Ranks say which configurations were worth training. They are no results of the sweep: a rehearsed configuration has no
+epsilon, no model and no place on the front.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sweeper.records import Objective
+from sweeper.search.finalists import Merit, measure_merit
+from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
+from sweeper.specification.fields.nested import flatten
+from sweeper.store.rehearsal_records import RehearsedConfiguration, RehearsedEpoch, read_rehearsals
+from sweeper.store.sweep_folder import SweepFolder
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Judge = Callable[[RehearsedConfiguration], Merit | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedRehearsal:
+    """A rehearsed configuration with its place.
+
+    Attributes:
+        place: from 1; ``None`` of a configuration without scores.
+        configuration: what was rehearsed, and what it has shown.
+        best: its best epoch in the first objective beside epsilon.
+        volume: share of the box that its epochs dominate together, over every objective but epsilon.
+        trials: those of the sweep that train this configuration.
+    """
+
+    place: int | None
+    configuration: RehearsedConfiguration
+    best: RehearsedEpoch | None = None
+    volume: float | None = None
+    trials: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The id of the configuration."""
+        return self.configuration.id
+
+    def scores(self) -> str:
+        """Return its best scores in words: ``accuracy 0.871, certified@0.25 0.640, hypervolume 0.551``.
+
+        The hypervolume is left out of one score, which it is; a configuration without scores has the reason.
+        """
+        if self.best is None or self.volume is None:
+            return self.configuration.reason or "no scores"
+        said = [f"{name} {value:.3f}" for name, value in self.best.values.items()]
+        return ", ".join([*said, *([f"hypervolume {self.volume:.3f}"] if len(said) > 1 else [])])
+
+    def row(self) -> dict[str, Any]:
+        """Return one flat row: place, scores at its best epoch, hypervolume, and the configuration."""
+        best = self.best
+        return {
+            "configuration": self.id,
+            "rehearsed_on": self.configuration.source.value,
+            "place": self.place,
+            "epoch": None if best is None else best.epoch,
+            "made_from": "" if best is None else best.made_from,
+            **({} if best is None else best.values),
+            "hypervolume": self.volume,
+            "trials": ", ".join(self.trials),
+            "reason": self.configuration.reason,
+            **{f"config.{name}": value for name, value in flatten(self.configuration.config).items()},
+        }
+
+
+class Rehearsed(tuple[RankedRehearsal, ...]):
+    """Configurations that were rehearsed, best first."""
+
+    __slots__ = ()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Return one flat row per configuration; see `RankedRehearsal.row`."""
+        return (one.row() for one in self)
+
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return the rows as a table."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(list(self.rows()))
+
+
+def rank_rehearsals(
+    configurations: Iterable[RehearsedConfiguration],
+    objectives: Sequence[Objective],
+    trained: Mapping[str, Mapping[str, Any]],
+    constraints: Sequence[OutcomeConstraint] = (),
+    judge: Judge | None = None,
+) -> Rehearsed:
+    """Return configurations in the order of their merit; those without scores come last.
+
+    Args:
+        configurations: that were rehearsed.
+        objectives: of the sweep.
+        trained: configuration by trial, of the trials that have begun.
+        constraints: those of the spec.
+        judge: returns the merit of a configuration, for who keeps it; that of its epochs by default.
+    """
+    merit = judge or (lambda one: measure_merit([epoch.values for epoch in one.epochs], objectives, constraints))
+    utility = next((one for one in objectives if one.name != "epsilon"), None)
+    judged = [(merit(one), one) for one in configurations]
+    good = [(found, one) for found, one in judged if found is not None]
+    good.sort(key=lambda pair: pair[0], reverse=True)  # of equals the first one, as among finalists
+    ranked = [
+        RankedRehearsal(
+            place=place,
+            configuration=one,
+            best=_best(one.epochs, utility),
+            volume=found.volume,
+            trials=_trials_of(one, trained),
+        )
+        for place, (found, one) in enumerate(good, start=1)
+    ]
+    return Rehearsed([*ranked, *(RankedRehearsal(place=None, configuration=one) for found, one in judged if not found)])
+
+
+def ranked_rehearsals(folder: SweepFolder) -> Rehearsed:
+    """Return the configurations of a sweep that were rehearsed, best first.
+
+    Raises:
+        RecordError: a file of the sweep cannot be read, or nobody may see it yet.
+    """
+    manifest, found = folder.read_manifest(), read_rehearsals(folder.rehearsals)
+    trained = {id_: trial.config for id_, trial in folder.trials().items()}
+    return rank_recorded(found, manifest.spec, trained)
+
+
+def rank_recorded(
+    configurations: Iterable[RehearsedConfiguration],
+    spec: Mapping[str, Any],
+    trained: Mapping[str, Mapping[str, Any]],
+) -> Rehearsed:
+    """Return configurations best first, as `rank_rehearsals`, by objectives and constraints of the spec's values."""
+    search = spec.get("search", {})
+    names, metrics = search.get("objectives", ()), search.get("metrics", ())
+    recorded = tuple(dict.fromkeys(("epsilon", "accuracy", *names, *metrics)))
+    wanted = [parse_constraint(text, recorded) for text in search.get("constraints", ())]
+    return rank_rehearsals(configurations, [Objective.named(name) for name in names], trained, wanted)
+
+
+def _best(epochs: Sequence[RehearsedEpoch], utility: Objective | None) -> RehearsedEpoch | None:
+    if utility is None:
+        return None
+    known = [epoch for epoch in epochs if utility.name in epoch.values]
+    return max(known, key=lambda epoch: utility.direction.sign * epoch.values[utility.name], default=None)
+
+
+def _trials_of(configuration: RehearsedConfiguration, trained: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(trial for trial, config in trained.items() if config == configuration.config)
