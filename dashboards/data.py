@@ -4,19 +4,21 @@ Nothing here writes, trains, or imports Plotly.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeper.records import Direction, Objective, Point, SweepStatus
+from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
+from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
+from sweeper.store.rehearsal_records import RehearsedConfiguration, read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
 
 T = TypeVar("T")
@@ -35,6 +37,8 @@ class SweepData:
         directory: the sweep folder, for the commands that the report shows.
         decisions: what a scheduler decided about trials, in that order; rows of ``decisions.jsonl``.
         evidence: what audits found, in that order; rows of ``audits.jsonl``.
+        rehearsals: the configurations that were rehearsed before the first trial, best first. They are no trials of
+            the sweep: none is among ``trials``, and nothing they have shown is a point.
     """
 
     result: Front
@@ -42,6 +46,7 @@ class SweepData:
     directory: str = ""
     decisions: tuple[Mapping[str, Any], ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    rehearsals: Rehearsed = field(default_factory=Rehearsed)
 
     @property
     def name(self) -> str:
@@ -104,13 +109,34 @@ class SweepData:
 
     @property
     def deltas(self) -> tuple[float, ...]:
-        """The distinct deltas of the trials, ascending."""
-        return tuple(sorted({trial.delta for trial in self.trials.values() if trial.delta is not None}))
+        """The distinct deltas of the trials, ascending; before the first one that of the sweep's prices."""
+        planned = {trial.delta for trial in self.trials.values() if trial.delta is not None}
+        return tuple(sorted(planned or {price.delta for price in self.result.ledger.values()}))
 
     @property
     def relations(self) -> tuple[str, ...]:
-        """The distinct neighbouring relations of the trials."""
-        return tuple(sorted({trial.relation for trial in self.trials.values() if trial.relation}))
+        """The distinct neighbouring relations of the trials; before the first one that of the spec."""
+        spec = {} if self.manifest is None else self.manifest.spec.get("privacy", {})
+        planned = {trial.relation for trial in self.trials.values() if trial.relation}
+        return tuple(sorted(planned or {str(spec[key]) for key in ("relation",) if key in spec}))
+
+    @property
+    def rehearsals_planned(self) -> int:
+        """How many configurations the sweep rehearses before its first trial."""
+        planned = 0 if self.manifest is None else self.manifest.course.rehearsals
+        return max(planned, len(self.rehearsals))
+
+    @property
+    def rehearsal_source(self) -> RehearsalSource:
+        """The rows that configurations are rehearsed on."""
+        if self.rehearsals:
+            return self.rehearsals[0].configuration.source
+        return RehearsalSource.PUBLIC if self.manifest is None else self.manifest.course.rehearsed_on
+
+    @property
+    def rehearses(self) -> bool:
+        """Whether configurations are being rehearsed, or were when the sweep ended."""
+        return len(self.rehearsals) < self.rehearsals_planned and not self.trials
 
     @property
     def price_ratio(self) -> float | None:
@@ -144,6 +170,7 @@ def read(directory: str | Path) -> SweepData:
         decisions=tuple(folder.decisions()),
         evidence=read_evidence(folder.path),
     )
+    data = with_rehearsals(data, read_rehearsals(folder.rehearsals))
     has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING
     return data if has_ended else _with_newer_rows(data, folder)
 
@@ -155,6 +182,13 @@ def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:
     known = {key: point for key, point in points.items() if key[0] in trials or key[0] in front.trials}
     result = replace(front, trials=trials | dict(front.trials), points=tuple(known.values()))
     return replace(data, result=result)
+
+
+def with_rehearsals(data: SweepData, found: Sequence[RehearsedConfiguration]) -> SweepData:
+    """Return a sweep with the configurations that were rehearsed, ranked as it ranks them."""
+    trained = {id_: trial.config for id_, trial in data.trials.items()}
+    spec = {} if data.manifest is None else data.manifest.spec
+    return replace(data, rehearsals=rank_recorded(found, data.result.objectives, trained, spec))
 
 
 def varying(settings: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any
 
 from dashboards.data import SweepData
-from sweeper.records import MEMBERSHIP, Interval, Point
+from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
 from sweeper.specification.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
@@ -117,6 +117,15 @@ def deltas_text(data: SweepData) -> str:
         return "not recorded"
     smallest, largest = data.deltas[0], data.deltas[-1]
     return number(smallest) if smallest == largest else f"from {number(smallest)} to {number(largest)}"
+
+
+def rehearsed_text(source: RehearsalSource) -> str:
+    """What a figure or a table of rehearsals says that they are.
+
+    >>> rehearsed_text(RehearsalSource.PUBLIC)
+    'rehearsed on public rows: no models of this sweep'
+    """
+    return f"rehearsed on {source.in_words}: no models of this sweep"
 
 
 def setting(value: Any) -> str:

@@ -52,12 +52,18 @@ _LEAST_SECONDS = 5.0  # of a run before its end is guessed
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a sweep is; ``total`` and ``seconds_left`` are None where they are not known."""
+    """How far a sweep is: trials that have ended, and configurations that were rehearsed before the first one.
+
+    ``total`` and ``seconds_left`` are None where they are not known.
+    """
 
     ended: int
     total: int | None = None
     counts: Mapping[str, int] | None = None
     seconds_left: float | None = None
+    rehearsed: int = 0  # configurations, of ``rehearsals``
+    rehearsals: int = 0
+    rehearses: bool = False  # whether the time left is that of the rehearsals
 
 
 class Pace:
@@ -91,7 +97,7 @@ def sweep_header(
     answers = _answers(
         _answer("What does it achieve?", *_achieves(data)),
         _answer("What does it cost in total?", *_costs(data, standing)),
-        _answer("Is it still running?", _running(standing, progress), _detail(progress), steered),
+        _answer("Is it still running?", _running(standing, progress), _bar(data, progress), _detail(progress), steered),
         offers,
     )
     return head(data, eyebrow, answers)
@@ -117,10 +123,13 @@ def progress_of(data: SweepData, manifest: Manifest | None, name: str, pace: Pac
     ended = sum(counts.values()) - counts[TrialStatus.RUNNING.value]
     if manifest is None or manifest.selects_privately:  # how many candidates there are is not told
         return Progress(ended)
+    rehearsed, rehearsals, trials = len(data.rehearsals), data.rehearsals_planned, manifest.course.trials
+    if data.rehearses:
+        left = pace.seconds_left(f"{name}/rehearsals", rehearsed / rehearsals)
+        return Progress(ended, trials, counts, left, rehearsed, rehearsals, rehearses=True)
     done = ended + sum(_shares(data).values())
-    trials = manifest.course.trials
     left = pace.seconds_left(name, min(done / max(trials, 1), 1.0))
-    return Progress(ended, trials, counts, left)
+    return Progress(ended, trials, counts, left, rehearsed, rehearsals)
 
 
 def offered(standing: Standing, manifest: Manifest | None) -> tuple[Action, ...]:
@@ -171,6 +180,14 @@ def _big(value: str, unit: str) -> Html:
 
 def _achieves(data: SweepData) -> list[Child]:
     best = best_of(data, data.utility)
+    if best is None and data.rehearses:
+        return [
+            tag(
+                "p",
+                f"No point yet: configurations are being rehearsed on {data.rehearsal_source.in_words}.",
+                _lead(data),
+            )
+        ]
     if best is None:
         return [tag("p", "No point yet; the first comes with the first epoch.")]
     knee = data.result.knee
@@ -179,6 +196,22 @@ def _achieves(data: SweepData) -> list[Child]:
     words = f"{best.label}, at its own epsilon {epsilon}; {len(data.result.on_front)} points on the front{others}."
     unit = ", ".join(filter(None, [data.utility, interval_of(best, data.utility)]))
     return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
+
+
+def _lead(data: SweepData) -> str:
+    """Which rehearsed configuration leads, and with what; empty before one has scores."""
+    first = next(iter(data.rehearsals), None)
+    if first is None or first.place is None:
+        return ""
+    return f" {first.id} leads with {first.scores()}; none of them is a model of this sweep."
+
+
+def _bar(data: SweepData, progress: Progress) -> Html | None:
+    """How many configurations were rehearsed, as long as that goes on."""
+    if not progress.rehearses:
+        return None
+    label = f"configurations rehearsed on {data.rehearsal_source.in_words}"
+    return tag("progress", value=progress.rehearsed, max=progress.rehearsals, aria_label=label)
 
 
 def _said(data: SweepData, point: Point) -> str:
@@ -207,14 +240,18 @@ def total_price(data: SweepData) -> Price | None:
 def _running(standing: Standing, progress: Progress) -> Html:
     if progress.total is None:
         return _big("yes" if standing.state is SweepStatus.RUNNING else in_words(standing.state), "")
+    if progress.rehearses:
+        return _big(f"{progress.rehearsed} of {progress.rehearsals}", f"rehearsals, {in_words(standing.state)}")
     return _big(f"{progress.ended} of {progress.total}", f"trials, {in_words(standing.state)}")
 
 
 def _detail(progress: Progress) -> Html | None:
     counts = dict(progress.counts or {})
-    said = [f"{count} {word}" for word, count in counts.items()]
+    said = [f"{progress.rehearsed} rehearsed"] if progress.rehearsals and not progress.rehearses else []
+    said += [f"{count} {word}" for word, count in counts.items()]
     if progress.seconds_left is not None and progress.total != progress.ended:
-        said.append(f"about {duration(progress.seconds_left)} left")
+        what = ", then the trials" if progress.rehearses else ""
+        said.append(f"about {duration(progress.seconds_left)} left{what}")
     return tag("p", "; ".join(said)) if said else None
 
 

@@ -25,6 +25,7 @@ from dashboards.live.view import Tab, View
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, join, tag
+from dashboards.pages._rehearsals import rehearsals_table
 from sweeper.errors import PickError, SweeperError, UnknownSweepError
 from sweeper.results.pick import meeting
 
@@ -79,9 +80,10 @@ class Resources:
 
 def _records(snapshot: Snapshot, address: str | None) -> Html:
     named = partial(fragments.trial_link, snapshot.name)
+    rehearsed = rehearsals_table(snapshot.sweep(), named)
     if address is None:
-        return tables.records(snapshot.sweep(), named=named)
-    return tables.records(snapshot.sweep(), partial(fragments.run_link, address), named)
+        return join([rehearsed, tables.records(snapshot.sweep(), named=named)])
+    return join([rehearsed, tables.records(snapshot.sweep(), partial(fragments.run_link, address), named)])
 
 
 def _growing(snapshot: Snapshot) -> Html | None:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar, cast
 
-from dashboards.data import SweepData, read
+from dashboards.data import SweepData, read, with_rehearsals
 from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import SweepStatus, Trial
 from sweeper.results.estimates import estimate_points
@@ -27,6 +27,7 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.problems import Redactor
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import Manifest
+from sweeper.store.rehearsal_records import join_trainings
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import SweepTail
 
@@ -257,7 +258,7 @@ def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
     )
-    return data, follower.trials
+    return with_rehearsals(data, join_trainings(follower.rehearsals)), follower.trials
 
 
 def _current(folder: SweepFolder, state: _SweepState) -> Front:

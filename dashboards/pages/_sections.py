@@ -38,13 +38,23 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | 
         "delta": (deltas_text(data), None),
         "relation": (", ".join(data.relations) or "not recorded", f"unit: {claim.unit}"),
         "evaluation rows": (claim.evaluation, None),
-        "trials": (str(len(data.trials)), _how_ended(data)),
+        **_tried_fact(data),
         "points": (str(len(data.points)), f"{len(data.result.on_front)} on the front"),
         **_price_fact(data),
     }
     facts |= _constant_fact(data)
     banner = exploratory(" The conditions below say what.") if claim.exploratory else None
     return header(eyebrow, data.name, join([banner, answers]), facts)
+
+
+def _tried_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
+    """How many trials there are; of a sweep that rehearses, how many configurations were rehearsed and trained."""
+    done, planned = len(data.rehearsals), data.rehearsals_planned
+    if not planned:
+        return {"trials": (str(len(data.trials)), _how_ended(data))}
+    of_all = "" if done == planned else f" of {planned}"
+    note = f"rehearsed on {data.rehearsal_source.in_words}" + (f"; {ended}" if (ended := _how_ended(data)) else "")
+    return {"configurations": (f"{done}{of_all} rehearsed, {len(data.trials)} trained", note)}
 
 
 def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:

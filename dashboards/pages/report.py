@@ -9,6 +9,7 @@ from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, tag
 from dashboards.pages._page import build, document, footer, panel
+from dashboards.pages._rehearsals import rehearsals_table
 
 
 def build_report(data: SweepData) -> str:
@@ -26,6 +27,7 @@ def build_report(data: SweepData) -> str:
             sections.claim(data),
             sections.attacks(data) or Html(),
             sections.how_to_pick(data),
+            rehearsals_table(data) or Html(),
             tables.records(data),
         ],
         versions=sections.versions(data),

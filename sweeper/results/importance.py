@@ -20,9 +20,10 @@ import numpy as np
 from sweeper.pareto.dominance import Floats, costs, hypervolume
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
+from sweeper.results.rehearsal_ranking import Rehearsed
 from sweeper.specification.fields.nested import flatten
 
-LEAST_TRIALS = 20
+LEAST_TRIALS = 16  # as many as a sweep has by default
 MOST_TRIALS = 400
 FRONT = "hypervolume"
 _TREES, _FOLDS, _SHUFFLES = 32, 3, 2
@@ -50,21 +51,44 @@ def importances(front: Front, *, seed: int = 0) -> tuple[Importance, ...]:
         Nothing with fewer than `LEAST_TRIALS` trials that have every objective, or where no parameter varies.
     """
     by_trial = _results(front)
-    trials = [id_ for id_ in front.trials if id_ in by_trial]
-    if len(trials) > MOST_TRIALS:
-        trials = [trials[i * len(trials) // MOST_TRIALS] for i in range(MOST_TRIALS)]
-    names, features = encode([flatten(front.trials[id_].config) for id_ in trials])
-    if len(trials) < LEAST_TRIALS or not names:
-        return ()
+    ids = [id_ for id_ in front.trials if id_ in by_trial]
     targets = [*(objective.name for objective in front.objectives), FRONT]
-    results = np.array([by_trial[id_] for id_ in trials])
+    return _importances([front.trials[id_].config for id_ in ids], [by_trial[id_] for id_ in ids], targets, seed)
+
+
+def rehearsed_importances(
+    rehearsed: Rehearsed, objectives: Sequence[Objective], *, seed: int = 0
+) -> tuple[Importance, ...]:
+    """Return what mattered for what rehearsed configurations have shown, as `importances` does for trials.
+
+    Epsilon, which they do not have, is left out; the hypervolume is that of all their epochs over the other objectives.
+    """
+    names = [objective.name for objective in objectives if objective.name != "epsilon"]
+    configs, results = [], []
+    for one in rehearsed:
+        last = [epoch.values for epoch in one.configuration.epochs if not epoch.made_from][-1:]
+        if last and one.volume is not None:
+            configs.append(one.configuration.config)
+            results.append([*(last[0][name] for name in names), one.volume])
+    return _importances(configs, results, [*names, FRONT], seed)
+
+
+def _importances(
+    configs: Sequence[Mapping[str, Any]], found: Sequence[Sequence[float]], targets: Sequence[str], seed: int
+) -> tuple[Importance, ...]:
+    count = len(configs)
+    chosen = range(count) if count <= MOST_TRIALS else [i * count // MOST_TRIALS for i in range(MOST_TRIALS)]
+    names, features = encode([flatten(configs[i]) for i in chosen])
+    if count < LEAST_TRIALS or not names:
+        return ()
+    results = np.array([found[i] for i in chosen])
     spread = results.std(axis=0)
     kept = spread > 0
     explained, shares = _explain(features, results[:, kept] / spread[kept], np.random.default_rng(seed))
-    found = [name for name, keep in zip(targets, kept, strict=True) if keep]
+    varied = [name for name, keep in zip(targets, kept, strict=True) if keep]
     return tuple(
         Importance(target, float(explained[i]), dict(zip(names, np.maximum(shares[:, i], 0.0).tolist(), strict=True)))
-        for i, target in enumerate(found)
+        for i, target in enumerate(varied)
     )
 
 

@@ -129,20 +129,22 @@ def ranked_rehearsals(folder: SweepFolder) -> Rehearsed:
     """
     manifest, found = folder.read_manifest(), read_rehearsals(folder.rehearsals)
     trained = {id_: trial.config for id_, trial in folder.trials().items()}
-    return rank_recorded(found, manifest.spec, trained)
+    names = manifest.spec.get("search", {}).get("objectives", ())
+    return rank_recorded(found, [Objective.named(name) for name in names], trained, manifest.spec)
 
 
 def rank_recorded(
     configurations: Iterable[RehearsedConfiguration],
-    spec: Mapping[str, Any],
+    objectives: Sequence[Objective],
     trained: Mapping[str, Mapping[str, Any]],
+    spec: Mapping[str, Any],
 ) -> Rehearsed:
-    """Return configurations best first, as `rank_rehearsals`, by objectives and constraints of the spec's values."""
+    """Return configurations best first, as `rank_rehearsals`, by the constraints of a spec as it was recorded."""
     search = spec.get("search", {})
-    names, metrics = search.get("objectives", ()), search.get("metrics", ())
-    recorded = tuple(dict.fromkeys(("epsilon", "accuracy", *names, *metrics)))
+    names = [objective.name for objective in objectives]
+    recorded = tuple(dict.fromkeys(("epsilon", "accuracy", *names, *search.get("metrics", ()))))
     wanted = [parse_constraint(text, recorded) for text in search.get("constraints", ())]
-    return rank_rehearsals(configurations, [Objective.named(name) for name in names], trained, wanted)
+    return rank_rehearsals(configurations, objectives, trained, wanted)
 
 
 def _best(epochs: Sequence[RehearsedEpoch], utility: Objective | None) -> RehearsedEpoch | None:

@@ -16,6 +16,7 @@ SHOWN_FILES = (
     "trials.jsonl",
     "points.jsonl",
     "decisions.jsonl",
+    "rehearsals.jsonl",
     "ledger.jsonl",
     "audits.jsonl",
     "front.json",
@@ -24,6 +25,8 @@ SHOWN_FILES = (
 )
 # What answers about the front are made from: the ledger prices it, and audits refuse points of it.
 FRONT_FILES = ("front.json", "ledger.jsonl", "audits.jsonl")
+# What answers about rehearsals are made from: trials say which configurations were trained.
+REHEARSAL_FILES = ("sweep.json", "rehearsals.jsonl", "trials.jsonl")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
 

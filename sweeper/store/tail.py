@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from sweeper.errors import RecordError
 from sweeper.records import Point, PointKey, Trial
 from sweeper.store.jsonl import parse_lines
+from sweeper.store.rehearsal_records import RehearsalRecord, rehearsals_of
 from sweeper.store.sweep_folder import SweepFolder, points_of, trials_of
 
 Row = dict[str, Any]
@@ -62,7 +63,7 @@ class JsonlTail:
 
 
 class SweepTail:
-    """Trials, points and decisions of one sweep, each in the order of their arrival, as far as `look` has read them."""
+    """What one sweep has recorded, each kind in the order of its arrival, as far as `look` has read it."""
 
     def __init__(self, folder: SweepFolder) -> None:
         names = ("trials", "points", "decisions")
@@ -70,6 +71,8 @@ class SweepTail:
         self.trials: dict[str, Trial] = {}
         self.points: dict[PointKey, Point] = {}
         self.decisions: list[dict[str, Any]] = []
+        self._rehearsals = JsonlTail(folder.rehearsals)
+        self.rehearsals: list[RehearsalRecord] = []
 
     def look(self) -> None:
         """Take in what was written since the last look; points before trials, so that no point lacks its trial.
@@ -83,3 +86,5 @@ class SweepTail:
         self.trials = ({} if fresh else self.trials) | {trial.id: trial for trial in known}
         decisions, fresh = self._decisions.read()
         self.decisions = ([] if fresh else self.decisions) + decisions
+        rehearsals, fresh = self._rehearsals.read_as(rehearsals_of)
+        self.rehearsals = ([] if fresh else self.rehearsals) + rehearsals

@@ -12,6 +12,8 @@ from dashboards.data import SweepData, read
 from sweeper.privacy.claims import Claim
 from sweeper.records import Objective, Point, Trial, TrialStatus
 from sweeper.results.front import build_front
+from sweeper.store.sweep_folder import SweepFolder
+from tests.factories import make_rehearsals, write_rehearsals
 
 TRIALS, EPOCHS = 24, 20
 RADII = (0.1, 0.25, 0.5)
@@ -209,6 +211,24 @@ def load(tmp_path: Path) -> Callable[[dict[str, Any]], SweepData]:
 @pytest.fixture(scope="session")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> SweepData:
     return read(write_folder(tmp_path_factory.mktemp("out") / "digits-20260101-120000", synthetic_front()))
+
+
+@pytest.fixture(scope="session")
+def rehearsed_sweep(tmp_path_factory: pytest.TempPathFactory) -> SweepData:
+    """A sweep that rehearsed seventeen configurations, of which the fifth failed, and trained the fourth."""
+    generator = np.random.default_rng(3)
+    configs = [_config(generator) for _ in range(17)]
+    scores: list[tuple[float, ...]] = [(0.5 + 0.02 * i, 0.3 + 0.01 * i) for i in range(17)]
+    scores[3], scores[4] = (0.9, 0.6), ()
+    front = synthetic_front()
+    kept = {**front["trials"]["t0000"], "config": configs[3]}
+    front["trials"], front["stages"] = {"t0001": kept}, [1]
+    front["points"] = [{**point, "trial": "t0001"} for point in front["points"] if point["trial"] == "t0000"]
+    _mark_front(front["points"])
+    course = {"trials": 1, "stages": [1], "rehearsals": 17, "rehearsed_on": "public"}
+    folder = write_folder(tmp_path_factory.mktemp("out") / "rehearsed", front, course=course)
+    write_rehearsals(SweepFolder(folder), make_rehearsals(*scores, configs=configs))
+    return read(folder)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
 from dashboards.figures._theme import Theme
+from dashboards.figures.hyperparameters._compared import mark
 from dashboards.figures.hyperparameters.configurations import Axis, ConfigurationsInfo
 from dashboards.text import MISSING, setting, show
 
@@ -65,6 +66,7 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, **layout: Any) ->
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False)
     if count:
         figure.set_subplots(1, count, horizontal_spacing=0.22 / max(count, 2), **layout)
+        mark(figure, info.note, theme)
     else:
         words = f"fewer than {LEAST_TRIALS} trials with different hyperparameters"
         figure.update_annotations(selector={"text": "no points yet"}, text=words)

@@ -1,6 +1,6 @@
-"""Parallel coordinates: one line per trial through its configuration to what it reached at its last epoch.
+"""Parallel coordinates: one line per trial, or rehearsed configuration, through its settings to what it reached.
 
-Only values that differ between trials have an axis. A number that spans a factor of ten or more is drawn
+Only values that differ between them have an axis. A number that spans a factor of ten or more is drawn
 on a logarithmic axis; a value that a trial does not have (a choice's own parameter) sits below the axis
 at a dash.
 """
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData, evenly, finite, varying
-from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
+from dashboards.data import SweepData, evenly, varying
+from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of
 from dashboards.figures.sweep.front import color_bar
 from dashboards.text import MISSING, is_fraction, number, setting
-from sweeper.records import Point
 
 DRAWN_TRIALS = 300
 _LOG_SPAN = 10.0
@@ -42,8 +42,10 @@ class Axis:
 class ConfigurationsInfo(FigureInfo):
     """Numbers of the parallel coordinates."""
 
-    # ids of the trials that have a last point with every objective; evenly spread ones of more than
-    # `DRAWN_TRIALS`
+    subject: str = "trial"  # what a line is, as a table calls it
+    note: str = ""  # what the lines are, where they are no trials
+    # ids of the trials that have a last point with every objective, or of rehearsed configurations; evenly spread ones
+    # of more than `DRAWN_TRIALS`
     trials: tuple[str, ...]
     axes: tuple[Axis, ...]  # configuration first, objectives last
     color_name: str  # the objective that colours the lines
@@ -52,33 +54,31 @@ class ConfigurationsInfo(FigureInfo):
 
 def info(data: SweepData) -> ConfigurationsInfo:
     """Compute the parallel coordinates; empty with fewer than two trials to compare."""
-    objectives = [objective.name for objective in data.result.objectives]
-    last: dict[str, Point] = {}
-    for point in data.points:
-        if point.made_from or not finite(point, *objectives):
-            continue
-        if point.trial not in last or point.epoch > last[point.trial].epoch:
-            last[point.trial] = point
-    ids = evenly([id_ for id_ in data.trials if id_ in last], DRAWN_TRIALS)
+    shown = compare(data)
+    ids = evenly(list(shown.reached), DRAWN_TRIALS)
     axes: list[Axis] = []
     if len(ids) > 1:
-        flats = [data.settings[id_] for id_ in ids]
-        chosen = varying({id_: data.settings[id_] for id_ in ids})
-        labels = short_names(chosen, objectives)
+        flats = [shown.settings[id_] for id_ in ids]
+        chosen = varying({id_: shown.settings[id_] for id_ in ids})
+        labels = short_names(chosen, shown.objectives)
         axes = [_axis(name, labels[name], [flat.get(name) for flat in flats]) for name in chosen]
-        axes += [_axis(name, name, [last[id_].values[name] for id_ in ids]) for name in objectives]
+        axes += [_axis(name, name, [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives]
     return ConfigurationsInfo(
         **header(data, "configurations and what they reached"),
         trials=ids if axes else (),
         axes=tuple(axes),
         color_name=data.utility,
-        colors=tuple(last[id_].values[data.utility] for id_ in ids) if axes else (),
+        colors=tuple(shown.reached[id_][data.utility] for id_ in ids) if axes else (),
+        subject=shown.subject,
+        note=shown.note,
     )
 
 
 def rows(info: ConfigurationsInfo) -> Table:
-    """The numbers of the figure: one row per trial."""
-    return [{"trial": id_, **{axis.name: axis.values[i] for axis in info.axes}} for i, id_ in enumerate(info.trials)]
+    """The numbers of the figure: one row per line."""
+    return [
+        {info.subject: id_, **{axis.name: axis.values[i] for axis in info.axes}} for i, id_ in enumerate(info.trials)
+    ]
 
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -109,6 +109,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             rangefont={"size": 1, "color": theme.paper},
         )
     )
+    mark(figure, info.note, theme, up=70)
     return figure
 
 
@@ -167,14 +168,15 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     heading="Configurations",
     summary="one line per trial, through its configuration to what it reached",
     caption=(
-        "One line per trial, through its configuration to what it reached at its last epoch. Drag along an axis to "
-        "keep only the trials that pass there; drag a name to move an axis."
+        "One line per trial, or per rehearsed configuration where these are more, through its settings to what it "
+        "reached at its last epoch. Drag along an axis to keep only the lines that pass there; drag a name to move an "
+        "axis."
     ),
     position=100,
     info=info,
     plot=plot,
     rows=rows,
     awaits="One line for each trial through its settings,<br>as soon as two trials have points",
-    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
+    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
 )

@@ -7,9 +7,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureKind, Table, omitted
+from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._compared import omitted_of
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     both,
@@ -54,7 +55,7 @@ def _spans(first: Axis, second: Axis) -> bool:
 def rows(info: ContoursInfo) -> Table:
     """The numbers of the figure: one row per trial and panel."""
     return [
-        {"trial": info.trials[i], "x": x.name, "y": y.name, "at x": x.values[i], "at y": y.values[i]}
+        {info.subject: info.trials[i], "x": x.name, "y": y.name, "at x": x.values[i], "at y": y.values[i]}
         | {info.color_name: info.colors[i]}
         for x, y in info.shown
         for i in both(x, y)
@@ -102,6 +103,6 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
+    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
 )

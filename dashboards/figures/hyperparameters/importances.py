@@ -9,7 +9,8 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
-from sweeper.results.importance import FRONT, LEAST_TRIALS, Importance, importances
+from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of, shows_rehearsals
+from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance, importances, rehearsed_importances
 
 UNEXPLAINED = 0.1  # below this share of the variance a panel is drawn pale
 _BAR_PIXELS = 24
@@ -22,17 +23,20 @@ class ImportancesInfo(FigureInfo):
 
     parameters: tuple[str, ...]  # dotted names, the one that matters most in any panel first
     importances: tuple[Importance, ...]  # one for each panel; none with too few trials
+    note: str = ""  # what was compared, where that are no trials
 
 
 def info(data: SweepData) -> ImportancesInfo:
     """Compute the importances; empty with fewer than `sweeper.results.importance.LEAST_TRIALS` trials."""
-    found = importances(data.result)
+    rehearsed = shows_rehearsals(data)
+    found = rehearsed_importances(data.rehearsals, data.result.objectives) if rehearsed else importances(data.result)
     names = dict.fromkeys(name for importance in found for name in importance.shares)
     largest = {name: max(importance.shares[name] for importance in found) for name in names}
     return ImportancesInfo(
         **header(data, "what mattered"),
         parameters=tuple(sorted(names, key=lambda name: -largest[name])),
         importances=found,
+        note=compare(data).note,
     )
 
 
@@ -69,7 +73,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         axis = {"domain": domain, "range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".0%", "nticks": 4}
         figure.update_layout({f"xaxis{i}": axis})
         figure.add_annotation(
-            text=f"{_title(importance)}<br><sup>{_in_percent(importance)}</sup>",
+            text=f"{_title(info, importance)}<br><sup>{_in_percent(importance)}</sup>",
             x=domain[0],
             xanchor="left",
             y=1.02,
@@ -91,11 +95,14 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         **_ON_PAPER,
         font={"size": 13, "color": theme.muted},
     )
+    mark(figure, info.note, theme, up=56)
     return figure
 
 
-def _title(importance: Importance) -> str:
-    return "front of the trial" if importance.target == FRONT else label(importance.target)
+def _title(info: ImportancesInfo, importance: Importance) -> str:
+    if importance.target != FRONT:
+        return label(importance.target)
+    return "hypervolume" if info.note else "front of the trial"  # a rehearsal has no place on a front
 
 
 def _in_percent(importance: Importance) -> str:
@@ -112,7 +119,7 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], pane
         orientation="h",
         marker={"color": theme.faint if importance.explained < UNEXPLAINED else theme.blue},
         text=[
-            f"<b>{escape(name)}</b><br>{_title(importance)}: {share:.1%}"
+            f"<b>{escape(name)}</b><br>{_title(info, importance)}: {share:.1%}"
             for name, share in zip(info.parameters, shares, strict=True)
         ],
         textposition="none",
@@ -128,12 +135,14 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     caption=(
         "Share of the differences between trials, at their last epoch, that goes with each setting, as a random forest "
         "learnt it and predicts trials it has not seen; the last panel is the hypervolume of a trial's own points. It "
-        "speaks of the trials that were tried, not of all that could be."
+        "speaks of the trials that were tried, not of all that could be. Where more configurations were rehearsed than "
+        "trained, it is about those."
     ),
     position=90,
     info=info,
     plot=plot,
     rows=rows,
+    omitted=lambda data: omitted_of(data, MOST_TRIALS),
     wide=True,
     awaits=f"Which settings mattered,<br>from {LEAST_TRIALS} trials on",
 )

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureKind, Table, omitted
+from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._compared import omitted_of
 from dashboards.figures.hyperparameters._pairs import both, find_axes, frame, objectives_of, pairs, panels, ranks, texts
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
 from dashboards.figures.hyperparameters.configurations import info as configurations
@@ -34,7 +35,7 @@ def info(data: SweepData) -> RanksInfo:
 def rows(info: RanksInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
-        {"trial": id_, "ahead of": info.shares[i], info.color_name: info.colors[i]}
+        {info.subject: id_, "ahead of": info.shares[i], info.color_name: info.colors[i]}
         for i, id_ in enumerate(info.trials)
         if info.shown
     ]
@@ -73,6 +74,6 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
+    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
 )

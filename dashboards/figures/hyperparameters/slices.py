@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureKind, Table, omitted
+from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import marks, value_axis
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._compared import omitted_of
 from dashboards.figures.hyperparameters._pairs import find_axes, frame, objectives_of, panels, texts
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
 from dashboards.figures.hyperparameters.configurations import info as configurations
@@ -32,7 +33,7 @@ def info(data: SweepData) -> SlicesInfo:
 def rows(info: SlicesInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
-        {"trial": id_, info.color_name: info.colors[i], **{axis.name: axis.values[i] for axis in info.slices}}
+        {info.subject: id_, info.color_name: info.colors[i], **{axis.name: axis.values[i] for axis in info.slices}}
         for i, id_ in enumerate(info.trials)
         if info.slices
     ]
@@ -65,6 +66,6 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials"),
+    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
 )

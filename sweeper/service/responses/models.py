@@ -145,6 +145,28 @@ class PointRow(PointName):
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
 
 
+class RehearsedRow(Answer):
+    """A configuration that was rehearsed: no trial, without an epsilon, a model or a place on the front."""
+
+    configuration: str
+    place: int | None = Field(description="Among all of them, from 1; None without scores.")
+    epoch: int | None = Field(description="Its best epoch in the first objective beside epsilon.")
+    made_from: str
+    values: Values = Field(description="Scores of that epoch by objective, means over its trainings.")
+    hypervolume: Number | None = Field(description="Share of the box that all its epochs dominate, without epsilon.")
+    trials: Sequence[str] = Field(description="Those of the sweep that train it.")
+    reason: str = Field(description="Why it has no scores.")
+    config: Mapping[str, Any]
+
+
+class RehearsalList(Answer):
+    """What was rehearsed before the first trial, best first."""
+
+    rehearsed_on: str = Field(description="The rows that configurations are trained and scored on.")
+    planned: int = Field(description="How many configurations, those included that have not ended.")
+    rehearsals: Sequence[RehearsedRow]
+
+
 class StreamedEvent(Answer):
     """An event of a stream."""
 

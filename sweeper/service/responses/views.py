@@ -14,9 +14,10 @@ from sweeper.records import PointKey, TrialStatus
 from sweeper.results.estimates import estimate_points
 from sweeper.results.front import newer_prices, read_front
 from sweeper.results.front_record import SCHEMA_VERSION, csv_text
+from sweeper.results.rehearsal_ranking import ranked_rehearsals
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
-from sweeper.service.responses.models import FrontSummary, SweepDetail, SweepRow
+from sweeper.service.responses.models import FrontSummary, RehearsalList, RehearsedRow, SweepDetail, SweepRow
 from sweeper.service.standings import told_spec
 from sweeper.service.supervision.states import Standing
 from sweeper.store.evidence import read_refusals
@@ -114,6 +115,30 @@ def summary(folder: SweepFolder) -> FrontSummary | None:
         )
     except (KeyError, TypeError, AttributeError, ValidationError) as error:
         raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
+
+
+def rehearsals(folder: SweepFolder) -> RehearsalList:
+    """Return the configurations that were rehearsed, best first; none of a sweep without rehearsals.
+
+    Raises:
+        RecordError: they cannot be read.
+    """
+    course = folder.read_manifest().course
+    rows = [
+        RehearsedRow(
+            configuration=one.id,
+            place=one.place,
+            epoch=None if one.best is None else one.best.epoch,
+            made_from="" if one.best is None else one.best.made_from,
+            values={} if one.best is None else one.best.values,
+            hypervolume=one.volume,
+            trials=one.trials,
+            reason=one.configuration.reason,
+            config=one.configuration.config,
+        )
+        for one in ranked_rehearsals(folder)
+    ]
+    return RehearsalList(rehearsed_on=course.rehearsed_on.in_words, planned=course.rehearsals, rehearsals=rows)
 
 
 def front_csv(folder: SweepFolder) -> str:

@@ -11,7 +11,7 @@ from sweeper.errors import RecordError, UnknownSweepError, public_sentence
 from sweeper.records import Point, SweepStatus
 from sweeper.results.pick import read_numbers
 from sweeper.results.sweep import Picked, Sweep
-from sweeper.service.catalog import FRONT_FILES, by_age
+from sweeper.service.catalog import FRONT_FILES, REHEARSAL_FILES, by_age
 from sweeper.service.responses import exports, views
 from sweeper.service.responses.downloads import NO_MODEL, Download
 from sweeper.service.responses.events import EventStream, Feeds, Position
@@ -21,6 +21,7 @@ from sweeper.service.responses.models import (
     FrontContent,
     PickedPoint,
     PointPage,
+    RehearsalList,
     StreamedEvent,
     SweepDetail,
     SweepPage,
@@ -90,6 +91,11 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         # Pages are not kept: a client would choose how many there are.
         page = await to_thread.run_sync(_page, parts, parts.catalog.folder(sweep), offset, limit)
         return page.to(request)
+
+    @router.get("/{sweep}/rehearsals", response_model=RehearsalList)
+    async def list_rehearsals(request: Request, sweep: SweepId) -> Response:
+        """Return the configurations that were rehearsed before the first trial, best first; they are no trials."""
+        return (await parts.answers.get(sweep, "rehearsals", _rehearsals, REHEARSAL_FILES)).to(request)
 
     @router.get("/{sweep}/front", response_model=FrontContent | FigureNumbers, responses=in_formats(*exports.DRAWN))
     async def show_front(
@@ -194,6 +200,10 @@ def _listed(parts: Dependencies, name: str) -> SweepRow | None:
 
 def _front(folder: SweepFolder) -> RenderedResponse:
     return RenderedResponse.of(to_text(views.front_content(folder)).encode(), JSON)
+
+
+def _rehearsals(folder: SweepFolder) -> RenderedResponse:
+    return RenderedResponse.of_answer(views.rehearsals(folder))
 
 
 def _lines(parts: Dependencies, folder: SweepFolder) -> RenderedResponse:

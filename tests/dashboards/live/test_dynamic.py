@@ -20,10 +20,10 @@ from sweeper.service.supervision.states import Standing
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.store.evidence import Evidence, append_evidence
-from sweeper.store.manifest import Manifest
+from sweeper.store.manifest import Course, Manifest
 from sweeper.store.requests import steer
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder
-from tests.factories import make_course
+from tests.factories import make_course, make_rehearsals, write_rehearsals
 
 from .conftest import ENDED, PLAN, RUNNING, Growing
 
@@ -352,3 +352,26 @@ class TestInTheService:
         assert pages() == before
         assert "0.77" not in str(before)
         assert "trials" not in before["head"][1].partition("What can I do now?")[0]
+
+
+def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_leads(show, growing, clock):
+    course = Course(trials=2, stages=(2,), rehearsals=8, can_be_steered=True)
+    describe(growing.folder, course=course)
+    view, records = View(sweep=RUNNING), make_rehearsals((0.8, 0.5), (0.9, 0.6), (0.1, 0.1))
+    assert "0 of 8" in show("part", "head", view)
+    write_rehearsals(growing.folder, records[:4])
+    clock.now += 100
+    head = show("part", "head", view)
+    assert "2 of 8" in head
+    assert "rehearsals, running" in head
+    assert '<progress value="2" max="8" aria-label="configurations rehearsed on public rows">' in head
+    assert "c0002 leads with accuracy 0.900, certified@0.25 0.600, hypervolume 0.540" in head
+    assert "none of them is a model of this sweep" in head
+    assert "c0002" in show("part", "records", view)
+    growing.start("t0001")
+    growing.add("t0001", 1, 0.5, 0.5)
+    clock.now += 100
+    head = show("part", "head", view)
+    assert "0 of 2" in head
+    assert "<progress" not in head
+    assert "leads with" not in head

@@ -39,7 +39,7 @@ def test_constraints_of_the_spec_decide_first():
     wanted = [parse_constraint("accuracy >= 0.85", ["accuracy"])]
     assert rank_rehearsals(FOUND, OBJECTIVES, {}, wanted)[0].id == "c0004"
     search = {"objectives": ["epsilon", "accuracy", "certified@0.25"], "constraints": ["accuracy >= 0.85"]}
-    assert rank_recorded(FOUND, {"search": search}, {})[0].id == "c0004"
+    assert rank_recorded(FOUND, OBJECTIVES, {}, {"search": search})[0].id == "c0004"
 
 
 def test_the_trials_of_a_configuration_are_those_that_train_all_its_values():

@@ -28,6 +28,7 @@ from sweeper.service.supervision import submissions
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.store.evidence import EVIDENCE_NAME, WHOLE_SWEEP, Evidence, append_evidence
 
+from ....factories import make_rehearsals, write_rehearsals
 from ..conftest import DONE, is_problem
 
 URL = f"/api/v1/sweeps/{DONE}"
@@ -496,3 +497,31 @@ def test_a_sweep_that_vanishes_while_it_is_listed_is_left_out(client, monkeypatc
     monkeypatch.setattr(Catalog, "names", lambda _: (DONE, "gone-20250101-000000"))
     assert [row["id"] for row in client.get("/api/v1/sweeps").json()["sweeps"]] == [DONE]
     assert read._listed(parts, "gone-20250101-000000") is None
+
+
+def test_rehearsals_are_listed_apart_from_points_with_the_trials_that_train_them(client, folder):
+    assert client.get(f"{URL}/rehearsals").json() == {"rehearsed_on": "public rows", "planned": 0, "rehearsals": []}
+    manifest = folder.read_manifest()
+    search = {"search": {"objectives": ["epsilon", "accuracy", "certified@0.25"]}}
+    folder.write_manifest(replace(manifest, spec=search, course=replace(manifest.course, rehearsals=3)))
+    points = client.get(f"{URL}/points").json()
+    config = folder.trials()["t0002"].config
+    configs = [{"training": {"learning_rate": 0.5}}, config, config]
+    write_rehearsals(folder, make_rehearsals((0.8, 0.5), (0.9, 0.5), (), configs=configs))
+    found = client.get(f"{URL}/rehearsals").json()
+    assert (found["planned"], found["rehearsed_on"]) == (3, "public rows")
+    assert [(row["place"], row["configuration"], row["trials"]) for row in found["rehearsals"]] == [
+        (1, "c0002", ["t0002"]),
+        (2, "c0001", []),
+        (None, "c0003", []),
+    ]
+    first, _, failed = found["rehearsals"]
+    assert first["values"] == {"accuracy": pytest.approx(0.9), "certified@0.25": pytest.approx(0.5)}
+    assert (first["hypervolume"], first["epoch"], failed["reason"]) == (
+        pytest.approx(0.45),
+        2,
+        "accuracy is not a number in epoch 1",
+    )
+    assert client.get(f"{URL}/points").json() == points
+    assert "c0002" not in client.get(f"{URL}/front").text
+    assert client.get(f"{URL}/models/c0002/2").status_code == 404

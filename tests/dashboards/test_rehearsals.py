@@ -1,0 +1,124 @@
+"""Rehearsals are shown, marked as such, and never among the trials, points or models of a sweep."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from dashboards.data import read
+from dashboards.figures import as_json, sweep_figures
+from dashboards.figures.hyperparameters import configurations, contours, importances, ranks, slices
+from dashboards.figures.hyperparameters._compared import compare
+from dashboards.pages import _sections as sections
+from dashboards.pages import _tables as tables
+from dashboards.pages._html import tag
+from dashboards.pages._rehearsals import rehearsals_table
+from dashboards.summary import front_rows
+from sweeper.privacy.pricing import Price
+from sweeper.results.front import read_front
+from sweeper.results.importance import rehearsed_importances
+from sweeper.results.rehearsal_ranking import Rehearsed
+from sweeper.store.sweep_folder import SweepFolder
+
+MARK = "configurations rehearsed on public rows: no models of this sweep"
+OVER_HYPERPARAMETERS = {"importances", "configurations", "slices", "contours", "ranks"}
+
+
+def test_rehearsals_are_read_beside_trials_and_never_as_such(rehearsed_sweep):
+    assert [one.id for one in rehearsed_sweep.rehearsals][:2] == ["c0004", "c0017"]
+    assert rehearsed_sweep.rehearsals[0].trials == ("t0001",)
+    assert set(rehearsed_sweep.trials) == {"t0001"}
+    assert {point.trial for point in rehearsed_sweep.points} == {"t0001"}
+    assert {point.trial for point in rehearsed_sweep.front_points} == {"t0001"}
+    assert {row["trial"] for row in front_rows(rehearsed_sweep)} == {"t0001"}
+    front = read_front(SweepFolder(rehearsed_sweep.directory).front)
+    assert {row["trial"] for row in front.rows()} == {"t0001"}
+    assert "c0004" not in json.dumps(front.to_json())
+
+
+def test_only_figures_over_hyperparameters_show_rehearsals_and_each_of_them_says_so(rehearsed_sweep):
+    for name, kind in sweep_figures().items():
+        text = json.dumps(as_json(kind.draw(rehearsed_sweep)), default=str)
+        assert (MARK in text) is (name in OVER_HYPERPARAMETERS), name
+        assert "c0004" not in text or name in OVER_HYPERPARAMETERS, name
+        assert (MARK in kind.omitted(rehearsed_sweep)) is (name in OVER_HYPERPARAMETERS), name
+
+
+def test_figures_over_hyperparameters_are_of_trials_where_these_are_more(sweep, rehearsed_sweep):
+    both = replace(sweep, rehearsals=rehearsed_sweep.rehearsals)
+    assert compare(both) == compare(sweep)
+    assert importances.info(both) == importances.info(sweep)
+    assert MARK not in json.dumps(as_json(sweep_figures()["configurations"].draw(both)), default=str)
+
+
+def test_each_line_is_what_a_configuration_reached_at_its_last_epoch(rehearsed_sweep):
+    info = configurations.info(rehearsed_sweep)
+    assert (info.subject, len(info.trials)) == ("configuration", 16)
+    assert "c0005" not in info.trials
+    reached = dict(zip(info.trials, info.colors, strict=True))
+    assert reached["c0004"] == pytest.approx(0.9)
+    assert [axis.name for axis in info.axes][-2:] == ["accuracy", "certified@0.25"]
+    assert "epsilon" not in {axis.name for axis in info.axes}
+    assert all(
+        "trial" not in row
+        for kind in (configurations, slices, ranks, contours)
+        for row in kind.rows(kind.info(rehearsed_sweep))
+    )
+
+
+def test_what_mattered_is_learnt_from_enough_rehearsals(rehearsed_sweep):
+    objectives = rehearsed_sweep.result.objectives
+    assert rehearsed_importances(Rehearsed(rehearsed_sweep.rehearsals[1:]), objectives) == ()  # one has failed
+    found = rehearsed_importances(rehearsed_sweep.rehearsals, objectives)
+    assert [one.target for one in found] == ["accuracy", "certified@0.25", "hypervolume"]
+    assert "training.learning_rate" in found[0].shares
+
+
+def test_the_table_names_every_configuration_its_scores_and_what_trains_it(rehearsed_sweep):
+    words = str(rehearsals_table(rehearsed_sweep, lambda trial: tag("a", trial, href="#")))
+    assert "17 configurations, rehearsed on public rows: no models of this sweep." in words
+    assert all(f"c{number:04d}" in words for number in range(1, 18))
+    assert '<a href="#">t0001</a>' in words
+    assert "accuracy is not a number in epoch 1" in words
+    assert words.index("c0004") < words.index("c0017") < words.index("c0005")
+    assert "90.0 %" in words
+
+
+def test_a_sweep_without_rehearsals_has_no_table_of_them(sweep):
+    assert rehearsals_table(sweep) is None
+    assert "rehears" not in str(sections.head(sweep))
+
+
+def test_the_header_says_how_many_were_rehearsed_and_trained(rehearsed_sweep):
+    assert "17 rehearsed, 1 trained" in str(sections.head(rehearsed_sweep))
+    assert "rehearsed on public rows; 1 completed" in str(sections.head(rehearsed_sweep))
+    assert "All 1 trials" in str(tables.trials_table(rehearsed_sweep))
+
+
+def test_while_nothing_is_trained_delta_and_relation_are_those_of_the_plan(rehearsed_sweep):
+    price = Price(epsilon=2.997, delta=1e-4, events=0, fixed=True)
+    result = replace(rehearsed_sweep.result, trials={}, points=(), ledger={"everything": price})
+    spec = {"privacy": {"relation": "replace-one"}}
+    early = replace(rehearsed_sweep, result=result, manifest=replace(rehearsed_sweep.manifest, spec=spec))
+    early = replace(early, rehearsals=Rehearsed(rehearsed_sweep.rehearsals[:3]))
+    head = str(sections.head(early))
+    assert "not recorded" not in head + str(sections.claim(early))
+    assert (early.deltas, early.relations) == ((1e-4,), ("replace-one",))
+    assert "3 of 17 rehearsed, 0 trained" in head
+    assert "3 of 17 configurations so far" in str(rehearsals_table(early))
+    assert early.rehearses
+    assert "0 of 17 configurations so far" in str(rehearsals_table(replace(early, rehearsals=Rehearsed())))
+
+
+def test_constraints_of_the_spec_rank_rehearsals(rehearsed_sweep, tmp_path):
+    folder, before = SweepFolder(tmp_path), SweepFolder(rehearsed_sweep.directory)
+    for name in ("front.json", "rehearsals.jsonl"):
+        (tmp_path / name).write_bytes((before.path / name).read_bytes())
+    spec = {
+        "search": {"constraints": ["certified@0.25 >= 0.7"], "objectives": ["epsilon", "accuracy", "certified@0.25"]}
+    }
+    folder.write_manifest(replace(rehearsed_sweep.manifest, spec=spec))
+    assert read(tmp_path).rehearsals[0].id == "c0004"  # of those that miss it the nearest
+    spec["search"]["constraints"] = ["accuracy <= 0.5"]
+    folder.write_manifest(replace(rehearsed_sweep.manifest, spec=spec))
+    assert read(tmp_path).rehearsals[0].id == "c0001"
