@@ -30,6 +30,7 @@ class Listed:
     module: str
 
 
+_TABLES = ("breast_cancer", "known")  # modules whose sources are tables
 _ADBENCH = ("aloi", "campaign", "celeba", "donors", "shuttle", "magic.gamma", "skin", "yeast")
 SOURCES: Mapping[str, Listed] = {
     "digits": Listed("1,797 images of digits, 8 x 8; comes with scikit-learn", "digits"),
@@ -49,6 +50,12 @@ def available() -> dict[str, str]:
     """Return the names that `load` knows, with one line about each; imports no plug-in, fetches nothing."""
     own = {entry.name: f"plug-in {entry.value}" for entry in _plugins()}
     return own | {name: listed.description for name, listed in SOURCES.items()}
+
+
+def is_table(name: str) -> bool:
+    """Whether a name is that of a table listed here; imports no plug-in."""
+    found = next((listed for own, listed in SOURCES.items() if _fold(own) == _fold(name)), None)
+    return found is not None and found.module in _TABLES
 
 
 def load(

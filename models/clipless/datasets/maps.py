@@ -105,6 +105,8 @@ def _prepare_chunk(x: Tensor, preparation: Preparation) -> Tensor:
 def _prepare_facts(facts: Metadata, preparation: Preparation) -> Metadata:
     if preparation.colour is not ColourSpace.RGB:
         facts = _colour_facts(facts, preparation.colour)
+    if preparation.centre or preparation.normalise is not None:
+        facts = replace(facts, column_widths=())  # entries are no longer as they were encoded
     if preparation.centre:
         facts = _centre_facts(facts, preparation)
     return facts if preparation.normalise is None else _normalise_facts(facts, preparation.normalise)

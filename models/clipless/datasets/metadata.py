@@ -58,6 +58,8 @@ class Metadata:
         training_published: whether the training rows are published too, so that attacks may read them.
         split_by_row: whether the split of each row is a function of that row, or of its unit, and of public constants
             alone, so that one unit more or less changes one split.
+        column_widths: coordinates of each column of an encoded table: one is a number in [-1, 1], more are its
+            categories, of which at most one is 1; empty for other rows.
     """
 
     name: str
@@ -72,6 +74,7 @@ class Metadata:
     conditions: tuple[str, ...]
     training_published: bool = False
     split_by_row: bool = False
+    column_widths: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for field in ("name", "unit", "radius_unit"):
@@ -87,6 +90,9 @@ class Metadata:
             _require(isfinite(value) and value > 0, field, "a finite number > 0", self)
         for field in ("public_facts", "conditions"):
             _require(_are_texts(getattr(self, field)), field, "a tuple of sentences", self)
+        widths = self.column_widths
+        fits = isinstance(widths, tuple) and (not widths or (min(widths) > 0 and (sum(widths),) == shape))
+        _require(fits, "column_widths", "positive integers that add up to the coordinates of a row", self)
         for field in ("training_published", "split_by_row"):
             _require(type(getattr(self, field)) is bool, field, "True or False", self)
 

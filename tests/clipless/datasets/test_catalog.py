@@ -9,7 +9,7 @@ import pytest
 import clipless.datasets.catalog
 import clipless.datasets.sources
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit, available, load
-from clipless.datasets.catalog import SOURCES
+from clipless.datasets.catalog import SOURCES, is_table
 from clipless.errors import DataError
 
 
@@ -28,6 +28,16 @@ def test_the_listed_names_are_those_of_the_sources():
     for module in modules:
         held = [source.name for source in import_module(f"clipless.datasets.sources.{module}").SOURCES]
         assert held == [name for name, listed in SOURCES.items() if listed.module == module]
+
+
+def test_a_name_of_a_table_is_known_before_its_rows_are():
+    assert [is_table(name) for name in ("adult", "Breast-Cancer", "digits", "cifar10", "unknown")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_listing_names_imports_no_torch():

@@ -174,6 +174,7 @@ def test_a_row_depends_on_itself_alone(preparation):
 def test_tables_can_be_centred_and_normalised():
     prepared = load("breast_cancer", preparation=Preparation(centre=(0.1,), normalise=1.0))
     torch.testing.assert_close(prepared.train.x.norm(dim=1), torch.ones(len(prepared.train)))
+    assert (len(load("breast_cancer").metadata.column_widths), prepared.metadata.column_widths) == (30, ())
 
 
 @pytest.mark.parametrize("dataset", [photographs(channels=1), photographs(unit="standard deviations")])

@@ -67,6 +67,9 @@ def test_nothing_can_be_reassigned():
         ("conditions", ("",)),
         ("training_published", 1),
         ("split_by_row", None),
+        ("column_widths", [1, 1]),
+        ("column_widths", (1, 0, 1)),
+        ("column_widths", (1, 2)),
     ],
 )
 def test_metadata_refuse_what_cannot_be_true(field, value):

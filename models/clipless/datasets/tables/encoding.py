@@ -31,6 +31,12 @@ def input_norm(declarations: Mapping[str, Column]) -> float:
     return sqrt(sum(not isinstance(declaration, Drop) for declaration in declarations.values()))
 
 
+def column_widths(declarations: Mapping[str, Column]) -> tuple[int, ...]:
+    """Return how many coordinates each column has that is used, in their order."""
+    used = [declaration for declaration in declarations.values() if not isinstance(declaration, Drop)]
+    return tuple(one.width if isinstance(one, Categorical) else 1 for one in used)
+
+
 def encode_columns(
     table: Table, declarations: Mapping[str, Column], missing_markers: Sequence[str], *, open_rows: bool = True
 ) -> NDArray[np.float32]:

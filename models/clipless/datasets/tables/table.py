@@ -28,7 +28,7 @@ from clipless.datasets.metadata import (
 )
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.datasets.tables.declarations import Column, Drop, Ranges
-from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm, match_texts
+from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
 from clipless.datasets.tables.table_file import Table, canonical_texts, list_names, read_table
 from clipless.errors import DataError, DeclarationError
@@ -315,4 +315,5 @@ def _metadata(
         conditions=(_CATEGORY_CHANGES, *source.conditions, *((UNPAID_RANGES,) if ranges.unpaid else ()), *conditions),
         training_published=source.training_published,
         split_by_row=True,
+        column_widths=column_widths(declarations),
     )

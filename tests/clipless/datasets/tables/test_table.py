@@ -47,6 +47,7 @@ def test_a_users_table_becomes_a_dataset_by_declarations_alone(write):
     assert (facts.name, facts.unit, facts.evaluation) == ("people", "row", Evaluation.PRIVATE)
     assert (facts.input_shape, facts.classes) == ((3,), ("no", "yes"))
     assert (facts.input_norm, facts.input_gain) == (2**0.5, 1.0)
+    assert facts.column_widths == (1, 2)
     assert facts.radius_unit == "columns scaled to [-1, 1] by their declared ranges"
     assert "people.yaml; their source: the form" in facts.public_facts[0]
     assert any("Validation and test rows are private" in condition for condition in facts.conditions)
