@@ -13,9 +13,10 @@ import torch
 
 from clipless.audits.finding import AuditKind, Finding
 from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.events import PoissonGaussian
 from sweeper.audits.losses import runs_for, scores
 from sweeper.audits.lower_bound import CONFIDENCE, Attack, Scores, attack
-from sweeper.audits.released import SPLITS, TEST, TRAINING, VALIDATION, Release, of_split, releases, unpaid
+from sweeper.audits.released import SKETCH, SPLITS, TEST, TRAINING, VALIDATION, Release, of_split, releases, unpaid
 from sweeper.audits.selection import selection_scores
 from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
@@ -33,6 +34,7 @@ def audit_price(
     points: Iterable[Point],
     delta: float,
     *,
+    sketch: PoissonGaussian | None = None,
     repetitions: Repetitions | None = None,
     seed: int = SEED,
 ) -> tuple[Finding, ...]:
@@ -46,6 +48,7 @@ def audit_price(
         trials: as they were recorded; of a private selection that held, the winner and its final.
         points: what was released of them.
         delta: of the claim.
+        sketch: of the training rows, as it was recorded.
         repetitions: the law of the number of candidates, as the spec says it.
         seed: of the simulation.
 
@@ -56,7 +59,7 @@ def audit_price(
     Raises:
         RecordError: the ledger says that a private selection held, and the spec that there was none.
     """
-    found = releases(trials, points)
+    found = releases(trials, points, sketch)
     generator = torch.Generator().manual_seed(seed)
     whole = _of_everything(ledger, trials, found, delta, repetitions, generator)
     free = _of_nothing(unpaid(found, ledger), delta, generator)
@@ -90,7 +93,8 @@ def _of_everything(
             split: scores(events, runs_for(steps), generator) for split in SPLITS if (events := of_split(found, split))
         }
     how, attained = attack(seen, finite)
-    evidence = {"attack": how, "trainings": len(of_split(found, TRAINING)), "steps": steps}
+    trainings = sum(one.split == TRAINING and one.trial != SKETCH for one in found)
+    evidence = {"attack": how, "trainings": trainings, "steps": steps}
     for split in (VALIDATION, TEST):
         if split in seen:
             evidence[f"releases seen by {split}"] = sum(event.steps for event in of_split(found, split))
@@ -135,6 +139,8 @@ def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generato
 
 
 def _in_words(one: Release) -> str:
+    if one.trial == SKETCH:
+        return SKETCH
     point = f", epoch {one.epoch}" if one.epoch else ""
     return f"{one.event.steps} of {one.split}, trial {one.trial}{point}"
 

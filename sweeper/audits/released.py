@@ -17,6 +17,7 @@ from sweeper.privacy.pricing import drawn_by
 from sweeper.records import Point, Trial
 
 TRAINING, VALIDATION, TEST = "a training row", "a validation row", "a test row"
+SKETCH = "the sketch"  # what has released it, in place of a trial
 SPLITS = (TRAINING, VALIDATION, TEST)
 
 
@@ -37,15 +38,19 @@ class Release:
     event: PoissonGaussian
 
 
-def releases(trials: Iterable[Trial], points: Iterable[Point]) -> tuple[Release, ...]:
+def releases(
+    trials: Iterable[Trial], points: Iterable[Point], sketch: PoissonGaussian | None = None
+) -> tuple[Release, ...]:
     """Return what trials and points have released: up to the last recorded epoch, by the noise that they planned.
 
-    Curves are taken with the noise that is recorded beside them.
+    Curves, and a private sketch of the training rows, are taken with the noise that is recorded beside them.
     """
     points, last = tuple(points), Counter[str]()
     for point in points:
         last[point.trial] = max(point.epoch, last[point.trial])
     found: list[Release] = []
+    if sketch is not None:
+        found.append(Release(split=TRAINING, trial=SKETCH, event=sketch))
     for trial in trials:
         plan, epochs = trial.plan, last[trial.id]
         if plan is None or not epochs:
@@ -86,7 +91,9 @@ def unpaid(found: Sequence[Release], ledger: Ledger) -> tuple[Release, ...]:
         if one.split == TEST or (selected and one.trial not in {entry.trial for entry in ledger.entries()}):
             continue
         entered = [entry for entry in ledger.entries() if entry.trial == one.trial]
-        if one.split == TRAINING:
+        if one.trial == SKETCH:
+            paid = [] if ledger.sketch is None else [ledger.sketch]
+        elif one.split == TRAINING:
             paid = [entry.charged for entry in entered]
         else:
             paid = [event for entry in entered for event in entry.charged_scores]

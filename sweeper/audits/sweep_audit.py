@@ -15,6 +15,7 @@ from sweeper.audits.prices import audit_price
 from sweeper.audits.trials import audit_trial
 from sweeper.errors import PickError, RecordError, SweeperError, public_sentence
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.sketch_file import read_sketch
 from sweeper.records import Point, Trial
 from sweeper.results.exporters import exporter
 from sweeper.results.front import Front, read_front
@@ -185,5 +186,7 @@ def _findings_of_price(folder: SweepFolder, front: Front, trials: Mapping[str, T
     if delta is None or not folder.ledger.is_file():
         raise RecordError(f"Expected the ledger of the sweep in {folder.ledger}, got none; restore it")
     repetitions = folder.read_manifest().read_spec().search.repetitions
-    found = audit_price(Ledger(folder.ledger), tuple(trials.values()), front.points, delta, repetitions=repetitions)
+    sketch, released = read_sketch(folder.sketch), (tuple(trials.values()), front.points, delta)
+    event = None if sketch is None else sketch.event
+    found = audit_price(Ledger(folder.ledger), *released, sketch=event, repetitions=repetitions)
     return tuple(replace(one, subject=f"{one.subject} of {front.sweep}") for one in found)

@@ -3,11 +3,12 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 from clipless.datasets import Dataset
+from clipless.privacy.randomness import SecureSource
 from sweeper.backend.backend import Backend, RunSettings
 from sweeper.backend.endings import INTERRUPTED, RunEnding, RunResult, result_of_error
 from sweeper.backend.interruption import Interruption
@@ -25,6 +26,7 @@ from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
+from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line
@@ -189,23 +191,51 @@ class SweepRun:
             self._troubles.append(NOTHING_TO_DO)
             return outcome
         for _ in range(MOST_CLUSTERS):
-            with self._backend() as workers:
-                self._troubles += [sentence for sentence in workers.statements if sentence not in self._troubles]
-                if self._interruption.requested:
-                    self._left_early = True
-                    break
-                self._tracker.deliver()
-                outcome = self._train(workers)
-                self._left_early = outcome.is_interrupted and not self._search.asked
+            outcome = self._train_in_turn()
             if outcome.ending is not RunEnding.RAY_DIED:
                 break
         return outcome
 
-    def _backend(self) -> contextlib.AbstractContextManager[Backend]:
+    def _train_in_turn(self) -> RunResult:
+        """Rehearse on synthetic rows, on workers that get no others, and train on the rows of the sweep."""
+        rows = self._synthetic_rows()
+        if rows is not None:
+            rehearsed = self._train_with(rows, self._rehearse)
+            if self._interruption.requested or not rehearsed.is_complete:
+                return rehearsed
+        return self._train_with(self._data, self._train)
+
+    def _synthetic_rows(self) -> Dataset | None:
+        """Return rows of the private sketch, ``None`` where the budget has none or nothing is rehearsed any more."""
+        event = self._plan.spending.sketch
+        if event is None or not self._is_rehearsing:
+            return None
+        sketch = take_sketch(event, self._data, self._folder, self._recorder.spending, SecureSource())
+        if sketch is None:
+            self._rehearsals = None
+            for first in self._plan.first:  # which would have been rehearsed
+                self._search.enqueue(first)
+            self._troubles.append(LOST)
+            return None
+        return draw_synthetic(sketch, self._data)
+
+    def _train_with(self, data: Dataset, train: Callable[[Backend], RunResult]) -> RunResult:
+        self._training_since = self._training_since or time.monotonic()
+        with self._backend(data) as workers:
+            self._troubles += [sentence for sentence in workers.statements if sentence not in self._troubles]
+            if self._interruption.requested:
+                self._left_early = True
+                return RunResult()
+            self._tracker.deliver()
+            outcome = train(workers)
+            self._left_early = outcome.is_interrupted and not self._search.asked
+        return outcome
+
+    def _backend(self, data: Dataset) -> contextlib.AbstractContextManager[Backend]:
         interruption, plan = self._interruption, self._plan
         return open_backend(
             plan.resources,
-            self._data,
+            data,
             trainings=max(plan.trials, HALVES * plan.rehearsals),
             cluster=self._options.cluster,
             interrupted=lambda: interruption.requested,
@@ -223,17 +253,22 @@ class SweepRun:
             spending=self._plan.spending,
         )
 
+    @property
+    def _is_rehearsing(self) -> bool:
+        """Whether there are rehearsals that have not ended, and no trial has begun."""
+        rehearsals = self._rehearsals
+        return rehearsals is not None and rehearsals.done < rehearsals.total and not self._search.asked
+
     def _rehearse(self, workers: Backend) -> RunResult:
-        """Rehearse configurations, where the plan says so and no trial has begun."""
-        if self._rehearsals is None or self._search.asked or self._rehearsals.done == self._rehearsals.total:
+        """Rehearse configurations on the public or synthetic rows of these workers, where that is left to do."""
+        if self._rehearsals is None or not self._is_rehearsing:
             return RunResult()
         outcome = workers.run(Rehearsal, self._rehearsals.queue(), self._rehearsals.states(), self._run_settings())
         self._rehearsed_seconds = time.monotonic() - self._started
         return outcome
 
     def _train(self, workers: Backend) -> RunResult:
-        self._training_since = self._training_since or time.monotonic()
-        rehearsed = self._rehearse(workers)
+        rehearsed = self._rehearse(workers) if self._plan.spending.sketch is None else RunResult()
         if not rehearsed.is_complete:
             return rehearsed
         unfinished = self._recorder.unfinished

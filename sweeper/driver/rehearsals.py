@@ -1,4 +1,4 @@
-"""Rehearsing configurations before a sweep spends anything: what they showed is kept in the folder and told of.
+"""Rehearsing configurations before the first trial: what they showed is kept in the folder and told of.
 
 A rehearsal is no trial: it reads no training row, has no entry in the ledger, no point and no model.
 """

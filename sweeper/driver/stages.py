@@ -24,7 +24,7 @@ from sweeper.specification.search_space import SearchSpace
 class StagedSearch:
     """Proposes as a search does in the first stage, and promotes configurations of earlier stages in the others.
 
-    Where configurations were rehearsed on public rows, the first stage takes the best of these. What a user enqueues
+    Where configurations were rehearsed, the first stage takes the best of these. What a user enqueues
     comes before all. Finalists depend on earlier stages alone: a sweep that resumes in the middle of a stage chooses
     the same.
     """

@@ -25,6 +25,7 @@ from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
+from sweeper.trials.rehearsal import HALVES, MOST_SYNTHETIC
 from sweeper.trials.scores import scorer
 from sweeper.trials.settings import TrialSettings
 
@@ -76,11 +77,16 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         step_seconds=fmean(step for step, _, _ in measured),
         score_seconds=fmean(score for _, score, _ in measured),
         trial_seconds=plan.shared.repeats * fmean(trained),
-        trials=plan.trials + plan.rehearsals * len(data.validation) / len(data.train),
+        trials=plan.trials + plan.rehearsals * _rehearsal_rows(plan, data) / len(data.train),
         places=_places(plan),
         process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
         data_bytes=sum(map(_bytes, (data.train, data.validation, data.test))),
     )
+
+
+def _rehearsal_rows(plan: SweepPlan, data: Dataset) -> int:
+    """Return how many rows all rehearsals of one configuration train on."""
+    return len(data.validation) if plan.spending.sketch is None else HALVES * min(len(data.train), MOST_SYNTHETIC)
 
 
 def in_words(found: Estimate) -> str:

@@ -7,7 +7,9 @@ from math import ceil, inf
 from pathlib import Path
 
 from clipless.datasets import Dataset, Evaluation, input_format
-from sweeper.errors import SweeperError
+from clipless.errors import DataError
+from clipless.sketches.release import SketchForm
+from sweeper.errors import SpecError, SweeperError
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
 from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
@@ -143,7 +145,8 @@ def make_claim(
         ends_trials_early=spec.search.scheduler != NO_SCHEDULER,
         has_budget=spending.budget is not None,
         of_spending=spending.conditions,
-        rehearses=spec.rehearsals > 0,
+        rehearses=spec.rehearsals > 0 and spending.sketch is None,
+        sketch=spending.sketch,
         steering=steering,
         noise=shared.noise,
         baselines=Baselines.of(data, spec.search.without_privacy),
@@ -153,7 +156,9 @@ def make_claim(
 def _check_against(spec: Spec, data: Dataset) -> None:
     spec.validate_against(len(data.train), len(data.metadata.classes))
     check_metrics(spec.search.metrics, data.metadata, spec.source)
-    if spec.rehearsals:
+    if spec.sketch_share:
+        _check_sketch(data)
+    elif spec.rehearsals:
         rehearsal_halves(data)
 
 
@@ -176,6 +181,7 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
         repetitions=spec.search.repetitions,
         share=SELECTION_SHARE if share is None else share,
         final_scores=_final_scores(spec),
+        sketch_share=spec.sketch_share,
         relation=settings.relation,
     )
     if data.metadata.evaluation is not Evaluation.PRIVATE or settings.score_noise is not None:
@@ -204,6 +210,13 @@ def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None) -> None:
 
 def _final_scores(spec: Spec) -> int | None:
     return (spec.privacy.final_scores or FINAL_SCORES) if spec.stages else None
+
+
+def _check_sketch(data: Dataset) -> None:
+    try:
+        SketchForm.of(data.metadata)
+    except DataError as error:
+        raise SpecError(f"{error}; set search.rehearse: false") from None
 
 
 def _cut(spec: Spec, request: Request) -> Spending:

@@ -57,7 +57,6 @@ class SweepPlan:
         population: N, the number of training rows.
         trials: how many are run; the mean of their number, rounded up, where a private selection draws it.
         rehearsals: configurations that are rehearsed before the first trial.
-        rehearsed_on: the rows that they are trained and scored on.
         first: configurations to try first, as values of open dimensions by name.
         spending: how the sweep spends, cut before any row is read.
         claim: what holds for every point, and on which conditions.
@@ -73,7 +72,6 @@ class SweepPlan:
     population: int
     trials: int
     rehearsals: int
-    rehearsed_on: RehearsalSource = RehearsalSource.PUBLIC
     first: tuple[dict[str, Scalar], ...] = ()
     spending: Spending
     claim: Claim
@@ -94,6 +92,11 @@ class SweepPlan:
     def enqueued(self) -> tuple[dict[str, Scalar], ...]:
         """The configurations that the search tries first: none where they are rehearsed first, among the others."""
         return () if self.rehearsals else self.first
+
+    @property
+    def rehearsed_on(self) -> RehearsalSource:
+        """The rows that configurations are rehearsed on."""
+        return RehearsalSource.PUBLIC if self.spending.sketch is None else RehearsalSource.SKETCH
 
     @property
     def course(self) -> Course:

@@ -11,7 +11,16 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
-from sweeper.privacy.ledger_entries import BudgetRow, CloseRow, DrawRow, LedgerRow, OpenRow, ScoresRow, SelectionRow
+from sweeper.privacy.ledger_entries import (
+    BudgetRow,
+    CloseRow,
+    DrawRow,
+    LedgerRow,
+    OpenRow,
+    ScoresRow,
+    SelectionRow,
+    SketchRow,
+)
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending import Budget, Spending
 from sweeper.privacy.spending._composition import Composition
@@ -30,6 +39,7 @@ class Charges:
         self._tests: list[ScoresRow] = []
         self.selection: Terms | None = None
         self.budget: Budget | None = None
+        self.sketch: PoissonGaussian | None = None
 
     @property
     def spending(self) -> Spending:
@@ -55,8 +65,8 @@ class Charges:
     @property
     def relation(self) -> Relation | None:
         """The neighbouring relation of every event, ``None`` before the first."""
-        selected = () if self.selection is None else (self.selection.event,)
-        events = (*selected, *(entry.event for entry in self.entries), *(row.scores.event for row in self._tests))
+        first = [*([] if self.selection is None else [self.selection.event]), *filter(None, [self.sketch])]
+        events = (*first, *(entry.event for entry in self.entries), *(row.scores.event for row in self._tests))
         return next((event.relation for event in events), None)
 
     def attempts(self, trial: str) -> list[Entry]:
@@ -117,6 +127,8 @@ class Charges:
                 self._joined(row.terms)
             case BudgetRow():
                 self._check_budget()
+            case SketchRow():
+                self._check_sketch(row.event)
             case ScoresRow():
                 self._check_test(row.scores)
             case OpenRow():
@@ -136,6 +148,8 @@ class Charges:
                 self.selection = self._joined(row.terms)
             case BudgetRow():
                 self.budget = row.budget
+            case SketchRow():
+                self.sketch = row.event
             case ScoresRow():
                 self._tests.append(row)
             case OpenRow():
@@ -233,6 +247,13 @@ class Charges:
             raise RecordError(
                 f"Expected the budget of the sweep before anything is spent, got it later in {self._path}"
             )
+
+    def _check_sketch(self, event: PoissonGaussian) -> None:
+        """Refuse a sketch that the budget has not priced, and a second one."""
+        if event != self.spending.sketch:
+            raise RecordError(f"Expected the sketch that the budget in {self._path} has room for, got another one")
+        if self.sketch is not None:
+            raise RecordError(f"Expected one sketch of the training rows in {self._path}, got a second one")
 
     def _check_test(self, paid: PaidScores) -> None:
         self._check_relation(paid.event)

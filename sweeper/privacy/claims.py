@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation, Metadata
 from clipless.datasets.metadata import units_word
+from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.baselines import Baselines
 
 if TYPE_CHECKING:
@@ -82,6 +83,11 @@ REHEARSED = (
     "The validation rows, as declared: what to train was chosen by scores of them and by trainings on them, which are "
     "not charged."
 )
+SKETCHED = (
+    "What to train was chosen by trainings on synthetic rows, drawn from a private sketch of the training rows: noisy "
+    "counts, means and second moments of each class, one release with noise multiplier {noise:.4g}, which is in the "
+    "ledger and in the price of the sweep. Nothing promises that synthetic rows show what the training rows would."
+)
 EXPLORATORY = "Exploratory: no guarantee"
 
 
@@ -137,6 +143,7 @@ class Claim:
         has_budget: bool = False,
         of_spending: Sequence[str] = (),
         rehearses: bool = False,
+        sketch: PoissonGaussian | None = None,
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
         baselines: Baselines | None = None,
@@ -145,8 +152,8 @@ class Claim:
 
         ``ends_trials_early``: a scheduler looks at scores while trials run. ``has_budget``: a budget that was fixed
         before any row was read prices the whole sweep, so that results may be used in any way. ``of_spending``: what
-        that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``noise`` is that
-        of scores of private rows.
+        that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``sketch``:
+        on rows drawn from this release. ``noise`` is that of scores of private rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -154,6 +161,7 @@ class Claim:
         if noise is not None:
             marks.append(NOISY_SCORES.format(**noise.stds))
             marks += [] if noise.apart else [SPLITS_TOGETHER]
+        marks += [] if sketch is None else [SKETCHED.format(noise=sketch.noise_multiplier)]
         marks += of_spending
         if ends_trials_early and not has_budget:
             marks.append(EARLY_ENDS)

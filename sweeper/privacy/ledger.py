@@ -17,6 +17,9 @@ entered one by one, each before its noise is drawn, and charged once for each ro
 Where the sweep has a budget, that is the first row, and a training or a score that it has no room for is refused: see
 `sweeper.privacy.spending`.
 
+A private sketch of the training rows, where the budget has one, is entered before its noise is drawn, once: there is no
+room for a second one, and no row says that the first was not drawn.
+
 Of a private selection there is one row more: its terms. Where its conditions held it is the only row, because the
 number of trainings would give the number of candidates away; a file that says otherwise is refused. What test scores
 of the winner cost is entered behind it. Where the budget of the sweep holds the selection, its row follows that of the
@@ -40,6 +43,7 @@ from sweeper.privacy.ledger_entries import (
     OpenRow,
     ScoresRow,
     SelectionRow,
+    SketchRow,
     row_from_json,
     row_to_json,
 )
@@ -56,8 +60,8 @@ class Ledger:
     What rows mean is in `Charges`.
 
     Guarantees:
-        When ``open`` has returned, the event is on the disk; when ``draw`` has, so is the mark that it is charged. When
-        one of them raises, no noise may be drawn.
+        When ``open`` or ``enter_sketch`` has returned, the event is on the disk; when ``draw`` has, so is the mark that
+        it is charged. When one of them raises, no noise may be drawn.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -113,6 +117,19 @@ class Ledger:
             RecordError: not written, or not the first row.
         """
         self._append(BudgetRow(budget=budget))
+
+    @property
+    def sketch(self) -> PoissonGaussian | None:
+        """The sketch of the training rows that was entered and may have been drawn, ``None`` before that."""
+        return self._charges.sketch
+
+    def enter_sketch(self, event: PoissonGaussian) -> None:
+        """Enter a sketch of the training rows before its noise is drawn.
+
+        Raises:
+            RecordError: not written, not the sketch of the budget, or entered before.
+        """
+        self._append(SketchRow(event=event))
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every training, in the order in which they were opened."""

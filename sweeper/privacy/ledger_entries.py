@@ -54,6 +54,13 @@ class SelectionRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SketchRow:
+    """A private sketch of the training rows is entered before its noise is drawn."""
+
+    event: PoissonGaussian
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScoresRow:
     """Scores of private test rows of one point are entered before their noise is drawn."""
 
@@ -69,7 +76,7 @@ class BudgetRow:
     budget: Budget
 
 
-LedgerRow = OpenRow | DrawRow | CloseRow | SelectionRow | ScoresRow | BudgetRow
+LedgerRow = OpenRow | DrawRow | CloseRow | SelectionRow | SketchRow | ScoresRow | BudgetRow
 
 
 def row_to_json(row: LedgerRow) -> dict[str, Any]:
@@ -88,6 +95,8 @@ def row_to_json(row: LedgerRow) -> dict[str, Any]:
             return content | ({} if row.scored is None else {"scored": row.scored})
         case SelectionRow():
             return {"record": "selection", "terms": row.terms.to_json()}
+        case SketchRow():
+            return {"record": "sketch", "event": row.event.to_json()}
         case ScoresRow():
             return {"record": "test", "trial": row.trial, "epoch": row.epoch, "scores": row.scores.to_json()}
         case BudgetRow():
@@ -106,6 +115,8 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
     kind = content.get("record")
     if kind == "selection":
         return SelectionRow(terms=Terms.from_json(content["terms"]))
+    if kind == "sketch":
+        return SketchRow(event=PoissonGaussian.from_json(content["event"]))
     if kind == "test":
         paid = PaidScores.from_json(content["scores"])
         return ScoresRow(trial=str(content.get("trial")), epoch=int(content.get("epoch", 0)), scores=paid)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import model_validator
 
 from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit
+from clipless.datasets.catalog import is_table
 from sweeper.specification.fields._section import Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
 from sweeper.specification.fields.messages import bad_value
@@ -121,6 +122,11 @@ class DataSettings(Section):
     colour: Annotated[ColourSpace, Name(names=ColourSpace, fixed=True)] | None = None
     centre: Annotated[tuple[float, ...], Centre()] | None = None
     normalise: Annotated[float, Number(at_least=SMALLEST, at_most=LARGEST, fixed=True)] | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its rows are known to be those of a table before they are read."""
+        return self.name is None or is_table(self.name)
 
     def preparation(self) -> "Preparation | None":
         """Return what is done to each example, ``None`` for nothing."""

@@ -26,6 +26,8 @@ MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection
 SELECTION_SHARE = 0.35  # of the budget's signal, for the candidates of a private selection in it
 NO_SCHEDULER = "none"
+SKETCH = "sketch"  # rows to rehearse on that are drawn from a private sketch of the training rows
+SKETCH_SHARE = 0.1  # of the budget's signal, for that sketch
 
 
 class Sampler(enum.Enum):
@@ -45,6 +47,22 @@ class Selection(enum.Enum):
 
     NONE = "none"
     PRIVATE = "private"
+
+
+class Rehearsal(FieldType):
+    """Whether configurations are rehearsed on public rows, or ``sketch``: on rows drawn from a private sketch."""
+
+    def parse(self, value: Any) -> bool | str:
+        """Return the value."""
+        if isinstance(value, bool):
+            return value
+        if value == SKETCH:
+            return SKETCH
+        raise bad_value(f"{{name}} true, false or {SKETCH}")
+
+    def json_schema(self) -> dict[str, Any]:
+        """A truth value, or that word."""
+        return {"anyOf": [{"type": "boolean"}, {"const": SKETCH}]}
 
 
 _ADAPTIVE = (Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.NSGA3)
@@ -122,7 +140,7 @@ class SearchSettings(Section):
     grace: Annotated[int, ONE_COUNT] = 1
     brackets: Annotated[int, ONE_COUNT] = 1
     trials: Annotated[int, ONE_COUNT] | None = None
-    rehearse: bool | None = None
+    rehearse: Annotated[bool | str, Rehearsal()] | None = None
     repeats: Annotated[int, ONE_COUNT] = 1
     hours: Annotated[float, ONE_POSITIVE] | None = None
     trial_hours: Annotated[float, ONE_POSITIVE] | None = None

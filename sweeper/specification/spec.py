@@ -30,7 +30,7 @@ from sweeper.specification.objectives import radii
 from sweeper.specification.rules.budget import broken_budget_rules, broken_space_rules, broken_stage_rules
 from sweeper.specification.rules.data import broken_data_rules, broken_score_rules
 from sweeper.specification.rules.selection import broken_selection_rules
-from sweeper.specification.search import SearchSettings
+from sweeper.specification.search import SKETCH, SKETCH_SHARE, SearchSettings
 from sweeper.specification.search_space import SearchSpace
 from sweeper.specification.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
 from sweeper.specification.stages import COMPOSITION, EXPLORATION, WINNER, StagePlan, default_plans, stage_plans
@@ -187,18 +187,31 @@ class Spec(Section):
 
     @property
     def rehearsals(self) -> int:
-        """How many configurations are trained on public rows before the first trial; 0 without rehearsals.
-
-        Left out, ``search.rehearse`` is on where the budget is cut into slots, the validation rows are public, the spec
-        gives no stages and there is something to choose.
-        """
-        size = grid_size(self.dimensions)
-        public = self.data.evaluation in (None, Evaluation.PUBLIC)
-        fits = self.privacy.in_slots and self.privacy.stages is None and self.search.repetitions is None
-        wanted = self.search.rehearse
-        if wanted is False or not (wanted or (fits and public and size != 1)):
+        """How many configurations are trained on public or synthetic rows before the first trial, 0 for none."""
+        if not self._rehearse:
             return 0
-        return self.search.trials or min(DEFAULT_TRIALS, size or DEFAULT_TRIALS)
+        return self.search.trials or min(DEFAULT_TRIALS, grid_size(self.dimensions) or DEFAULT_TRIALS)
+
+    @property
+    def sketch_share(self) -> float:
+        """What a private sketch to rehearse on has of the budget's signal; 0 without one."""
+        return SKETCH_SHARE if self._rehearse == SKETCH else 0.0
+
+    @property
+    def _rehearse(self) -> bool | str:
+        """Whether configurations are rehearsed, and on what.
+
+        Left out, ``search.rehearse`` is on where the budget is cut into slots, the spec gives no stages and there is
+        something to choose: on validation rows where they are public, on a sketch where those of a table are private.
+        """
+        if self.search.rehearse is not None:
+            return self.search.rehearse
+        fits = self.privacy.in_slots and self.privacy.stages is None and self.search.repetitions is None
+        if not fits or grid_size(self.dimensions) == 1:
+            return False
+        if self.data.evaluation is Evaluation.PRIVATE and self.data.is_table:
+            return SKETCH
+        return self.data.evaluation in (None, Evaluation.PUBLIC)
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:
         """Return the arguments of ``clipless.datasets.load``; a file beside the spec comes first."""

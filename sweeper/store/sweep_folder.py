@@ -39,6 +39,7 @@ class SweepFolder:
         self.ledger = self.path / "ledger.jsonl"
         self.proposals = self.path / "proposals.jsonl"  # what the search was asked and told
         self.rehearsals = self.path / "rehearsals.jsonl"  # what configurations have shown before the first trial
+        self.sketch = self.path / "sketch.json"  # a private sketch of the training rows, from which they are drawn
         self.front = self.path / "front.json"
         self._trials = JsonlFile(self.path / "trials.jsonl", patient=True)
         self._points = JsonlFile(self.path / "points.jsonl", patient=True)

@@ -1,4 +1,4 @@
-"""Rehearsals: trainings on public evaluation rows, with the noise that a training on the private rows will have.
+"""Rehearsals: trainings on public or synthetic rows, with the noise that a training on the private rows will have.
 
 They show which configuration suits a noise level before anything is spent. A mean over a batch of the smaller set is as
 noisy as one over a batch of the training rows: the sampling rate is the same, and the noise multiplier falls in
@@ -15,6 +15,7 @@ from sweeper.errors import SpecError
 from sweeper.specification.trial_config import TrialConfig
 
 HALVES = 2
+MOST_SYNTHETIC = 4096  # rows that a rehearsal on synthetic ones trains on
 _SEED = 0  # which half a row is in: public, and the same for every configuration, so that scores compare
 
 

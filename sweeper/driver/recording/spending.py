@@ -4,6 +4,7 @@ A ledger that holds entries is taken up: trainings that were open when a driver 
 have drawn.
 """
 
+from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
@@ -38,6 +39,15 @@ class SpendingRecord:
         if self._ledger.rows:
             raise RecordError(f"Expected the budget of the sweep in {self._ledger.path}, got none; restore it")
         self._ledger.set_budget(budget)
+
+    @property
+    def has_sketched(self) -> bool:
+        """Whether a sketch of the training rows was entered, and may have been drawn."""
+        return self._ledger.sketch is not None
+
+    def enter_sketch(self, event: PoissonGaussian) -> None:
+        """Enter a sketch of the training rows before its noise is drawn; see `Ledger.enter_sketch`."""
+        self._ledger.enter_sketch(event)
 
     @property
     def rows(self) -> int:

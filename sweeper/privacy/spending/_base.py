@@ -49,6 +49,7 @@ class Request:
         share: of the signal, for these candidates where a final follows.
         noise: of scores of private rows, ``None`` where they are free.
         final_scores: how many epochs of a final release such scores, see `ScoreNoise`.
+        sketch_share: of the whole signal, for a private sketch of the training rows; 0 without one.
         relation: which data sets are neighbours.
     """
 
@@ -64,6 +65,7 @@ class Request:
     share: float = 0.0
     noise: ScoreNoise | None = None
     final_scores: int | None = None
+    sketch_share: float = 0.0
     relation: Relation = Relation.ADD_OR_REMOVE_ONE
 
     @property
@@ -138,6 +140,7 @@ class Spending(ABC):
     name: ClassVar[str]  # that of its module
     refunds: ClassVar[bool] = False  # whether steps that a closed training did not run are given to others
     conditions: ClassVar[tuple[str, ...]] = ()  # what its price rests on beside the conditions of every claim
+    sketch: PoissonGaussian | None = None  # a private sketch of the training rows that its price includes
 
     @classmethod
     @abstractmethod

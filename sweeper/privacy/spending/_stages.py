@@ -13,7 +13,7 @@ from typing import Any
 from scipy import optimize
 
 from clipless.errors import AccountingError
-from clipless.privacy.events import Composed, PoissonGaussian
+from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.pricing import signal_of
@@ -111,13 +111,43 @@ def shares(pools: Sequence[PoissonGaussian], *more: float) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=256)
-def slots_epsilon(stages: tuple[Stage, ...], delta: float, domination_delta: float) -> float:
+def slots_epsilon(
+    stages: tuple[Stage, ...], delta: float, domination_delta: float, sketch: PoissonGaussian | None = None
+) -> float:
     """Return what all slots and spare steps cost at delta, those included that trials only dominate up to a slack.
 
-    ``domination_delta`` is the delta of which the slack is a share.
+    ``domination_delta`` is the delta of which the slack is a share. A ``sketch`` of the training rows is composed with
+    them.
     """
     usable = delta_left(stages, delta, domination_delta)
-    return composed_epsilon(tuple(stage.pool for stage in stages), usable) if usable > 0.0 else math.inf
+    events = (*(stage.pool for stage in stages), *(() if sketch is None else (sketch,)))
+    return composed_epsilon(events, usable) if usable > 0.0 else math.inf
+
+
+@lru_cache(maxsize=256)
+def sketch_of_share(share: float, epsilon: float, delta: float, relation: Relation) -> PoissonGaussian | None:
+    """Return the sketch that has a share of the squared signal of one release that costs the whole budget.
+
+    ``None`` without a share.
+
+    Raises:
+        AccountingError: no noise that can be priced costs the whole budget.
+    """
+    if not share:
+        return None
+    noise = _whole_noise(epsilon, delta, relation) / math.sqrt(share)
+    return PoissonGaussian(noise_multiplier=noise, sampling_rate=1.0, steps=1, relation=relation)
+
+
+def share_of_sketch(sketch: PoissonGaussian | None, epsilon: float, delta: float) -> float:
+    """Return the share that `sketch_of_share` gave a sketch, 0 without one."""
+    return 0.0 if sketch is None else (_whole_noise(epsilon, delta, sketch.relation) / sketch.noise_multiplier) ** 2
+
+
+def _whole_noise(epsilon: float, delta: float, relation: Relation) -> float:
+    from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds, as above
+
+    return noise_multiplier_for(epsilon, delta, 1.0, 1, relation)
 
 
 def delta_left(stages: Sequence[Stage], delta: float, domination_delta: float) -> float:

@@ -15,7 +15,14 @@ from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Part, Request, answer_alike
 from sweeper.privacy.spending._cut import CutBudget, read_pools
-from sweeper.privacy.spending._stages import Stage, least_noise, shares, slots_epsilon
+from sweeper.privacy.spending._stages import (
+    Stage,
+    least_noise,
+    share_of_sketch,
+    shares,
+    sketch_of_share,
+    slots_epsilon,
+)
 from sweeper.records import trial_number
 from sweeper.rounding import round_up
 from sweeper.specification.stages import StagePlan
@@ -26,23 +33,32 @@ class Slots(CutBudget):
     """What the trials of a sweep may spend, stage by stage."""
 
     stages: tuple[Stage, ...]
+    sketch: PoissonGaussian | None = None  # of the training rows, drawn before the first trial
 
     name: ClassVar[str] = "slots"
 
     @classmethod
     def cut(cls, request: Request) -> Self:
         """Cut a budget into stages as the spec divides it."""
-        budget = cls.of_plans(request.epsilon, request.delta, request.stages, request.trial, spare=request.spare)
+        given = request.epsilon, request.delta, request.stages, request.trial
+        budget = cls.of_plans(*given, spare=request.spare, sketch_share=request.sketch_share)
         return budget.with_scores(request, request.planned_releases, request.planned_releases)
 
     @classmethod
     def of_plans(
-        cls, epsilon: float, delta: float, plans: Sequence[StagePlan], trial: PoissonGaussian, *, spare: int = 0
+        cls,
+        epsilon: float,
+        delta: float,
+        plans: Sequence[StagePlan],
+        trial: PoissonGaussian,
+        *,
+        spare: int = 0,
+        sketch_share: float = 0.0,
     ) -> Self:
         """Cut a budget into slots for trials that run as many steps at the same sampling rate as ``trial``.
 
         The signal of a stage, the sum over its steps of ``(q / sigma)^2``, is its share of all; the noise is the least
-        for which the composition of all slots costs no more than epsilon.
+        for which the composition of all slots, and of the sketch, costs no more than epsilon.
 
         Args:
             epsilon: of everything, at delta.
@@ -50,6 +66,7 @@ class Slots(CutBudget):
             plans: the stages.
             trial: a trial of the sweep; its noise multiplier does not count.
             spare: further steps of each stage.
+            sketch_share: of the signal, for a sketch of the training rows; see `sketch_of_share`.
 
         Raises:
             AccountingError: no noise that can be priced is enough, or the least is more than is needed.
@@ -58,8 +75,9 @@ class Slots(CutBudget):
         def stages(noise: float) -> tuple[Stage, ...]:
             return tuple(Stage.of(plan, trial, spare, noise) for plan in plans)
 
-        noise = least_noise(lambda noise: slots_epsilon(stages(noise), delta, delta), epsilon)
-        return cls(epsilon=epsilon, delta=delta, stages=stages(noise))
+        sketch = sketch_of_share(sketch_share, epsilon, delta, trial.relation)
+        noise = least_noise(lambda noise: slots_epsilon(stages(noise), delta, delta, sketch), epsilon)
+        return cls(epsilon=epsilon, delta=delta, stages=stages(noise), sketch=sketch)
 
     @property
     def stage_trials(self) -> tuple[int, ...]:
@@ -73,8 +91,13 @@ class Slots(CutBudget):
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """What each stage has of the squared signal of all."""
+        """What each stage has of the squared signal of all stages."""
         return shares([stage.pool for stage in self.stages])
+
+    @property
+    def sketch_share(self) -> float:
+        """What the sketch has of the squared signal of one release that costs the whole budget, 0 without one."""
+        return share_of_sketch(self.sketch, self.epsilon, self.delta)
 
     def stage_of(self, trial: str, selection: Terms | None = None) -> int:  # noqa: ARG002
         """Return the stage of a trial by its number in the sweep; the last one's beyond all slots."""
@@ -106,20 +129,24 @@ class Slots(CutBudget):
         return refused or self.validation_refusal(entries)
 
     def share(self, entries: Sequence[Entry]) -> float:
-        """Return the share of the slots that trials have begun to fill, each with its stage's part of the signal."""
+        """Return the share of the slots that trials have begun to fill, each with its stage's part of the signal.
+
+        The sketch, which comes first, has its share from the beginning.
+        """
         begun = {entry.trial: entry.stage for entry in entries if entry.stage is not None}
         each = [share / stage.trials for share, stage in zip(self.shares, self.stages, strict=True)]
-        return sum(each[stage] for stage in begun.values())
+        return self.sketch_share + (1.0 - self.sketch_share) * sum(each[stage] for stage in begun.values())
 
     def price_at(self, delta: float) -> float:
-        """Return what all slots, spare steps and releases of scores cost at a delta, the larger of both."""
-        return self.slots_price(slots_epsilon(self.stages, delta, self.delta), delta)
+        """Return what sketch, slots and spare steps, or releases of scores, cost at a delta, the larger of both."""
+        return self.slots_price(slots_epsilon(self.stages, delta, self.delta, self.sketch), delta)
 
     def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
         """Price all slots, of which nothing depends on what the sweep found."""
         epsilon = self.price_at(delta)
         cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, the composition of all slots ({sum(self.stage_trials)}) "
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, the composition of all slots ({sum(self.stage_trials)})"
+            f"{' and one sketch of the training rows' * (self.sketch is not None)} "
             "into which the budget of the sweep was cut before any row was read, used or not. It holds however results "
             "were used to propose, end and choose trials (Zhu, Dong and Wang 2022, arXiv 2106.08567)."
         )
@@ -129,18 +156,21 @@ class Slots(CutBudget):
         """Return the price and the cut."""
         trials = self.stage_trials
         slots = " + ".join(map(str, trials)) + " slot" + "s" * (sum(trials) > 1)
+        slots = slots if self.sketch is None else f"a sketch of the training rows and {slots}"
         return (
             f"Everything the sweep releases: epsilon {round_up(self.price)} at delta {self.delta!r}, whatever results "
             f"are used for. The budget was cut into {slots} before any row is read."
         )
 
     def parts(self) -> Sequence[Part]:
-        """Return the stages."""
-        return [
+        """Return the sketch, where there is one, and the stages."""
+        left = 1.0 - self.sketch_share
+        first = [] if self.sketch is None else [_part_of_sketch(self.sketch, self.sketch_share, self.delta)]
+        return first + [
             Part(
                 name=f"{number}",
                 trials=f"{stage.trials}",
-                share=share,
+                share=left * share,
                 slot=stage.slot,
                 epsilon=price([stage.pool], self.delta).epsilon,
             )
@@ -151,11 +181,12 @@ class Slots(CutBudget):
         """Return the same stages in another budget, or with other shares."""
         first = self.stages[0]
         plans = [StagePlan(stage.trials, share) for stage, share in zip(self.stages, shares, strict=True)]
-        return self.of_plans(epsilon, self.delta, plans, first.slot, spare=first.spare)
+        return self.of_plans(epsilon, self.delta, plans, first.slot, spare=first.spare, sketch_share=self.sketch_share)
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        return super().to_json() | {"stages": [stage.to_json() for stage in self.stages]}
+        sketch = {} if self.sketch is None else {"sketch": self.sketch.to_json()}
+        return super().to_json() | {"stages": [stage.to_json() for stage in self.stages]} | sketch
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -164,4 +195,9 @@ class Slots(CutBudget):
         Raises:
             KeyError, TypeError, AccountingError: something else.
         """
-        return cls(stages=tuple(map(Stage.from_json, content["stages"])), **read_pools(content))
+        sketch = PoissonGaussian.from_json(content["sketch"]) if "sketch" in content else None
+        return cls(stages=tuple(map(Stage.from_json, content["stages"])), sketch=sketch, **read_pools(content))
+
+
+def _part_of_sketch(sketch: PoissonGaussian, share: float, delta: float) -> Part:
+    return Part(name="sketch", trials="1 release", share=share, slot=sketch, epsilon=price([sketch], delta).epsilon)

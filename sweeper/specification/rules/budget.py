@@ -9,7 +9,7 @@ from sweeper.specification import stages
 from sweeper.specification.dimensions import Dimension, grid_size
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.fields.ranges import Choices, Range
-from sweeper.specification.search import Sampler, SearchSettings
+from sweeper.specification.search import SKETCH, Sampler, SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
 
 
@@ -36,13 +36,13 @@ def _of_rehearsals(
 ) -> Iterator[BrokenRule]:
     if search.repetitions is not None:
         expected = "no {name} under selection: private, whose candidates all come from one prior"
-        yield BrokenRule("search.rehearse", True, expected, "leave it out")
+        yield BrokenRule("search.rehearse", search.rehearse, expected, "leave it out")
     elif not privacy.in_slots:
         expected = "no {name} without the slots of privacy.sweep_epsilon, whose noise they have"
-        yield BrokenRule("search.rehearse", True, expected, "leave it out, or add sweep_epsilon")
-    if evaluation not in (None, Evaluation.PUBLIC):
+        yield BrokenRule("search.rehearse", search.rehearse, expected, "leave it out, or add sweep_epsilon")
+    if search.rehearse is True and evaluation not in (None, Evaluation.PUBLIC):
         expected = "no {name} without evaluation: public, for they are trained on validation rows"
-        yield BrokenRule("search.rehearse", True, expected, "leave it out")
+        yield BrokenRule("search.rehearse", True, expected, f"leave it out, or set it to {SKETCH}")
 
 
 def _without_budget(privacy: PrivacySettings) -> Iterator[BrokenRule]:

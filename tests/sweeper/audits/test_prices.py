@@ -219,3 +219,28 @@ def test_scores_of_the_winner_of_a_selection_are_attacked_beside_it(ledger, make
     (finding,) = judge(audit_price(ledger, [trial], points, DELTA, repetitions=LAW))
     assert not finding.contradicted
     assert finding.evidence["attack"] == "a test row"
+
+
+def test_a_sketch_is_attacked_beside_the_trainings(ledger, make_trial):
+    budget = Slots.of_plans(2.0, DELTA, [StagePlan(1, 1.0)], TRIAL, sketch_share=0.3)
+    ledger.set_budget(budget)
+    ledger.enter_sketch(budget.sketch)
+    trials = [make_trial(1, budget.slot_of("t0001"))]
+    spend(ledger, trials, stages=[0])
+    finding = found(ledger, trials, sketch=budget.sketch)
+    assert not finding.contradicted
+    assert 0.75 < finding.ratio <= 1.0
+    assert (finding.evidence["trainings"], finding.evidence["steps"]) == (1, 5)
+    assert finding.attained > found(ledger, trials).attained
+
+
+def test_a_sketch_without_an_entry_is_contradicted(ledger, make_trial):
+    budget = Slots.of_plans(2.0, DELTA, [StagePlan(1, 1.0)], TRIAL, sketch_share=0.3)
+    ledger.set_budget(budget)
+    trials = [make_trial(1, budget.slot_of("t0001"))]
+    spend(ledger, trials, stages=[0])
+    points = [point_of(trial) for trial in trials]
+    *_, free = judge(audit_price(ledger, trials, points, DELTA, sketch=budget.sketch))
+    assert free.contradicted
+    assert free.subject == "what no entry of the ledger covers"
+    assert free.evidence["releases"] == "the sketch"

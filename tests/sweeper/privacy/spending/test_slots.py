@@ -23,6 +23,7 @@ from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.stages import StagePlan
 
 DELTA = 1e-5
+TINY = PoissonGaussian(noise_multiplier=1e6, sampling_rate=0.2, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
 PLANS = (StagePlan(6, 0.1), StagePlan(2, 0.3), StagePlan(1, 0.6))
 
 
@@ -355,3 +356,58 @@ def test_a_filter_counts_scores(filtered, event, apart):
     assert filtered.refusal("u", event, scores=paid(releases, apart=apart)) is not None
     assert (filtered.test_refusal(paid(releases, apart=apart)) is None) == apart
     assert filtered.test_refusal(paid(2 * releases, apart=apart)) is not None
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+@pytest.mark.parametrize("share", [0.05, 0.3])
+def test_slots_and_a_sketch_cost_no_more_than_the_budget_and_no_less_than_both_composed(relation, share):
+    trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=relation)
+    budget = Slots.of_plans(2.0, DELTA, PLANS, trial, spare=5, sketch_share=share)
+    every = Composed((*(stage.pool for stage in budget.stages), budget.sketch))
+    assert claim(every, DELTA).epsilon <= budget.price <= 2.0
+    assert budget.price == pytest.approx(claim(every, DELTA * (1 - DOMINATION_SLACK * 9)).epsilon, rel=1e-12)
+    assert budget.price > slots_epsilon(budget.stages, DELTA, DELTA)
+    assert (budget.sketch.sampling_rate, budget.sketch.steps, budget.sketch.relation) == (1.0, 1, relation)
+    for delta in (1e-4, 1e-3):
+        assert budget.price_at(delta) >= claim(every, delta).epsilon
+
+
+def test_a_sketch_has_its_share_of_one_release_that_costs_the_whole_budget():
+    trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
+    budget = Slots.of_plans(2.0, DELTA, PLANS, trial, sketch_share=0.1)
+    alone = claim(replace(budget.sketch, noise_multiplier=budget.sketch.noise_multiplier * 0.1**0.5), DELTA).epsilon
+    assert 0.98 * 2.0 <= alone <= 2.0
+    assert budget.sketch_share == pytest.approx(0.1)
+    parts = budget.parts()
+    assert [part.name for part in parts] == ["sketch", "1", "2", "3"]
+    assert sum(part.share for part in parts) == pytest.approx(1.0)
+    assert budget.share([]) == pytest.approx(0.1)
+    assert "a sketch of the training rows and 6 + 2 + 1 slots" in budget.in_words(DELTA, lambda: None)
+    assert Slots.from_json(budget.to_json()) == budget
+    assert all(cut.sketch is not None for cut in budget.other_cuts().values())
+
+
+def test_a_ledger_takes_the_sketch_of_its_budget_once(tmp_path):
+    trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
+    sketched = Slots.of_plans(2.0, DELTA, PLANS, trial, sketch_share=0.1)
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    with pytest.raises(RecordError, match=r"Expected the sketch that the budget in .* has room for"):
+        ledger.enter_sketch(sketched.sketch)
+    ledger.set_budget(sketched)
+    louder = replace(sketched.sketch, noise_multiplier=0.99 * sketched.sketch.noise_multiplier)
+    with pytest.raises(RecordError, match=r"Expected the sketch that the budget in .* has room for"):
+        ledger.enter_sketch(louder)
+    ledger.enter_sketch(sketched.sketch)
+    for again in (ledger, Ledger(ledger.path)):
+        assert again.sketch == sketched.sketch
+        with pytest.raises(RecordError, match=r"one sketch of the training rows .* got a second one"):
+            again.enter_sketch(sketched.sketch)
+    assert ledger.rows == 2
+    ledger.path.write_text(ledger.path.read_text() + ledger.path.read_text().splitlines()[1] + "\n")
+    with pytest.raises(RecordError, match="a second one"):
+        Ledger(ledger.path)
+
+
+def test_a_budget_without_a_sketch_has_no_room_for_one(ledger):
+    with pytest.raises(RecordError, match=r"Expected the sketch that the budget in .* has room for"):
+        ledger.enter_sketch(replace(TINY, sampling_rate=1.0))

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from sweeper.specification.search import SKETCH_SHARE
 from sweeper.specification.spec import DEFAULT_TRIALS, Spec
 from sweeper.specification.stages import StagePlan
 from tests.factories import spec_error
@@ -39,6 +40,26 @@ def test_without_public_rows_explorers_read_training_rows(budget):
         assert sum(stage.share for stage in spec.stages) == pytest.approx(1.0)
         assert spec.stages[-1].trials == 1
         assert [stage.trials for stage in spec.stages] == sorted((s.trials for s in spec.stages), reverse=True)
+
+
+def test_private_rows_of_a_table_are_rehearsed_on_a_sketch_and_others_where_that_is_asked_for(budget):
+    private = {"evaluation": "private"}
+    table = changed(budget, data={"name": "breast_cancer"} | private, privacy={"score_noise": 20.0})
+    own = changed(table, data={"name": None, "path": "own.csv"})
+    for content in (table, own):
+        spec = Spec.from_mapping(content)
+        assert (spec.rehearsals, spec.sketch_share, spec.stages) == (DEFAULT_TRIALS, SKETCH_SHARE, (StagePlan(1, 1.0),))
+        assert spec.search.rehearse is None
+    for fields in ({"search": {"rehearse": False}}, {"data": {"name": "digits"}}, {"privacy": {"stages": STAGES}}):
+        spec = Spec.from_mapping(changed(table, **fields))
+        assert (spec.rehearsals, spec.sketch_share, len(spec.stages)) == (0, 0.0, 3)
+    fixed = changed(table, training={"learning_rate": 0.02})
+    assert Spec.from_mapping(fixed).sketch_share == 0.0
+    for evaluation in ("public", "exploratory"):
+        asked = changed(budget, data={"evaluation": evaluation}, search={"rehearse": "sketch", "trials": 5})
+        spec = Spec.from_mapping(asked)
+        assert (spec.rehearsals, spec.sketch_share) == (5, SKETCH_SHARE)
+        assert Spec.from_mapping(spec.to_plain()) == spec
 
 
 def test_trials_are_the_configurations_that_are_rehearsed_and_finals_those_that_are_trained(budget):
@@ -95,6 +116,8 @@ LEARNING_RATE = "training.learning_rate"
         ({"privacy.stages": STAGES, "privacy.finals": 2}, r"no finals beside stages.*got finals=2 \(privacy\.finals in .*leave it out"),
         ({"privacy.finals": 5, "search.trials": 4}, r"at most 4 finals.*got finals=5 \(privacy\.finals in .*lower it"),
         ({"data.evaluation": "exploratory", "search.rehearse": True}, r"evaluation: public.*got rehearse=True \(search\.rehearse in .*leave it out"),
+        (NO_BUDGET | {"search.rehearse": "sketch"}, r"the slots of privacy\.sweep_epsilon.*got rehearse='sketch' \(search\.rehearse in .*add sweep_epsilon"),
+        ({"search.rehearse": "draft"}, r"Expected rehearse true, false or sketch, got rehearse='draft' \(search\.rehearse in"),
         (NO_BUDGET | {"search.rehearse": True}, r"the slots of privacy\.sweep_epsilon.*got rehearse=True \(search\.rehearse in .*add sweep_epsilon"),
         ({"search.trials": 30, LEARNING_RATE: [0.01, 0.02, 0.05]}, r"trials <= 3.*got trials=30 \(search\.trials in .*lower it or open"),
     ],
