@@ -71,6 +71,7 @@ class Account:
     tests: list[tuple[str, int, PoissonGaussian, bool]] = field(default_factory=list)
     budget: Mapping[str, Any] | None = None
     selection: Mapping[str, Any] | None = None
+    sketch: PoissonGaussian | None = None
     odd: list[str] = field(default_factory=list)
 
     def of(self, trial: str) -> list[Attempt]:
@@ -79,7 +80,7 @@ class Account:
 
     def spends(self) -> bool:
         """Whether anything was drawn."""
-        return any(one.drawn for one in self.attempts) or bool(self.tests) or self.selection is not None
+        return any(one.drawn for one in self.attempts) or bool(self.tests) or bool(self.selection or self.sketch)
 
 
 def read_account(path: Path) -> Account:
@@ -106,6 +107,11 @@ def _take(account: Account, row: Mapping[str, Any]) -> None:
         account.budget = row
     elif kind == "selection":
         account.selection = row["terms"]
+    elif kind == "sketch":
+        event = PoissonGaussian.from_json(row["event"])
+        if account.sketch is not None or account.budget is None or account.budget.get("sketch") != row["event"]:
+            account.odd.append("a sketch that the budget does not hold, or a second one")
+        account.sketch = event
     elif kind == "test":
         paid = row["scores"]
         event = PoissonGaussian.from_json(paid["event"])
@@ -206,6 +212,8 @@ def _of_budget(account: Account, budget: Mapping[str, Any], delta: float) -> flo
         steps = one["trials"] * slot.steps + one["spare"]
         pools.append(slot.with_steps(steps))
         filled += steps // slot.steps
+    if "sketch" in budget:
+        pools.append(PoissonGaussian.from_json(budget["sketch"]))
     usable = delta - budget["delta"] + budget["delta"] * (1.0 - SLACK_OF_ONE * filled) * (1.0 - 2.0**-50)
     others = [PoissonGaussian.from_json(budget[name]["event"]) for name in ("scores", "tests") if name in budget]
     alone = [claim(Composed((event,)), delta).epsilon for event in others]

@@ -188,9 +188,7 @@ class Spec(Section):
     @property
     def rehearsals(self) -> int:
         """How many configurations are trained on public or synthetic rows before the first trial, 0 for none."""
-        if not self._rehearse:
-            return 0
-        return self.search.trials or min(DEFAULT_TRIALS, grid_size(self.dimensions) or DEFAULT_TRIALS)
+        return self._tried if self._rehearse else 0
 
     @property
     def sketch_share(self) -> float:
@@ -198,11 +196,17 @@ class Spec(Section):
         return SKETCH_SHARE if self._rehearse == SKETCH else 0.0
 
     @property
+    def _tried(self) -> int:
+        """How many configurations are tried if they are rehearsed."""
+        return self.search.trials or min(DEFAULT_TRIALS, grid_size(self.dimensions) or DEFAULT_TRIALS)
+
+    @property
     def _rehearse(self) -> bool | str:
         """Whether configurations are rehearsed, and on what.
 
         Left out, ``search.rehearse`` is on where the budget is cut into slots, the spec gives no stages and there is
-        something to choose: on validation rows where they are public, on a sketch where those of a table are private.
+        something to choose: on validation rows where they are public, on a sketch where those of a table are private
+        and more configurations are tried than trained.
         """
         if self.search.rehearse is not None:
             return self.search.rehearse
@@ -210,7 +214,7 @@ class Spec(Section):
         if not fits or grid_size(self.dimensions) == 1:
             return False
         if self.data.evaluation is Evaluation.PRIVATE and self.data.is_table:
-            return SKETCH
+            return SKETCH if self._tried > (self.privacy.finals or 1) else False
         return self.data.evaluation in (None, Evaluation.PUBLIC)
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:

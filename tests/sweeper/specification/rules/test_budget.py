@@ -55,6 +55,9 @@ def test_private_rows_of_a_table_are_rehearsed_on_a_sketch_and_others_where_that
         assert (spec.rehearsals, spec.sketch_share, len(spec.stages)) == (0, 0.0, 3)
     fixed = changed(table, training={"learning_rate": 0.02})
     assert Spec.from_mapping(fixed).sketch_share == 0.0
+    for trials, finals in ((1, 1), (3, 3)):  # nothing to choose
+        every = changed(table, search={"trials": trials}, privacy={"finals": finals})
+        assert Spec.from_mapping(every).sketch_share == 0.0
     for evaluation in ("public", "exploratory"):
         asked = changed(budget, data={"evaluation": evaluation}, search={"rehearse": "sketch", "trials": 5})
         spec = Spec.from_mapping(asked)
