@@ -148,13 +148,13 @@ def release_sketch(form: SketchForm, rows: Split, event: PoissonGaussian, source
 
     Raises:
         AccountingError: another event, no positive noise, or more of it than is exact.
-        DataError: too many rows.
+        DataError: too many rows, or several of one unit.
     """
     noise_multiplier = event.noise_multiplier
     if not (event.sampling_rate == 1.0 and event.steps == 1 and 0.0 < noise_multiplier < inf):
         raise AccountingError(f"Expected one release of all rows with finite noise, got {event}")
-    if not len(rows) <= _MOST_ROWS:
-        raise DataError(f"Expected at most {_MOST_ROWS} rows to make a sketch of, got {len(rows)}")
+    if not len(rows.x) == len(rows) <= _MOST_ROWS:  # a row is a unit: several of one would move the sums further
+        raise DataError(f"Expected at most {_MOST_ROWS} rows of one unit each to make a sketch of, got {len(rows)}")
     std = noise_multiplier * STEPS * (1.0 + _ROUNDING)
     check_steps(std, 1.0)
     sums_KM = sum_contributions(form, rows)

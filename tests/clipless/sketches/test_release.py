@@ -141,6 +141,19 @@ def test_too_many_rows_would_not_be_summed_exactly(monkeypatch):
         release_sketch(FORMS[0], rows, EVENT, SeededSource(0))
 
 
+class OfUnits(Split):
+    """Rows of which two are one unit."""
+
+    def __len__(self):
+        return len(self.y) - 1
+
+
+def test_rows_of_one_unit_are_not_summed_as_if_they_were_several():
+    rows = OfUnits(torch.zeros((3, 4)), torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(DataError, match="rows of one unit each"):
+        release_sketch(FORMS[0], rows, EVENT, SeededSource(0))
+
+
 def metadata(shape, widths=()):
     return Metadata(
         name="t",
