@@ -93,21 +93,23 @@ class RehearsalSource(enum.Enum):
     """Which rows configurations are rehearsed on before the first trial."""
 
     PUBLIC = "public"  # validation rows that are declared public
+    SKETCH = "sketch"  # synthetic rows, drawn from a private sketch of the training rows
 
     @property
     def in_words(self) -> str:
         """The rows: every message and page has them from here."""
-        return {RehearsalSource.PUBLIC: "public rows"}[self]
+        return {RehearsalSource.PUBLIC: "public rows", RehearsalSource.SKETCH: "rows of a private sketch"}[self]
 
     @property
     def spent_in_words(self) -> str:
         """What the sweep has spent before its first trial."""
-        return {RehearsalSource.PUBLIC: "nothing is spent yet"}[self]
+        more = {RehearsalSource.PUBLIC: "", RehearsalSource.SKETCH: " beside the sketch"}[self]
+        return f"nothing{more} is spent yet"
 
     @property
     def cost_in_words(self) -> str:
         """What rehearsals do to the price of the sweep."""
-        return {RehearsalSource.PUBLIC: "cost nothing"}[self]
+        return {RehearsalSource.PUBLIC: "cost nothing", RehearsalSource.SKETCH: "cost nothing beside the sketch"}[self]
 
 
 def name_trial(number: int) -> str:

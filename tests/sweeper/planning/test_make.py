@@ -11,14 +11,17 @@ from clipless.privacy.accounting.domination import dominates
 from clipless.privacy.events import Relation
 from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
+from sweeper.planning.estimate import estimate
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.preview import preview
+from sweeper.privacy.claims import REHEARSED
 from sweeper.privacy.evaluation.paid_scores import spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.privacy.spending._composition import Composition
 from sweeper.privacy.spending.filter import Filter
 from sweeper.privacy.spending.slots import Slots
+from sweeper.specification.search import SKETCH_SHARE
 from sweeper.specification.spec import Spec
 from sweeper.trials.trial import TrialRun
 
@@ -159,6 +162,25 @@ def test_check_shows_the_cut_of_the_budget(content, digits):
     for stage in budget.stages:
         assert f"{stage.slot.noise_multiplier:.4g}" in screen.getvalue()
     assert "Everything the sweep releases: epsilon 2." in screen.getvalue()
+
+
+def test_a_sketch_is_a_part_of_the_budget_that_check_shows(content):
+    data, screen = clipless.datasets.load("breast_cancer"), io.StringIO()
+    content["data"], content["training"]["batch_size"] = {"name": "breast_cancer"}, 64
+    content["training"]["learning_rate"] = {"log": [0.01, 0.1]}
+    content["privacy"], content["search"] = {"sweep_epsilon": 3.0, "delta": 1e-4}, {"rehearse": "sketch", "trials": 5}
+    plan = make_sweep_plan(Spec.from_mapping(content), data)
+    budget = plan.spending
+    assert (plan.rehearsals, plan.trials, budget.sketch_share) == (5, 1, pytest.approx(SKETCH_SHARE))
+    assert budget.price <= 3.0
+    assert sum("drawn from a private sketch of the training rows" in one for one in plan.claim.conditions) == 1
+    assert REHEARSED not in plan.claim.public
+    previews = preview(plan, data)
+    Console(file=screen, width=120).print(render_check(plan, data, previews))
+    shown = " ".join(screen.getvalue().split())
+    assert "5 configurations to rehearse on rows of a private sketch, then 1 trial" in shown
+    assert f"sketch 1 release 10 % {budget.sketch.noise_multiplier:.4g}" in shown
+    assert estimate(plan, data, previews).trials == 1 + 5 * 2
 
 
 # --- scores whose noise is planned
