@@ -1,8 +1,9 @@
 """What scores are compared with: a constant answer, and what others reached without privacy.
 
 Labels of public validation and test rows say how much a constant answer gets right; those of private rows would be an
-unpaid release, so that there the number of classes, which is public, has to do. A score of a training without noise is
-a release of its training rows: none is computed here, the one that a spec gives is taken as public.
+unpaid release, so that there the share that their owner declares, or else the number of classes, has to do. A score of
+a training without noise is a release of its training rows: none is computed here, the one that a spec gives is taken as
+public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ class Baselines:
     """What a score has to beat, and what it may come near to."""
 
     classes: tuple[str, ...] = ()  # names of the classes
-    # share of the rows that are of the most frequent class, by split; none where these rows are private
+    # share of the rows that are of the most frequent class, by split: of private rows as declared, or none
     majority: Mapping[str, float] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
@@ -44,6 +45,8 @@ class Baselines:
             for name, split in splits.items()
             if len(split)
         }
+        if not open_ and declared.largest_share is not None:
+            shares = dict.fromkeys(("validation", "test"), declared.largest_share)
         return cls(classes=declared.classes, majority=shares, without_privacy=dict(without_privacy or {}))
 
     @property

@@ -78,7 +78,7 @@ def load(
         target: own table: column of the labels, where the ranges file does not say.
         ranges: own table: its ranges file, or declarations made in Python.
         evaluation: whether validation and test rows are public, private or exploratory; named sets are public
-            unless said otherwise, own tables must say.
+            unless said otherwise, own tables private unless their ranges file declares otherwise.
         unit: own table: column that identifies the privacy unit, which may have several rows. Default: the row.
         classes: own table: the labels in order, where the ranges file does not list them.
         splits: how rows are assigned; default: by keyed hash, 70 / 15 / 15, or 90 / 10 of the training rows
@@ -143,11 +143,6 @@ def _load(
 ) -> "Dataset":
     name = _name(source)
     if name is None:
-        if evaluation is None:
-            raise DeclarationError(
-                f"Say what the validation and test rows of {source} are: evaluation: public, private "
-                "or exploratory (data.evaluation)"
-            )
         from clipless.datasets.tables.table import load_table
 
         return load_table(_find(Path(source), folder), evaluation=evaluation, splits=splits, **declared)

@@ -60,6 +60,7 @@ class Metadata:
             alone, so that one unit more or less changes one split.
         column_widths: coordinates of each column of an encoded table: one is a number in [-1, 1], more are its
             categories, of which at most one is 1; empty for other rows.
+        largest_share: of the rows that are of the most frequent class, where that is publicly known.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Metadata:
     training_published: bool = False
     split_by_row: bool = False
     column_widths: tuple[int, ...] = ()
+    largest_share: float | None = None
 
     def __post_init__(self) -> None:
         for field in ("name", "unit", "radius_unit"):
@@ -95,6 +97,9 @@ class Metadata:
         _require(fits, "column_widths", "positive integers that add up to the coordinates of a row", self)
         for field in ("training_published", "split_by_row"):
             _require(type(getattr(self, field)) is bool, field, "True or False", self)
+        least = 1 / len(self.classes)
+        sound = self.largest_share is None or least <= self.largest_share < 1
+        _require(sound, "largest_share", f"at least {least:.3g}, one in {len(self.classes)} classes, and below 1", self)
 
     @property
     def training_is_open(self) -> bool:

@@ -73,9 +73,26 @@ def test_a_missing_file_is_refused(path):
         load(path, evaluation="public")
 
 
-def test_an_own_file_must_say_what_its_evaluation_rows_are(write):
-    with pytest.raises(DataError, match=r"what the validation and test rows of .*people.csv are: .*data.evaluation"):
-        load(write("a,b\n1,2\n"))
+OWN = "source: form\ntarget: {column: b, classes: ['0', '1']}\ncolumns: {a: {low: 0, high: 99}}\n"
+
+
+@pytest.mark.parametrize(
+    ("declared", "evaluation"),
+    [("", "private"), ("evaluation: public", "public"), ("evaluation: exploratory", "exploratory")],
+)
+def test_rows_of_an_own_file_are_private_unless_its_ranges_file_says_otherwise(write, declared, evaluation):
+    path = write("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(99)))
+    data = load(path, ranges=write(OWN + declared, "r.yaml"))
+    assert data.metadata.evaluation.value == evaluation
+
+
+def test_rows_of_ranges_that_nobody_paid_for_are_exploratory(write):
+    path = write("a,b\n" + "".join(f"{i},{i % 2}\n" for i in range(99)))
+    ranges = write(OWN.replace("form", "data (unpaid)"), "r.yaml")
+    assert load(path, ranges=ranges).metadata.evaluation is Evaluation.EXPLORATORY
+
+
+def test_the_evaluation_of_an_own_file_is_one_of_three(write):
     with pytest.raises(DataError, match="got 'yes'"):
         load(write("a,b\n1,2\n"), evaluation="yes")
 

@@ -70,6 +70,9 @@ def test_nothing_can_be_reassigned():
         ("column_widths", [1, 1]),
         ("column_widths", (1, 0, 1)),
         ("column_widths", (1, 2)),
+        ("largest_share", 0.4),
+        ("largest_share", 1.0),
+        ("largest_share", float("nan")),
     ],
 )
 def test_metadata_refuse_what_cannot_be_true(field, value):

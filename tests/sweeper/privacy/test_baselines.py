@@ -46,6 +46,15 @@ def test_of_private_rows_nothing_but_the_number_of_classes_is_used():
     assert made[0].constant("accuracy") == pytest.approx(0.1)
 
 
+def test_a_share_that_is_declared_stands_for_private_labels_alone():
+    for evaluation, share in ((Evaluation.PRIVATE, 0.4), (Evaluation.PUBLIC, 0.75)):
+        data = data_with(evaluation)
+        declared = replace(data.metadata, largest_share=0.4)
+        found = Baselines.of(replace(data, metadata=declared))
+        assert found.majority == {"validation": share, "test": share}
+        assert found.constant("accuracy", "test") == share
+
+
 def test_an_evaluation_that_nobody_knows_counts_as_private():
     data = data_with(Evaluation.PUBLIC)
     object.__setattr__(data.metadata, "evaluation", "open")

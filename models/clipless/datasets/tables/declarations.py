@@ -78,6 +78,7 @@ class Ranges:
         target: column of the labels, if declared.
         classes: the labels in order, if declared.
         unknown: the class of a label that is missing or none of these; None refuses such labels.
+        largest_share: of the rows that are of the most frequent class, where that is publicly known.
         others: declaration of every column that is not in ``columns``; None refuses those.
         missing_markers: texts that stand for a missing value, unless they are a declared category or class.
         table: path of the file that is declared here, if the declarations are for one file only.
@@ -91,6 +92,7 @@ class Ranges:
     target: str | None = None
     classes: tuple[str, ...] | None = None
     unknown: str | None = None
+    largest_share: float | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     others: Column | None = None
     missing_markers: tuple[str, ...] = MISSING_MARKERS

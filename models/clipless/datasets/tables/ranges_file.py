@@ -3,7 +3,7 @@
 ::
 
     source: codebook of the 2024 survey   # where the numbers come from, in words; never the rows themselves
-    target: {column: readmitted, classes: ["no", "yes"], unknown: "no"}   # unknown is optional
+    target: {column: readmitted, classes: ["no", "yes"], unknown: "no", largest_share: 0.65}   # the last two: optional
     missing_markers: ["", "?"]            # optional
     columns:
       age: {low: 0, high: 120, missing: 60}
@@ -62,7 +62,7 @@ def parse_ranges(text: str, name: str) -> Ranges:
     content = _mapping(content, f"top level of {name}")
     _refuse_placeholders(content, name)
     _refuse_unknown_keys(content, _KEYS, f"top level of {name}")
-    target, classes, unknown = _target(content.get("target"), name)
+    target, classes, unknown, largest_share = _target(content.get("target"), name)
     source = content.get("source")
     if not isinstance(source, str) or not source.strip():
         raise DataError(f"Expected source to say where the ranges come from, got {source!r} (source in {name})")
@@ -74,6 +74,7 @@ def parse_ranges(text: str, name: str) -> Ranges:
         target=target,
         classes=classes,
         unknown=unknown,
+        largest_share=largest_share,
         columns={_text(key, f"columns in {name}"): _column(columns[key], f"columns.{key}", name) for key in columns},
         others=None if others is None else _column(others, "others", name),
         missing_markers=_texts(content.get("missing_markers", MISSING_MARKERS), f"missing_markers in {name}"),
@@ -103,14 +104,16 @@ def _splits(value: Any, name: str) -> Splitting | None:
     return _check(HashSplit, where, **shares, **salt)
 
 
-def _target(value: Any, name: str) -> tuple[str | None, tuple[str, ...] | None, str | None]:
+def _target(value: Any, name: str) -> tuple[str | None, tuple[str, ...] | None, str | None, float | None]:
     value = {} if value is None else _mapping(value, f"target in {name}")
-    _refuse_unknown_keys(value, {"column", "classes", "unknown"}, f"target in {name}")
+    _refuse_unknown_keys(value, {"column", "classes", "unknown", "largest_share"}, f"target in {name}")
     column, classes, unknown = value.get("column"), value.get("classes"), value.get("unknown")
+    share = value.get("largest_share")
     return (
         None if column is None else _text(column, f"target.column in {name}"),
         None if classes is None else class_names(classes, f"target.classes in {name}"),
         None if unknown is None else _text(unknown, f"target.unknown in {name}"),
+        None if share is None else _number(share, f"target.largest_share in {name}"),
     )
 
 

@@ -57,9 +57,9 @@ class TableFacts:
 
 
 def load_table(
-    path: str | Path, *, evaluation: Evaluation, ranges: str | Path | Ranges | None = None, **declared: Any
+    path: str | Path, *, evaluation: Evaluation | None, ranges: str | Path | Ranges | None = None, **declared: Any
 ) -> Dataset:
-    """Load a user's own table.
+    """Load a user's own table; its rows held back are private where nothing else is declared.
 
     ``declared`` are ``target``, ``unit``, ``classes`` and ``splits``, as `clipless.datasets.load` describes them.
 
@@ -71,7 +71,7 @@ def load_table(
     source = TableFacts(
         name=path.name.split(".")[0],
         split_name=OWN_TABLE,
-        evaluation=evaluation,
+        evaluation=ranges.evaluation or (Evaluation.EXPLORATORY if ranges.unpaid else Evaluation.PRIVATE),
         public_because="the user declared them so",
         unit=ranges.unit or "row",
         splitting=ranges.splits or HashSplit(),
@@ -190,6 +190,12 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
         raise DeclarationError(
             f"Expected unknown to be one of the classes {', '.join(ranges.classes)}, got {ranges.unknown!r} "
             f"(target.unknown in {ranges.name})"
+        )
+    share, least = ranges.largest_share, 1 / len(ranges.classes)
+    if not (share is None or least <= share < 1):
+        raise DeclarationError(
+            f"Expected {least:.3g} <= largest_share < 1, for one of {len(ranges.classes)} classes has the largest one, "
+            f"got {share:g} (target.largest_share in {ranges.name})"
         )
     return ranges.target, ranges.classes
 
@@ -310,10 +316,17 @@ def _metadata(
             f"Ranges, categories and classes are declared in {ranges.name}; their source: {ranges.source}.",
             split_fact(source.splitting, unit=source.unit),
             counts_fact(source.unit),
+            *_share_fact(ranges),
             *facts,
         ),
         conditions=(_CATEGORY_CHANGES, *source.conditions, *((UNPAID_RANGES,) if ranges.unpaid else ()), *conditions),
         training_published=source.training_published,
         split_by_row=True,
         column_widths=column_widths(declarations),
+        largest_share=ranges.largest_share,
     )
+
+
+def _share_fact(ranges: Ranges) -> tuple[str, ...]:
+    share = ranges.largest_share
+    return () if share is None else (f"The most frequent class has a share of {share:g}, as {ranges.name} declares.",)

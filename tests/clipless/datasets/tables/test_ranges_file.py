@@ -38,6 +38,13 @@ def test_a_class_may_stand_for_unknown_labels():
     assert parse_ranges(text, "r.yaml").unknown == "no"
 
 
+def test_the_share_of_the_most_frequent_class_may_be_declared():
+    text = "source: form\ntarget: {column: ill, classes: ['no', 'yes'], largest_share: 0.65}"
+    assert parse_ranges(text, "r.yaml").largest_share == 0.65
+    with pytest.raises(DataError, match=r"Expected a number, got 'most' \(target.largest_share in r.yaml\)"):
+        parse_ranges(text.replace("0.65", "most"), "r.yaml")
+
+
 def test_what_is_optional_has_safe_defaults():
     ranges = parse_ranges("source: form", "r.yaml")
     assert (ranges.target, ranges.classes, ranges.declaration("age")) == (None, None, None)
@@ -149,7 +156,7 @@ def test_a_ranges_file_may_say_of_which_table_whose_rows_and_how_they_are_split(
         column="fold", train=("1", "2"), validation=("3",), test=("4",)
     )
     plain = parse_ranges("source: form", "r.yaml")
-    assert (plain.table, plain.evaluation, plain.unit, plain.splits) == (None, None, None, None)
+    assert (plain.table, plain.evaluation, plain.unit, plain.splits, plain.largest_share) == (None,) * 5
 
 
 @pytest.mark.parametrize(

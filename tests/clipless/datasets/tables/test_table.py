@@ -257,3 +257,16 @@ def test_ranges_are_read_from_a_file(write):
     ranges = write("source: form\ntarget: {column: ill, classes: ['no', 'yes']}\nothers: {drop: true}", "r.yaml")
     ranges.write_text(ranges.read_text() + "\ncolumns: {age: {low: 0, high: 90}}")
     assert load_table(write(csv(ROWS)), evaluation=Evaluation.PUBLIC, ranges=ranges).metadata.input_norm == 1.0
+
+
+def test_a_declared_share_of_the_most_frequent_class_is_a_public_fact(write):
+    path = write(csv(ROWS))
+    facts = own(path, ranges=dataclasses.replace(RANGES, largest_share=0.65)).metadata
+    assert facts.largest_share == 0.65
+    assert "The most frequent class has a share of 0.65, as people.yaml declares." in facts.public_facts
+    assert own(path).metadata.largest_share is None
+    for share in (0.49, 1.0, float("nan")):
+        with pytest.raises(
+            DeclarationError, match=r"0.5 <= largest_share < 1, .*\(target.largest_share in people.yaml"
+        ):
+            own(path, ranges=dataclasses.replace(RANGES, largest_share=share))
