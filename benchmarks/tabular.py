@@ -28,7 +28,7 @@ def spec_of(table: str, method: str, split: int, trials: int) -> Spec:
     content = Spec.from_yaml(path).to_plain()
     content["data"]["splits"]["salt"] = str(split)
     content["training"]["method"] = method
-    content["search"] |= {"trials": trials, "seed": split}
+    content["search"] |= {"trials": trials, "seed": split, "prior": "none"}  # it was learned from these tables
     if method != "clipless":
         content["model"] |= {"constraint": "free"}
     return Spec.from_mapping(content, str(path))

@@ -115,7 +115,7 @@ def test_the_reference_of_the_spec_says_what_every_key_takes():
         assert key == section or re.search(rf"^\| `{key}` \| \S", chapter, flags=re.MULTILINE)
     assert "| `width` | a whole number, >= 2, a multiple of 2 | yes |  |" in page
     assert "| `centre` | a number or a list, each a number, at least 1 of them |  |  |" in page
-    assert "| `delta` | a number, > 0, < 1 |  | required |" in page
+    assert "| `delta` | a number, > 0, < 1 |  |  |" in page
     assert "| `loss` | `mae`, " in page
     assert "| yes | `[tau-cce]` |" in page
     assert "| `salt` | text |" in page

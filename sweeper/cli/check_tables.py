@@ -1,6 +1,7 @@
 """The tables of ``sweeper check``: what a sweep would do, and what that costs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,6 +19,7 @@ from sweeper.privacy.spending import Spending
 from sweeper.results.estimates import CONFIDENCE, share
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import flatten
+from sweeper.specification.left_out import Default
 
 _EXAMPLE = 0.8  # an accuracy, whose interval is shown
 
@@ -34,11 +36,29 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
     ]
     lack = find_lack_of_gpus(plan)
     shown += [Text(lack, style="bold red")] if lack else []
+    shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
     for one in previews:
         shown += [Text(""), *_render_one(one)]
     if plan.shared.noise is not None:
         shown.append(Text(f"\n{_render_scores(plan, plan.shared.noise, previews)}"))
     return Group(*shown, Text(""), *_render_spending(plan, [one.plan for one in previews]))
+
+
+def _render_chosen(chosen: Sequence[Default]) -> Table:
+    """Return what the spec leaves to its data, one row for each value."""
+    table = Table(title="chosen for you; a value in the spec takes its place", box=None, title_justify="left")
+    for column in ("field", "value", "because"):
+        table.add_column(column, overflow="fold")
+    for one in chosen:
+        value = f"{len(one.value)} configurations" if one.field == "search.first" else _in_yaml(one.value)
+        table.add_row(one.field, Text(value), one.because)
+    return table
+
+
+def _in_yaml(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {_in_yaml(inner)}' for key, inner in value.items())}}}"
+    return f"[{', '.join(map(_in_yaml, value))}]" if isinstance(value, list) else f"{value}"
 
 
 def _count_trials(plan: SweepPlan) -> str:

@@ -15,6 +15,7 @@ from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import RecordError, SweeperError
+from sweeper.planning.defaults import complete
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.planning.sweep_plan import SweepPlan
@@ -54,7 +55,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
     options = with_environment(options or Options())
     check_cluster(spec.search, options.cluster)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    earlier = _earlier(spec, options)
+    earlier = _earlier(complete(spec, data).spec, options)
     steering = None if earlier is None else earlier.steering
     plan = make_sweep_plan(spec, data, options.data_dir, steering=steering)
     _check_devices(plan, options)

@@ -11,6 +11,8 @@ from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
 from sweeper.errors import SpecError, SweeperError
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
+from sweeper.planning.defaults import complete
+from sweeper.planning.prior import prior_facts
 from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim, Steering
@@ -43,7 +45,7 @@ def make_sweep_plan(
     """Return the plan of a sweep.
 
     Args:
-        spec: what its user wrote.
+        spec: what its user wrote; what it leaves to the data is chosen first.
         data: of which shapes, numbers of rows and declarations are looked at, and labels of public rows.
         data_dir: where the data were looked for.
         steering: what the trials of earlier sweeps, from which proposals learn, add to its claim.
@@ -53,6 +55,8 @@ def make_sweep_plan(
         SpecError: the spec does not fit the data, or its budget cannot be cut as it asks.
         clipless.errors.CliplessError: no configuration can be planned, or no noise meets the budget.
     """
+    completed = complete(spec, data)
+    written, spec = spec, completed.spec
     _check_against(spec, data)
     request = _request(spec, data, spending)
     shared = _share(spec, request.noise)
@@ -61,7 +65,8 @@ def make_sweep_plan(
     if spending.first_slot is not None:
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
     plan = plan_of_records(spec, make_claim(spec, data, shared, spending, steering), spending)
-    plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)))
+    plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=completed.chosen)
+    plan = replace(plan, spec=replace(plan.spec, text=_text_of(written, spec)))
 
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
@@ -147,6 +152,7 @@ def make_claim(
         of_spending=spending.conditions,
         rehearses=spec.rehearsals > 0 and spending.sketch is None,
         sketch=spending.sketch,
+        taken=prior_facts(spec.search.prior),
         steering=steering,
         noise=shared.noise,
         baselines=Baselines.of(data, spec.search.without_privacy),
@@ -247,14 +253,14 @@ def _record(spec: Spec) -> RecordedSpec:
         overrides=dict(spec.overrides),
         digest=spec.digest(),
         source=spec.source,
-        text=_text_of(spec),
+        text=spec.to_yaml(),
     )
 
 
-def _text_of(spec: Spec) -> str:
+def _text_of(written: Spec, completed: Spec) -> str:
     """Return the text of the spec's file, comments and all, if that is what is run; its values otherwise."""
     with contextlib.suppress(OSError, ValueError, SweeperError):
-        text = Path(spec.source).read_text(encoding="utf-8")
-        if Spec.from_mapping(parse_mapping(text, spec.source), spec.source).digest() == spec.digest():
+        text = Path(written.source).read_text(encoding="utf-8")
+        if Spec.from_mapping(parse_mapping(text, written.source), written.source).digest() == completed.digest():
             return text
-    return spec.to_yaml()
+    return completed.to_yaml()

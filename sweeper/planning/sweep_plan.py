@@ -17,6 +17,7 @@ from sweeper.privacy.spending import Spending
 from sweeper.privacy.spending._composition import compose
 from sweeper.records import RehearsalSource
 from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.left_out import Default
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, ResourceSettings
 from sweeper.store.manifest import Course
@@ -62,6 +63,7 @@ class SweepPlan:
         claim: what holds for every point, and on which conditions.
         announcement: what everything costs, in one line.
         input: how rows are encoded; ``None`` where its data are not at hand.
+        chosen: what the spec left to the data, and why it became what it is.
     """
 
     spec: RecordedSpec
@@ -77,6 +79,7 @@ class SweepPlan:
     claim: Claim
     announcement: str = ""
     input: InputFormat | None = None
+    chosen: tuple[Default, ...] = ()
 
     @property
     def name(self) -> str:

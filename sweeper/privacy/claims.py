@@ -144,6 +144,7 @@ class Claim:
         of_spending: Sequence[str] = (),
         rehearses: bool = False,
         sketch: PoissonGaussian | None = None,
+        taken: Sequence[str] = (),
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
         baselines: Baselines | None = None,
@@ -153,7 +154,8 @@ class Claim:
         ``ends_trials_early``: a scheduler looks at scores while trials run. ``has_budget``: a budget that was fixed
         before any row was read prices the whole sweep, so that results may be used in any way. ``of_spending``: what
         that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``sketch``:
-        on rows drawn from this release. ``noise`` is that of scores of private rows.
+        on rows drawn from this release. ``taken``: what else is taken as public. ``noise`` is that of scores of
+        private rows.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -170,7 +172,7 @@ class Claim:
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         baselines = baselines or Baselines(classes=declared.classes)
-        taken = (*baselines.public_facts, *((REHEARSED,) if rehearses else ()))
+        taken = (*baselines.public_facts, *((REHEARSED,) if rehearses else ()), *taken)
         counted = f"The number of training {units_word(declared.unit)}, N = {population}."
         return cls(
             data=declared.name,

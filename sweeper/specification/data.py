@@ -144,6 +144,4 @@ class DataSettings(Section):
         if self.path is None and given:
             expected = f"no {{name}} for the bundled data set {self.name}, which declares its own"
             raise bad_value(expected, path=given[0], got=own[given[0]], remedy="leave it out")
-        if self.path is not None and self.evaluation is None:
-            raise bad_value("{name} to say what the rows held back are", path="evaluation", got=None, remedy="add it")
         return self

@@ -65,6 +65,13 @@ class Rehearsal(FieldType):
         return {"anyOf": [{"type": "boolean"}, {"const": SKETCH}]}
 
 
+class Prior(enum.Enum):
+    """Configurations that did well on public data, by name and version; `sweeper.planning.prior` has them."""
+
+    NONE = "none"
+    TABLES = "tables-1"
+
+
 _ADAPTIVE = (Sampler.TPE, Sampler.GP, Sampler.NSGA2, Sampler.NSGA3)
 
 
@@ -147,6 +154,7 @@ class SearchSettings(Section):
     free_points: bool | None = None
     seed: Annotated[int, Number(integer=True, at_least=0, below=2**32, fixed=True)] = 0
     first: tuple[dict[str, Any], ...] = Field(default=(), strict=False)
+    prior: Annotated[Prior, Name(names=Prior, fixed=True)] | None = None
     warm_start: Annotated[str, EarlierSweep()] | None = None
     selection: Annotated[Selection, Name(names=Selection, fixed=True)] = Selection.NONE
     selection_mean: Annotated[float, Number(at_least=LEAST_MEAN, at_most=LARGEST_MEAN, fixed=True)] | None = None

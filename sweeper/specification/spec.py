@@ -26,6 +26,7 @@ from sweeper.specification.fields._section import Section, SweepName
 from sweeper.specification.fields.messages import BrokenRule, bad_value, locate, mistake, sentences, together
 from sweeper.specification.fields.nested import with_values
 from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.left_out import MAY_LACK, UNSEEN, find_defaults
 from sweeper.specification.objectives import radii
 from sweeper.specification.rules.budget import broken_budget_rules, broken_space_rules, broken_stage_rules
 from sweeper.specification.rules.data import broken_data_rules, broken_score_rules
@@ -55,6 +56,7 @@ class Spec(Section):
 
     _source: str = PrivateAttr("the spec")
     _overrides: Mapping[str, Any] = PrivateAttr(default_factory=dict)
+    _left_out: tuple[str, ...] = PrivateAttr(())
 
     @classmethod
     def from_yaml(cls, path: str | Path, overrides: Mapping[str, Any] | None = None) -> "Spec":
@@ -77,15 +79,19 @@ class Spec(Section):
     ) -> "Spec":
         """Validate a spec given as a nested mapping; ``source`` names it in messages.
 
-        ``overrides`` are the values in it, by dotted name, that the source does not have.
+        ``overrides`` are the values in it, by dotted name, that the source does not have. Where the content leaves to
+        the data what it may leave to them, values for data of an ordinary size stand in, until
+        `sweeper.planning.defaults.complete` has seen the data.
 
         Raises:
             SpecError: mistakes in it, each in one sentence.
         """
+        left_out = {one.field: one.value for one in find_defaults(content, UNSEEN)}
         try:
-            spec = cls.model_validate(dict(content))
+            spec = cls.model_validate(with_values(content, left_out))
         except ValidationError as error:
             raise SpecError(*sentences(error, source, cls)) from None
+        spec._left_out = tuple(left_out)
         spec._source = source
         spec._overrides = dict(overrides or {})
         return spec
@@ -95,8 +101,7 @@ class Spec(Section):
         self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
         budget = broken_stage_rules(self.search, self.training, self.privacy, self.data.evaluation)
         self._refused((*budget, *broken_budget_rules(self.training, self.privacy), *self._scores_that_cannot_be_paid()))
-        explorers = self.rehearsals or (self.stages[0].trials if self.stages else self.trials)
-        self._refused(broken_space_rules(self.search, self.dimensions, explorers))
+        self._refused(broken_space_rules(self.search, self.dimensions, self.explorers))
         locate(lambda _: self.first, None, "search.first")
         return self
 
@@ -140,6 +145,11 @@ class Spec(Section):
         return self._overrides
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """The dotted names of what the spec leaves to its data; what stands there is no more than an example."""
+        return self._left_out
+
+    @property
     def objectives(self) -> tuple[Objective, ...]:
         """The axes of the front."""
         return tuple(Objective.named(name) for name in self.search.objectives)
@@ -160,6 +170,11 @@ class Spec(Section):
             return self.search.trials
         size = grid_size(self.dimensions)
         return DEFAULT_TRIALS if size is None else min(DEFAULT_TRIALS, size)
+
+    @property
+    def explorers(self) -> int:
+        """The number of configurations that the search proposes by itself; later stages promote the best of them."""
+        return self.rehearsals or (self.stages[0].trials if self.stages else self.trials)
 
     @property
     def spending(self) -> str:
@@ -213,9 +228,11 @@ class Spec(Section):
         fits = self.privacy.in_slots and self.privacy.stages is None and self.search.repetitions is None
         if not fits or grid_size(self.dimensions) == 1:
             return False
-        if self.data.evaluation is Evaluation.PRIVATE and self.data.is_table:
+        usual = Evaluation.PUBLIC if self.data.path is None else Evaluation.PRIVATE
+        evaluation = self.data.evaluation or usual
+        if evaluation is Evaluation.PRIVATE and self.data.is_table:
             return SKETCH if self._tried > (self.privacy.finals or 1) else False
-        return self.data.evaluation in (None, Evaluation.PUBLIC)
+        return evaluation is Evaluation.PUBLIC
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:
         """Return the arguments of ``clipless.datasets.load``; a file beside the spec comes first."""
@@ -249,8 +266,12 @@ class Spec(Section):
         return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the spec as JSON values, defaults filled in; ``from_mapping`` reads it back."""
-        return self.model_dump(mode="json", exclude_none=True)
+        """Return the spec as JSON values, defaults filled in, without what it leaves to its data.
+
+        ``from_mapping`` reads it back.
+        """
+        content = self.model_dump(mode="json", exclude_none=True)
+        return with_values(content, dict.fromkeys(self._left_out))
 
     def to_yaml(self) -> str:
         """Return the spec as YAML, defaults filled in; ``from_yaml`` reads it back."""
@@ -280,5 +301,9 @@ class Spec(Section):
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON schema of a spec, for editors."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **Spec.model_json_schema()}
+    """Return the JSON schema of a spec, for editors; it requires nothing that a spec may leave to its data."""
+    made = Spec.model_json_schema()
+    for section in (made, *made["$defs"].values()):
+        if "required" in section:
+            section["required"] = [name for name in section["required"] if name not in MAY_LACK]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}

@@ -35,6 +35,8 @@ def check(
     print_view(render_check(plan, data, previews))
     if measure:
         typer.echo(f"\n{in_words(estimate(plan, data, previews))}")
+    where = "" if data_dir is None else f" --data-dir {data_dir}"
+    typer.echo(f"\nthen: sweeper run {spec}{where}")
 
 
 @app.command()

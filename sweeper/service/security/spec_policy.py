@@ -185,7 +185,8 @@ def _price_in_words(spec: Spec) -> str:
     privacy = spec.privacy
     if spec.search.repetitions is not None:
         return "The winner alone can leave, at a price that its driver says before the first trial."
-    at = f"at delta {privacy.delta!r}"
+    is_known = "privacy.delta" not in spec.left_out
+    at = f"at delta {privacy.delta!r}" if is_known else "at the delta that its driver chooses for the number of rows"
     if privacy.sweep_epsilon is not None:
         return (
             f"Everything the sweep releases costs at most epsilon {round_up(privacy.sweep_epsilon)} {at}, "

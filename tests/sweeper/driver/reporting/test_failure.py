@@ -75,7 +75,7 @@ def test_an_error_of_the_request_is_told_to_everybody_and_a_spec_that_cannot_be_
     (folder / "spec.yaml").write_text("name: x\n")
     with pytest.raises(SystemExit):
         main(["run", str(folder / "spec.yaml"), "--into", str(folder)])
-    assert failure.said(folder).startswith("3 mistakes: (1) Expected a value for data, got none")
+    assert failure.said(folder).startswith("2 mistakes: (1) Expected a value for data, got none")
 
 
 def test_nothing_is_written_where_no_sweep_is_to_be(tmp_path):

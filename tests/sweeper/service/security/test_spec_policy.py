@@ -8,7 +8,7 @@ import yaml
 from sweeper.errors import RefusalError, SpecError
 from sweeper.service.catalog import Catalog
 from sweeper.service.security import spec_policy
-from sweeper.service.security.spec_policy import JSON_TYPES, read_spec
+from sweeper.service.security.spec_policy import JSON_TYPES, AcceptedSpec, read_spec
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.spec import schema
 
@@ -271,3 +271,16 @@ def test_a_computer_that_cannot_count_so_far_says_so(read, content, monkeypatch)
     monkeypatch.setattr(spec_policy, "_locate_files", lambda *_: 10.0**400)
     with pytest.raises(SpecError, match="within the range of a computer"):
         read(content)
+
+
+def test_what_a_spec_leaves_to_its_data_stays_left_to_them(read, data_dir):
+    three_lines = {
+        "name": "a",
+        "data": {"path": "patients.csv", "ranges": "ranges.yaml"},
+        "privacy": {"sweep_epsilon": 3},
+    }
+    accepted = AcceptedSpec.of(read(three_lines))
+    kept = yaml.safe_load(accepted.text)
+    assert kept["data"]["path"] == str(data_dir / "patients.csv")
+    assert not {"delta", "architecture", "batch_size"} & {*kept["privacy"], *kept["model"], *kept["training"]}
+    assert "at most epsilon 3 at the delta that its driver chooses for the number of rows" in accepted.price
