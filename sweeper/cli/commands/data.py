@@ -1,15 +1,24 @@
 """The commands ``sweeper data``: known data sets, and ranges files for tables."""
 
+import os
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from sweeper.cli.options import DataDir
+from sweeper.errors import SpecError
 
 app = typer.Typer(
     name="data", help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True
 )
+
+USUAL_BUDGET = 3
+_SPEC_HEAD = """\
+# A complete spec. What it leaves out is chosen for the table from public numbers; `sweeper check {spec}` shows it.
+# sweep_epsilon is the price of everything that the sweep releases.
+"""
 
 DataName = Annotated[str, typer.Argument(help="A data set known by name.")]
 
@@ -47,17 +56,50 @@ def ranges(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write; printed by default.")
     ] = None,
+    spec: Annotated[
+        Path | None,
+        typer.Option(help="The spec to write beside it; by default it has the name of the table.", show_default=False),
+    ] = None,
 ) -> None:
-    """Write a ranges file for a table, to fill in from public knowledge."""
+    """Write a ranges file for a table, to fill in from public knowledge, and beside it a spec that is complete."""
     from clipless.datasets import write_ranges_template
     from sweeper.store.jsonl import replace_file
 
+    if output is None and spec is not None:
+        raise SpecError(f"Expected --output beside --spec {spec}, which names the ranges file; add it")
     text = write_ranges_template(file, target, from_data=from_data)
     if output is None:
         typer.echo(text, nl=False)
+        return
+    beside = spec or _name_spec(file, output)
+    if output.exists():
+        raise SpecError(f"Expected no file {output}, which may be filled in (--output); remove it, or name another")
+    replace_file(output, text)
+    typer.echo(f"{output}: {'filled in from the rows' if from_data else 'replace every ???'}")
+    if beside.exists():
+        typer.echo(f"{beside}: kept as it is")
     else:
-        replace_file(output, text)
-        typer.echo(str(output))
+        replace_file(beside, _write_spec(file, target, output, beside))
+        typer.echo(f"{beside}: a complete spec; what it leaves out is chosen for the table")
+    typer.echo(f"then: sweeper check {beside}")
+
+
+def _name_spec(table: Path, ranges: Path) -> Path:
+    """Return where the spec of a table goes: beside its ranges file, under the name of the table."""
+    stem = table.name.split(".")[0]
+    named = ranges.parent / f"{stem}.yaml"
+    return ranges.parent / f"{stem}.sweep.yaml" if named == ranges else named
+
+
+def _write_spec(table: Path, target: str | None, ranges: Path, spec: Path) -> str:
+    """Return the text of a spec for a table; paths in it are relative to its folder."""
+    import yaml
+
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", table.name.split(".")[0]).lstrip("._-")[:100] or "table"
+    path, declared = (os.path.relpath(one.resolve(), spec.resolve().parent) for one in (table, ranges))
+    data = {"path": path, **({} if target is None else {"target": target}), "ranges": declared}
+    content = {"name": name, "data": data, "privacy": {"sweep_epsilon": USUAL_BUDGET}}
+    return _SPEC_HEAD.format(spec=spec.name) + yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
 
 
 def _describe(name: str, data_dir: Path | None) -> None:

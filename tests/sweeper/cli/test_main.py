@@ -13,6 +13,7 @@ from sweeper.cli import main as main_module
 from sweeper.cli.main import main
 from sweeper.errors import SpecError
 from sweeper.results.front import read_front
+from sweeper.specification.spec import Spec
 from tests.factories import small_content
 
 pytestmark = pytest.mark.slow
@@ -161,9 +162,40 @@ def test_a_ranges_file_is_printed_or_written(call, table, tmp_path):
     assert "age" in printed
     assert "???" in printed
     code, out, _ = call("data", "ranges", path, "--target", "label", "-o", tmp_path / "r.yaml")
-    assert (code, out) == (0, f"{tmp_path / 'r.yaml'}\n")
+    assert code == 0
+    assert out.splitlines()[0] == f"{tmp_path / 'r.yaml'}: replace every ???"
     assert (tmp_path / "r.yaml").read_text(encoding="utf-8") == printed
     assert "unpaid" in call("data", "ranges", path, "--target", "label", "--from-data")[1]
+
+
+def test_beside_a_ranges_file_stands_a_complete_spec(call, table, tmp_path):
+    path, ranges = table("age,label\n1,a\n2,b\n"), tmp_path / "declared" / "r.yaml"
+    ranges.parent.mkdir()
+    spec = ranges.parent / f"{path.name.split('.')[0]}.yaml"
+    code, out, _ = call("data", "ranges", path, "--target", "label", "-o", ranges)
+    assert (code, out.splitlines()[-1]) == (0, f"then: sweeper check {spec}")
+    read = Spec.from_yaml(spec)
+    assert read.left_out
+    assert (read.data.target, read.data.ranges, read.privacy.sweep_epsilon) == ("label", "r.yaml", 3)
+    assert read.data_options()["source"].resolve() == path.resolve()
+    before = ranges.read_bytes()
+    code, out, said = call("data", "ranges", path, "-o", ranges)
+    assert (code, ranges.read_bytes()) == (2, before)
+    assert f"Expected no file {ranges}, which may be filled in (--output); remove it, or name another" in said
+    ranges.unlink()
+    spec.write_text("mine", encoding="utf-8")
+    assert f"{spec}: kept as it is" in call("data", "ranges", path, "-o", ranges)[1]
+    assert spec.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_spec_goes_where_it_is_asked_for_and_never_over_its_ranges_file(call, table, tmp_path):
+    path = table("age,label\n1,a\n2,b\n")
+    stem, other = path.name.split(".")[0], tmp_path / "other.yaml"
+    assert call("data", "ranges", path, "-o", tmp_path / "a.yaml", "--spec", other)[0] == 0
+    assert Spec.from_yaml(other).data.target is None
+    same = tmp_path / f"{stem}.yaml"
+    assert f"{tmp_path / f'{stem}.sweep.yaml'}: a complete spec" in call("data", "ranges", path, "-o", same)[1]
+    assert "Expected --output beside --spec" in call("data", "ranges", path, "--spec", other)[2]
 
 
 @pytest.mark.parametrize(
