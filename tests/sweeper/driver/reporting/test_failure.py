@@ -27,7 +27,7 @@ SPEC = {
 ROWS = "who,age,ill\n" + "".join(f"{CELL},{age},{'yes' if age % 2 else 'no'}\n" for age in range(20, 90))
 QUOTED = {
     "a split column": (ROWS, {"splits": {"column": "who", "train": ["a"], "validation": ["b"], "test": ["c"]}}, CELL),
-    "a unit": (ROWS, {"unit": "who"}, "70 rows"),
+    "a unit": (ROWS.replace(f"{CELL},33,", ",33,"), {"unit": "who"}, "row 14"),
     "a label": (ROWS.replace("yes", "hiv"), {}, "hiv"),
     "a number": (ROWS.replace("33", "33 years"), {}, "33 years"),
     "a gap": (ROWS.replace("33,", ","), {}, "row 14"),
