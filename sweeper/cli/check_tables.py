@@ -73,13 +73,13 @@ def _count_trials(plan: SweepPlan) -> str:
 
 def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
     delta, stds, pools = plan.privacy.delta, noise.stds, plan.spending.score_pools
-    sigmas = f"{noise.noise_multiplier:.4g}"
+    sigmas, counted = f"{noise.noise_multiplier:.4g}", units_word(plan.claim.unit)
     if noise.curves is None and noise.test_noise_multiplier != noise.noise_multiplier:
         sigmas += f" on validation rows and {noise.test_noise_multiplier:.4g} on test rows"
     text = (
         f"Scores of private rows ({', '.join(noise.names)}): noise multiplier {sigmas} in each "
-        f"release, a standard deviation of {stds['validation']:.3g} on {noise.validation} validation rows and "
-        f"{stds['test']:.3g} on {noise.test} test rows. With the sampling of the rows, an accuracy of "
+        f"release, a standard deviation of {stds['validation']:.3g} on {noise.validation} validation {counted} and "
+        f"{stds['test']:.3g} on {noise.test} test {counted}. With the sampling of the {counted}, an accuracy of "
         f"{100 * _EXAMPLE:.0f} % is known to +-{100 * _half_width(stds['validation'], noise.validation):.1f} points by "
         f"one release of validation rows and to +-{100 * _half_width(stds['test'], noise.test):.1f} by one of test "
         f"rows, with confidence {100 * CONFIDENCE:.0f} %. One release costs epsilon "
