@@ -8,7 +8,7 @@ with a^2 + b^2 + c^2 = 1, r^2 = R^2 over the number of columns, and j over the e
 coordinate that is 0 or 1 the square says nothing new. Rows whose every number lies in [-r, r], as those of an encoded
 table do, have |u| <= 1; others are scaled to it, which costs accuracy and no privacy. So |v(x)| <= 1: to add or remove
 a row moves the sums by at most 1, to replace it, of whatever class, by at most 2, which the accountant of the relation
-knows.
+knows. Where a privacy unit has m rows, each contributes v(x) / m: together at most 1, of whatever classes they are.
 
 **Computed sums are exact.** The entries of v are whole numbers of steps of 2^-20, cut towards zero, and so are all
 sums: a row moves them by its own contribution, whatever their order (`clipless.guards.exact_sums` has the reason). What
@@ -148,13 +148,13 @@ def release_sketch(form: SketchForm, rows: Split, event: PoissonGaussian, source
 
     Raises:
         AccountingError: another event, no positive noise, or more of it than is exact.
-        DataError: too many rows, or several of one unit.
+        DataError: too many rows.
     """
     noise_multiplier = event.noise_multiplier
     if not (event.sampling_rate == 1.0 and event.steps == 1 and 0.0 < noise_multiplier < inf):
         raise AccountingError(f"Expected one release of all rows with finite noise, got {event}")
-    if not len(rows.x) == len(rows) <= _MOST_ROWS:  # a row is a unit: several of one would move the sums further
-        raise DataError(f"Expected at most {_MOST_ROWS} rows of one unit each to make a sketch of, got {len(rows)}")
+    if not len(rows) <= _MOST_ROWS:
+        raise DataError(f"Expected at most {_MOST_ROWS} units to make a sketch of, got {len(rows)}")
     std = noise_multiplier * STEPS * (1.0 + _ROUNDING)
     check_steps(std, 1.0)
     sums_KM = sum_contributions(form, rows)
@@ -167,8 +167,10 @@ def sum_contributions(form: SketchForm, rows: Split) -> Tensor:
     """Return the sums of the contributions of rows by class, (K, M) float64, in whole steps; not private."""
     width = 1 + form.size + len(form.numbers)
     sums_KM = torch.zeros((form.classes, width), dtype=torch.float64)
-    for x_ND, labels_N in zip(rows.x.split(_CHUNK), rows.y.split(_CHUNK), strict=True):
-        sums_KM.index_add_(0, labels_N.cpu(), contributions(form, x_ND).cpu())
+    parts = (part.split(_CHUNK) for part in (rows.x, rows.y, rows.weights()))
+    for x_ND, labels_N, weights_N in zip(*parts, strict=True):
+        steps_NM = (contributions(form, x_ND) * weights_N[:, None]).trunc_()
+        sums_KM.index_add_(0, labels_N.cpu(), steps_NM.cpu())
     return sums_KM
 
 

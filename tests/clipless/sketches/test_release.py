@@ -137,21 +137,23 @@ def test_other_events_are_not_drawn():
 def test_too_many_rows_would_not_be_summed_exactly(monkeypatch):
     monkeypatch.setattr("clipless.sketches.release._MOST_ROWS", 2)
     rows = Split(torch.zeros((3, 4)), torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(DataError, match="at most 2 rows"):
+    with pytest.raises(DataError, match="at most 2 units"):
         release_sketch(FORMS[0], rows, EVENT, SeededSource(0))
 
 
-class OfUnits(Split):
-    """Rows of which two are one unit."""
-
-    def __len__(self):
-        return len(self.y) - 1
-
-
-def test_rows_of_one_unit_are_not_summed_as_if_they_were_several():
-    rows = OfUnits(torch.zeros((3, 4)), torch.zeros(3, dtype=torch.int64))
-    with pytest.raises(DataError, match="rows of one unit each"):
-        release_sketch(FORMS[0], rows, EVENT, SeededSource(0))
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("count", [1, 2, 7, 100, 1000])
+def test_the_rows_of_a_unit_contribute_no_more_than_one_row(form, count):
+    """Extreme rows, all alike or not, of one class or of all."""
+    others = Split(torch.zeros((2, form.size)), torch.zeros(2, dtype=torch.int64))
+    extreme = extreme_rows(form)
+    for rows in (extreme[torch.arange(count) % len(extreme)], extreme[:1].expand(count, -1)):
+        for labels in (torch.arange(count) % form.classes, torch.zeros(count, dtype=torch.int64)):
+            offsets = torch.tensor([0, 1, 2, 2 + count])
+            whole = Split(torch.cat([others.x, rows]), torch.cat([others.y, labels]), offsets)
+            moved = sum_contributions(form, whole) - sum_contributions(form, others)
+            assert float(moved.norm()) <= STEPS
+    assert float(moved.norm()) > 0.9 * STEPS
 
 
 def metadata(shape, widths=()):
