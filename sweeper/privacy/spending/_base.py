@@ -10,7 +10,7 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import SpecError
 from sweeper.privacy.entries import Charged, Entry
-from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise, spread_epochs
+from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.specification.fields.messages import BrokenRule
@@ -98,7 +98,8 @@ class Request:
         """How many points a front is taken to have, each with one release of test scores: as many as finals release."""
         if not self.stages:
             return _POINTS
-        return self.stages[-1].trials * len(spread_epochs(self.epochs, self.final_scores))
+        each = self.epochs if self.final_scores is None else self.final_scores  # however many epochs another one has
+        return self.stages[-1].trials * each
 
     @property
     def trial(self) -> PoissonGaussian:

@@ -15,7 +15,6 @@ from sweeper.planning.estimate import estimate
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.privacy.claims import REHEARSED
-from sweeper.privacy.evaluation.paid_scores import spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.privacy.spending._composition import Composition
@@ -126,10 +125,10 @@ def test_scores_of_private_rows_have_their_place_in_the_budget(content):
     budget = plan.spending
     assert plan.shared.noise == make_score_noise(spec, data)
     assert isinstance(budget, Slots)
-    assert budget.scores.event.steps == 4 + len(spread_epochs(4, 6)) + 2
+    assert budget.scores.event.steps == 4 + 6 + 2
     assert budget.price <= 3.0
     loud = spec_of(content, data={"evaluation": "private"}, privacy={"score_noise": 1.0})
-    with pytest.raises(SpecError, match="Expected noise with which 10 releases of scores cost at most"):
+    with pytest.raises(SpecError, match="Expected noise with which 12 releases of scores cost at most"):
         plan_budget(loud, data)
     replaced = {"score_noise": 40.0, "relation": Relation.REPLACE_ONE.value}
     with pytest.raises(SpecError, match=r"Expected add-or-remove-one, and data whose rows are assigned to splits"):
@@ -195,8 +194,8 @@ def test_scores_that_the_budget_plans_use_the_budget_of_their_rows_and_no_more(c
     plan = private_plan(content, data)
     budget, noise = plan.spending, plan.shared.noise
     assert noise.final_scores == 6
-    assert budget.scores.event.steps == 4 + len(spread_epochs(4, 6)) + 2  # explorers, a final, a spare one each
-    assert budget.tests.event.steps == len(spread_epochs(4, 6))
+    assert budget.scores.event.steps == 4 + 6 + 2  # explorers, a final, a spare one each
+    assert budget.tests.event.steps == 6
     for pool in (budget.scores, budget.tests):
         assert 0.98 * budget.epsilon < price([pool.event], budget.delta).epsilon <= budget.epsilon
     assert budget.price <= budget.epsilon
