@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus
+from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded
@@ -177,8 +178,10 @@ def read(directory: str | Path) -> SweepData:
 
 def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:
     front = data.result
-    trials = {id_: FrontTrial.of(trial) for id_, trial in folder.trials().items()}
-    points = folder.points() | {point.key: point for point in front.points}
+    recorded = folder.trials()
+    trials = {id_: FrontTrial.of(trial) for id_, trial in recorded.items()}
+    shown = show_points(folder.points().values(), recorded, front.stages)
+    points = {point.key: point for point in (*shown, *front.points)}
     known = {key: point for key, point in points.items() if key[0] in trials or key[0] in front.trials}
     result = replace(front, trials=trials | dict(front.trials), points=tuple(known.values()))
     return replace(data, result=result)

@@ -82,7 +82,7 @@ def _in_words(name: str, interval: Interval | None) -> str:
     if interval is None:
         return ""
     low, high = (show(name, end) for end in interval)
-    return f"{low.removesuffix(' %')} to {high}"
+    return f"{low.removesuffix(' %')} to {high}".replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def title_of(name: str) -> str:

@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 from dashboards.data import SweepData, read, with_rehearsals
 from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import SweepStatus, Trial
-from sweeper.results.estimates import estimate_points
+from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, apply_gate, read_front, still_admitted, up_to_date
 from sweeper.results.front_record import FrontTrial
 from sweeper.service.cache import SharedCache
@@ -280,6 +280,6 @@ def _written_front(folder: SweepFolder, state: _SweepState) -> Front:
 def _live_front(written: Front, follower: SweepTail) -> Front:
     """Return the front over every row; the claim is that of ``front.json``."""
     known = (point for point in follower.points.values() if point.trial in follower.trials)
-    points = tuple(estimate_points(known, follower.trials, written.stages))
+    points = tuple(show_points(known, follower.trials, written.stages))
     trials = {id_: FrontTrial.of(trial) for id_, trial in follower.trials.items()}
     return apply_gate(replace(written, trials=trials, points=points))

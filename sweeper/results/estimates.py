@@ -89,6 +89,13 @@ def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages
     ]
 
 
+def show_points(points: Iterable[Point], trials: Mapping[str, Trial], stages: Sequence[int] = ()) -> list[Point]:
+    """Return the points that a front shows: with estimates, and of noisy scores only epochs that release some."""
+    plans = {trial: _score_plan(one.plan) for trial, one in trials.items()}
+    found = estimate_points(points, trials, stages)
+    return [one for one in found if one.noisy is not None or plans.get(one.trial) is None]
+
+
 def _score_plan(plan: TrialPlan | None) -> ScorePlan | None:
     return None if plan is None else plan.scores
 

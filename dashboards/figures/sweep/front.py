@@ -274,9 +274,10 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     ),
     caption=(
         "The line is what is achievable at epsilon ≤ x. Points of the front that lie below it give up some utility for "
-        "a better certificate; bars are one standard deviation over repeats to either side. The ring marks the knee, "
-        "beyond which every gain costs most. Hover over a point for its trial, epoch and configuration. The axes show "
-        "the front; a double click shows all points, the next one the front again."
+        "a better certificate; bars are 95 % intervals of noisy scores, or one standard deviation over repeats to "
+        "either side. The ring marks the knee, beyond which every gain costs most. Hover over a point for its trial, "
+        "epoch and configuration. The axes show the front; a double click shows all points, the next one the front "
+        "again."
     ),
     position=10,
     info=info,

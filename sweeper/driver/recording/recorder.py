@@ -21,6 +21,7 @@ from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.records import Point, Trial, TrialStatus, trial_number
+from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
@@ -200,18 +201,13 @@ class Recorder:
             sweep=self._plan.name,
             objectives=self._plan.shared.objectives,
             trials=self.records.trials.values(),
-            points=self._shown_points(),
+            points=show_points(self.records.points.values(), self.records.trials, self.spending.stages),
             ledger=prices,
             claim=self._plan.claim,
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,
         )
-
-    def _shown_points(self) -> list[Point]:
-        """Return points with their estimates; of noisy scores only epochs that release some."""
-        found = self.records.estimated().values()
-        return [one for one in found if self._plan.shared.noise is None or one.noisy is not None]
 
     def write_front_now_and_then(self) -> None:
         """Replace ``front.json`` if that was not done for a while; a full disk is tried again later."""

@@ -19,6 +19,7 @@ from clipless.certificates.outputs import Outputs
 from clipless.datasets import Evaluation, Split, load
 from clipless.privacy.events import Relation
 from clipless.privacy.noisy_counts import scores_event
+from dashboards.data import read as read_sweep
 from sweeper.adapters import dump
 from sweeper.driver.options import Options
 from sweeper.driver.recording.held_out_scores import score_front
@@ -28,7 +29,7 @@ from sweeper.planning.make import make_score_noise, make_trial_settings
 from sweeper.privacy.evaluation.paid_scores import planned_scores, spread_epochs
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending.filter import Filter
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.specification.spec import Spec
 from sweeper.trials.scores import answers_of_rows
 from sweeper.trials.trial import TrialRun
@@ -124,6 +125,10 @@ def test_a_sweep_in_slots_scores_the_ends_of_explorers_and_chosen_epochs_of_fina
     rows = [json.loads(line) for line in folder.ledger.read_text().splitlines()]
     assert sum(row["scores"]["event"]["steps"] for row in rows if row["record"] == "open") == 4
     assert front.price.epsilon <= 8.0
+    folder.write_manifest(replace(folder.read_manifest(), status=SweepStatus.RUNNING))
+    pages = read_sweep(folder.path)  # as the report is drawn, before the sweep is said to have ended
+    assert {point.key for point in pages.points} == {point.key for point in front.points}
+    assert all(point.interval("accuracy") is not None for point in pages.points)
 
 
 def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
