@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dashboards.data import SweepData, evenly, varying
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, rehearsed_text, setting, show
+from dashboards.text import MISSING, rehearsed_text, setting, show, show_value
+from sweeper.records import Objective
+from sweeper.results.highlights import best
 from sweeper.results.rehearsal_ranking import RankedRehearsal
 from sweeper.specification.fields.nested import flatten
 
@@ -47,7 +49,7 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         for title, name in zip(titles, columns, strict=True)
     ]
     shown = evenly(data.rehearsals, SHOWN)
-    rows = [_row(one, flats[one.id], scores, settings, named) for one in shown]
+    rows = [_row(one, flats[one.id], scores, settings, _with_score(data, named)) for one in shown]
     cut = f"Shown: {len(shown)} of {done}, evenly spread over their places; rehearsals.jsonl has all of them."
     return section(
         "rehearsals",
@@ -56,6 +58,17 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         tag("p", cut) if len(shown) < done else None,
         scrolling_table(join(heads), rows),
     )
+
+
+def _with_score(data: SweepData, named: Callable[[str], Child]) -> Callable[[str], Child]:
+    """Return what stands for the id of a trial, with its best score: to compare with what was rehearsed."""
+    objective = Objective(data.utility, data.direction(data.utility))
+
+    def name(trial: str) -> Child:
+        point = best([point for point in data.front_points if point.trial == trial], objective)
+        return named(trial) if point is None else join([named(trial), f": {show_value(point, data.utility)}"])
+
+    return name
 
 
 def _row(

@@ -268,7 +268,7 @@ def closing_summary(
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress, closing=True)} in {clock(progress.elapsed_seconds)}"
     lines = [f"{progress.name}: {progress.note or went}{ended}."]
-    lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals)
+    lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals, progress)
     if progress.front:
         size = len(progress.front)
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
@@ -349,7 +349,7 @@ def _leaders(rehearsals: RehearsalProgress) -> RenderableType:
     return Group(Text(_lead(rehearsals.leaders)), table)
 
 
-def _rehearsed(rehearsals: RehearsalProgress) -> list[str]:
+def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[str]:
     """Which configurations were rehearsed best, and which of them were trained: those two things in any case."""
     ranked = rehearsals.ranked
     shown = [one for i, one in enumerate(ranked) if one.place is not None and (i < 2 or one.trials)][:MAX_REHEARSALS]
@@ -361,9 +361,16 @@ def _rehearsed(rehearsals: RehearsalProgress) -> list[str]:
     for one in shown:
         first = "won" if rehearsals.done == rehearsals.total else "leads"
         place = first if one.place == 1 else "runner-up" if one.place == 2 else f"place {one.place}"
-        trained = f"; trained as {', '.join(one.trials)}" if one.trials else ""
+        trained = f"; trained as {', '.join(one.trials)}{_reached(one.trials, progress)}" if one.trials else ""
         lines.append(f"  {one.id} ({place}): {one.scores()}{trained}")
     return lines
+
+
+def _reached(trials: Sequence[str], progress: SweepProgress) -> str:
+    """Return what these trials have on the front, to compare with what was rehearsed."""
+    objective = next((one for one in progress.objectives if one.name != "epsilon"), None)
+    point = objective and best([point for point in progress.front if point.trial in trials], objective)
+    return f", {objective.name} {value_text(point, objective.name)}" if objective and point else ""
 
 
 def _times(progress: SweepProgress) -> str:
