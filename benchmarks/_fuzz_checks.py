@@ -105,13 +105,13 @@ def _odd_scores(left: Left, point: Mapping[str, Any]) -> Iterator[str]:
         name for name in wanted if not name.startswith(("attacked", "membership", "fuzz")) or name in left.objectives
     }
     missing = everywhere - set(point["values"])
-    if missing:
+    if missing and is_scored(left, point):
         yield f"no {sorted(missing)}"
     for values in (point["values"], point.get("test") or {}):
         for name, text in values.items():
             value = float(text)
             may_be_undefined = math.isnan(value) and any(part in name for part in UNDEFINED)
-            fits = value >= 0 if name == "epsilon" else 0 <= value <= 1
+            fits = value >= 0 if name == "epsilon" else left.case.evaluation == "private" or 0 <= value <= 1
             if not (fits or may_be_undefined):
                 yield f"{name} is {text}"
             if math.isinf(value) and left.trials[point["trial"]]["plan"]["method"] != "non-private":
@@ -123,11 +123,28 @@ def _odd_scores(left: Left, point: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"{name} is above accuracy" for name in above)
 
 
+def is_scored(left: Left, point: Mapping[str, Any]) -> bool:
+    """Whether the plan of its trial says that the scores of its epoch are released, as all are that are not noisy."""
+    scores = left.trials[point["trial"]]["plan"].get("scores")
+    return scores is None or point["epoch"] in scores["epochs"]
+
+
+def is_final(point: Mapping[str, Any]) -> bool:
+    """Whether noisy scores judge it among finals."""
+    return bool((point.get("noisy") or {}).get("is_final"))
+
+
+def released_of(point: Mapping[str, Any]) -> dict[str, Any]:
+    """Return its values as they were released, where these shown are estimates."""
+    return {**point["values"], **(point.get("noisy") or {"released": {}})["released"]}
+
+
 def check_front(left: Left) -> Iterator[str]:
     """The front is that of all points, by moocore."""
     kept = {key_of(point): point for point in left.front["points"]}
-    if set(kept) != set(left.points) and (left.has_ended or not left.history.was_killed):
-        yield f"front.json has the points {sorted(set(kept) ^ set(left.points))} too much or not"
+    expected = {key for key, point in left.points.items() if is_scored(left, point)}
+    if set(kept) != expected and (left.has_ended or not left.history.was_killed):
+        yield f"front.json has the points {sorted(set(kept) ^ expected)} too much or not"
     for name, trial in left.front["trials"].items():
         shown, recorded = ({key: one[key] for key in ("config", "status")} for one in (trial, left.trials[name]))
         if shown != recorded and left.has_ended:
@@ -146,13 +163,19 @@ def check_front(left: Left) -> Iterator[str]:
     best = np.zeros(len(rows), dtype=bool)
     if defined.any():
         best[defined] = moocore.is_nondominated(matrix[defined], keep_weakly=True)
+    finals = np.array([is_final(one) for one in kept.values()], dtype=bool)
+    if finals.any():
+        best[finals] = moocore.is_nondominated(matrix[finals], keep_weakly=True)
     marked = [bool(one["on_front"]) for one in kept.values()]
     wrong = [key for key, is_best, is_marked in zip(kept, best, marked, strict=True) if is_best != is_marked]
     if wrong:
         yield f"{wrong} are wrongly on the front or not"
     for key, point in kept.items():
-        if key in left.points and point["values"] != left.points[key]["values"]:
+        if key in left.points and released_of(point) != left.points[key]["values"]:
             yield f"{key} has other values in front.json than in points.jsonl"
+        for name, (low, high) in (point.get("noisy") or {"intervals": {}})["intervals"].items():
+            if not 0 <= low < point["values"][name] < high <= 1:
+                yield f"{key} has {name} {point['values'][name]} in the interval from {low} to {high}"
 
 
 def check_models(left: Left) -> Iterator[str]:
@@ -160,7 +183,8 @@ def check_models(left: Left) -> Iterator[str]:
     if not left.has_ended:
         return
     front = [point for point in left.front["points"] if point["on_front"]]
-    kept = {point["model"] for point in front}
+    finals = {point["model"] for point in left.front["points"] if is_final(point)}
+    kept = {point["model"] for point in front} | finals
     files = {f"models/{file.name}" for file in (left.folder / "models").iterdir()}
     if None in kept or not kept <= files:
         yield f"no model of {[key_of(one) for one in front if one['model'] not in files]}"
