@@ -99,7 +99,7 @@ def test_what_is_left_out_is_in_no_record_of_the_spec_that_was_written(table):
     spec, _ = table()
     assert "delta" not in spec.to_plain()["privacy"]
     assert spec.with_search(trials=3).left_out == spec.left_out
-    assert spec.with_search(trials=3).trials == 3
+    assert spec.with_search(trials=3).search.trials == 3
 
 
 @pytest.mark.parametrize(

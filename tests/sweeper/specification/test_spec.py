@@ -251,14 +251,15 @@ def test_the_command_line_overrides_the_search(content):
         spec.with_search(trials=0)
 
 
-def test_nothing_is_rehearsed_on_rows_of_which_nothing_is_declared():
+def test_rows_of_ones_own_are_private_unless_declared_and_rehearsed_on_a_sketch():
     content = {"name": "a", "privacy": {"sweep_epsilon": 3}}
-    for data, rehearsals in (
-        ({"path": "x.csv"}, 0),
-        ({"path": "x.csv", "evaluation": "public"}, 16),
-        ({"name": "yeast"}, 16),
+    for data, has_sketch in (
+        ({"path": "x.csv"}, True),
+        ({"path": "x.csv", "evaluation": "public"}, False),
+        ({"name": "yeast"}, False),
     ):
-        assert Spec.from_mapping(content | {"data": data}).rehearsals == rehearsals
+        spec = Spec.from_mapping(content | {"data": data})
+        assert (spec.rehearsals, spec.sketch_share > 0) == (16, has_sketch)
 
 
 def test_files_beside_the_spec_come_first(tmp_path, content):
