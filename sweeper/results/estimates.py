@@ -20,6 +20,7 @@ share lies in [0, 1]: the normal posterior is restricted to it, not cut off.
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import accumulate, groupby, product
 from math import isfinite, sqrt
 
@@ -53,11 +54,10 @@ class _Curve:
     rows: int  # N
 
     @property
-    def errors(self) -> Floats:
-        """The covariance of what is in the scores beside the model's own share: noise, and the trial's own sampling."""
-        middle = float(np.clip(self.scores.mean(), 0.0, 1.0))
-        own = _OWN_SAMPLING * middle * (1.0 - middle) / self.rows
-        return self.variance * np.eye(len(self.s)) + own
+    def own_sampling(self) -> float:
+        """The variance of the trial's own sampling, at about the size of its scores."""
+        middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
+        return _OWN_SAMPLING * middle * (1.0 - middle) / self.rows
 
 
 def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages: Sequence[int] = ()) -> list[Point]:
@@ -138,24 +138,55 @@ def _solve(curves: Sequence[_Curve], trial_std: float, curve_std: float) -> tupl
     precision = np.diag(_TREND_STDS**-2)
     pull, evidence, parts = np.zeros(len(_TREND_STDS)), 0.0, []
     for one in curves:
-        design = np.column_stack([one.s**power for power in range(len(_TREND_STDS))])
-        signal = trial_std**2 + curve_std**2 * np.minimum(one.s[:, None] ** 2, one.s[None, :] ** 2)
-        inverse = np.linalg.inv(signal + one.errors)
+        law = _law(tuple(one.s.tolist()), trial_std, curve_std, one.variance, one.own_sampling)
         centred = one.scores - _MEAN
-        precision = precision + design.T @ inverse @ design
-        pull = pull + design.T @ inverse @ centred
-        evidence += 0.5 * (np.linalg.slogdet(inverse)[1] - centred @ inverse @ centred)
-        parts.append((design, signal, inverse, centred))
+        weighed = law.inverse @ centred
+        precision = precision + law.information
+        pull = pull + law.design.T @ weighed
+        evidence += 0.5 * float(law.log_precision - centred @ weighed)
+        parts.append((law, centred))
     spread = np.linalg.inv(precision)
     common = spread @ pull
-    evidence += 0.5 * (np.linalg.slogdet(spread)[1] + pull @ common)
+    evidence += 0.5 * float(np.linalg.slogdet(spread)[1] + pull @ common)
     means, variances = [], []
-    for design, signal, inverse, centred in parts:
-        gain = signal @ inverse
-        left = design - gain @ design
-        means.append(_MEAN + design @ common + gain @ (centred - design @ common))
-        variances.append(np.diag(signal - gain @ signal) + np.einsum("ij,jk,ik->i", left, spread, left))
-    return float(evidence), np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
+    for law, centred in parts:
+        trend = law.design @ common
+        means.append(_MEAN + trend + law.gain @ (centred - trend))
+        variances.append(law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, spread, law.left_design))
+    return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """What follows from the moments of a trial's scores and the deviations, whatever the scores are."""
+
+    design: Floats  # powers of s, by which the trend of the stage is multiplied
+    inverse: Floats  # of the covariance of the scores around the trend
+    gain: Floats  # from scores to the shares behind them
+    information: Floats  # of the scores about the trend
+    log_precision: float  # the logarithm of the determinant of the inverse
+    left_variance: Floats  # of the shares, given scores and trend
+    left_design: Floats  # by which an error of the trend moves the shares
+
+
+@lru_cache(maxsize=256)
+def _law(s: tuple[float, ...], trial_std: float, curve_std: float, variance: float, own_sampling: float) -> _Law:
+    """Return the law of trials that are scored at these moments: the same for all of them."""
+    moments = np.array(s)
+    design = np.column_stack([moments**power for power in range(len(_TREND_STDS))])
+    squares = moments**2
+    signal = trial_std**2 + curve_std**2 * np.minimum(squares[:, None], squares[None, :])
+    inverse = np.linalg.inv(signal + variance * np.eye(len(s)) + own_sampling)
+    gain = signal @ inverse
+    return _Law(
+        design=design,
+        inverse=inverse,
+        gain=gain,
+        information=design.T @ inverse @ design,
+        log_precision=float(np.linalg.slogdet(inverse)[1]),
+        left_variance=np.diag(signal - gain @ signal),
+        left_design=design - gain @ design,
+    )
 
 
 def share(mean: float, variance: float, rows: float) -> tuple[float, Interval]:
