@@ -103,6 +103,15 @@ class SweepData:
         constant = self.result.claim.baselines.constant(self.utility)
         return constant is None or point.values.get(self.utility, nan) > constant
 
+    def doubt(self, point: Point) -> str:
+        """Say that a point may be no better in the utility than a constant answer, empty where it is."""
+        constant, ends = self.result.claim.baselines.constant(self.utility), point.interval(self.utility)
+        if not self.is_better_than_constant(point):
+            return f"No better in {self.utility} than a constant answer"
+        if constant is not None and ends is not None and ends[0] <= constant:
+            return f"Perhaps no better in {self.utility} than a constant answer, which lies within the interval"
+        return ""
+
     @cached_property
     def useful_points(self) -> tuple[Point, ...]:
         """The points of the front that beat a constant answer; all of them where none does."""

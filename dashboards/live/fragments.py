@@ -96,9 +96,7 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
 
 
 def _warning(data: SweepData, point: Point) -> Html | None:
-    said = nearly_constant(data, point)
-    if not said and not data.is_better_than_constant(point):
-        said = f"No better in {data.utility} than a constant answer"
+    said = nearly_constant(data, point) or data.doubt(point)
     return tag("p", f"{said}.", class_="warning") if said else None
 
 

@@ -166,8 +166,7 @@ def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
             rows.append(_card_row(f"its {name}", name, first))
             if point is not None and point.key != first.key:
                 rows.append(_card_row(f"best {name}", name, point))
-    marks = [] if data.is_better_than_constant(first) else ["No better than a constant answer."]
-    marks += [f"{said}."] if (said := nearly_constant(data, first)) else []
+    marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
     heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
     unit = ", ".join(filter(None, [data.utility, interval_of(first, data.utility)]))
     where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"

@@ -19,7 +19,7 @@ from dashboards.pages._sections import attacks
 from dashboards.pages._tables import decisions_table
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
-from sweeper.records import ClassCounts, Point, SweepStatus, Trial, TrialStatus
+from sweeper.records import ClassCounts, NoisyScores, Point, SweepStatus, Trial, TrialStatus
 from sweeper.store.evidence import Evidence
 from sweeper.store.manifest import Manifest
 
@@ -365,6 +365,23 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
 
 
 @pytest.mark.usefixtures("without_figures")
+def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_as_well(sweep):
+    def noisy(point):
+        ends = {"accuracy": (point.values["accuracy"] - 0.07, point.values["accuracy"] + 0.07)}
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
+
+    data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.5})
+    best = max(point.values["accuracy"] for point in data.front_points)
+    for constant, doubted in ((best - 0.06, True), (best - 0.08, False)):
+        data = counted(sweep, None, classes=("no", "yes"), majority={"validation": constant})
+        words = Page(
+            build_report(replace(data, result=replace(data.result, points=tuple(map(noisy, data.points)))))
+        ).words
+        assert f"{100 * (best - 0.07):.1f} to {100 * (best + 0.07):.1f}" in words
+        assert ("Perhaps no better in accuracy than a constant answer" in words) is doubted
+
+
+@pytest.mark.usefixtures("without_figures")
 def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.99})
-    assert "No better than a constant answer." in Page(build_report(data)).words
+    assert "No better in accuracy than a constant answer." in Page(build_report(data)).words
