@@ -42,7 +42,7 @@ from tools.stack.running import Stack, StackSettings
 
 HERE = Path(__file__).resolve().parent
 PARTS = {"worker": "ray-worker-1", "head": "ray-head", "mlflow": "mlflow", "postgres": "postgres", "service": "sweeper"}
-PATIENCE_SECONDS = 420.0  # without a draw of noise: then something hangs
+PATIENCE_SECONDS = 900.0  # without a draw of noise: then something hangs; outlasts the longest pauses of the service
 MORE_TRIALS = 4
 LAST_WORDS = 1000  # characters of a log
 FAILURES = (SweepStatus.FAILED, SweepStatus.STOPPED, SweepStatus.INTERRUPTED)
