@@ -1,6 +1,7 @@
 """Making the plan of a sweep: the only place that cuts a budget, gives scores their noise and states the claim."""
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -20,9 +21,10 @@ from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending, plan_multipliers
+from sweeper.specification.left_out import Default
 from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.rules.data import broken_score_rules
-from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE
+from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE, SKETCH
 from sweeper.specification.spec import Spec
 from sweeper.specification.stages import SPARE_EPOCHS
 from sweeper.specification.yaml_file import parse_mapping
@@ -65,13 +67,32 @@ def make_sweep_plan(
     if spending.first_slot is not None:
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
     plan = plan_of_records(spec, make_claim(spec, data, shared, spending, steering), spending)
-    plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=completed.chosen)
+    chosen = (*completed.chosen, *_explain(spec, request.noise, spending))
+    plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=chosen)
     plan = replace(plan, spec=replace(plan.spec, text=_text_of(written, spec)))
 
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
 
     return replace(plan, announcement=f"{spec.name}: {spending.in_words(spec.privacy.delta, expect)}")
+
+
+def _explain(spec: Spec, noise: ScoreNoise | None, spending: Spending) -> Iterator[Default]:
+    """Yield what the plan itself chose where the spec leaves it out: what is rehearsed on, and the noise of scores."""
+    if spec.search.rehearse is None and spec.privacy.stages is None and spec.stages:
+        value: bool | str = spec.rehearsals > 0
+        because = "rehearsals on public validation rows cost nothing" if value else "explorers find the configuration"
+        if spec.sketch_share:
+            value, share = SKETCH, f"{100 * spec.sketch_share:.0f} %"
+            because = f"no row is public: a sketch of the table shows what to train for {share} of the signal"
+        elif spec.trials == 1:
+            because = "there is one configuration to train" if not value else because
+        yield Default(field="search.rehearse", value=value, because=because)
+    if noise is not None and spec.privacy.score_noise is None:
+        pools = spending.score_pools
+        count = "all" if pools is None else f"the {pools[0].event.steps}"
+        because = f"{count} releases of scores cost what may be spent on validation rows, beside the training"
+        yield Default(field="privacy.score_noise", value=float(f"{noise.noise_multiplier:.4g}"), because=because)
 
 
 def plan_of_records(spec: Spec, claim: Claim, spending: Spending) -> SweepPlan:

@@ -221,3 +221,23 @@ def test_noise_below_what_the_budget_pays_is_refused_with_the_least_that_fits(co
         private_plan(content, data, privacy={"score_noise": 2.0})
     least = float(str(caught.value).partition("raise it to ")[2].partition(",")[0])
     assert private_plan(content, data, privacy={"score_noise": least}).spending.price <= 3.0
+
+
+@pytest.mark.parametrize(
+    ("name", "evaluation", "value", "because"),
+    [
+        ("digits", "public", True, "rehearsals on public validation rows cost nothing"),
+        ("digits", "private", False, "explorers find the configuration"),
+        ("breast_cancer", "private", "sketch", "no row is public: a sketch of the table shows what to train for 10 %"),
+    ],
+)
+def test_the_plan_says_what_it_rehearses_on_and_why(content, name, evaluation, value, because):
+    data = clipless.datasets.load(name, evaluation=evaluation)
+    content |= {"data": {"name": name, "evaluation": evaluation}, "search": {"trials": 4}}
+    content["training"] = {"epochs": 4, "batch_size": 128, "learning_rate": {"log": [0.01, 0.1]}}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
+    spec = Spec.from_mapping(content)
+    chosen = {one.field: one for one in make_sweep_plan(spec, data).chosen}
+    assert chosen["search.rehearse"].value == value
+    assert because in chosen["search.rehearse"].because
+    assert ("privacy.score_noise" in chosen) is (evaluation == "private")
