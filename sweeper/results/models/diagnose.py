@@ -12,7 +12,7 @@ from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plans.plan import Plan
 from sweeper.errors import PickError, RecordError
-from sweeper.records import Point, Trial
+from sweeper.records import Point, Trial, TrialPlan
 from sweeper.results.exporters import exporter
 from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
 from sweeper.results.pick import pick
@@ -48,7 +48,7 @@ def diagnose_sweep(
     spec = sweep.manifest().read_spec()
     data = clipless.datasets.load(**spec.data_options(data_dir))
     validation = public_rows(data)
-    config = TrialConfig.from_json(recorded.config)
+    config = _with_noise(TrialConfig.from_json(recorded.config), recorded.plan)
     loss = build_loss(config)
     first = build_model(config, data, loss, initial_seed(spec.search.seed, point.trial))
     plan = build_plan(config, first, loss, len(data.train))
@@ -77,6 +77,14 @@ def diagnose_sweep(
         inputs=_measure_inputs(data, spec.data_options(data_dir)),
         snapshots=tuple(looks),
     )
+
+
+def _with_noise(config: TrialConfig, plan: TrialPlan) -> TrialConfig:
+    """Return a configuration with the noise that its slot of a budget gave it, which no configuration has."""
+    if config.privacy.epsilon is not None or config.privacy.noise_multiplier is not None:
+        return config
+    privacy = config.privacy.model_copy(update={"noise_multiplier": plan.noise_multiplier})
+    return config.model_copy(update={"privacy": privacy})
 
 
 def write_diagnosis(diagnosis: Diagnosis, page: Path) -> Path:

@@ -12,13 +12,16 @@ import sweeper.results.exporters
 import sweeper.results.models.diagnose
 from clipless.datasets import Dataset, Evaluation, Split, prepare
 from clipless.errors import DataError
+from sweeper.driver.options import Options
+from sweeper.driver.runner import run_sweep
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.results.models.diagnose import diagnose_sweep, find_point, write_diagnosis
 from sweeper.results.models.diagnosis import read_diagnosis
 from sweeper.results.sweep import load
+from sweeper.specification.spec import Spec
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, initial_seed
-from tests.factories import make_metadata, make_spec
+from tests.factories import make_metadata, make_spec, small_content
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +52,14 @@ def test_the_numbers_are_those_of_the_recorded_plan(ran, found):
             assert parameter.worst_case == pytest.approx(parameter.sensitivity / plan.sensitivity_fraction)
             assert parameter.noise_std == pytest.approx(plan.noise_stds[parameter.name])
             assert 0 < parameter.tightness <= 1
+
+
+@pytest.mark.usefixtures("in_process")
+def test_a_trial_whose_noise_its_slot_gave_is_looked_at(tmp_path):
+    content = small_content(privacy={"sweep_epsilon": 3.0, "delta": 1e-4}, search={"trials": 1})
+    ended = run_sweep(Spec.from_mapping(content), Options(out=tmp_path / "out"))
+    plan = ended.sweep.folder.trials()["t0001"].plan
+    assert diagnose_sweep(ended.sweep.directory, rows=20).noise_multiplier == pytest.approx(plan.noise_multiplier)
 
 
 def largest_logits(model):
