@@ -20,7 +20,7 @@ from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price
-from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending, plan_multipliers
+from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
 from sweeper.specification.left_out import Default
 from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.rules.data import broken_score_rules
@@ -215,7 +215,7 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
         return replace(request, noise=make_score_noise(spec, data))
     pools = None if recorded is None else recorded.score_pools
     kept = None if pools is None else (pools[0].event.noise_multiplier, pools[1].event.noise_multiplier)
-    noise = make_score_noise(spec, data, kept or plan_multipliers(request))
+    noise = make_score_noise(spec, data, kept or find_spending(spec.spending).plan_multipliers(request))
     _check_rows_suffice(spec, noise)
     return replace(request, noise=noise)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from clipless.imports import find_subclass
 from sweeper.errors import RecordError
-from sweeper.privacy.spending._base import Budget, Request, Spending, UnmetRequestError, plan_multipliers
+from sweeper.privacy.spending._base import Budget, Request, Spending, UnmetRequestError
 from sweeper.specification.plugins import built_in_accountings
 from sweeper.specification.stages import UNNAMED_SPENDING
 
@@ -21,7 +21,6 @@ __all__ = [
     "Spending",
     "UnmetRequestError",
     "find_spending",
-    "plan_multipliers",
     "read_budget",
 ]
 

@@ -112,24 +112,6 @@ class Request:
         return self.spare_epochs * (self.trial.steps // self.epochs)
 
 
-def plan_multipliers(request: Request) -> tuple[float, float]:
-    """Return the noise multipliers of scores of validation rows and of test rows that cost as much as may be spent.
-
-    Rows of one split have nothing of the others' budget (`clipless.privacy.noisy_counts`): scores of all trials may
-    cost the budget of the sweep, or without one what a single training costs. Under private selection those of each
-    candidate may.
-    """
-    from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds to import
-
-    epsilon = request.epsilon if isfinite(request.epsilon) else price([request.training], request.delta).epsilon
-    releases = request.planned_releases if request.repetitions is None else request.epochs
-    found = [
-        noise_multiplier_for(epsilon, request.delta, 1.0, count, request.relation)
-        for count in (releases, request.planned_points)
-    ]
-    return found[0], found[1]
-
-
 class Spending(ABC):
     """How a sweep spends. Its fields are fixed before any row is read.
 
@@ -152,6 +134,24 @@ class Spending(ABC):
             clipless.errors.AccountingError: no noise that can be priced is right for it.
             UnmetRequestError: a field of the spec does not fit the others.
         """
+
+    @classmethod
+    def plan_multipliers(cls, request: Request) -> tuple[float, float]:
+        """Return the noise multipliers of scores of validation rows and of test rows that cost as much as may be spent.
+
+        Rows of one split have nothing of the others' budget (`clipless.privacy.noisy_counts`): scores of all trials may
+        cost the budget of the sweep, or without one what a single training costs. Under private selection those of
+        each candidate may.
+        """
+        from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds to import
+
+        epsilon = request.epsilon if isfinite(request.epsilon) else price([request.training], request.delta).epsilon
+        releases = request.planned_releases if request.repetitions is None else request.epochs
+        validation, test = (
+            noise_multiplier_for(epsilon, request.delta, 1.0, count, request.relation)
+            for count in (releases, request.planned_points)
+        )
+        return validation, test
 
     @abstractmethod
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:

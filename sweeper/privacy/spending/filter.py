@@ -11,13 +11,15 @@ from typing import Any, ClassVar, Self
 
 from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
 from clipless.privacy.events import PoissonGaussian
-from clipless.privacy.noisy_counts import in_one_split
+from clipless.privacy.noisy_counts import in_one_split, scores_event
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Budget, Request, answer_alike
 from sweeper.rounding import round_up
+
+_ROOM = 1.0 + 1e-6  # for roundings of the divergences
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,16 @@ class Filter(Budget):
         """Return the filter at the order at which most trials like the first one fit."""
         order = best_order(request.trial, request.epsilon, request.delta)
         return cls(order=order, epsilon=request.epsilon, delta=request.delta)
+
+    @classmethod
+    def plan_multipliers(cls, request: Request) -> tuple[float, float]:
+        """Return those at which the filter admits every release; its bound is looser than that of a fixed number."""
+        renyi, counts = cls.cut(request).renyi, (request.planned_releases, request.planned_points)
+        validation, test = (
+            sigma * math.sqrt(renyi.spent([scores_event(sigma, count, request.relation)]) / renyi.budget) * _ROOM
+            for sigma, count in zip(super().plan_multipliers(request), counts, strict=True)
+        )  # divergences of the Gaussian mechanism fall with the square of its noise
+        return validation, test
 
     @cached_property
     def renyi(self) -> RenyiFilter:

@@ -204,9 +204,20 @@ def test_scores_that_the_budget_plans_use_the_budget_of_their_rows_and_no_more(c
 def test_a_sweep_that_resumes_keeps_the_noise_of_its_scores(content, monkeypatch):
     data = clipless.datasets.load("digits", evaluation="private")
     first = private_plan(content, data)
-    monkeypatch.setattr("sweeper.planning.make.plan_multipliers", lambda _: pytest.fail("planned again"))
+    monkeypatch.setattr(Slots, "plan_multipliers", lambda _: pytest.fail("planned again"))
     spec = spec_of(content, data={"evaluation": "private"})
     assert make_sweep_plan(spec, data, spending=first.spending).shared.noise == first.shared.noise
+
+
+def test_a_filter_admits_every_score_that_is_planned(content):
+    data = clipless.datasets.load("digits", evaluation="private")
+    content["privacy"] = {"sweep_epsilon": 3.0, "epsilon": 1.0, "delta": 1e-4, "accounting": "filter"}
+    content |= {"data": {"name": "digits", "evaluation": "private"}, "search": {"trials": 6}}
+    content["training"] = {"epochs": 4, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}}
+    plan = make_sweep_plan(Spec.from_mapping(content), data)
+    renyi, noise = plan.spending.renyi, plan.shared.noise
+    for paid in (noise.paid(6 * 4), noise.paid_test(16)):
+        assert 0.99 * renyi.budget < renyi.spent([paid.event]) <= renyi.budget
 
 
 def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(content):
