@@ -62,23 +62,23 @@ def show(name: str, value: float) -> str:
 
 def show_value(point: Point, name: str) -> str:
     """A value of a point, with its interval where it is an estimate from noisy scores."""
-    ends = interval_of(point, name)
-    return show(name, point.values[name]) + (f" ({ends})" if ends else "")
-
-
-def interval_of(point: Point, name: str) -> str:
-    """The interval of a value, empty where it has no noise."""
-    return _in_words(name, point.interval(name))
+    return show(name, point.values[name]) + in_parentheses(name, point.interval(name))
 
 
 def show_test(point: Point, name: str) -> str:
     """A test number of a point likewise, a mark where it has none."""
     value = (point.test or {}).get(name)
-    ends = _in_words(name, point.test_interval(name))
-    return MISSING if value is None else show(name, value) + (f" ({ends})" if ends else "")
+    return MISSING if value is None else show(name, value) + in_parentheses(name, point.test_interval(name))
 
 
-def _in_words(name: str, interval: Interval | None) -> str:
+def in_parentheses(name: str, interval: Interval | None) -> str:
+    """What stands behind a value for its interval, empty where it has no noise."""
+    ends = interval_text(name, interval)
+    return f" ({ends})" if ends else ""
+
+
+def interval_text(name: str, interval: Interval | None) -> str:
+    """An interval of a value of this name, empty where it has no noise."""
     if interval is None:
         return ""
     low, high = (show(name, end) for end in interval)

@@ -1,5 +1,6 @@
 """Numbers as people are shown them: what is claimed is never rounded down, what an attack attained never up."""
 
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from math import isfinite
 
@@ -37,3 +38,12 @@ def round_down(attained: float, digits: int = 4) -> str:
         return f"{attained:g}"
     rounded = Context(prec=digits, rounding=ROUND_FLOOR).create_decimal(repr(float(attained)))
     return f"{rounded.normalize():f}"
+
+
+def in_brackets(interval: Sequence[float] | None) -> str:
+    """Return what stands behind a score for its interval, empty without one.
+
+    >>> in_brackets((0.8, 0.8842)), in_brackets(None)
+    (' [0.800, 0.884]', '')
+    """
+    return "" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]"

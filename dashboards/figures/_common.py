@@ -13,9 +13,19 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
-from dashboards.text import delta_text, is_fraction, number, setting, show, show_test, show_value, title_of
+from dashboards.text import (
+    delta_text,
+    in_parentheses,
+    is_fraction,
+    number,
+    setting,
+    show,
+    show_test,
+    show_value,
+    title_of,
+)
 from sweeper.privacy.pricing import Price
-from sweeper.records import Direction, Point
+from sweeper.records import Direction, Interval, Point
 from sweeper.results.comparison import Comparison
 
 WATERMARK = "exploratory: no guarantee"
@@ -143,6 +153,7 @@ class Step:
     trial: str
     epoch: int
     made_from: str = ""
+    interval: Interval | None = None  # of a value that is an estimate from noisy scores
 
     @property
     def moment(self) -> str:
@@ -156,7 +167,10 @@ def staircase(points: Iterable[Point], name: str, direction: Direction = Directi
     Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
     """
     sign = direction.sign
-    steps = [Step(p.values["epsilon"], p.values[name], *p.key) for p in _candidates(list(points), name, sign)]
+    steps = [
+        Step(p.values["epsilon"], p.values[name], *p.key, p.interval(name))
+        for p in _candidates(list(points), name, sign)
+    ]
     kept: list[Step] = []
     for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):
         if not kept or sign * step.value > sign * kept[-1].value:
@@ -285,9 +299,9 @@ def over_epsilon(
     return new_figure(info, theme, empty=not epsilons, height=height, xaxis=xaxis, yaxis=yaxis)
 
 
-def reached(epsilon: float, name: str, value: float) -> str:
-    """An epsilon and what is reached there, in words."""
-    return f"epsilon {show('epsilon', epsilon)}: {label(name)} {show(name, value)}"
+def reached(epsilon: float, name: str, value: float, interval: Interval | None = None) -> str:
+    """An epsilon and what is reached there, in words, with the interval of a noisy score."""
+    return f"epsilon {show('epsilon', epsilon)}: {label(name)} {show(name, value)}{in_parentheses(name, interval)}"
 
 
 def watermark(figure: go.Figure, theme: Theme) -> None:
@@ -337,7 +351,7 @@ def draw(
 
 def _text(stairs: Staircase, step: Step) -> str:
     where = f"{stairs.before}{escape(step.trial)}, epoch {escape(step.moment)}"
-    return f"{where}<br>{reached(step.epsilon, stairs.value, step.value)}"
+    return f"{where}<br>{reached(step.epsilon, stairs.value, step.value, step.interval)}"
 
 
 def compared(comparison: Comparison, title: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of
-from dashboards.text import delta_text, interval_of, number, show, show_value
+from dashboards.text import delta_text, interval_text, number, show, show_value
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
@@ -194,7 +194,7 @@ def _achieves(data: SweepData) -> list[Child]:
     epsilon, knee = show("epsilon", best.values["epsilon"]), data.result.knee
     others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
     words = f"{best.label}, at its own epsilon {epsilon}; {len(data.result.on_front)} points on the front{others}."
-    unit = ", ".join(filter(None, [data.utility, interval_of(best, data.utility)]))
+    unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, best.interval(data.utility))]))
     return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
 
 

@@ -15,7 +15,7 @@ from dashboards.text import (
     MISSING,
     delta_text,
     deltas_text,
-    interval_of,
+    interval_text,
     is_fraction,
     number,
     show,
@@ -168,7 +168,7 @@ def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
                 rows.append(_card_row(f"best {name}", name, point))
     marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
     heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
-    unit = ", ".join(filter(None, [data.utility, interval_of(first, data.utility)]))
+    unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, first.interval(data.utility))]))
     where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"
     return card(
         title,

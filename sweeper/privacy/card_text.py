@@ -1,6 +1,6 @@
 """The privacy card in words: Markdown from the facts of a card, with nothing added but explanation."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from math import exp
 from typing import Any
 
@@ -10,7 +10,7 @@ from clipless.privacy.events import Relation
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import Price
 from sweeper.records import described
-from sweeper.rounding import round_down, round_up
+from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
 
 _RELATIONS = {
@@ -260,8 +260,8 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
             name,
-            _number(float(v)) + _interval(noisy["intervals"].get(name)),
-            _score(test.get(name)) + _interval(noisy["test_intervals"].get(name)),
+            _number(float(v)) + in_brackets(noisy["intervals"].get(name)),
+            _score(test.get(name)) + in_brackets(noisy["test_intervals"].get(name)),
         )
         for name, v in scores["validation"].items()
         if name != "epsilon"
@@ -283,10 +283,6 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
     if card["model"]:
         yield f"Model file: `{card['model']}`."
-
-
-def _interval(ends: Sequence[float] | None) -> str:
-    return "" if ends is None else f" [{ends[0]:.3f}, {ends[1]:.3f}]"
 
 
 def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from math import isnan
 
 from sweeper.errors import PickError
-from sweeper.records import Interval, Objective, Point
+from sweeper.records import Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
-from sweeper.rounding import fixed_point
+from sweeper.rounding import fixed_point, in_brackets
 
 KNEE = "knee"
 PICKED = "what pick takes"
@@ -54,22 +54,13 @@ def value_text(point: Point, name: str) -> str:
         return "-"
     if name == "epsilon":
         return fixed_point(point.values[name], 3)
-    return with_interval(point.values[name], point.interval(name))
+    return f"{point.values[name]:.3f}{in_brackets(point.interval(name))}"
 
 
 def test_text(point: Point, name: str) -> str:
     """Return a test number likewise."""
     tested = point.test or {}
-    return with_interval(tested[name], point.test_interval(name)) if name in tested else "-"
-
-
-def with_interval(value: float, interval: Interval | None) -> str:
-    """Return a score, with its interval where it has one.
-
-    >>> with_interval(0.8421, (0.8, 0.8842)), with_interval(0.8421, None)
-    ('0.842 [0.800, 0.884]', '0.842')
-    """
-    return f"{value:.3f}" + ("" if interval is None else f" [{interval[0]:.3f}, {interval[1]:.3f}]")
+    return f"{tested[name]:.3f}{in_brackets(point.test_interval(name))}" if name in tested else "-"
 
 
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:

@@ -6,7 +6,7 @@ from math import inf, log
 from sweeper.errors import PickError, SpecError
 from sweeper.records import Direction, Objective, Point
 from sweeper.results.front_record import FrontRecord
-from sweeper.rounding import round_up
+from sweeper.rounding import in_brackets, round_up
 from sweeper.specification import objectives as names
 
 
@@ -139,7 +139,10 @@ def _refusals(front: FrontRecord) -> str:
 
 def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
     asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [f"{name} >= {floor:g}" for name, floor in floors.items()]
-    shown = {name: round_up(value) if name == "epsilon" else f"{value:.4g}" for name, value in point.values.items()}
+    shown = {
+        name: round_up(value) if name == "epsilon" else f"{value:.4g}{in_brackets(point.interval(name))}"
+        for name, value in point.values.items()
+    }
     found = ", ".join(f"{name}={text}" for name, text in shown.items())
     return (
         f"No point of the front has {' and '.join(asked)}; the nearest is trial {point.label}: "

@@ -10,6 +10,7 @@ from sweeper.privacy.entries import Entry
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial
 from sweeper.results.estimates import estimate_points
+from sweeper.rounding import in_brackets
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -69,11 +70,6 @@ def _training(entry: Entry) -> str:
 
 
 def _epoch(point: Point, decision: dict[str, Any] | None) -> str:
-    values = ", ".join(f"{name} {point.values[name]:.4g}{_interval(point, name)}" for name in point.values)
+    values = ", ".join(f"{name} {point.values[name]:.4g}{in_brackets(point.interval(name))}" for name in point.values)
     kept = f"; model {point.model}" if point.model else ""
     return f"epoch {point.moment}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")
-
-
-def _interval(point: Point, name: str) -> str:
-    ends = point.interval(name)
-    return "" if ends is None else f" [{ends[0]:.3f}, {ends[1]:.3f}]"

@@ -66,7 +66,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
 def _line(info: OverlayInfo, line: RunLine, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
     texts = [
         f"<b>{escape(line.run)}</b><br>{escape(step.trial)}, epoch {escape(step.moment)}<br>"
-        f"{reached(step.epsilon, info.utility, step.value)}"
+        f"{reached(step.epsilon, info.utility, step.value, step.interval)}"
         for step in line.steps
     ]
     name, color = escape(line.spec), theme.hue(spec)

@@ -16,7 +16,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitt
 from dashboards.figures._common import MANY, Step, header, marks, over_epsilon, reached, staircase
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
-from sweeper.records import TrialStatus
+from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
 _LOOKS = {  # the symbol at the end, and the name of the colour
@@ -38,6 +38,7 @@ class Trajectory:
     epochs: tuple[int, ...]
     epsilons: tuple[float, ...]
     values: tuple[float, ...]
+    intervals: tuple[Interval | None, ...]  # of noisy scores
     passed: Mapping[int, str]
     ended: Mapping[int, str]
 
@@ -54,18 +55,27 @@ class TrajectoriesInfo(FigureInfo):
 
 def info(data: SweepData) -> TrajectoriesInfo:
     """Compute the trajectories."""
-    points: dict[str, list[tuple[int, float, float]]] = {}
+    points: dict[str, list[Point]] = {}
     for point in data.points:
         if not point.made_from and finite(point, "epsilon", data.utility):
-            row = (point.epoch, point.values["epsilon"], point.values[data.utility])
-            points.setdefault(point.trial, []).append(row)
+            points.setdefault(point.trial, []).append(point)
     passed, ended = _decisions(data.decisions, goes_on=True), _decisions(data.decisions, goes_on=False)
     trajectories = []
     for id_ in chosen_trials(data, sorted(points), DRAWN_TRIALS):
-        epochs, epsilons, values = zip(*sorted(points[id_]), strict=True)
+        own = sorted(points[id_], key=lambda point: point.epoch)
         status, reason = TrialStatus(data.trials[id_].status), data.trials[id_].reason
-        decided = (passed.get(id_, {}), ended.get(id_, {}))
-        trajectories.append(Trajectory(id_, status, reason, epochs, epsilons, values, *decided))
+        trajectory = Trajectory(
+            trial=id_,
+            status=status,
+            reason=reason,
+            epochs=tuple(point.epoch for point in own),
+            epsilons=tuple(point.values["epsilon"] for point in own),
+            values=tuple(point.values[data.utility] for point in own),
+            intervals=tuple(point.interval(data.utility) for point in own),
+            passed=passed.get(id_, {}),
+            ended=ended.get(id_, {}),
+        )
+        trajectories.append(trajectory)
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
         utility=data.utility,
@@ -121,8 +131,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
 def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status: str, *, crowded: bool) -> go.Scatter:
     texts: list[str] = []
     for t in trajectories:
-        passed = zip(t.epochs, t.epsilons, t.values, strict=True)
-        texts += [*(_text(t, epoch, epsilon, value, utility) for epoch, epsilon, value in passed), ""]
+        texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
     return go.Scatter(
         x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
         y=[value for t in trajectories for value in (*t.values, None)],
@@ -140,9 +149,9 @@ def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status:
 def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
     """Where a scheduler let a trial continue."""
     found = [
-        (epsilon, value, f"{_text(t, epoch, epsilon, value, utility)}<br>{escape(t.passed[epoch])}")
+        (t.epsilons[i], t.values[i], f"{_text(t, i, utility)}<br>{escape(t.passed[epoch])}")
         for t in trajectories
-        for epoch, epsilon, value in zip(t.epochs, t.epsilons, t.values, strict=True)
+        for i, epoch in enumerate(t.epochs)
         if epoch in t.passed
     ]
     marker = {"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}}
@@ -154,16 +163,15 @@ def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int
     status = trajectories[0].status
     epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
     texts = [
-        _text(t, t.epochs[-1], t.epsilons[-1], t.values[-1], utility)
-        + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}"
-        for t in trajectories
+        _text(t, -1, utility) + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}" for t in trajectories
     ]
     marker = {"symbol": _LOOKS[status][0], "size": size, "color": color}
     return marks(epsilons, values, texts, marker, legendgroup=status.value, name=status.value)
 
 
-def _text(t: Trajectory, epoch: int, epsilon: float, value: float, utility: str) -> str:
-    return f"<b>{escape(t.trial)}</b>, epoch {epoch}<br>{reached(epsilon, utility, value)}"
+def _text(t: Trajectory, i: int, utility: str) -> str:
+    found = reached(t.epsilons[i], utility, t.values[i], t.intervals[i])
+    return f"<b>{escape(t.trial)}</b>, epoch {t.epochs[i]}<br>{found}"
 
 
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(

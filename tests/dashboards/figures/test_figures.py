@@ -14,7 +14,7 @@ from dashboards.figures.sweep import front3d, hypervolume, robustness, trajector
 from dashboards.text import MISSING
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
-from sweeper.records import Point
+from sweeper.records import NoisyScores, Point
 
 FIGURES = sweep_figures()
 
@@ -276,3 +276,21 @@ def test_an_axis_begins_and_ends_with_what_is_shown():
     axis = epsilon_axis("epsilon", [0.01, 100.0], shown=[1.0, 8.0])
     assert axis["range"] == log_ticks([1.0, 8.0])["range"]
     assert {"0.1", "1", "5", "10", "100"} <= set(axis["ticktext"])
+
+
+@pytest.mark.parametrize("name", ["front", "trajectories", "robustness"])
+def test_what_a_figure_says_of_a_noisy_score_has_its_interval(sweep, name):
+    def noisy(point):
+        ends = {one: (value - 0.03, value + 0.03) for one, value in point.values.items() if one != "epsilon"}
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
+
+    data = replace(sweep, result=replace(sweep.result, points=tuple(map(noisy, sweep.points))))
+    texts = [text for trace in FIGURES[name].plot(FIGURES[name].info(data)).data for text in _texts(trace)]
+    scores = [text for text in texts if "accuracy" in text]
+    assert scores
+    assert all(re.search(r"\([\d.]+ to [\d.]+\xa0%\)", text) for text in scores)
+
+
+def _texts(trace):
+    """What is said of the marks of a trace, one by one."""
+    return [] if trace.text is None or isinstance(trace.text, str) else [str(text) for text in trace.text if text]
