@@ -259,28 +259,15 @@ def rdp_bound(events: Sequence[PoissonGaussian], delta: float) -> float:
 
 
 def spent_of_filter(account: Account) -> list[tuple[float, float]]:
-    """Return, for each split, what a filter has counted and what it had, by dp-accounting's divergences."""
+    """Return, for each split, what everything a filter has let run costs as a fixed list, and its budget."""
     budget = account.budget
     assert budget is not None
-    order, delta = float(budget["order"]), float(budget["delta"])
-    conversion = rdp_to_epsilon(0.0, order, delta)
     charged = [one for one in account.attempts if one.drawn]
     training = [one.event.with_steps(one.ran) for one in charged]
     splits = [training, *splits_of(account)[1:]]
     groups = splits if _apart(account) else [[event for events in splits for event in events]]
-    return [(sum(divergence(event, order) for event in events), budget["epsilon"] - conversion) for events in groups]
-
-
-def divergence(event: PoissonGaussian, order: float) -> float:
-    """Return the Renyi divergence of an event at an order, as dp-accounting has it."""
-    if event.steps == 0:
-        return 0.0
-    accountant = RdpAccountant(orders=[order], neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
-    gaussian = dp_accounting.GaussianDpEvent(event.noise_multiplier)
-    accountant.compose(dp_accounting.PoissonSampledDpEvent(event.sampling_rate, gaussian), event.steps)
-    return float(accountant._rdp[0])
-
-
-def rdp_to_epsilon(rho: float, order: float, delta: float) -> float:
-    """Convert a divergence at an order (Canonne, Kamath and Steinke 2020, arXiv 2004.00010, proposition 12)."""
-    return rho + math.log1p(-1.0 / order) - (math.log(delta) + math.log(order)) / (order - 1.0)
+    return [
+        (claim(Composed(tuple(events)), float(budget["delta"])).epsilon, budget["epsilon"])
+        for events in groups
+        if events
+    ]

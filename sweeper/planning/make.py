@@ -1,7 +1,7 @@
 """Making the plan of a sweep: the only place that cuts a budget, gives scores their noise and states the claim."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, inf
@@ -21,6 +21,7 @@ from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
+from sweeper.schedulers import make_scheduler
 from sweeper.specification.left_out import Default
 from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.rules.data import broken_score_rules
@@ -203,6 +204,7 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
         epochs=epochs,
         trials=spec.trials,
         stages=spec.stages,
+        ends=tuple(training.steps * epoch // epochs for epoch in _rungs(spec, epochs)),
         repeats=spec.search.repeats,
         spare_epochs=SPARE_EPOCHS if settings.spare_epochs is None else settings.spare_epochs,
         repetitions=spec.search.repetitions,
@@ -233,6 +235,11 @@ def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None) -> None:
             remedy = "raise the budget, hold more rows back, lower search.trials or search.repeats, or say "
             remedy += "privacy.score_noise yourself"
             raise spec.mistaken(expected, "data.splits", None, remedy)
+
+
+def _rungs(spec: Spec, epochs: int) -> Sequence[int]:
+    scheduler = make_scheduler(spec.search, spec.objectives)
+    return () if scheduler is None else scheduler.rungs(epochs)
 
 
 def _final_scores(spec: Spec) -> int | None:

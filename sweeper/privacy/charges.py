@@ -101,6 +101,7 @@ class Charges:
                 attempt=0,
                 event=opened.event,
                 kept=opened.kept,
+                ends=opened.ends,
                 scores=opened.scores,
                 stage=opened.stage,
             )
@@ -165,6 +166,7 @@ class Charges:
             attempt=row.attempt,
             event=row.event,
             kept=row.kept,
+            ends=row.ends,
             scores=row.scores,
             stage=row.stage,
             drawn=False,

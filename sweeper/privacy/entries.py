@@ -17,6 +17,7 @@ class Entry:
     event: PoissonGaussian
     steps: int | None = None  # what was run, ``None`` while the entry is open
     kept: int = 0  # steps of earlier attempts that this one goes on from
+    ends: tuple[int, ...] = ()  # steps of the trial after which it may be ended, where a budget refunds the others
     goes_on: bool = False  # whether a later attempt goes on from this one, and plans the steps that it did not run
     # what was planned for scores of private validation rows, ``None`` where they are free
     scores: PaidScores | None = None

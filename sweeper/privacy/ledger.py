@@ -26,6 +26,7 @@ of the winner cost is entered behind it. Where the budget of the sweep holds the
 budget, and behind a selection that held stands the final. A selection that held cannot be entered again.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +146,7 @@ class Ledger:
         event: PoissonGaussian,
         *,
         kept: int = 0,
+        ends: Sequence[int] = (),
         scores: PaidScores | None = None,
         stage: int | None = None,
         marked: bool = False,
@@ -155,6 +157,8 @@ class Ledger:
             trial: id of the trial.
             event: everything the whole training plans to spend.
             kept: steps of its earlier attempts that it goes on from; the rest of the event is entered.
+            ends: steps of the training after which it may be ended, increasing; a privacy filter refunds those from one
+                of them to the next that never began.
             scores: what this attempt plans to spend on scores of private validation rows.
             stage: whose slot it fills, from 0, where the budget of the sweep is cut into slots.
             marked: whether ``draw`` will be called before its first draw; it is charged from now on otherwise.
@@ -166,7 +170,7 @@ class Ledger:
             RecordError: not written, of another relation than the others, going on from steps that no closed attempt of
                 the same mechanism has run, or more than the budget of the sweep has room for.
         """
-        row = self._opened(trial, event, kept, scores, stage)
+        row = self._opened(trial, event, kept, ends, scores, stage)
         refused = self._charges.refusal(row)
         if refused is not None:
             raise RecordError(f"Expected a training that the budget in {self._file.path} has room for: {refused}")
@@ -179,17 +183,31 @@ class Ledger:
         event: PoissonGaussian,
         *,
         kept: int = 0,
+        ends: Sequence[int] = (),
         scores: PaidScores | None = None,
         stage: int | None = None,
     ) -> str | None:
         """Return why ``open`` would refuse a training for the budget of the sweep, ``None`` if there is room for it."""
-        return self._charges.refusal(self._opened(trial, event, kept, scores, stage))
+        return self._charges.refusal(self._opened(trial, event, kept, ends, scores, stage))
 
     def _opened(
-        self, trial: str, event: PoissonGaussian, kept: int, scores: PaidScores | None, stage: int | None
+        self,
+        trial: str,
+        event: PoissonGaussian,
+        kept: int,
+        ends: Sequence[int],
+        scores: PaidScores | None,
+        stage: int | None,
     ) -> OpenRow:
-        attempt = len(self._charges.attempts(trial)) + 1
-        return OpenRow(trial=trial, attempt=attempt, event=_without(event, kept), kept=kept, scores=scores, stage=stage)
+        return OpenRow(
+            trial=trial,
+            attempt=len(self._charges.attempts(trial)) + 1,
+            event=_without(event, kept),
+            kept=kept,
+            ends=tuple(ends),
+            scores=scores,
+            stage=stage,
+        )
 
     def draw(self, trial: str) -> None:
         """Mark that the last training of a trial is about to draw its first noise; a second call changes nothing.

@@ -22,6 +22,7 @@ class OpenRow:
     attempt: int  # 1 for its first training, 2 when it was started again, ...
     event: PoissonGaussian  # what is planned, without the steps that are kept
     kept: int = 0  # steps of earlier attempts that this one goes on from
+    ends: tuple[int, ...] = ()  # steps of the trial after which it may be ended, where a budget refunds the others
     # what is planned for scores of private validation rows, ``None`` where they are free
     scores: PaidScores | None = None
     stage: int | None = None  # whose slot it fills, from 0, where the budget is cut into slots
@@ -85,6 +86,7 @@ def row_to_json(row: LedgerRow) -> dict[str, Any]:
         case OpenRow():
             content = {"record": "open", "trial": row.trial, "attempt": row.attempt, "event": row.event.to_json()}
             content |= {"kept": row.kept} if row.kept else {}
+            content |= {"ends": list(row.ends)} if row.ends else {}
             content |= {} if row.scores is None else {"scores": row.scores.to_json()}
             content |= {} if row.stage is None else {"stage": row.stage}
             return content | ({} if row.drawn else {"drawn": False})
@@ -129,6 +131,7 @@ def row_from_json(content: Mapping[str, Any]) -> LedgerRow:
             attempt=attempt,
             event=PoissonGaussian.from_json(content["event"]),
             kept=content.get("kept", 0),
+            ends=tuple(content.get("ends", ())),
             scores=PaidScores.from_json(content["scores"]) if "scores" in content else None,
             stage=content.get("stage"),
             drawn=content.get("drawn", True) is not False,

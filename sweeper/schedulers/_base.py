@@ -112,6 +112,13 @@ class Scheduler(ABC):
             row: its costs, last values standing in for those that were not computed.
         """
 
+    def rungs(self, epochs: int) -> Sequence[int]:  # noqa: ARG002
+        """Return after which epochs a trial of so many is likely to be ended, increasing; after others it may be too.
+
+        A privacy filter refunds whole stretches between them that never began (`sweeper.privacy.spending.filter`).
+        """
+        return ()
+
     def learn(self, point: Point, row: Floats) -> None:
         """Compare later points with this one, which has a value for every objective."""
         del point, row  # a scheduler that compares trials overrides this

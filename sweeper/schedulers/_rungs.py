@@ -174,6 +174,10 @@ class RungScheduler(Scheduler):
     def rank(self, bracket: int, point: Point, row: Floats) -> Rank:
         """Take a trial into the rung of this epoch in its bracket, and say where it stands."""
 
+    def rungs(self, epochs: int) -> Sequence[int]:
+        """Return the rungs of all brackets."""
+        return sorted({rung for bracket in range(self.brackets) for rung in self._rung_epochs(bracket, epochs)})
+
     def decide(self, progress: TrialProgress, point: Point, row: Floats) -> Decision | None:
         """Decide at rungs."""
         standing = self.standing(progress, point, row)
@@ -181,7 +185,7 @@ class RungScheduler(Scheduler):
 
     def standing(self, progress: TrialProgress, point: Point, row: Floats) -> Rank | None:
         """Return where a trial stands at the rung of this epoch, None where there is no rung."""
-        at_rung = point.epoch in self._rung_epochs(progress)
+        at_rung = point.epoch in self._rung_epochs(progress.bracket, len(progress.curve))
         return self.rank(progress.bracket, point, row) if at_rung else None
 
     def at_rung(self, point: Point, standing: Rank) -> Decision:
@@ -201,9 +205,9 @@ class RungScheduler(Scheduler):
             kept=kept,
         )
 
-    def _rung_epochs(self, progress: TrialProgress) -> set[int]:
-        epochs, epoch = set(), self.grace * self.eta**progress.bracket
-        while epoch < len(progress.curve):
-            epochs.add(epoch)
+    def _rung_epochs(self, bracket: int, epochs: int) -> set[int]:
+        found, epoch = set(), self.grace * self.eta**bracket
+        while epoch < epochs:
+            found.add(epoch)
             epoch *= self.eta
-        return epochs
+        return found

@@ -129,7 +129,8 @@ class Recorder:
     def on_plan(self, trial: str, row: PlanRow) -> str | None:
         """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""
         recorded, last_epoch = self.records.trials[trial], self.records.last_epoch(trial)
-        refused = self.spending.open(recorded, row, last_epoch)
+        rungs = () if self._scheduler is None else self._scheduler.rungs(row.plan.epochs)
+        refused = self.spending.open(recorded, row, last_epoch, rungs)
         if refused is not None:
             return refused
         self.records.plan(trial, row.plan, row.placed)

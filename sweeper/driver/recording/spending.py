@@ -4,6 +4,8 @@ A ledger that holds entries is taken up: trainings that were open when a driver 
 have drawn.
 """
 
+from collections.abc import Sequence
+
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
@@ -78,10 +80,10 @@ class SpendingRecord:
         if self._ledger.is_open(trial.id):
             self._close_at(trial, _most_epochs(trial, last_epoch, rebooted=rebooted))
 
-    def open(self, trial: Trial, row: PlanRow, last_epoch: int) -> str | None:
+    def open(self, trial: Trial, row: PlanRow, last_epoch: int, rungs: Sequence[int]) -> str | None:
         """Enter a training before it may draw noise; a text refuses it because the sweep's budget has no room for it.
 
-        ``last_epoch`` is the last one that has a point.
+        ``last_epoch`` is the last one that has a point, ``rungs`` are epochs after which the trial may be ended.
 
         Raises:
             RecordError: it could not be entered.
@@ -92,10 +94,11 @@ class SpendingRecord:
         if self._planned.budget is not None and self._ledger.budget is None:
             raise RecordError(f"Expected the budget of the sweep in its ledger before trial {trial.id}, got none")
         stage = self._ledger.spending.stage_of(trial.id, self._ledger.selection)
-        refused = self._ledger.refusal(trial.id, event, kept=kept, scores=scores, stage=stage)
+        ends = [drawn_by(row.plan, epoch) for epoch in rungs] if self._ledger.spending.refunds else []
+        refused = self._ledger.refusal(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage)
         if refused is not None:
             return f"{refused}; it is not trained"
-        self._ledger.open(trial.id, event, kept=kept, scores=scores, stage=stage, marked=True)
+        self._ledger.open(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage, marked=True)
         return None
 
     def draw(self, trial: str) -> None:

@@ -43,6 +43,7 @@ class Request:
         epochs: of that training.
         trials: their number, the mean one under private selection.
         stages: how the spec divides the signal, the sum over steps of ``(q / sigma)^2``, among trials.
+        ends: steps of one training of it after which the scheduler may end a trial, increasing.
         repeats: trainings of each configuration.
         spare_epochs: beside the trainings of each stage, for epochs that a killed attempt draws again.
         repetitions: the law of the number of candidates of a private selection, ``None`` without one.
@@ -59,6 +60,7 @@ class Request:
     epochs: int
     trials: int
     stages: tuple[StagePlan, ...] = ()
+    ends: tuple[int, ...] = ()
     repeats: int = 1
     spare_epochs: int = 0
     repetitions: Repetitions | None = None

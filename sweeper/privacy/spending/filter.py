@@ -1,15 +1,19 @@
 """A privacy filter: trainings of any noise and length are admitted as long as they fit; what did not run is refunded.
 
-The Renyi filter of Feldman and Zrnic (2021, arXiv 2008.11193), at one order that is fixed before any row is read.
+The filter is that of Gaussian privacy (`clipless.privacy.accounting.gaussian_filter`). Its mechanisms are *blocks* of a
+trial: the steps from one epoch after which the scheduler may end it to the next. A block that has begun is charged
+whole; blocks that never began are given to other trials.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, count, pairwise
 from typing import Any, ClassVar, Self
 
-from clipless.privacy.accounting.renyi_filter import RenyiFilter, best_order
+from clipless.errors import AccountingError
+from clipless.privacy.accounting.gaussian_filter import GaussianFilter, needed_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split, scores_event
 from sweeper.privacy.entries import Charged, Entry
@@ -19,38 +23,45 @@ from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Budget, Request, answer_alike
 from sweeper.rounding import round_up
 
-_ROOM = 1.0 + 1e-6  # for roundings of the divergences
+_ROOM = 1.0 + 1e-6  # for roundings of the costs
+_SPARE_BLOCKS = 16  # a trial that draws more than it planned does so in blocks of this part of its plan
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter(Budget):
     """A budget that is kept by a privacy filter."""
 
-    order: int  # of the Renyi divergences
-
     name: ClassVar[str] = "filter"
     refunds: ClassVar[bool] = True
 
     @classmethod
     def cut(cls, request: Request) -> Self:
-        """Return the filter at the order at which most trials like the first one fit."""
-        order = best_order(request.trial, request.epsilon, request.delta)
-        return cls(order=order, epsilon=request.epsilon, delta=request.delta)
+        """Return the filter.
+
+        Raises:
+            AccountingError: it has no room for a single trial.
+        """
+        made = cls(epsilon=request.epsilon, delta=request.delta)
+        trial, ends = request.trial, [request.repeats * end for end in request.ends]
+        blocks = [trial.with_steps(steps) for steps in begun_blocks(trial.steps, ends, trial.steps)]
+        if not made.gaussian.fits(map(made.gaussian.cost, blocks)):
+            raise _too_small(request, blocks)
+        return made
 
     @classmethod
     def plan_multipliers(cls, request: Request) -> tuple[float, float]:
-        """Return those at which the filter admits every release; its bound is looser than that of a fixed number."""
-        renyi, counts = cls.cut(request).renyi, (request.planned_releases, request.planned_points)
+        """Return those at which the filter admits every release; it may cost a little more than a fixed number does."""
+        gaussian, counts = cls.cut(request).gaussian, (request.planned_releases, request.planned_points)
         validation, test = (
-            sigma * math.sqrt(renyi.spent([scores_event(sigma, count, request.relation)]) / renyi.budget) * _ROOM
-            for sigma, count in zip(super().plan_multipliers(request), counts, strict=True)
-        )  # divergences of the Gaussian mechanism fall with the square of its noise
+            sigma * math.sqrt(gaussian.share([gaussian.cost(scores_event(sigma, releases, request.relation))])) * _ROOM
+            for sigma, releases in zip(super().plan_multipliers(request), counts, strict=True)
+        )  # the square of a Gaussian mechanism's signal falls with the square of its noise
         return validation, test
 
     @cached_property
-    def renyi(self) -> RenyiFilter:
+    def gaussian(self) -> GaussianFilter:
         """What decides."""
-        return RenyiFilter(self.order, self.epsilon, self.delta)
+        return GaussianFilter(self.epsilon, self.delta)
 
     def __post_init__(self) -> None:
         """Refuse fields that are out of range.
@@ -58,7 +69,7 @@ class Filter(Budget):
         Raises:
             AccountingError: one is.
         """
-        self.renyi  # noqa: B018
+        self.gaussian  # noqa: B018
 
     def refusal(
         self,
@@ -76,7 +87,7 @@ class Filter(Budget):
         """
         scores = [event for entry in entries for event in entry.charged_scores]
         paid = [*(entry.scores for entry in entries if entry.scores is not None), *tests]
-        splits = [[entry.spent for entry in entries], scores, [one.event for one in tests]]
+        splits = [list(_blocks_of(entries)), scores, [one.event for one in tests]]
         return self._refused(splits, apart=all(one.apart for one in paid))
 
     def test_refusal(self, entries: Sequence[Entry], tests: Sequence[PaidScores]) -> str | None:
@@ -85,23 +96,22 @@ class Filter(Budget):
 
     def _refused(self, splits: Sequence[Sequence[PoissonGaussian]], *, apart: bool) -> str | None:
         every = [event for events in splits for event in events]
-        groups = [events for events in splits if events] if apart and in_one_split(every) else [every]
-        if all(self.renyi.admits(events[:-1], events[-1]) for events in groups):
+        groups = splits if apart and in_one_split(every) else [every]
+        if all(self.gaussian.fits(map(self.gaussian.cost, events)) for events in groups):
             return None
         return f"the budget of the sweep, privacy.sweep_epsilon = {self.epsilon:g}, has no room for it"
 
     def share(self, entries: Sequence[Entry]) -> float:
-        """Return the share of the divergence that is spent, or promised to trials that run."""
-        return self.renyi.spent(entry.spent for entry in entries) / self.renyi.budget
+        """Return the share of the budget that is spent, or promised to trials that run."""
+        return self.gaussian.share(map(self.gaussian.cost, _blocks_of(entries)))
 
     def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
         """Price the budget, whatever was spent of it."""
         epsilon = self.epsilon if delta >= self.delta else math.inf
         cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, the budget of the sweep, kept by a privacy filter at the "
-            f"Renyi order {self.order:g} that was fixed before any row was read. It holds however results were "
-            "used to propose, end and choose trials, and however many were run (Feldman and Zrnic 2021, arXiv "
-            "2008.11193)."
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, the budget of the sweep, kept by a privacy filter. It "
+            "holds however results were used to propose, end and choose trials, and however many were run (Smith and "
+            "Thakurta 2022, arXiv 2210.17520)."
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
 
@@ -109,13 +119,12 @@ class Filter(Budget):
         """Return the price, and what keeps it."""
         return (
             f"Everything the sweep releases: epsilon {round_up(self.epsilon)} at delta {self.delta!r}, however "
-            f"many trials that is: a privacy filter at the Renyi order {self.order:g} refuses the trial that "
-            "does not fit."
+            "many trials that is: a privacy filter refuses the trial that does not fit."
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
-        return {"accounting": self.name, "order": self.order, "epsilon": self.epsilon, "delta": self.delta}
+        return {"accounting": self.name, "epsilon": self.epsilon, "delta": self.delta}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
@@ -124,4 +133,55 @@ class Filter(Budget):
         Raises:
             KeyError, TypeError, AccountingError: something else.
         """
-        return cls(order=content["order"], epsilon=float(content["epsilon"]), delta=float(content["delta"]))
+        return cls(epsilon=float(content["epsilon"]), delta=float(content["delta"]))
+
+
+def begun_blocks(planned: int, ends: Sequence[int], drawn: int) -> Iterator[int]:
+    """Yield the lengths of the blocks that a trial has begun.
+
+    Where one block ends and the next begins depends on nothing but what was planned: after the steps of ``ends`` and of
+    the plan, and from there on after equal parts of it, for what killed attempts drew again.
+
+    Args:
+        planned: steps.
+        ends: after which of them the trial may be ended, increasing; it may end anywhere else too.
+        drawn: steps, counted over all attempts.
+    """
+    spare = max(1, planned // _SPARE_BLOCKS)
+    bounds = [0, *(end for end in ends if 0 < end < planned), planned]
+    more = ((planned + spare * i, planned + spare * (i + 1)) for i in count())
+    for start, end in chain(pairwise(bounds), more):
+        if start >= drawn:
+            return
+        yield end - start
+
+
+def _blocks_of(entries: Sequence[Entry]) -> Iterator[PoissonGaussian]:
+    """Yield the blocks that trainings have begun, all planned ones of those that run.
+
+    An attempt that goes on from steps of an earlier one draws the rest of its blocks; one that begins anew has its own.
+    """
+    runs: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if not entry.kept and (run := runs.pop(entry.trial, None)) is not None:
+            yield from _blocks_of_run(run)
+        runs.setdefault(entry.trial, []).append(entry)
+    for run in runs.values():
+        yield from _blocks_of_run(run)
+
+
+def _blocks_of_run(run: Sequence[Entry]) -> Iterator[PoissonGaussian]:
+    first = run[0]
+    for steps in begun_blocks(first.planned.steps, first.ends, sum(entry.spent.steps for entry in run)):
+        yield first.event.with_steps(steps)
+
+
+def _too_small(request: Request, blocks: Sequence[PoissonGaussian]) -> AccountingError:
+    event = request.trial
+    needed = needed_epsilon(blocks, request.delta)
+    needs = f"needs {needed:g}" if math.isfinite(needed) else "costs more than any"
+    return AccountingError(
+        f"Expected an epsilon with room for one training, got epsilon={request.epsilon!r} at delta={request.delta!r}, "
+        f"where a training of {event.steps} steps at sampling rate {event.sampling_rate:g} with noise multiplier "
+        f"{event.noise_multiplier:g} {needs}; raise epsilon or the noise, or train shorter"
+    )

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from clipless.datasets import Evaluation
 from clipless.plans.method import Method
-from clipless.privacy.events import Relation
 from sweeper.specification import stages
 from sweeper.specification.dimensions import Dimension, grid_size
 from sweeper.specification.fields.messages import BrokenRule
@@ -59,9 +58,6 @@ def _of_filter(privacy: PrivacySettings) -> Iterator[BrokenRule]:
             shown = None if name == "stages" else given
             expected = "no {name} with accounting: filter, which takes trials as long as they fit"
             yield BrokenRule(f"privacy.{name}", shown, expected, "leave it out")
-    if privacy.relation is not Relation.ADD_OR_REMOVE_ONE:
-        expected = "relation add-or-remove-one with accounting: filter, which adds up Renyi divergences"
-        yield BrokenRule("privacy.relation", privacy.relation.value, expected, "use accounting: slots")
 
 
 def _of_slots(search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings) -> Iterator[BrokenRule]:

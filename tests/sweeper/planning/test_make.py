@@ -106,14 +106,13 @@ def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(c
     assert "no slot" in ledger.refusal("t0006", whole_event(plan), stage=0)
 
 
-def test_a_filter_fixes_its_order_beforehand(content, digits, monkeypatch):
-    monkeypatch.setattr("sweeper.privacy.spending.filter.best_order", lambda *_: 5)
+def test_a_filter_keeps_the_budget(content, digits):
     content["model"] |= {"width": 16}
     content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "epsilon": 1.0, "accounting": "filter"}
     spec = Spec.from_mapping(content)
     kept = plan_budget(spec, digits)
     assert isinstance(kept, Filter)
-    assert (kept.order, kept.epsilon, kept.delta) == (5, 3.0, 1e-4)
+    assert (kept.epsilon, kept.delta) == (3.0, 1e-4)
     content["privacy"] = {"epsilon": 1.0, "delta": 1e-4}
     assert isinstance(plan_budget(Spec.from_mapping(content), digits), Composition)
 
@@ -215,9 +214,9 @@ def test_a_filter_admits_every_score_that_is_planned(content):
     content |= {"data": {"name": "digits", "evaluation": "private"}, "search": {"trials": 6}}
     content["training"] = {"epochs": 4, "batch_size": 256, "learning_rate": {"log": [0.01, 0.1]}}
     plan = make_sweep_plan(Spec.from_mapping(content), data)
-    renyi, noise = plan.spending.renyi, plan.shared.noise
+    gaussian, noise = plan.spending.gaussian, plan.shared.noise
     for paid in (noise.paid(6 * 4), noise.paid_test(16)):
-        assert 0.99 * renyi.budget < renyi.spent([paid.event]) <= renyi.budget
+        assert 0.99 < gaussian.share([gaussian.cost(paid.event)]) <= 1.0
 
 
 def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(content):

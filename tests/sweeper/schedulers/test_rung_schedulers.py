@@ -40,6 +40,14 @@ def at_first_rung(points, objectives=TWO, **options):
     return decisions
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_rungs_are_those_of_all_brackets_before_the_last_epoch(kind):
+    assert list(scheduler(kind=kind, eta=3, grace=2).rungs(19)) == [2, 6, 18]
+    assert list(scheduler(kind=kind, eta=3, grace=2).rungs(18)) == [2, 6]
+    assert list(scheduler(kind=kind, eta=2, grace=3, brackets=2).rungs(13)) == [3, 6, 12]
+    assert list(scheduler(kind=kind).rungs(1)) == []
+
+
 shares = st.floats(0, 1)
 rows = st.lists(st.tuples(st.floats(0.1, 20), shares, shares), min_size=1, max_size=12)
 

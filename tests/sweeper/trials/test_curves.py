@@ -303,7 +303,7 @@ def test_a_release_beyond_the_budget_draws_nothing(data, folder, finished, monke
     spec, kept = finished
     source = RecordingSource(0)
     monkeypatch.setattr("sweeper.trials.curves.SecureSource", lambda: source)
-    kept.spending._ledger._charges.budget = Filter(order=8, epsilon=0.5, delta=DELTA)
+    kept.spending._ledger._charges.budget = Filter(epsilon=0.5, delta=DELTA)
     troubles = list(score_front(make_trial_settings(spec, data), data, folder, kept, lambda: False))
     assert len(troubles) == len(kept.records.archive.points)
     assert "has no room for it" in troubles[0]

@@ -291,7 +291,7 @@ def test_a_budget_of_the_sweep_counts_scores_before_they_are_drawn(digits, folde
     privacy = {"score_noise": 3.0, "noise_multiplier": 50.0, "sweep_epsilon": budget, "accounting": "filter"}
     spec = make_spec(CONTENT, privacy=privacy)
     kept, source = make_recorder(spec, digits, folder), RecordingSource(1)
-    kept.spending._ledger.set_budget(Filter(order=8, epsilon=budget, delta=DELTA))
+    kept.spending._ledger.set_budget(Filter(epsilon=budget, delta=DELTA))
     row = make_run(digits, spec, source=source).plan_row()
     begin(kept, row)
     kept.on_start("t0002", {"proposal": {}})
@@ -358,7 +358,7 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
     spec, kept, _ = finished
     source = RecordingSource(0)
     monkeypatch.setattr("sweeper.trials.scores.SecureSource", lambda: source)
-    kept.spending._ledger._charges.budget = Filter(order=8, epsilon=1.0, delta=DELTA)
+    kept.spending._ledger._charges.budget = Filter(epsilon=1.0, delta=DELTA)
     troubles = list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False))
     assert len(troubles) == len(kept.records.archive.points)
     assert "has no room for it" in troubles[0]

@@ -137,6 +137,26 @@ class LossGrid:
         return above, below
 
 
+def lower_hull(alphas: FloatArray, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the corners of the largest convex function that is nowhere above the points, and does not rise.
+
+    A profile is convex in alpha = e^epsilon and falls: it lies below this function if it is nowhere above the points.
+    Shapes: (P,), (P,) -> (C,), (C,).
+    """
+    deltas = np.minimum.accumulate(deltas)
+    kept: list[int] = []
+    for i in range(len(alphas)):
+        while len(kept) > 1 and _is_above(alphas, deltas, kept[-2], kept[-1], i):
+            kept.pop()
+        kept.append(i)
+    return alphas[kept], deltas[kept]
+
+
+def _is_above(x: FloatArray, y: FloatArray, left: int, middle: int, right: int) -> bool:
+    """Whether the middle point is not below the line through the others."""
+    return bool((y[middle] - y[left]) * (x[right] - x[left]) >= (y[right] - y[left]) * (x[middle] - x[left]))
+
+
 def _power(base: ComplexArray, exponent: int) -> ComplexArray:
     """Return ``base ** exponent`` by squaring, in a fifth of numpy's time."""
     power = np.ones_like(base)

@@ -23,7 +23,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon, falls_below
 from clipless.privacy.accounting.pld import composed_pld, composed_profile, grid_width, loss_grids
-from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack
+from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack, lower_hull
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon, selection_epsilon
 from clipless.privacy.accounting.selection_profile import log_ratio
@@ -104,7 +104,7 @@ def selection_profiles(candidate: Event, repetitions: Repetitions) -> tuple[tupl
         for profile, opposite in zip(profiles, reversed(profiles), strict=True)
     ]
     return tuple(
-        _convex(bound.alphas(other), bound.at(bound.alphas(other), other))
+        lower_hull(bound.alphas(other), bound.at(bound.alphas(other), other))
         for bound, other in zip(bounds, reversed(bounds), strict=True)
     )
 
@@ -146,22 +146,6 @@ def _candidate_profiles(candidate: Event) -> tuple[tuple[FloatArray, FloatArray]
         grids = loss_grids(part.noise_multiplier, part.sampling_rate, part.relation)
         return tuple(grid.profile(part.steps) for grid in grids)
     return (composed_profile(candidate),)
-
-
-def _convex(alphas: FloatArray, deltas: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the corners of the largest convex function that is nowhere above the points, and does not rise."""
-    deltas = np.minimum.accumulate(deltas)
-    kept: list[int] = []
-    for i in range(len(alphas)):
-        while len(kept) > 1 and _is_above(alphas, deltas, kept[-2], kept[-1], i):
-            kept.pop()
-        kept.append(i)
-    return alphas[kept], deltas[kept]
-
-
-def _is_above(x: FloatArray, y: FloatArray, left: int, middle: int, right: int) -> bool:
-    """Whether the middle point is not below the line through the others."""
-    return bool((y[middle] - y[left]) * (x[right] - x[left]) >= (y[right] - y[left]) * (x[middle] - x[left]))
 
 
 def _pmf(alphas: FloatArray, deltas: FloatArray, width: float) -> pld_pmf.PLDPmf:

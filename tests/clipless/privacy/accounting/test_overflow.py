@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from clipless.privacy.accounting.gaussian_filter import GaussianFilter, _attacks, _cost
 from clipless.privacy.accounting.pld import pld_epsilon
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.renyi import rdp_epsilon
-from clipless.privacy.accounting.renyi_filter import RenyiFilter
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon
 from clipless.privacy.accounting.spending import MOST_STEPS, overflow_slack
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -37,18 +37,24 @@ def test_every_price_pays_for_batches_that_overflow(name, monkeypatch):
     assert price(100e-9 * STEPS) < math.inf
 
 
-def test_a_filter_pays_for_batches_that_overflow(monkeypatch):
-    plain = RenyiFilter(16, 3.0, 1e-5).budget
-    monkeypatch.setattr("clipless.privacy.accounting.renyi_filter.overflow_slack", lambda steps: steps * 1e-13)
-    less = RenyiFilter(16, 3.0, 1e-5).budget
-    assert less < plain
-    assert RenyiFilter(16, 3.0, 0.9e-6).budget == -math.inf
+@pytest.mark.parametrize("rate", [0.01, 1.0])
+def test_a_filter_pays_for_batches_that_overflow(rate, monkeypatch):
+    quiet = PoissonGaussian(noise_multiplier=1e3, sampling_rate=rate, steps=STEPS, relation=Relation.ADD_OR_REMOVE_ONE)
+    for module in ("pld_grid", "gaussian_filter"):
+        monkeypatch.setattr(f"clipless.privacy.accounting.{module}.overflow_slack", lambda steps: steps * 1e-12)
+    _cost.cache_clear()
+    _attacks.cache_clear()
+    given = GaussianFilter(3.0, 1e-5)
+    assert given.cost(quiet).slack >= STEPS * 1e-12
+    assert not given.fits([given.cost(quiet)] * 150)
+    _cost.cache_clear()
+    _attacks.cache_clear()
 
 
 def test_a_filter_admits_no_more_steps_than_it_pays_for():
     quiet = PoissonGaussian(
         noise_multiplier=1e6, sampling_rate=1e-6, steps=MOST_STEPS, relation=Relation.ADD_OR_REMOVE_ONE
     )
-    given = RenyiFilter(16, 3.0, 1e-5)
-    assert given.admits([], quiet)
-    assert not given.admits([quiet], quiet.with_steps(1))
+    given = GaussianFilter(3.0, 1e-5)
+    assert given.fits([given.cost(quiet)])
+    assert not given.fits([given.cost(quiet.with_steps(MOST_STEPS + 1))])

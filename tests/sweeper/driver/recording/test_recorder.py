@@ -31,9 +31,6 @@ RDP = [1.0, 2.0, 3.0]
 PLD = [0.9, 1.8, 2.7]
 
 
-BEST_ORDER = 4  # for trainings like those of ``plan_row``
-
-
 class BestTracker(FakeTracker):
     """Tells what it heard of the best epoch."""
 
@@ -193,7 +190,7 @@ def test_a_scheduler_ends_trials_and_every_decision_is_written_down(kept, plan_r
 
 def limited(kept, epsilon, delta=1e-5, *, entered=True):
     """A recorder of a sweep whose budget a filter keeps; its trials are those of ``plan_row``."""
-    budget = Filter(order=BEST_ORDER, epsilon=epsilon, delta=delta)
+    budget = Filter(epsilon=epsilon, delta=delta)
     folder = SweepFolder(kept.path / "limited")
     (folder.path / "models").mkdir(parents=True)
     plan = plan_of_records(kept.spec, kept.plan.claim, budget)
@@ -232,6 +229,15 @@ def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, pla
         made.spending.close(trial, known)
     with pytest.raises(RecordError, match="has given the rest of its budget away"):
         made.spending.close(trial, 4)
+    made.records.close()
+
+
+@pytest.mark.parametrize("kept", [{"scheduler": "hyperband"}], indirect=True)
+def test_a_filter_refunds_from_one_rung_to_the_next(kept, plan_row):
+    made, plan = limited(kept, 8.0, plan_row.plan.delta), plan_row.plan
+    begin(made, plan_row)
+    (entry,) = Ledger(kept.path / "limited" / "ledger.jsonl").entries()
+    assert entry.ends == tuple(drawn_by(plan, epoch) for epoch in made._scheduler.rungs(plan.epochs)) != ()
     made.records.close()
 
 

@@ -18,7 +18,7 @@ from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.privacy.spending._stages import slots_epsilon
-from sweeper.privacy.spending.filter import Filter
+from sweeper.privacy.spending.filter import Filter, begun_blocks
 from sweeper.privacy.spending.slots import Slots
 from sweeper.specification.stages import StagePlan
 
@@ -251,9 +251,8 @@ def test_a_stage_needs_steps_or_slots(budget):
 
 @pytest.fixture
 def filtered(tmp_path, event):
-    epsilon = price([event] * 3, DELTA).epsilon
-    order = 4  # the best one for such trainings
-    return ledger_with(tmp_path / "ledger.jsonl", Filter(order=order, epsilon=epsilon, delta=DELTA))
+    epsilon = 1.1 * price([event] * 3, DELTA).epsilon
+    return ledger_with(tmp_path / "ledger.jsonl", Filter(epsilon=epsilon, delta=DELTA))
 
 
 def test_a_filter_takes_trainings_as_long_as_they_fit(filtered, event):
@@ -265,13 +264,67 @@ def test_a_filter_takes_trainings_as_long_as_they_fit(filtered, event):
     assert 2 <= taken <= 3
     assert claim(Composed((event,) * taken), DELTA).epsilon <= filtered.budget.epsilon
     filtered.close("t0", 10)
-    assert filtered.refusal("u", event.with_steps(40)) is None  # what was not run was not spent
+    assert filtered.refusal("u", event.with_steps(40)) is not None  # it had no block but the whole training
+
+
+def test_a_filter_refunds_blocks_that_never_began(filtered, event):
+    """Of blocks of 10, 10 and 30 steps the third never began; its room is that of a block, no larger."""
+    while filtered.refusal("u", event, ends=[10, 20]) is None:
+        filtered.open(f"t{len(filtered.entries())}", event, ends=[10, 20])
+    trials = [entry.trial for entry in filtered.entries()]
+    assert len(trials) >= 2
+    filtered.close("t0", 11)
+    assert filtered.refusal("u", event.with_steps(30)) is None
     assert filtered.refusal("u", event.with_steps(110)) is not None
+    reopened = Ledger(filtered._file.path)
+    assert reopened.entries()[0].ends == (10, 20)
+    assert reopened.refusal("u", event.with_steps(30)) is None
+    filtered.close("t1", 21)  # the third block has begun
+    first, second, *_ = filtered.entries()
+    costs = filtered.budget.gaussian.cost
+    assert filtered.budget.share([first]) < filtered.budget.share([second])
+    blocks = [costs(event.with_steps(steps)) for steps in (10, 10, 30)]
+    assert filtered.budget.share([second]) == filtered.budget.gaussian.share(blocks)
+
+
+@pytest.mark.parametrize(
+    ("drawn", "blocks"),
+    [
+        (0, []),
+        (1, [16]),
+        (16, [16]),
+        (17, [16, 48]),
+        (64, [16, 48]),
+        (65, [16, 48, 96]),
+        (160, [16, 48, 96]),
+        (161, [16, 48, 96, 10]),
+        (175, [16, 48, 96, 10, 10]),
+    ],
+)
+def test_a_block_that_has_begun_counts_whole(drawn, blocks):
+    assert list(begun_blocks(160, (16, 64), drawn)) == blocks
+    assert list(begun_blocks(160, (0, 16, 64, 160, 999), drawn)) == blocks
+
+
+def test_attempts_that_go_on_draw_the_rest_of_their_blocks_and_new_ones_their_own(filtered, event):
+    def share():
+        return filtered.budget.share(filtered.entries())
+
+    filtered.open("t", event, ends=[10])
+    whole = share()
+    filtered.close("t", 30)
+    filtered.open("t", event, kept=25)  # five steps are drawn again
+    spare = filtered.budget.gaussian.share([filtered.budget.gaussian.cost(event.with_steps(3))])
+    assert share() == pytest.approx(whole + 2 * spare, rel=1e-6)
+    filtered.close("t", 45)
+    assert share() == pytest.approx(whole, rel=1e-9)  # thirty steps and twenty
+    filtered.open("t", event, ends=[10])
+    assert share() == pytest.approx(2 * whole, rel=1e-9)
 
 
 def test_a_filter_costs_its_budget_whatever_was_run(filtered):
     assert filtered.answers(DELTA)["everything"].epsilon == filtered.budget.epsilon
-    assert "privacy filter at the Renyi order" in filtered.answers(DELTA)["everything"].statement
+    assert "kept by a privacy filter" in filtered.answers(DELTA)["everything"].statement
     assert filtered.answers(DELTA / 2)["everything"].epsilon == float("inf")
 
 
@@ -285,7 +338,7 @@ def test_a_filter_counts_trainings_that_have_not_drawn_yet(filtered, event):
 def test_a_filter_gives_room_away_once(filtered, event):
     """Two trainings end early, a third is admitted on that; none of the first two may then have run any further."""
     for trial in ("t0", "t1"):
-        train(filtered, trial, event, None)
+        train(filtered, trial, event, None, ends=(1,))
         filtered.close(trial, 1)
     train(filtered, "t2", event, None)
     train(filtered, "t3", event, None)
@@ -311,7 +364,8 @@ def test_a_filter_counts_scores_of_test_rows_where_a_training_asks(filtered, eve
 
 def releases_beside(budget, event, *events):
     """As many releases as have room beside events, but not beside one more."""
-    return next(n for n in range(1, 9999) if budget.renyi.spent([paid(n).event, event, *events]) > budget.renyi.budget)
+    fixed = budget.gaussian
+    return next(n for n in range(1, 9999) if not fixed.fits(map(fixed.cost, [paid(n).event, event, *events])))
 
 
 def test_a_filter_counts_a_training_that_has_not_drawn_where_scores_of_test_rows_ask(filtered, event):
@@ -326,7 +380,7 @@ def test_a_filter_counts_a_training_that_has_not_drawn_where_scores_of_test_rows
 def test_whatever_a_filter_admits_in_whatever_order_adds_up_to_its_budget(asked):
     """Splits that are not apart: trainings, some of which end early, and scores of validation and of test rows."""
     event = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.2, steps=60, relation=Relation.ADD_OR_REMOVE_ONE)
-    budget, drawn = Filter(order=4, epsilon=price([event] * 3, DELTA).epsilon, delta=DELTA), []
+    budget, drawn = Filter(epsilon=price([event] * 3, DELTA).epsilon, delta=DELTA), []
     with tempfile.TemporaryDirectory() as folder:
         add_up(ledger_with(Path(folder) / "ledger.jsonl", budget), event, asked, drawn)
 
@@ -337,20 +391,21 @@ def add_up(ledger, event, asked, drawn):
         if what == "tests" and ledger.test_refusal(scores) is None:
             ledger.enter_test(trial, 1, scores)
             drawn.append(scores.event)
-        if what != "tests" and ledger.refusal(trial, event, scores=scores) is None:
-            ledger.open(trial, event, scores=scores, marked=True)
+        if what != "tests" and ledger.refusal(trial, event, ends=[20], scores=scores) is None:
+            ledger.open(trial, event, ends=[20], scores=scores, marked=True)
             ledger.draw(trial)
             steps = count if what == "close" else event.steps
             if what == "close":
                 ledger.close(trial, steps, scored=count)
-            drawn += [event.with_steps(steps), scores.event]
-        assert ledger.budget.renyi.spent(drawn) <= ledger.budget.renyi.budget
+            drawn += [event.with_steps(20), event.with_steps(40 if steps > 20 else 0), scores.event]
+        fixed = ledger.budget.gaussian
+        assert fixed.fits(map(fixed.cost, drawn))
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_filter_counts_scores(filtered, event, apart):
-    near = filtered.budget.renyi.budget
-    releases = next(n for n in range(1, 9999) if filtered.budget.renyi.spent([paid(n).event]) > 0.55 * near)
+    fixed = filtered.budget.gaussian
+    releases = next(n for n in range(1, 9999) if fixed.share([fixed.cost(paid(n).event)]) > 0.55)
     train(filtered, "t", event, None, scores=paid(releases, apart=apart))
     assert (filtered.refusal("u", event) is None) == apart
     assert filtered.refusal("u", event, scores=paid(releases, apart=apart)) is not None

@@ -115,7 +115,6 @@ LEARNING_RATE = "training.learning_rate"
         (NO_BUDGET | {"privacy.stages": STAGES}, r"no stages without sweep_epsilon.*\(privacy\.stages in .*add sweep_epsilon"),
         (NO_BUDGET | FILTER, r"no accounting without sweep_epsilon.*got accounting='filter' \(privacy\.accounting in .*add sweep_epsilon"),
         (FILTER | {"privacy.spare_epochs": 2}, r"no spare_epochs.*got spare_epochs=2 \(privacy\.spare_epochs in .*leave it out"),
-        (FILTER | {"privacy.relation": "replace-one"}, r"add-or-remove-one.*got relation='replace-one' \(privacy\.relation in .*use accounting: slots"),
         ({"privacy.stages": STAGES, "privacy.finals": 2}, r"no finals beside stages.*got finals=2 \(privacy\.finals in .*leave it out"),
         ({"privacy.finals": 5, "search.trials": 4}, r"at most 4 finals.*got finals=5 \(privacy\.finals in .*lower it"),
         ({"data.evaluation": "exploratory", "search.rehearse": True}, r"evaluation: public.*got rehearse=True \(search\.rehearse in .*leave it out"),
