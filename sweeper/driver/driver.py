@@ -285,7 +285,8 @@ class SweepRun:
             return TrialQueue(FinalSearch(self._search, spending, space, records), TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()
         staged = StagedSearch(self._search, spending, space, records, self._plan.search.outcomes, rehearsed)
-        return TrialQueue(staged, self._plan.trials, unfinished, accumulate(spending.stage_trials))
+        barriers, is_full = accumulate(spending.stage_trials), self._recorder.spending.is_full
+        return TrialQueue(staged, self._plan.trials, unfinished, barriers, is_full)
 
     def _late(self, now: float) -> RunResult | None:
         hours = self._plan.search.hours

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, planned_scores, scored_by
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, drawn_by, epochs_of, whole_event
@@ -23,6 +24,7 @@ class SpendingRecord:
     def __init__(self, folder: SweepFolder, plan: SweepPlan) -> None:
         self._ledger, self._delta, self._folder = Ledger(folder.ledger), plan.privacy.delta, folder
         self._planned = plan.spending
+        self._latest: Entry | None = None  # as it was asked for, whether or not there was room
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -95,11 +97,28 @@ class SpendingRecord:
             raise RecordError(f"Expected the budget of the sweep in its ledger before trial {trial.id}, got none")
         stage = self._ledger.spending.stage_of(trial.id, self._ledger.selection)
         ends = [drawn_by(row.plan, epoch) for epoch in rungs] if self._ledger.spending.refunds else []
+        self._latest = Entry(trial=trial.id, attempt=1, event=event, ends=tuple(ends))
         refused = self._ledger.refusal(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage)
         if refused is not None:
             return f"{refused}; it is not trained"
         self._ledger.open(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage, marked=True)
         return None
+
+    def is_full(self, running: int) -> bool:
+        """Whether another training like the last one has no room until one of those running has ended, and refunded.
+
+        Those that run and are not entered yet are taken to plan as much as the last one. There is room, as far as this
+        is concerned, in a budget that refunds nothing: it would not grow.
+        """
+        spending = self._ledger.spending
+        if not spending.refunds:
+            return False
+        if self._latest is None:
+            return True
+        entries = self._ledger.entries()
+        share, one = spending.share(entries), spending.share([self._latest])
+        pending = running - sum(entry.steps is None for entry in entries)
+        return share is not None and one is not None and share + (max(0, pending) + 1) * one > 1.0
 
     def draw(self, trial: str) -> None:
         """Charge a trial from now on: it is about to draw its first noise."""

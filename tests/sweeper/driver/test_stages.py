@@ -111,6 +111,19 @@ def test_a_stage_begins_when_every_trial_before_it_has_ended(sweep):
     assert queue.start()[0] == "t0004"
 
 
+def test_a_trial_waits_while_there_is_no_room_for_it_beside_those_that_run(sweep):
+    queue = TrialQueue(sweep.staged, 6, is_full=lambda running: running > 1)
+    begun = [queue.start()[0] for _ in range(2)]
+    assert queue.left == 0
+    assert queue.start() is None
+    queue.end(begun[0])
+    assert queue.start()[0] == "t0003"
+    for trial in (begun[1], "t0003"):
+        queue.end(trial)
+    queue._is_full = lambda running: running < 9  # nothing runs that could give room back: it is tried
+    assert queue.start()[0] == "t0004"
+
+
 def test_the_signal_of_a_training_grows_with_its_share_of_the_budget(sweep):
     first, *_, last = (signal_of(stage.slot) for stage in sweep.budget.stages)
     assert last / first == pytest.approx((6.0 * 3.0) ** 0.5, rel=1e-9)

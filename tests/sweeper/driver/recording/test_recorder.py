@@ -220,6 +220,19 @@ def test_a_trial_beyond_the_budget_of_the_sweep_is_refused_before_it_draws_noise
     made.records.close()
 
 
+def test_a_trial_waits_until_one_that_runs_may_have_given_room_back(kept, plan_row):
+    """Two fit side by side. A third waits, as do trials of which it is not known yet what they plan."""
+    made = limited(kept, 1.05 * price([plan_row.plan.event] * 2, plan_row.plan.delta).epsilon, plan_row.plan.delta)
+    assert made.spending.is_full(1)
+    begin(made, plan_row)
+    assert [made.spending.is_full(running) for running in (1, 2, 3)] == [False, True, True]
+    begin(made, plan_row, "t0002")
+    assert made.spending.is_full(2)
+    made.spending.close(made.records.trials["t0002"], 0)
+    assert not made.spending.is_full(1)
+    made.records.close()
+
+
 def test_a_trial_of_which_a_filter_has_counted_too_little_ends_the_run(kept, plan_row):
     made, _ = filtered(kept, plan_row)
     begin(made, plan_row)
