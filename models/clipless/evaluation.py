@@ -27,6 +27,7 @@ def evaluate(
     radii: Iterable[str] = (),
     input_gain: float = 1.0,
     *,
+    classes: int | None = None,
     features: Tensor | None = None,
     outputs: Outputs | None = None,
 ) -> dict[str, float]:
@@ -37,12 +38,14 @@ def evaluate(
         split: rows that are public, paid for, or marked exploratory.
         radii: as written, ``"36/255"``; in raw units.
         input_gain: Lipschitz constant of the fixed maps between raw units and the tensor.
+        classes: their number, to score each of them too.
         features: `clipless.certificates.certify.float64_features` of the rows, which save the fixed prefix's part.
         outputs: on these rows, where they are known; the model is not looked at then, and may hold other weights.
 
     Returns:
         ``accuracy``, ``certified@R`` for each radius, and with two classes ``auroc`` and ``certified-auroc@R``,
-        all in [0, 1]; the last two are NaN where a class is absent.
+        all in [0, 1]; the last two are NaN where a class is absent. With ``classes`` also ``recall@C`` of each class C
+        that has rows, and their mean ``balanced_accuracy``.
 
     Raises:
         ValueError: a gain or radius out of range, or rows of another shape than the network's.
@@ -52,7 +55,15 @@ def evaluate(
     outputs = outputs or Outputs.of(model, split, features)
     logits_BK, raw_radius_B = outputs.logits, outputs.radii / input_gain
     weight_B = split.weights()
-    scores = {"accuracy": _mean(decisions(logits_BK) == split.y, weight_B)}
+    hits_B = decisions(logits_BK) == split.y
+    scores = {"accuracy": _mean(hits_B, weight_B)}
+    if classes is not None:
+        recalls = {
+            f"recall@{label}": _mean(hits_B[own_B], weight_B[own_B])
+            for label in range(classes)
+            if bool((own_B := split.y == label).any())
+        }
+        scores |= {"balanced_accuracy": sum(recalls.values()) / max(len(recalls), 1), **recalls}
     parsed = {text: parse_radius(text) for text in radii}
     scores |= {f"certified@{text}": _mean(raw_radius_B > radius, weight_B) for text, radius in parsed.items()}
     if logits_BK.shape[1] <= 2:

@@ -25,8 +25,9 @@ two, not their sum (parallel composition, which here holds for adaptive choices 
 noise are fixed in advance). Replacing a row may take one row out of one split and put another into the other: then
 both are charged. A split drawn by permutation or stratified moves other rows too: no price here covers that.
 
-Only shares of rows are counts. An AUROC compares pairs, membership inference reads training rows, and attacks draw
-the starts of all rows from one generator, so that a row more moves the others: none of them may be released this way.
+Only shares of rows are counts. Recalls and AUROC have a release of their own (`clipless.privacy.class_scores`).
+Membership inference reads training rows, and attacks draw the starts of all rows from one generator, so that a row more
+moves the others: neither may be released this way.
 """
 
 import math
