@@ -1,6 +1,7 @@
 """The stream of what happens in a sweep, as server-sent events.
 
-Events are ``point`` (a row of points), ``trial`` (how a trial ended), ``status`` (when it has changed) and ``end``. The
+Events are ``point`` (a row of points; noisy scores as estimates with their intervals, as they stand when it is sent),
+``trial`` (how a trial ended), ``status`` (when it has changed) and ``end``. The
 id of an event says how many rows of points and of trials came before and with it, so that a client that lost the
 stream resumes after the last event it has, also when the service was started again meanwhile. Sweeps are read once
 for all streams.
@@ -18,11 +19,14 @@ from anyio import to_thread
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from sweeper.adapters import dump, parse
 from sweeper.errors import RefusalError, SweeperError
-from sweeper.records import SweepStatus
+from sweeper.records import Point, SweepStatus
+from sweeper.results.estimates import estimate_points
 from sweeper.service.responses.views import has_ended
 from sweeper.store.jsonl import to_text
-from sweeper.store.tail import JsonlTail
+from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.tail import JsonlTail, Row, SweepTail
 
 LOOK_SECONDS = 1.0
 PING_SECONDS = 15.0
@@ -202,7 +206,7 @@ class _RecordReader:
     """The rows of one sweep as texts; those of running trials are None."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._tail = folder, SweepTail(SweepFolder(folder))
         self._open()
 
     def read(self) -> _NewRecords:
@@ -214,10 +218,21 @@ class _RecordReader:
             self._open()
             trials, points = self._trials.read()[0], self._points.read()[0]
         is_news = bool(trials or points)
-        return _NewRecords([to_text(row) for row in points], [_end(row) for row in trials], is_fresh, is_news)
+        shown = self._estimate(points) if points else points
+        return _NewRecords([to_text(row) for row in shown], [_end(row) for row in trials], is_fresh, is_news)
 
     def _open(self) -> None:
         self._points, self._trials = JsonlTail(self._folder / "points.jsonl"), JsonlTail(self._folder / "trials.jsonl")
+
+    def _estimate(self, rows: list[Row]) -> list[Row]:
+        """Return rows of points with estimates in place of noisy scores, as the route of points gives them."""
+        self._tail.look()
+        if all(one.plan is None or one.plan.scores is None for one in self._tail.trials.values()):
+            return rows
+        stages = SweepFolder(self._folder).read_manifest().course.stages
+        points = estimate_points(self._tail.points.values(), self._tail.trials, stages)
+        found = {point.key: point for point in points}
+        return [dump(found[parse(Point, row).key]) for row in rows]
 
 
 def _end(row: Mapping[str, Any]) -> str | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.errors import RecordError, RefusalError
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import ScorePlan, SweepStatus, TrialStatus
 from sweeper.service.responses import events
 from sweeper.service.responses.events import Feeds, Position
 from sweeper.service.security.access import COOKIE
@@ -46,6 +46,28 @@ def test_a_sweep_that_has_ended_is_told_from_its_beginning_to_its_end(client):
     assert [data["id"] for kind, _, data in told if kind == "trial"] == ["t0001", "t0002"]
     assert told[-1][1] == "4.4.end"
     assert told[-1][2]["state"] == "completed"
+
+
+def test_noisy_scores_are_told_as_estimates_with_their_intervals(client, folder, plan):
+    """As the route of points gives them, whichever score of a sweep is noisy."""
+    scores = ScorePlan(
+        names=("accuracy",),
+        noise_multiplier=5.0,
+        apart=True,
+        std={"validation": 0.05, "test": 0.05},
+        rows={"validation": 500, "test": 500},
+        epochs=(1, 2),
+    )
+    for trial in folder.trials().values():
+        folder.save_trial(replace(trial, plan=replace(plan, scores=scores)))
+    told = [data for kind, _, data in parsed(client.get(URL).text) if kind == "point"]
+    routed = client.get(f"/api/v1/sweeps/{DONE}/points").json()["points"]
+    assert [one["noisy"]["intervals"]["accuracy"] for one in told] == [
+        one["noisy"]["intervals"]["accuracy"] for one in routed
+    ]
+    assert [one["values"] for one in told] == [one["values"] for one in routed]
+    assert [one["noisy"]["released"]["accuracy"] for one in told] == [0.5, 0.7, 0.4, 0.9]
+    assert all(one["values"]["accuracy"] != one["noisy"]["released"]["accuracy"] for one in told)
 
 
 @pytest.mark.usefixtures("folder")
