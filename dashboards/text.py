@@ -9,7 +9,14 @@ from typing import Any
 
 from dashboards.data import SweepData
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
-from sweeper.specification.objectives import ATTACKED, attack_radius_text, auroc_radius_text, radius_text
+from sweeper.specification.objectives import (
+    ATTACKED,
+    BALANCED,
+    attack_radius_text,
+    auroc_radius_text,
+    radius_text,
+    recall_text,
+)
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
 
@@ -40,7 +47,8 @@ def _plain(value: Decimal) -> str:
 
 def is_fraction(name: str) -> bool:
     """Whether a value lives in [0, 1] and reads best as a percentage."""
-    return name in ("accuracy", "balanced accuracy", "auroc", *MEMBERSHIP) or radius_of(name) is not None
+    named = name in ("accuracy", "balanced accuracy", BALANCED, "auroc", *MEMBERSHIP)
+    return named or recall_text(name) is not None or radius_of(name) is not None
 
 
 def radius_of(name: str) -> str | None:
@@ -99,7 +107,10 @@ def title_of(name: str) -> str:
         return f"certified AUROC at radius {text}"
     if (text := attack_radius_text(name)) is not None:
         return f"accuracy under {'PGD' if name.startswith(ATTACKED) else 'AutoAttack'} at radius {text}"
+    if (text := recall_text(name)) is not None:
+        return f"recall of class {text}"
     return {
+        BALANCED: "balanced accuracy",
         "auroc": "AUROC",
         "membership-auroc": "membership AUROC",
         "membership-advantage": "membership advantage",

@@ -283,6 +283,10 @@ class NoisyScores:
     test_intervals: Mapping[str, Interval] = field(default_factory=dict)
 
 
+ScoreErrors = Mapping[str, tuple[float, float]]
+"""By name of a score: the standard deviation of its noise, and of how many rows a share has its sampling error."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One model of a trial: that of an epoch, or one made from the iterates up to it."""
@@ -303,6 +307,9 @@ class Point:
     # of test rows, present beside test numbers where these are read off released curves
     curves: Annotated[ReleasedCurves | None, WHEN_KNOWN] = None
     model: str | None = None  # path of the saved model relative to the sweep folder, if kept
+    # of noisy scores whose errors depend on what was released; of the others the plan of the trial knows them
+    errors: Annotated[ScoreErrors | None, WHEN_KNOWN] = None
+    test_errors: Annotated[ScoreErrors | None, WHEN_KNOWN] = None  # likewise of test numbers
     # present where values and test numbers are estimates from noisy scores
     noisy: Annotated[NoisyScores | None, WHEN_KNOWN] = None
 

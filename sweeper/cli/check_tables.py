@@ -11,6 +11,7 @@ from clipless.datasets import Dataset
 from clipless.datasets.metadata import units_word
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
+from clipless.privacy.class_scores import expect_scores
 from sweeper.planning.preview import Preview, find_lack_of_gpus
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
@@ -82,7 +83,7 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Previe
         f"{stds['test']:.3g} on {noise.test} test {counted}. With the sampling of the {counted}, an accuracy of "
         f"{100 * _EXAMPLE:.0f} % is known to +-{100 * _half_width(stds['validation'], noise.validation):.1f} points by "
         f"one release of validation rows and to +-{100 * _half_width(stds['test'], noise.test):.1f} by one of test "
-        f"rows, with confidence {100 * CONFIDENCE:.0f} %. One release costs epsilon "
+        f"rows, with confidence {100 * CONFIDENCE:.0f} %.{_render_by_class(plan, noise)} One release costs epsilon "
         f"{round_up(price([noise.paid(1).event], delta).epsilon)}"
     )
     if pools is not None:
@@ -105,7 +106,29 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Previe
     )
 
 
-def _half_width(std: float, rows: int) -> float:
+def _render_by_class(plan: SweepPlan, noise: ScoreNoise) -> str:
+    """Return how well scores by class are known by one release of validation rows, at public shares of the classes."""
+    form = noise.form
+    if not form.by_class:
+        return ""
+    largest = plan.claim.baselines.majority.get("validation", 1 / form.classes)
+    sizes = [largest, *[(1.0 - largest) / (form.classes - 1)] * (form.classes - 1)]
+    found = expect_scores(
+        form, noise.validation, noise.noise_multiplier, [share * noise.validation for share in sizes], _EXAMPLE
+    )
+    known = []
+    if form.hits:
+        known += [
+            ("a balanced accuracy", found.balanced_error),
+            ("the recall of such a class", found.recall_errors[-1]),
+        ]
+    if form.order:
+        known.append(("an AUROC", found.auroc_error))
+    texts = [f"{name} to +-{100 * _half_width(error.std, error.rows):.1f}" for name, error in known]
+    return f" With a class of {100 * sizes[-1]:.3g} % of the rows, of 80 % likewise {', '.join(texts)} points."
+
+
+def _half_width(std: float, rows: float) -> float:
     """Return half the width of the interval of an example's accuracy, by noise and sampling."""
     _, (low, high) = share(_EXAMPLE, std**2, rows)
     return (high - low) / 2

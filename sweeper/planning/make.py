@@ -155,6 +155,7 @@ def make_score_noise(spec: Spec, data: Dataset, planned: tuple[float, float] | N
         apart=declared.split_by_row,
         validation=len(data.validation),
         test=len(data.test),
+        classes=len(declared.classes),
         curves=None if curves is None else CurveNoise.of(curves, names, declared, relation),
         final_scores=_final_scores(spec),
     )

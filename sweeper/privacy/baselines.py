@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from clipless.datasets import Evaluation
 from sweeper.records import ClassCounts
-from sweeper.specification.objectives import attack_radius_text, is_share_of_rows
+from sweeper.specification.objectives import AUROC, BALANCED, attack_radius_text, is_share_of_rows
 
 if TYPE_CHECKING:
     from clipless.datasets import Dataset
@@ -61,8 +61,10 @@ class Baselines:
         A constant answer has every radius: the share holds for certified accuracy and under attack too. Where labels
         are private it is the least share that the most frequent of so many classes can have.
         """
-        if name == "auroc":
+        if name == AUROC:
             return 0.5
+        if name == BALANCED and self.classes:
+            return 1 / len(self.classes)
         if not (is_share_of_rows(name) or attack_radius_text(name) is not None) or not self.classes:
             return None
         return max(self.majority.get(split, 0.0), 1 / len(self.classes))

@@ -12,6 +12,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import described
 from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
+from sweeper.specification.objectives import is_share_of_rows
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",
@@ -345,11 +346,16 @@ def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
     yield (
         f"Scores were released as counts with Gaussian noise of multiplier {noise['noise_multiplier']:g}, "
         f"{len(noise['names'])} together: a standard deviation of {std['validation']:.3g} for a validation score and "
-        f"{std['test']:.3g} for a test score{_of_curves(noise)}. The {own['steps']} releases of validation scores that "
-        f"this trial planned"
+        f"{std['test']:.3g} for a test score{_of_curves(noise)}{_of_classes(noise)}. "
+        f"The {own['steps']} releases of validation scores that this trial planned"
         f"{_of_each(facts['trainings'])} cost the validation rows epsilon {round_up(own['epsilon'])} at delta "
         f"{facts['delta']:g}. {together}: *What the sweep cost* holds both."
     )
+
+
+def _of_classes(noise: Mapping[str, Any]) -> str:
+    named = [name for name in noise["names"] if not is_share_of_rows(name)]
+    return f"; {' and '.join(named)} have more, in proportion to one over the size of a class" if named else ""
 
 
 def _of_curves(noise: Mapping[str, Any]) -> str:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, groupby, product
 from math import isfinite, sqrt
+from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class _Curve:
     s: Floats
     scores: Floats
     variance: float  # of the noise of each of them
-    rows: int  # N
+    rows: float  # N, or as many as a share would need for the same sampling error
 
     @property
     def own_sampling(self) -> float:
@@ -101,7 +102,11 @@ def _score_plan(plan: TrialPlan | None) -> ScorePlan | None:
 
 
 def _names(point: Point, plan: ScorePlan) -> list[str]:
-    return [name for name in plan.names if isfinite(point.values.get(name, np.nan))]
+    return [
+        name
+        for name in {**dict.fromkeys(plan.names), **(point.errors or {})}
+        if isfinite(point.values.get(name, np.nan))
+    ]
 
 
 def _estimate(
@@ -113,12 +118,23 @@ def _estimate(
         own, plan = list(group), trials[trial].plan
         assert plan is not None  # noqa: S101 - its scores were asked for
         s = np.log([one.epoch / plan.epochs for one in own])
-        variance = plans[trial].std["validation"] ** 2 / plan.repeats
-        count = plans[trial].rows["validation"]
-        curves.append(_Curve(s, np.array([one.values[name] for one in own]), variance, count))
+        deviation, count = _errors(own, name, plans[trial], plan.repeats)
+        curves.append(_Curve(s, np.array([one.values[name] for one in own]), deviation**2, count))
         rows += [count / (1.0 - _OWN_SAMPLING)] * len(own)
     means, variances = posterior(curves)
     return [share(mean, variance, count) for mean, variance, count in zip(means, variances, rows, strict=True)]
+
+
+def _errors(points: Sequence[Point], name: str, plan: ScorePlan, repeats: int) -> tuple[float, float]:
+    """Return the deviation of the noise of a score of one trial, and the rows that its sampling error is that of.
+
+    Where they depend on what was released, those of all epochs together: with two digits, as much as they are known.
+    """
+    found = [point.errors[name] for point in points if point.errors is not None and name in point.errors]
+    if not found:
+        return plan.std["validation"] / sqrt(repeats), plan.rows["validation"]
+    std = sqrt(fmean(one**2 for one, _ in found))
+    return float(f"{std:.2g}"), float(f"{fmean(rows for _, rows in found):.2g}")
 
 
 def posterior(curves: Sequence[_Curve]) -> tuple[Floats, Floats]:
@@ -235,8 +251,8 @@ def _estimate_test(point: Point, plan: ScorePlan) -> tuple[dict[str, float] | No
         return None, {}
     if point.curves is not None:
         return dict(point.test), _intervals_of_curves(point.test, point.curves)
-    variance, rows = plan.std["test"] ** 2, plan.rows["test"]
-    found = {name: share(value, variance, rows) for name, value in point.test.items()}
+    errors = dict.fromkeys(point.test, (plan.std["test"], plan.rows["test"])) | dict(point.test_errors or {})
+    found = {name: share(value, errors[name][0] ** 2, errors[name][1]) for name, value in point.test.items()}
     return {name: value for name, (value, _) in found.items()}, {name: ends for name, (_, ends) in found.items()}
 
 

@@ -1,4 +1,7 @@
-"""Names of objectives: ``epsilon``, ``accuracy``, ``auroc``, ``certified@R``, ``certified-auroc@R``, some of plug-ins.
+"""Names of objectives: ``epsilon``, shares such as ``accuracy``, ``auroc`` and ``certified@R``, some of plug-ins.
+
+``balanced_accuracy`` is the mean of the recalls of all classes, which are recorded beside it as ``recall@C``, C being
+the number of the class from 0.
 
 Every objective but epsilon lies in [0, 1] and is better when larger.
 
@@ -23,7 +26,10 @@ from sweeper.specification.fields.messages import bad_value
 from sweeper.specification.plugins import find_metric, installed_metrics, is_metric, reading_metrics
 
 MOST = 64  # objectives, metrics or constraints of a spec
-PLAIN = ("epsilon", "accuracy", "auroc")
+AUROC = "auroc"
+BALANCED = "balanced_accuracy"
+PLAIN = ("epsilon", "accuracy", BALANCED, AUROC)
+_RECALL = "recall@"
 ATTACKED = "attacked@"
 AUTOATTACKED = "autoattacked@"
 _CERTIFIED = "certified@"
@@ -59,9 +65,28 @@ def is_share_of_rows(name: str) -> bool:
     return name == "accuracy" or radius_text(name) is not None
 
 
+def is_paid_score(name: str) -> bool:
+    """Whether scores of that name can be released of private rows, with noise that is paid for."""
+    return name in (AUROC, BALANCED) or is_share_of_rows(name)
+
+
+def recall_name(label: int) -> str:
+    """Return the name of the recall of a class, by its number from 0."""
+    return f"{_RECALL}{label}"
+
+
+def recall_text(name: str) -> str | None:
+    """Return the number of the class of a recall, ``None`` for another name.
+
+    >>> recall_text(recall_name(3)), recall_text("accuracy")
+    ('3', None)
+    """
+    return name.removeprefix(_RECALL) if name.startswith(_RECALL) else None
+
+
 def needs_two_classes(name: str) -> bool:
     """Whether the objective is one of binary tasks only."""
-    return name == "auroc" or auroc_radius_text(name) is not None
+    return name == AUROC or auroc_radius_text(name) is not None
 
 
 def radius(name: str) -> Fraction | None:
@@ -118,6 +143,11 @@ def parse(name: str) -> Objective:
 def own_objectives(objectives: Iterable[Objective]) -> tuple[str, ...]:
     """Return the names of those that are plug-ins."""
     return tuple(objective.name for objective in objectives if is_metric(objective.name))
+
+
+def is_scored_by_class(objectives: Iterable[Objective]) -> bool:
+    """Whether one of them needs the recall of each class."""
+    return any(objective.name == BALANCED for objective in objectives)
 
 
 def parse_metric(name: str) -> Objective:

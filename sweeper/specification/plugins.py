@@ -30,7 +30,7 @@ SAMPLERS = "sweeper.samplers"
 SCHEDULERS = "sweeper.schedulers"
 ARCHITECTURE_PLUGINS = "sweeper.architectures"
 BUILT_IN_SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "quasi-random", "random", "grid")
-BUILT_IN_METRICS = ("epsilon", "accuracy", "auroc", *MEMBERSHIP)
+BUILT_IN_METRICS = ("epsilon", "accuracy", "balanced_accuracy", "auroc", *MEMBERSHIP)
 
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,49}")
 T = TypeVar("T")

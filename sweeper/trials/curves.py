@@ -98,7 +98,7 @@ def release_curves(
 def scores_of(curves: ReleasedCurves, noise: ScoreNoise) -> dict[str, float]:
     """Return the scores that are read off released curves, by name: those of the sweep, and with two classes AUROC."""
     at = dict(zip(curves.radii, curves.certified, strict=True))
-    texts = {name: radius_text(name) for name in noise.names}
+    texts = {name: radius_text(name) for name in noise.shares}
     found = {name: at[0.0 if text is None else parse_radius(text)] for name, text in texts.items()}
     return found if curves.scores is None else found | {"auroc": curves.scores.auroc[1]}
 

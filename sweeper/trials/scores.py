@@ -1,7 +1,8 @@
 """Scores of models on rows held back: exact where these are public or exploratory, noisy where they are private.
 
 One release is a vector of shares of rows (`clipless.privacy.noisy_counts`), accuracy and certified accuracy with noise,
-and nothing else: what else there could be is refused in `sweeper.specification.rules.data`.
+and beside them recalls and AUROC where these are objectives (`clipless.privacy.class_scores`). What else there could be
+is refused in `sweeper.specification.rules.data`.
 
 Where scores are noisy, ``certified <= accuracy`` may fail by the noise: nothing may raise, stop or be logged because
 it does, and the exact scores may reach nothing that leaves. `scorer` is the one door through which trials and the
@@ -12,26 +13,33 @@ Shape letters: B rows, M scores.
 
 from collections.abc import Sequence
 from functools import partial
+from math import hypot
+from statistics import fmean
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 import clipless
-from clipless.certificates.certify import decisions, float64_logits
+from clipless.certificates.certify import binary_scores, decisions, float64_logits
 from clipless.certificates.outputs import Outputs
 from clipless.certificates.radii import parse_radius
 from clipless.datasets import Evaluation, Metadata, Split
 from clipless.network import Network
+from clipless.privacy.class_scores import MOST_CLASSES, ClassScores, release_class_scores
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
-from sweeper.records import ClassCounts
-from sweeper.specification.objectives import radius_text
+from sweeper.records import ClassCounts, ScoreErrors
+from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_name
 from sweeper.specification.plugins import find_metric
 
-MOST_CLASSES = 100  # of which tables by class are kept
+
+class Scores(dict[str, float]):
+    """Scores by name; ``errors`` has those of a release whose errors depend on it, ``None`` without any."""
+
+    errors: ScoreErrors | None = None
 
 
 class Scorer(Protocol):
@@ -39,7 +47,7 @@ class Scorer(Protocol):
 
     def __call__(
         self, model: Network, split: Split, features: Tensor | None, *, outputs: Outputs | None = None
-    ) -> dict[str, float]:
+    ) -> Scores:
         """Return scores, given `float64_features` of the rows, or the model's outputs on them where they are known."""
 
 
@@ -49,6 +57,7 @@ def scorer(
     noise: ScoreNoise | None,
     *,
     own: Sequence[str] = (),
+    by_class: bool = False,
     test: bool = False,
     source: RandomSource | None = None,
 ) -> Scorer:
@@ -59,6 +68,7 @@ def scorer(
         radii: to certify, as written; where there is noise, its names say what is scored.
         noise: of the scores, ``None`` where they are free.
         own: objectives of plug-ins, where scores are free.
+        by_class: whether recalls and their mean are computed too, where scores are free.
         test: whether the split is that of the test rows, instead of the validation rows.
         source: of the noise; by default, and for any guarantee, a fresh secure one.
 
@@ -72,13 +82,15 @@ def scorer(
         )
     gain = declared.input_gain
     if noise is None:
-        return lambda model, split, features, *, outputs=None: {
-            **clipless.evaluate(model, split, radii, gain, features=features, outputs=outputs),
-            **{name: metric.compute(name, model, split, declared) for name, metric in metrics.items()},
-        }
+        classes = len(declared.classes) if by_class else None
+        return lambda model, split, features, *, outputs=None: Scores(
+            clipless.evaluate(model, split, radii, gain, classes=classes, features=features, outputs=outputs)
+            | {name: metric.compute(name, model, split, declared) for name, metric in metrics.items()}
+        )
     if metrics:
         raise SpecError(
-            f"Expected accuracy and certified@R only where scores are noisy counts, got the objective {own[0]}"
+            "Expected accuracy, balanced_accuracy, auroc and certified@R only where scores are paid for, got the "
+            f"objective {own[0]}"
         )
     return partial(
         release,
@@ -101,7 +113,7 @@ def release(
     input_gain: float,
     source: RandomSource,
     outputs: Outputs | None = None,  # noqa: ARG001
-) -> dict[str, float]:
+) -> Scores:
     """Return noisy scores of a private split, by name; noise may bring one below 0 or above 1.
 
     ``multiplier`` is the noise multiplier of the split, ``population`` N, its public number of units, of which the rows
@@ -110,12 +122,46 @@ def release(
     depends on how many models and rows there are.
 
     Guarantees:
-        One call is one release of `ScoreNoise.paid`: each answer is one row's own, given the model, and the answers of
-        a unit's rows count together as those of one.
+        One call is one release of `ScoreNoise.paid`: each answer and each score of a row is its own, given the model,
+        and those of a unit's rows count together as those of one.
     """
-    hits_BM = answers_of_rows(Outputs.of(model, split, features, alone=True), split, noise.names, input_gain)
-    scores = release_scores(hits_BM, population, multiplier, source, offsets=split.offsets)
-    return dict(zip(noise.names, scores, strict=True))
+    own, form = Outputs.of(model, split, features, alone=True), noise.form
+    hits_BM = answers_of_rows(own, split, noise.shares, input_gain)
+    if not form.by_class:
+        scores = release_scores(hits_BM, population, multiplier, source, offsets=split.offsets)
+        return Scores(zip(noise.names, scores, strict=True))
+    order_B = binary_scores(own.logits) if form.order else None
+    released = release_class_scores(
+        hits_BM, split.y, order_B, form, population, multiplier, source, offsets=split.offsets
+    )
+    return _name_scores(released, noise)
+
+
+def _name_scores(released: ClassScores, noise: ScoreNoise) -> Scores:
+    found = {
+        name: (value, error)
+        for name, value, error in zip(noise.shares, released.shares, released.share_errors, strict=True)
+    }
+    if released.form.hits:
+        found[BALANCED] = released.balanced_accuracy, released.balanced_error
+        for label, (recall, error) in enumerate(zip(released.recalls, released.recall_errors, strict=True)):
+            found[recall_name(label)] = recall, error
+    if released.form.order:
+        found[AUROC] = released.auroc, released.auroc_error
+    scores = Scores({name: float(value) for name, (value, _) in found.items()})
+    scores.errors = {name: (error.std, error.rows) for name, (_, error) in found.items()}
+    return scores
+
+
+def mean_errors(found: Sequence[Scores]) -> ScoreErrors | None:
+    """Return the errors of the means over repeats, whose noise is independent and whose rows are the same."""
+    if any(one.errors is None for one in found):
+        return None
+    several = [dict(one.errors or {}) for one in found]
+    return {
+        name: (hypot(*(one[name][0] for one in several)) / len(several), fmean(one[name][1] for one in several))
+        for name in several[0]
+    }
 
 
 def class_counts(

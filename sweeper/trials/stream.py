@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar
 
 from sweeper.adapters import dump, parse
-from sweeper.records import TrialPlan
+from sweeper.records import ScoreErrors, TrialPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,7 @@ class FreeRow:
     made_from: str  # name of the average that it is
     values: Mapping[str, float]  # validation numbers by objective name, without epsilon: that is the one of the epoch
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    errors: ScoreErrors | None = None
     model: str | None = None
 
 
@@ -58,6 +59,7 @@ class EpochRow:
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     model: str | None = None  # path of the saved model relative to the sweep folder, if kept
     done: bool = False
+    errors: ScoreErrors | None = None  # of noisy scores, as a point has them
     free: tuple[FreeRow, ...] = ()  # models made from the iterates so far, see `sweeper.trials.free_points`
 
     @property
@@ -90,12 +92,17 @@ def row_from_text(text: str) -> TrialRow:
     if kind == PlanRow.KIND:
         return PlanRow(**content | {"plan": parse(TrialPlan, content["plan"])})
     if kind == EpochRow.KIND:
-        free = tuple(FreeRow(**_with_repeats(one)) for one in content.pop("free"))
-        return EpochRow(**_with_repeats(content), free=free)
+        free = tuple(FreeRow(**_with_tuples(one)) for one in content.pop("free"))
+        return EpochRow(**_with_tuples(content), free=free)
     if kind == FirstDrawRow.KIND:
         return FirstDrawRow(**content)
     raise ValueError(f"Expected a row of a trial, got the kind {kind!r}")
 
 
-def _with_repeats(content: Mapping[str, Any]) -> dict[str, Any]:
-    return {**content, "repeats": {name: tuple(found) for name, found in content["repeats"].items()}}
+def _with_tuples(content: Mapping[str, Any]) -> dict[str, Any]:
+    repeats, errors = content["repeats"], content["errors"]
+    return {
+        **content,
+        "repeats": {name: tuple(found) for name, found in repeats.items()},
+        "errors": None if errors is None else {name: tuple(found) for name, found in errors.items()},
+    }

@@ -39,13 +39,13 @@ from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise, scored_by, spread_epochs
 from sweeper.privacy.pricing import steps_by
 from sweeper.records import Objective, Point, TrialPlan
-from sweeper.specification.objectives import own_objectives, radii
+from sweeper.specification.objectives import is_scored_by_class, own_objectives, radii
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.trials.free_points import free_points
 from sweeper.trials.metrics import TrialMetrics
-from sweeper.trials.scores import Scorer, scorer
+from sweeper.trials.scores import Scorer, Scores, mean_errors, scorer
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
 _ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
@@ -78,7 +78,7 @@ class Repeat:
         state = None if self.checkpoint is None else load_state(self.checkpoint, self.plan)
         return 0 if state is None else state.epoch
 
-    def scores(self, split: Split, scorer: Scorer, outputs: Outputs | None = None) -> dict[str, float]:
+    def scores(self, split: Split, scorer: Scorer, outputs: Outputs | None = None) -> Scores:
         """Return accuracy and certificates, always on the same rows: of the outputs, or of the model as it is now."""
         if outputs is None and self._features is None:
             self._features = float64_features(self.model, split.x)
@@ -146,7 +146,9 @@ class TrialRun:
         named = radii([*objectives, *map(Objective.named, metrics)])
         self._noise = noise
         own = own_objectives(objectives)
-        self._score, self._looks_at_models = scorer(data.metadata, named, noise, own=own, source=source), bool(own)
+        by_class = is_scored_by_class(objectives)
+        self._score = scorer(data.metadata, named, noise, own=own, by_class=by_class, source=source)
+        self._looks_at_models = bool(own)
         self._is_paid, self._most_scores = noise is not None, most_scores
         self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
         self._kept = FrontArchive(objectives)
@@ -273,6 +275,7 @@ class TrialRun:
             epoch=epochs[0].epoch,
             values={"epsilon": epochs[0].epsilon, **row.values},
             repeats=row.repeats,
+            errors=row.errors,
             model=row.model,
             done=last,
             free=tuple(self._free_rows(epochs, self._validation)),
@@ -313,6 +316,7 @@ class TrialRun:
                 made_from=made_from,
                 values=_means(found),
                 repeats=_by_name(found) if len(found) > 1 else {},
+                errors=mean_errors(found),
                 model=self._save(point) if self._is_paid or (entered and self._kept.add([point])[0]) else None,
             )
         return row, entered

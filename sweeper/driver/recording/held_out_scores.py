@@ -13,7 +13,7 @@ from clipless.errors import CliplessError
 from clipless.network import Network, split_fixed_prefix
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.records import Point
-from sweeper.specification.objectives import own_objectives
+from sweeper.specification.objectives import is_scored_by_class, own_objectives
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from sweeper.trials.scores import class_counts, scorer
@@ -30,7 +30,8 @@ def score_front(
     there is room stand for it.
     """
     noise = shared.noise
-    score = scorer(data.metadata, shared.radii, noise, own=own_objectives(shared.objectives), test=True)
+    plug_ins, by_class = own_objectives(shared.objectives), is_scored_by_class(shared.objectives)
+    score = scorer(data.metadata, shared.radii, noise, own=plug_ins, by_class=by_class, test=True)
     features = _Features(data.test.x)
     left = [point for point in recorder.records.archive.points if recorder.records.points[point.key].test is None]
     ordered = sorted(left, key=lambda point: point.key) if noise is None else _in_turn(left)
@@ -55,7 +56,7 @@ def score_front(
             continue
         scores = score(model, data.test, own)
         classes = class_counts(model, data.test, data.metadata, features=own)
-        recorder.records.add_test(point, scores, classes)
+        recorder.records.add_test(point, scores, classes, errors=scores.errors)
 
 
 def _in_turn(points: Sequence[Point]) -> tuple[Point, ...]:

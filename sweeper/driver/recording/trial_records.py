@@ -12,7 +12,17 @@ from typing import Any
 from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive, front_mask
 from sweeper.privacy.claims import Claim
-from sweeper.records import ClassCounts, Objective, Point, PointKey, ReleasedCurves, Trial, TrialPlan, TrialStatus
+from sweeper.records import (
+    ClassCounts,
+    Objective,
+    Point,
+    PointKey,
+    ReleasedCurves,
+    ScoreErrors,
+    Trial,
+    TrialPlan,
+    TrialStatus,
+)
 from sweeper.results.estimates import estimate_points
 from sweeper.results.highlights import best
 from sweeper.specification.settings import PrivacySettings
@@ -165,9 +175,10 @@ class TrialRecords:
         scores: Mapping[str, float],
         classes: ClassCounts | None = None,
         curves: ReleasedCurves | None = None,
+        errors: ScoreErrors | None = None,
     ) -> None:
         """Record the test numbers of a front point, by class too where that may leave, or with released curves."""
-        self._save_points(replace(point, test=dict(scores), classes=classes, curves=curves))
+        self._save_points(replace(point, test=dict(scores), classes=classes, curves=curves, test_errors=errors))
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""
@@ -277,6 +288,7 @@ def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point,
         accountants={name: curve[row.epoch - 1] for name, curve in bounds.items()},
         repeats=row.repeats,
         model=row.model,
+        errors=row.errors,
     )
     epsilon = {name: value for name, value in row.values.items() if name == "epsilon"}
     free = []

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
+from clipless.privacy.class_scores import ScoreForm
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.privacy.noisy_counts import counts_sensitivity, scores_event
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.records import TrialPlan
+from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows
 
 FINAL_SCORES = 6  # epochs of a final that are scored, where the spec does not say
 _FIRST_SHARE = 1 / 16  # of the epochs of a training, at the first of several releases
@@ -93,6 +95,7 @@ class ScoreNoise:
         apart: see `PaidScores`.
         validation: N, the number of validation rows.
         test: N, the number of test rows.
+        classes: their number, of which sizes are released where a score needs them.
         curves: the noise of whole curves of test rows, which are then released in place of their scores.
         final_scores: how many epochs of a final are scored, where a budget has explorers, of which only the last epoch
             is; ``None`` for every epoch of every trial.
@@ -105,13 +108,25 @@ class ScoreNoise:
     apart: bool
     validation: int
     test: int
+    classes: int = 0
     curves: CurveNoise | None = None
     final_scores: int | None = None
 
     @property
+    def shares(self) -> tuple[str, ...]:
+        """Names of the scores that are shares of all rows, accuracy first."""
+        return tuple(name for name in self.names if is_share_of_rows(name))
+
+    @property
+    def form(self) -> ScoreForm:
+        """What one release holds."""
+        hits, order = BALANCED in self.names, AUROC in self.names
+        return ScoreForm(len(self.shares), self.classes if hits or order else 0, hits, order)
+
+    @property
     def stds(self) -> dict[str, float]:
-        """The standard deviation of the noise of each score, by split."""
-        counts = counts_sensitivity(len(self.names))
+        """The standard deviation of the noise of each share of all rows, by split; scores by class have their own."""
+        counts = self.form.sensitivity
         test = self.test_noise_multiplier * counts if self.curves is None else self.curves.count_std
         return {"validation": self.noise_multiplier * counts / self.validation, "test": test / self.test}
 

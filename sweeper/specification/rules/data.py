@@ -1,16 +1,18 @@
 """What a spec must look like for its data: for their numbers of rows and classes, and where rows held back are private.
 
-Released of private rows are shares of rows that each row decides alone (``clipless.privacy.noisy_counts``). AUROCs
-compare pairs, membership inference reads training rows, attacks draw the starts of all rows from one generator, and
-what a plug-in computes is unknown: each is refused by name.
+Released of private rows are shares of rows that each row decides alone (``clipless.privacy.noisy_counts``), recalls and
+AUROC (``clipless.privacy.class_scores``). Membership inference reads training rows, attacks draw the starts of all rows
+from one generator, certified AUROCs have no bound of what a row moves, and what a plug-in computes is unknown: each is
+refused by name.
 """
 
 from collections.abc import Iterator
 
 from clipless.datasets import Evaluation
+from clipless.privacy.class_scores import MOST_CLASSES
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.fields.ranges import largest
-from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
+from sweeper.specification.objectives import BALANCED, is_paid_score, needs_two_classes
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
 
@@ -40,6 +42,9 @@ def _of_classes(search: SearchSettings, training: TrainingSettings, classes: int
         if binary and classes != 2:
             expected = f"two classes for the {kind} {binary[0]}, the data have {classes}"
             yield BrokenRule(f"search.{kind}s", None, expected, remedy)
+    if BALANCED in search.objectives and classes > MOST_CLASSES:
+        expected = f"at most {MOST_CLASSES} classes for the objective {BALANCED}, the data have {classes}"
+        yield BrokenRule("search.objectives", None, expected, "use accuracy")
     if classes != 2 and any(loss.name == "tau-bce" for loss in training.loss):
         yield BrokenRule("training.loss", None, f"two classes for tau-bce, the data have {classes}", "use tau-cce")
     for field, numbers in _class_by_class(training):
@@ -70,9 +75,13 @@ def broken_score_rules(
     named = [(f"search.objectives.{i}", name) for i, name in enumerate(search.objectives) if name != "epsilon"]
     named += [(f"search.metrics.{i}", name) for i, name in enumerate(search.metrics)]
     for field, name in named:
-        if not is_share_of_rows(name):
-            expected = "accuracy and certified@R only with evaluation: private, whose scores are noisy counts of rows"
+        if not is_paid_score(name):
+            expected = "accuracy, balanced_accuracy, auroc and certified@R only with evaluation: private, whose scores "
+            expected += "are paid for"
             yield BrokenRule(field, name, expected, "leave it out, or declare the rows public if they are")
+        if name == BALANCED and privacy.curve_noise is not None:
+            expected = "no balanced_accuracy with privacy.curve_noise, whose curves have no recalls"
+            yield BrokenRule(field, name, expected, "leave one of them out")
     if search.free_points:
         expected = "no {name} with evaluation: private, where each score is a release of its own"
         yield BrokenRule("search.free_points", True, expected, "leave it out")

@@ -1,6 +1,7 @@
 """What a sweep would do, planned but not trained."""
 
 import io
+import re
 from math import sqrt
 
 import pytest
@@ -12,6 +13,7 @@ from clipless.errors import CliplessError, PlanError
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.accounting.selection_price import selection_epsilon
+from clipless.privacy.class_scores import expect_scores
 from clipless.privacy.events import Composed
 from sweeper.cli.check_tables import render_check
 from sweeper.errors import SpecError
@@ -195,6 +197,21 @@ def private(content):
 @pytest.fixture(scope="module")
 def hidden():
     return clipless.datasets.load("digits", evaluation="private")
+
+
+def test_scores_by_class_are_shown_with_how_well_they_will_be_known(private, hidden):
+    private["search"] |= {"objectives": ["epsilon", "balanced_accuracy"], "repeats": 1}
+    spec = Spec.from_mapping(private)
+    (_, _, shown), noise = look(spec, hidden), make_score_noise(spec, hidden)
+    rows = len(hidden.validation)
+    error = expect_scores(noise.form, rows, 2.0, [rows / 10] * 10, 0.8).recall_errors[0]
+    half = 100 * 1.96 * sqrt(error.std**2 + 0.8 * 0.2 / (rows / 10))
+    (told,) = re.findall(
+        r"With a class of 10 % of the rows, of 80 % likewise a balanced accuracy to \+-[0-9.]+, the recall of such a "
+        r"class to \+-([0-9.]+) points\.",
+        " ".join(shown.split()),
+    )
+    assert float(told) == pytest.approx(half, rel=0.2)  # it is cut off at 1
 
 
 def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(private, hidden):

@@ -321,6 +321,13 @@ def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noi
         assert fact in text
 
 
+def test_the_card_says_that_scores_by_class_have_more_noise(noisy, point):
+    trial, claim = noisy
+    scores = replace(trial.plan.scores, names=("accuracy", "auroc", "balanced_accuracy"))
+    text = make_card(replace(trial, plan=replace(trial.plan, scores=scores)), point, claim).to_markdown()
+    assert "; auroc and balanced_accuracy have more, in proportion to one over the size of a class. The 20 rel" in text
+
+
 def test_the_scores_of_every_training_of_a_trial_are_charged(noisy, point):
     trial, claim = noisy
     scores = planned_scores(trial.plan)

@@ -4,7 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from scipy.special import ndtr
 
+from clipless.privacy.class_scores import ScoreForm, release_class_scores
+from clipless.testing import SeededSource
 from sweeper.pareto.dominance import front_mask
 from sweeper.privacy.evaluation.paid_scores import spread_epochs
 from sweeper.records import NoisyScores, Objective, Point, ScorePlan, Trial
@@ -135,6 +139,45 @@ def test_intervals_cover_the_truth_those_of_the_best_point_too(trials, epochs, r
         of_best.append(covered[int(np.argmax([value for value, _ in found]))])
     assert np.mean(of_all) > 0.88
     assert np.mean(of_best) > 0.9
+
+
+def test_intervals_of_scores_by_class_cover_the_truth(trial):
+    """A class of 6 % in 1,500 rows, at the noise of epsilon 3: rows and noise are drawn anew each time."""
+    rng, form, one = np.random.default_rng(3), ScoreForm(1, 2, hits=True, order=True), trial(1, 0.02)
+    recalls = [float(ndtr(threshold)) for threshold in (1.0, 0.2)]
+    truth = {"auroc": float(ndtr(1.2 / 2**0.5)), "recall@1": recalls[1], "balanced_accuracy": sum(recalls) / 2}
+    covered = {name: [] for name in truth}
+    for seed in range(60):
+        labels = rng.random(1500) < 0.06
+        scores = torch.from_numpy(rng.normal(size=1500) + 1.2 * labels)
+        y = torch.from_numpy(labels).long()
+        hits = ((scores > 1.0).long() == y)[:, None]
+        found = release_class_scores(hits, y, scores, form, 1500, 3.0, SeededSource(seed))
+        released = {
+            "auroc": (found.auroc, found.auroc_error),
+            "recall@1": (found.recalls[1], found.recall_errors[1]),
+            "balanced_accuracy": (found.balanced_accuracy, found.balanced_error),
+        }
+        point = Point(
+            trial=one.id,
+            epoch=EPOCHS,
+            values={"epsilon": 1.0} | {name: float(value) for name, (value, _) in released.items()},
+            errors={name: (error.std, error.rows) for name, (_, error) in released.items()},
+        )
+        (estimate,) = estimate_points([point], {one.id: one})
+        for name, true in truth.items():
+            low, high = estimate.interval(name)
+            covered[name].append(low <= true <= high)
+    assert all(0.9 <= np.mean(found) < 1.0 for found in covered.values()), covered
+
+
+def test_test_scores_by_class_have_errors_of_their_own(trial):
+    one = trial(1, 0.02)
+    (point,) = points_of(one, [0.8])
+    tested = replace(point, test={"accuracy": 0.8, "auroc": 0.8}, test_errors={"auroc": (0.05, 40.0)})
+    (found,) = estimate_points([tested], {one.id: one})
+    widths = {name: high - low for name, (low, high) in found.noisy.test_intervals.items()}
+    assert widths["auroc"] > 2.5 * widths["accuracy"]
 
 
 def test_no_lucky_explorer_takes_a_final_off_the_front_or_is_chosen_before_it(noisy_point):

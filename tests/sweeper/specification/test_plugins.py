@@ -128,7 +128,7 @@ def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(
     records = SimpleNamespace(
         points=points,
         archive=SimpleNamespace(points=points.values()),
-        add_test=lambda point, scores, _classes: scored.update({point.epoch: scores}),
+        add_test=lambda point, scores, *_, **__: scored.update({point.epoch: scores}),
     )
     assert (
         list(
@@ -152,12 +152,17 @@ def test_a_share_beyond_one_is_refused():
 def test_an_objective_of_a_plug_in_is_refused_on_private_rows(own, digits):
     declared = replace(digits.metadata, evaluation=Evaluation.PRIVATE, split_by_row=True)
     private, paid = replace(digits, metadata=declared), {"epsilon": 3.0, "delta": 1e-4, "score_noise": 60}
-    with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only with evaluation: private.*light"):
+    with pytest.raises(
+        SpecError,
+        match=r"Expected accuracy, balanced_accuracy, auroc and certified@R only with evaluation: private.*light",
+    ):
         make_score_noise(Spec.from_mapping(own | {"privacy": paid}), private)
     noise = make_score_noise(
         Spec.from_mapping(own | {"privacy": paid, "search": {"objectives": ["accuracy"]}}), private
     )
-    with pytest.raises(SpecError, match=r"Expected accuracy and certified@R only.*got the objective light"):
+    with pytest.raises(
+        SpecError, match=r"Expected accuracy, balanced_accuracy, auroc and certified@R only.*got the objective light"
+    ):
         scorer(declared, (), noise, own=["light"])
 
 

@@ -32,6 +32,7 @@ from sweeper.privacy.spending.filter import Filter
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.specification.spec import Spec
 from sweeper.trials.scores import answers_of_rows
+from sweeper.trials.stream import row_from_text, row_to_text
 from sweeper.trials.trial import TrialRun
 from tests.clipless.factories import RecordingSource
 from tests.factories import FakeTracker, begin, complete, make_recorder, make_run, make_spec, small_content
@@ -161,6 +162,17 @@ def test_a_neighbouring_validation_set_moves_what_the_noise_is_added_to_by_no_mo
         worst = max(worst, float(moved.double().norm(dim=1).max()))
         assert worst <= sqrt(3) / 2 * (1 + 1e-4)
     assert worst > 0.9 * sqrt(3) / 2
+
+
+def test_scores_by_class_of_an_epoch_are_one_release(digits):
+    spec = make_spec(CONTENT, training={"epochs": 2}, search={"objectives": ["epsilon", "balanced_accuracy"]})
+    noise, source = make_score_noise(spec, digits), RecordingSource(5)
+    run = make_run(digits, spec, source=source, noise=noise)
+    rows = list(run.epoch_rows())
+    drawn = sum(len(normals) == noise.form.numbers for normals in source.normals)
+    assert drawn == planned_scores(run.plan_row().plan).event.steps == 2
+    assert {"balanced_accuracy", "recall@9"} < rows[0].errors.keys() == rows[0].values.keys() - {"epsilon"}
+    assert row_from_text(row_to_text(rows[0])) == rows[0]
 
 
 def test_validation_rows_move_nothing_of_a_trial_but_through_released_scores(digits):
@@ -345,7 +357,7 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
 
 def test_test_scores_that_were_lost_are_charged_again(digits, folder, finished, monkeypatch):
     spec, kept, _ = finished
-    monkeypatch.setattr(kept.records, "add_test", lambda *_: None)  # killed before they were written
+    monkeypatch.setattr(kept.records, "add_test", lambda *_, **__: None)  # killed before they were written
     for count in (1, 2):
         list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: False))
         lines = folder.ledger.read_text().splitlines()

@@ -16,7 +16,7 @@ from clipless.privacy.events import Relation
 from clipless.testing import SeededSource
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
-from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, release, scorer
+from sweeper.trials.scores import MOST_CLASSES, answers_of_rows, class_counts, mean_errors, release, scorer
 from tests.clipless.factories import RecordingSource
 
 NAMES = ("accuracy", "certified@0.1", "certified@1/2")
@@ -217,3 +217,72 @@ def test_a_unit_moves_paid_scores_no_further_than_a_row(model, split, size):
         for one in (Split(split.x, split.y, others), whole)
     )
     assert (found - without).norm() * 7 <= 3**0.5 / 2 + 1e-5
+
+
+# --- scores by class
+
+BY_CLASS = replace(NOISE, names=("accuracy", "balanced_accuracy", "certified@0.1"), classes=3)
+
+
+@pytest.fixture(scope="module")
+def binary():
+    generator = torch.Generator().manual_seed(0)
+    model = clipless.zoo.build("mlp", (6,), 2, input_norm=2.0, width=8, generator=generator)
+    x = torch.randn(900, 6, generator=torch.Generator().manual_seed(1))
+    y = (model(x).diff(dim=1)[:, 0] + 0.3 * torch.randn(900, generator=generator) > 0.5).long()
+    return model, Split(x=x, y=y)
+
+
+def quietly(model, rows, noise, scale=0.0, sigma=2.0):
+    source = RecordingSource(4, scale=scale)
+    return release(
+        model, rows, None, noise=noise, multiplier=sigma, population=len(rows), input_gain=1.0, source=source
+    )
+
+
+def test_scores_by_class_are_those_that_public_rows_are_scored_by(model, split, binary):
+    free = clipless.evaluate(model, split, ["0.1"], classes=3)
+    paid = quietly(model, split, BY_CLASS)
+    assert {"balanced_accuracy", "recall@0", "recall@1", "recall@2"} < free.keys()
+    assert {**paid} == pytest.approx({name: free[name] for name in paid}, abs=1e-6)
+    model, split = binary
+    names = ("accuracy", "auroc")
+    paid = quietly(model, split, replace(NOISE, names=names, classes=2))
+    free = clipless.evaluate(model, split)
+    assert {**paid} == pytest.approx({name: free[name] for name in names}, abs=1e-4)
+    assert paid.errors.keys() == {"accuracy", "auroc"}
+
+
+def test_scores_by_class_weigh_units_alike(model, split):
+    units = Split(split.x, split.y, torch.tensor([0, *SIZES]).cumsum(0))
+    free = clipless.evaluate(model, units, ["0.1"], classes=3)
+    found = quietly(model, units, BY_CLASS, sigma=1e-3)
+    sizes = [float(units.weights()[split.y == label].sum()) for label in range(3)]
+    several = [f"recall@{label}" for label in range(3) if sizes[label] > 1.0]  # fewer count as one
+    assert several
+    assert {name: found[name] for name in several} == pytest.approx({name: free[name] for name in several}, abs=1e-4)
+    assert found["accuracy"] == pytest.approx(free["accuracy"], abs=1e-4)
+
+
+def test_shares_beside_scores_by_class_have_the_noise_of_the_whole_release(model, split):
+    loud, quiet = (quietly(model, split, BY_CLASS, scale=scale) for scale in (1.0, 0.0))
+    source = RecordingSource(4)
+    source.normal(BY_CLASS.form.numbers)
+    of_certified = float(source.normals[0][1])
+    std = BY_CLASS.stds["validation"]
+    assert loud["certified@0.1"] - quiet["certified@0.1"] == pytest.approx(std * of_certified, rel=1e-6)
+    assert std == pytest.approx(2.0 * ((2 + 1) / 4 + 0.25 * (9 / 16 + 2 / 16)) ** 0.5 / 60)
+
+
+def test_a_class_without_rows_has_no_recall_where_scores_are_free(model, split):
+    rows = Split(split.x[split.y != 2], split.y[split.y != 2])
+    free = clipless.evaluate(model, rows, classes=3)
+    assert "recall@2" not in free
+    assert free["balanced_accuracy"] == pytest.approx((free["recall@0"] + free["recall@1"]) / 2)
+
+
+def test_repeats_have_less_noise_and_the_same_rows(model, split):
+    several = [quietly(model, split, BY_CLASS, scale=scale) for scale in (0.0, 0.0, 0.0, 0.0)]
+    std, rows = several[0].errors["recall@0"]
+    assert mean_errors(several)["recall@0"] == pytest.approx((std / 2, rows))
+    assert mean_errors([quietly(model, split, NOISE)]) is None

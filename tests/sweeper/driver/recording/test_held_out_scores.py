@@ -49,7 +49,7 @@ def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_mo
     records = SimpleNamespace(
         points=points,
         archive=SimpleNamespace(points=points.values()),
-        add_test=lambda point, scores, _classes: scored.append((point, scores)),
+        add_test=lambda point, scores, *_, **__: scored.append((point, scores)),
     )
     assert (
         list(

@@ -18,11 +18,32 @@ def test_accuracy_and_certificates_with_noise_are_accepted(private):
     assert Spec.from_mapping(private).privacy.score_noise == 30.0
 
 
-@pytest.mark.parametrize("name", ["auroc", "certified-auroc@0.1"])
+@pytest.mark.parametrize("name", ["auroc", "balanced_accuracy"])
+def test_scores_by_class_are_objectives_that_noise_pays_for(private, name):
+    private["search"]["objectives"].append(name)
+    assert name in Spec.from_mapping(private).search.objectives
+
+
+def test_curves_have_no_recalls(private):
+    private["search"]["objectives"].append("balanced_accuracy")
+    private["privacy"]["curve_noise"] = 4.0
+    with pytest.raises(SpecError, match=r"Expected no balanced_accuracy with privacy.curve_noise"):
+        Spec.from_mapping(private)
+
+
+def test_recalls_of_very_many_classes_are_refused(private):
+    private["search"]["objectives"].append("balanced_accuracy")
+    spec = Spec.from_mapping(private)
+    spec.validate_against(5000, 100)
+    with pytest.raises(SpecError, match=r"Expected at most 100 classes for the objective balanced_accuracy, the data"):
+        spec.validate_against(5000, 101)
+
+
+@pytest.mark.parametrize("name", ["certified-auroc@0.1"])
 def test_an_objective_that_is_no_count_of_rows_is_refused_by_name(private, name):
     private["search"]["objectives"].append(name)
     said = (
-        r"Expected accuracy and certified@R only with evaluation: private, whose scores are noisy counts of rows, got "
+        r"Expected accuracy, balanced_accuracy, auroc and certified@R only with evaluation: private, whose scores are paid for, got "
         rf"objectives='{name}' \(search\.objectives\.3 in s\.yaml\); leave it out, or declare the rows public if they are"
     )
     with pytest.raises(SpecError, match=said):
@@ -32,7 +53,7 @@ def test_an_objective_that_is_no_count_of_rows_is_refused_by_name(private, name)
 @pytest.mark.parametrize("name", ["attacked@0.1", "autoattacked@0.1", "membership-auroc", "certified-auroc@0.1"])
 def test_a_metric_that_is_no_count_of_rows_is_refused_by_name(private, name):
     private["search"]["metrics"].append(name)
-    with pytest.raises(SpecError, match=rf"noisy counts of rows, got metrics='{name}' \(search\.metrics\.1 in s\.yaml"):
+    with pytest.raises(SpecError, match=rf"paid for, got metrics='{name}' \(search\.metrics\.1 in s\.yaml"):
         Spec.from_mapping(private, "s.yaml")
 
 
