@@ -136,6 +136,8 @@ class ScorePlan:
     std: Mapping[str, float]  # standard deviation of the noise of each score, by split
     rows: Mapping[str, int]  # N, the public number of rows, by split
     epochs: tuple[int, ...]  # whose scores are released, from 1 on
+    # of a trial that a private selection chose: the mean of the secret number of candidates, by the name of the score
+    best_of: Annotated[Mapping[str, float] | None, WHEN_KNOWN] = None
     # the noise of whole curves of test rows, which are released in place of their scores; see
     # `sweeper.privacy.evaluation.curve_noise.CurveNoise`
     curves: Mapping[str, object] | None = None

@@ -12,6 +12,16 @@ g_i, all is linear and Gaussian, and the posterior exact; v and w are integrated
 to the marginal likelihood. A score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points
 that were chosen as the best, Efron 2011, "Tweedie's formula and selection bias").
 
+**The winner of a private selection** is seen alone, the best of a secret number K of candidates, of a geometric law
+with public mean 1 / gamma. Given m, b, c, v and w that changes nothing: what the others scored says nothing of the
+winner. But it tells of m. Seen is one curve that beat K - 1 others of its law, of likelihood
+
+    p(y | m, v, w) sum_K K P(K) F^(K-1)  ~  p(y | m, v, w) / (1 - (1 - gamma) F)^2,
+
+F the probability that a candidate's best score is below the winner's best: by simulation with fixed draws, along the
+line on which the trend's posterior moves the curve at the winner's best epoch. So m lies below the winner, and the
+winner is drawn to it by as much as its noise may have lifted it; nothing tells v, and the interval says so.
+
 Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored,
 a (1 - a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not. A
 share lies in [0, 1]: the normal posterior is restricted to it, not cut off.
@@ -40,6 +50,8 @@ _TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
 _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
 _OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
+_OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
+_LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 _FARTHEST = 3.0  # deviations outside [0, 1] at which a posterior mean counts at most
 
 Floats = NDArray[np.float64]
@@ -75,8 +87,8 @@ def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages
     found = [one for one in every if one.trial in plans and one.noisy is None and _names(one, plans[one.trial])]
     estimates: dict[tuple[str, int, str], dict[str, tuple[float, Interval]]] = {}
     stage_of = {one.trial: bisect_left(ends, trial_number(one.trial)) for one in found}
-    found.sort(key=lambda one: (stage_of[one.trial], one.trial, one.epoch))
-    for _, group in groupby(found, key=lambda one: stage_of[one.trial]):
+    found.sort(key=lambda one: (stage_of[one.trial], plans[one.trial].best_of is not None, one.trial, one.epoch))
+    for _, group in groupby(found, key=lambda one: (stage_of[one.trial], plans[one.trial].best_of is not None)):
         alike = list(group)
         for name in dict.fromkeys(name for one in alike for name in _names(one, plans[one.trial])):
             named = [one for one in alike if name in one.values]
@@ -121,7 +133,8 @@ def _estimate(
         deviation, count = _errors(own, name, plans[trial], plan.repeats)
         curves.append(_Curve(s, np.array([one.values[name] for one in own]), deviation**2, count))
         rows += [count / (1.0 - _OWN_SAMPLING)] * len(own)
-    means, variances = posterior(curves)
+    best_of = plans[points[0].trial].best_of or {}
+    means, variances = posterior(curves) if name not in best_of else posterior_of_best(curves[0], best_of[name])
     return [share(mean, variance, count) for mean, variance, count in zip(means, variances, rows, strict=True)]
 
 
@@ -170,6 +183,46 @@ def _solve(curves: Sequence[_Curve], trial_std: float, curve_std: float) -> tupl
         means.append(_MEAN + trend + law.gain @ (centred - trend))
         variances.append(law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, spread, law.left_design))
     return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
+
+
+def posterior_of_best(curve: _Curve, candidates: float) -> tuple[Floats, Floats]:
+    """Return `posterior` of the winner of a private selection of so many candidates on average."""
+    weights, means, variances = [], [], []
+    for v, w in product(_TRIAL_STDS, _CURVE_STDS):
+        evidence, level_means, variance, below = _at_levels(curve, v, w)
+        density = np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
+        weights.append(density)
+        means.append(level_means)
+        variances.append(np.broadcast_to(variance, level_means.shape))
+    weight, mean, variance = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
+    weight /= weight.sum()
+    middle = weight @ mean
+    return middle, weight @ (variance + (mean - middle) ** 2)
+
+
+def _at_levels(curve: _Curve, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
+    """Return, given both deviations, log evidence, means by level, variances, and F by level."""
+    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, curve.variance, curve.own_sampling)
+    spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)
+    centred = curve.scores - _MEAN
+    weighed = law.inverse @ centred
+    pull = law.design.T @ weighed
+    common, best_one = spread @ pull, int(curve.scores.argmax())
+    evidence = 0.5 * float(law.log_precision - centred @ weighed + np.linalg.slogdet(spread)[1] + pull @ common)
+    way = spread @ law.design[best_one]
+    way = way / sqrt(float(law.design[best_one] @ way))
+    trends = law.design @ (common[:, None] + way[:, None] * _LEVELS)
+    means = _MEAN + trends + law.gain @ (centred[:, None] - trends)
+    left = spread - np.outer(way, way)
+    variance = law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, left, law.left_design)
+    others = _draw_others(len(centred)) @ np.linalg.cholesky(np.linalg.inv(law.inverse)).T
+    ahead = (trends[None] + others[:, :, None]).max(axis=1) < centred.max()
+    return evidence, means.T, np.maximum(variance, 0.0), ahead.mean(axis=0)
+
+
+@lru_cache(maxsize=8)
+def _draw_others(count: int) -> Floats:
+    return np.random.default_rng(0).normal(size=(_OTHERS, count))
 
 
 @dataclass(frozen=True, slots=True)

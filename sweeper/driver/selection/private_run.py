@@ -22,7 +22,7 @@ What may not be written at all is listed in ``selection.py``. Ray and MLflow are
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -49,7 +49,7 @@ from sweeper.planning.make import plan_of_records
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
-from sweeper.records import Point, SweepStatus, Trial, TrialStatus
+from sweeper.records import Objective, Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
 from sweeper.store.jsonl import replace_file
@@ -271,6 +271,7 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, 
         records = candidates.recorder.records
         # without the place of its training: the number of a device bounds that of the candidates
         trial = replace(records.trials[best.trial], id=WINNER_TRIAL, run_id=None, placed={})
+        trial = _note_choice(trial, plan.shared.objectives, terms)
         mine = [point for point in records.points.values() if point.trial == best.trial]
         archive = FrontArchive(plan.shared.objectives)
         archive.add(mine)
@@ -283,6 +284,15 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, 
             raise RecordError(made.trouble)
     _write_front(made, plan, ledger, trial, *points)
     replace_file(hidden.path / DECIDED, "")
+
+
+def _note_choice(trial: Trial, objectives: Sequence[Objective], terms: Terms) -> Trial:
+    """Return the winner with what noisy scores chose it by, and of how many on average: both are public."""
+    if trial.plan is None or trial.plan.scores is None:
+        return trial
+    name = next(one.name for one in objectives if one.name != "epsilon")
+    scores = replace(trial.plan.scores, best_of={name: terms.repetitions.mean})
+    return replace(trial, plan=replace(trial.plan, scores=scores))
 
 
 def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bool) -> Point:

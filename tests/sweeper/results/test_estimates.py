@@ -180,6 +180,35 @@ def test_test_scores_by_class_have_errors_of_their_own(trial):
     assert widths["auroc"] > 2.5 * widths["accuracy"]
 
 
+def test_the_winner_of_a_private_selection_is_drawn_to_those_that_nobody_sees(trial):
+    """Fifty candidates on average that hardly differ: the winner's score is the luckiest of their noise."""
+    rng, plain, chosen = np.random.default_rng(1), [], []
+    one = trial(1, 0.05, rows=1000)
+    scores = replace(one.plan.scores, best_of={"accuracy": 50.0})
+    winner = replace(one, plan=replace(one.plan, scores=scores))
+    for _ in range(60):
+        truth = 0.7 + 0.01 * rng.normal(size=rng.geometric(1 / 50))
+        released = truth + 0.014 * rng.normal() + 0.05 * rng.normal(size=len(truth))
+        points = points_of(one, [released.max()])
+        for by, found in ((one, plain), (winner, chosen)):
+            (point,) = estimate_points(points, {by.id: by})
+            low, high = point.interval("accuracy")
+            true = truth[released.argmax()]
+            found.append((low <= true <= high, point.values["accuracy"] - true))
+    (covered, error), (before, lucky) = np.mean(chosen, axis=0), np.mean(plain, axis=0)
+    assert before < 0.75 < 0.92 <= covered
+    assert abs(error) < 0.45 * lucky
+
+
+def test_what_a_selection_did_not_choose_by_is_estimated_as_ever(trial):
+    one = trial(1, 0.05)
+    scores = replace(one.plan.scores, names=("accuracy", "auroc"), best_of={"auroc": 10.0})
+    winner = replace(one, plan=replace(one.plan, scores=scores))
+    points = points_of(one, [0.8])
+    (plain,), (found,) = (estimate_points(points, {by.id: by}) for by in (one, winner))
+    assert found.values == plain.values
+
+
 def test_no_lucky_explorer_takes_a_final_off_the_front_or_is_chosen_before_it(noisy_point):
     explorer = noisy_point("t0001", 0.5, 0.80, final=False)
     final = noisy_point("t0002", 2.0, 0.78, final=True)

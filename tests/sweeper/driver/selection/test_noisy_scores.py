@@ -46,6 +46,8 @@ def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_o
     assert "its conditions held" in said(folder)
     assert ended.sweep.pick().card.to_json()["guarantee"]["selected"] == by_scores
     assert ("tag", "t0001") in [call[:2] for call in Calls.told]
+    (winner,) = folder.trials().values()
+    assert winner.plan.scores.best_of == {"accuracy": law.mean}
 
 
 def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
