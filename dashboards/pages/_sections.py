@@ -26,6 +26,7 @@ from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point
 from sweeper.results.budgets import WithinBudget
+from sweeper.specification.objectives import AUROC, BALANCED
 
 _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
 
@@ -65,7 +66,7 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
         return {}
     counted = "validation" in baselines.majority
     note = "always the most frequent class" if counted else f"at least: {len(baselines.classes)} classes"
-    note = "chance" if data.utility == "auroc" else note
+    note = "chance" if data.utility in (AUROC, BALANCED) else note
     return {"a constant answer": (f"{data.utility} {show(data.utility, reached)}", note)}
 
 

@@ -27,10 +27,11 @@ from dashboards.figures._common import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
 from sweeper.records import Point
+from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
 _SIZES = (7.0, 15.0)
-_CONSTANT = {"auroc": "chance"}
+_CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 _CROWDED = 200  # more points than this are drawn at half the size
 
 

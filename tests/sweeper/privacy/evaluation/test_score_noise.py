@@ -62,7 +62,7 @@ def test_a_data_set_that_declares_its_rows_private_by_itself_is_held_to_the_same
         make_score_noise(Spec.from_mapping(content, "s.yaml"), digits)
     content["privacy"]["score_noise"] = 2.0
     content["search"] = {"metrics": ["attacked@1"]}
-    said = r"noisy counts of rows, got metrics='attacked@1' \(search\.metrics in s\.yaml\); leave it out, or declare"
+    said = r"paid for, got metrics='attacked@1' \(search\.metrics in s\.yaml\); leave it out, or declare"
     with pytest.raises(SpecError, match=said):
         make_score_noise(Spec.from_mapping(content, "s.yaml"), digits)
     del content["search"]
