@@ -1,13 +1,14 @@
 """What scores are compared with: a constant answer, and what others reached without privacy.
 
 Labels of public validation and test rows say how much a constant answer gets right; those of private rows would be an
-unpaid release, so that there the share that their owner declares, or else the number of classes, has to do. A score of
+unpaid release, so that there the share that their owner declares, the counts of classes that a private sketch of the
+training rows released, or else the number of classes, has to do. A score of
 a training without noise is a release of its training rows: none is computed here, the one that a spec gives is taken as
 public.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from clipless.datasets import Evaluation
@@ -16,6 +17,7 @@ from sweeper.specification.objectives import AUROC, BALANCED, attack_radius_text
 
 if TYPE_CHECKING:
     from clipless.datasets import Dataset
+    from clipless.sketches.release import Sketch
 
 GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
@@ -25,7 +27,7 @@ class Baselines:
     """What a score has to beat, and what it may come near to."""
 
     classes: tuple[str, ...] = ()  # names of the classes
-    # share of the rows that are of the most frequent class, by split: of private rows as declared, or none
+    # share of the rows that are of the most frequent class, by split: of private rows as declared or sketched, or none
     majority: Mapping[str, float] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
@@ -48,6 +50,13 @@ class Baselines:
         if not open_ and declared.largest_share is not None:
             shares = dict.fromkeys(("validation", "test"), declared.largest_share)
         return cls(classes=declared.classes, majority=shares, without_privacy=dict(without_privacy or {}))
+
+    def with_sketch(self, sketch: "Sketch | None") -> "Baselines":
+        """Return them with the share of the most frequent class in a private sketch, where no other is known."""
+        counts = [max(sums[0], 0.0) for sums in (() if sketch is None else sketch.sums)]
+        if self.majority or not sum(counts) > 0.0:
+            return self
+        return replace(self, majority=dict.fromkeys(("validation", "test"), max(counts) / sum(counts)))
 
     @property
     def public_facts(self) -> tuple[str, ...]:

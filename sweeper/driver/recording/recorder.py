@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from clipless.sketches.release import Sketch
 from sweeper.adapters import dump
 from sweeper.backend.trial_states import Hooks
 from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_tags
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.sketch_file import read_sketch
 from sweeper.records import Point, Trial, TrialStatus, trial_number
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, build_front, refusals_before
@@ -204,11 +206,14 @@ class Recorder:
             trials=self.records.trials.values(),
             points=show_points(self.records.points.values(), self.records.trials, self.spending.stages),
             ledger=prices,
-            claim=self._plan.claim,
+            claim=replace(self._plan.claim, baselines=self._plan.claim.baselines.with_sketch(self._read_sketch())),
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,
         )
+
+    def _read_sketch(self) -> Sketch | None:
+        return None if self._plan.spending.sketch is None else read_sketch(self._folder.sketch)
 
     def write_front_now_and_then(self) -> None:
         """Replace ``front.json`` if that was not done for a while; a full disk is tried again later."""

@@ -177,6 +177,8 @@ def test_a_sweep_of_private_rows_rehearses_on_synthetic_ones(spec, data, tmp_pat
     claimed = made.front().claim
     assert sum("drawn from a private sketch of the training rows" in one for one in claimed.conditions) == 1
     assert REHEARSED not in claimed.public
+    counts = [max(sums[0], 0.0) for sums in read_sketch(folder.sketch).sums]
+    assert claimed.baselines.constant("accuracy") == pytest.approx(max(counts) / sum(counts))
     assert made.front().ledger["everything"].epsilon <= 3.0
     shown = [json.loads(row) for row in folder.rehearsals.read_text().splitlines()]
     assert len(shown) == 6

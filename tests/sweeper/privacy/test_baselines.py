@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from clipless.datasets import Evaluation, Split, load
+from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.sketches.release import Sketch
 from sweeper.errors import SpecError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.baselines import Baselines, warning
@@ -53,6 +55,19 @@ def test_a_share_that_is_declared_stands_for_private_labels_alone():
         found = Baselines.of(replace(data, metadata=declared))
         assert found.majority == {"validation": share, "test": share}
         assert found.constant("accuracy", "test") == share
+
+
+def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
+    event = PoissonGaussian(noise_multiplier=5.0, sampling_rate=1.0, steps=1, relation=Relation.ADD_OR_REMOVE_ONE)
+    sketch = Sketch(event=event, sums=((300.0, 1.0), (-2.0, 0.0), (100.0, 9.0)))
+    found = Baselines(classes=("a", "b", "c")).with_sketch(sketch)
+    assert found.constant("accuracy") == found.constant("accuracy", "test") == 0.75
+    assert found.constant("balanced_accuracy") == pytest.approx(1 / 3)
+    declared = Baselines(classes=("a", "b", "c"), majority={"validation": 0.6})
+    assert declared.with_sketch(sketch) == declared
+    assert found.with_sketch(None) == found
+    nothing = replace(sketch, sums=((-1.0,), (-2.0,), (-0.5,)))
+    assert Baselines(classes=("a", "b", "c")).with_sketch(nothing).majority == {}
 
 
 def test_an_evaluation_that_nobody_knows_counts_as_private():
