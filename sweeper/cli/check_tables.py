@@ -11,7 +11,6 @@ from clipless.datasets import Dataset
 from clipless.datasets.metadata import units_word
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
-from clipless.privacy.class_scores import expect_scores
 from sweeper.planning.preview import Preview, find_lack_of_gpus
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
@@ -108,15 +107,10 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Previe
 
 def _render_by_class(plan: SweepPlan, noise: ScoreNoise) -> str:
     """Return how well scores by class are known by one release of validation rows, at public shares of the classes."""
-    form = noise.form
-    if not form.by_class:
+    found = noise.expect("validation", _EXAMPLE, plan.claim.baselines.majority.get("validation"))
+    if found is None:
         return ""
-    largest = plan.claim.baselines.majority.get("validation", 1 / form.classes)
-    sizes = [largest, *[(1.0 - largest) / (form.classes - 1)] * (form.classes - 1)]
-    found = expect_scores(
-        form, noise.validation, noise.noise_multiplier, [share * noise.validation for share in sizes], _EXAMPLE
-    )
-    known = []
+    known, form = [], noise.form
     if form.hits:
         known += [
             ("a balanced accuracy", found.balanced_error),
@@ -125,7 +119,8 @@ def _render_by_class(plan: SweepPlan, noise: ScoreNoise) -> str:
     if form.order:
         known.append(("an AUROC", found.auroc_error))
     texts = [f"{name} to +-{100 * _half_width(error.std, error.rows):.1f}" for name, error in known]
-    return f" With a class of {100 * sizes[-1]:.3g} % of the rows, of 80 % likewise {', '.join(texts)} points."
+    class_share = f"{100 * found.sizes[-1] / noise.validation:.3g} %"
+    return f" With a class of {class_share} of the rows, of 80 % likewise {', '.join(texts)} points."
 
 
 def _half_width(std: float, rows: float) -> float:

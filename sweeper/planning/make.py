@@ -23,7 +23,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
 from sweeper.schedulers import make_scheduler
 from sweeper.specification.left_out import Default
-from sweeper.specification.objectives import reads_training_rows
+from sweeper.specification.objectives import AUROC, BALANCED, reads_training_rows
 from sweeper.specification.rules.data import broken_score_rules
 from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE, SKETCH
 from sweeper.specification.spec import Spec
@@ -34,6 +34,7 @@ from sweeper.trials.rehearsal import rehearsal_halves
 from sweeper.trials.settings import TrialSettings
 
 WIDEST = 0.2  # half the width of the interval of a planned score, by its noise alone, that still tells something
+_EXPECTED = 0.8  # a score, whose noise by class is looked at
 CONFIDENCE_WIDTH = 1.96  # standard deviations
 
 
@@ -219,21 +220,25 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
     pools = None if recorded is None else recorded.score_pools
     kept = None if pools is None else (pools[0].event.noise_multiplier, pools[1].event.noise_multiplier)
     noise = make_score_noise(spec, data, kept or find_spending(spec.spending).plan_multipliers(request))
-    _check_rows_suffice(spec, noise)
+    _check_rows_suffice(spec, noise, data.metadata.largest_share)
     return replace(request, noise=noise)
 
 
-def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None) -> None:
+def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None, largest: float | None) -> None:
     """Refuse rows of which planned scores would tell next to nothing, before anything of them is released."""
     if noise is None:
         return
-    for split, std in noise.stds.items():
+    for (split, score), std in _expected_noise(noise, largest).items():
         rows = {"validation": noise.validation, "test": noise.test}[split]
         if CONFIDENCE_WIDTH * std > WIDEST:
-            needed = ceil(CONFIDENCE_WIDTH * std * rows / WIDEST)
-            expected = f"at least {needed} {split} rows, so that the noise of a score at this budget is within "
+            needed = rows
+            while CONFIDENCE_WIDTH * std > WIDEST:  # once, but where a class is smaller than its noise
+                needed = ceil(CONFIDENCE_WIDTH * std * needed / WIDEST)
+                std = _expected_noise(replace(noise, validation=needed, test=needed), largest)[split, score]
+            expected = f"at least {needed} {split} rows, so that the noise of {score} at this budget is within "
             expected += f"+-{WIDEST:g}, got {rows}"
-            remedy = "raise the budget, hold more rows back, lower search.trials or search.repeats, or say "
+            fewer = " or privacy.final_scores" * (noise.final_scores is not None)
+            remedy = f"raise the budget, hold more rows back, lower search.trials, search.repeats{fewer}, or say "
             remedy += "privacy.score_noise yourself"
             raise spec.mistaken(expected, "data.splits", None, remedy)
 
@@ -241,6 +246,19 @@ def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None) -> None:
 def _rungs(spec: Spec, epochs: int) -> Sequence[int]:
     scheduler = make_scheduler(spec.search, spec.objectives)
     return () if scheduler is None else scheduler.rungs(epochs)
+
+
+def _expected_noise(noise: ScoreNoise, largest: float | None) -> dict[tuple[str, str], float]:
+    """Return the deviations of the noise of scores by split and name, those by class at their public shares."""
+    found = {}
+    for split, std in noise.stds.items():
+        found[split, "a score"] = std
+        by_class = noise.expect(split, _EXPECTED, largest)
+        if by_class is not None and by_class.form.hits:
+            found[split, BALANCED] = by_class.balanced_error.std
+        if by_class is not None and by_class.form.order:
+            found[split, AUROC] = by_class.auroc_error.std
+    return found
 
 
 def _final_scores(spec: Spec) -> int | None:

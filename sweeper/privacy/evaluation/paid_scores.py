@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from clipless.privacy.class_scores import ScoreForm
+from clipless.privacy.class_scores import ClassScores, ScoreForm, expect_scores
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
@@ -129,6 +129,20 @@ class ScoreNoise:
         counts = self.form.sensitivity
         test = self.test_noise_multiplier * counts if self.curves is None else self.curves.count_std
         return {"validation": self.noise_multiplier * counts / self.validation, "test": test / self.test}
+
+    def expect(self, split: str, score: float, largest: float | None) -> ClassScores | None:
+        """Return one release of a split as it is expected where every score is this one, None without scores by class.
+
+        ``largest`` is the share of the largest class where that is public, the others being alike; else all are.
+        """
+        form = self.form
+        if not form.by_class or (split == "test" and self.curves is not None):
+            return None
+        sigma = {"validation": self.noise_multiplier, "test": self.test_noise_multiplier}[split]
+        rows = {"validation": self.validation, "test": self.test}[split]
+        most = 1 / form.classes if largest is None else largest
+        shares = [most, *[(1.0 - most) / (form.classes - 1)] * (form.classes - 1)]
+        return expect_scores(form, rows, sigma, [share * rows for share in shares], score)
 
     def paid(self, releases: int) -> PaidScores:
         """Return what that many releases of scores of validation rows spend."""

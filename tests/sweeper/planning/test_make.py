@@ -225,6 +225,25 @@ def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(cont
         private_plan(content, data, privacy={"sweep_epsilon": 0.05})
 
 
+@pytest.mark.parametrize(("objective", "largest"), [("auroc", None), ("balanced_accuracy", 0.98)])
+def test_rows_that_are_too_few_for_a_score_by_class_are_refused_with_what_suffices(objective, largest):
+    data = clipless.datasets.load("breast_cancer", evaluation="private")
+    data = replace(data, metadata=replace(data.metadata, largest_share=largest))
+    content = {"name": "few", "data": {"name": "breast_cancer", "evaluation": "private"}}
+    content |= {"privacy": {"sweep_epsilon": 2.0}, "search": {"trials": 1}}
+    noise = make_sweep_plan(Spec.from_mapping(content), data).shared.noise  # of accuracy they are enough
+    content["search"]["objectives"] = ["epsilon", objective]
+    with pytest.raises(SpecError, match=rf"validation rows, so that the noise of {objective} at this") as caught:
+        make_sweep_plan(Spec.from_mapping(content), data)
+    needed = int(str(caught.value).partition("at least ")[2].partition(" ")[0])
+    assert needed > noise.validation
+    for rows, suffice in ((needed, True), (int(0.95 * needed), False)):
+        one = replace(noise, names=("accuracy", objective), classes=2, validation=rows)
+        found = one.expect("validation", 0.8, largest)
+        error = found.auroc_error if objective == "auroc" else found.balanced_error
+        assert (1.96 * error.std <= 0.2) is suffice
+
+
 def test_noise_below_what_the_budget_pays_is_refused_with_the_least_that_fits(content):
     data = clipless.datasets.load("digits", evaluation="private")
     with pytest.raises(SpecError, match=r"score_noise=2\.0 .*; raise it to (\d+\.\d+)") as caught:
