@@ -27,8 +27,10 @@ from clipless.plans.sensitivities import limit_sensitivity, planned_sensitivitie
 from clipless.plans.trainable import check_trainable
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.accounting.claim import EpsilonClaim, claims
+from clipless.privacy.accounting.tradeoff.risk import event_risks, pair_risk
 from clipless.privacy.allocation import NoiseAllocation, noise_multipliers
 from clipless.privacy.events import PoissonGaussian, Relation
+from clipless.privacy.exposure import Risk
 from clipless.scalars import Scalar, on_host, to_host
 
 # Relative increase of the noise that covers the double-precision arithmetic of deviations and normal numbers. Sums are
@@ -164,6 +166,12 @@ class Plan:
         """Return the price of the first epoch, of the first two and so on, each number of epochs fixed in advance."""
         steps = tuple(self.event(epoch + 1).steps for epoch in range(self.epochs))
         return claims(self.event(), steps, self.delta)
+
+    def risks(self) -> tuple[Risk, ...]:
+        """Return what an attacker gains by the first epoch, the first two and so on, each number fixed in advance."""
+        steps = tuple(self.event(epoch + 1).steps for epoch in range(self.epochs))
+        found = zip(event_risks(self.event(), steps), self.claims(), strict=True)
+        return tuple(risk.at_most(pair_risk(one.epsilon, one.delta)) for risk, one in found)
 
     def epsilon_curve(self) -> list[float]:
         """Return the claimed epsilon after each epoch; known before the first step."""

@@ -22,6 +22,8 @@ from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, IntArray, Los
 from clipless.privacy.accounting.spending import LARGEST_LOSS, MOST_STEPS, check_delta, costly_events, too_little_noise
 from clipless.privacy.events import Event, PoissonGaussian, Relation
 
+_TAIL_DELTAS = (1e-12, 1e-9, 1e-6)  # a profile reaches to the epsilon of the first that has a finite one
+
 
 def pld_epsilon(event: Event, delta: float) -> float:
     """Bound epsilon from above by privacy loss distributions.
@@ -95,12 +97,21 @@ def composed_profile(event: Event) -> tuple[FloatArray, FloatArray]:
     The event costs something, and dp_accounting composes its parts.
     """
     composed = composed_pld(event, None, pessimistic=True)
-    reach = min(LARGEST_LOSS, max(1.0, float(composed.get_epsilon_for_delta(1e-12))))
+    return sample_profile(composed, delta_slack(sum(part.steps for part in costly_events(event))))
+
+
+def sample_profile(composed: PrivacyLossDistribution, slack: float) -> tuple[FloatArray, FloatArray]:
+    """Return increasing epsilons of either sign, and upper bounds of both directions' divergences there.
+
+    ``composed`` is pessimistic but for the ``slack`` of its transforms.
+    """
+    tails = (float(composed.get_epsilon_for_delta(delta)) for delta in _TAIL_DELTAS)
+    reach = min(LARGEST_LOSS, max(1.0, next((tail for tail in tails if tail < math.inf), math.inf)))
     epsilons = np.linspace(-reach, reach, 4001)
-    slack = delta_slack(sum(part.steps for part in costly_events(event)))
     return epsilons, np.clip(np.asarray(composed.get_delta_for_epsilon(epsilons)) + slack, 0.0, 1.0)
 
 
+@lru_cache(maxsize=2)
 def composed_pld(event: Event, interval: float | None, pessimistic: bool) -> PrivacyLossDistribution:
     """Return the losses of an event that costs something, composed by dp_accounting; arguments as above."""
     parts = costly_events(event)

@@ -22,7 +22,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from clipless.errors import AccountantsDisagreeError, AccountingError
 from clipless.privacy.accounting.lower_bound import attack_epsilon, falls_below
-from clipless.privacy.accounting.pld import composed_pld, composed_profile, grid_width, loss_grids
+from clipless.privacy.accounting.pld import composed_pld, composed_profile, grid_width, loss_grids, sample_profile
 from clipless.privacy.accounting.pld_grid import TAIL, FloatArray, delta_slack, lower_hull
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import rdp_selection_epsilon, selection_epsilon
@@ -78,19 +78,29 @@ def explored_epsilon(candidate: Event, repetitions: Repetitions, final: Event, d
 
 def composed_epsilon(candidate: Event, repetitions: Repetitions, final: Event, delta: float) -> float:
     """Bound it by privacy profiles; for events of finite cost."""
-    parts = costly_events(final)
-    steps = sum(part.steps for part in parts)
+    steps = sum(part.steps for part in costly_events(final))
     usable = delta - delta_slack(steps + 16)
     if steps > MOST_STEPS or not usable > 0.0:
         return math.inf
-    width = grid_width(parts, pessimistic=True)
-    selection = PrivacyLossDistribution(*(_pmf(*dots, width) for dots in selection_profiles(candidate, repetitions)))
     try:
-        return float(
-            selection.compose(composed_pld(final, width, pessimistic=True), TAIL).get_epsilon_for_delta(usable)
-        )
+        return float(_explored_pld(candidate, repetitions, final).get_epsilon_for_delta(usable))
     except OverflowError:  # dp_accounting searches downwards and takes exp(-loss): epsilon is below a loss of -700
         return 0.0
+
+
+def explored_profile(candidate: Event, repetitions: Repetitions, final: Event) -> tuple[FloatArray, FloatArray]:
+    """Return increasing epsilons of either sign, and bounds of both directions' divergences of selection and final.
+
+    For events of finite cost, and at most `MOST_STEPS` steps.
+    """
+    slack = delta_slack(sum(part.steps for part in costly_events(final)) + 16)
+    return sample_profile(_explored_pld(candidate, repetitions, final), slack)
+
+
+def _explored_pld(candidate: Event, repetitions: Repetitions, final: Event) -> PrivacyLossDistribution:
+    width = grid_width(costly_events(final), pessimistic=True)
+    selection = PrivacyLossDistribution(*(_pmf(*dots, width) for dots in selection_profiles(candidate, repetitions)))
+    return selection.compose(composed_pld(final, width, pessimistic=True), TAIL)
 
 
 def selection_profiles(candidate: Event, repetitions: Repetitions) -> tuple[tuple[FloatArray, FloatArray], ...]:
