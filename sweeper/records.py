@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 from typing import Annotated, Any
 
 from clipless.privacy.events import Relation
+from clipless.privacy.exposure import Risk
 from sweeper.adapters import WHEN_KNOWN, EventValue
 
 
@@ -176,6 +177,7 @@ class TrialPlan:
     repeats: int
     secure_generator: bool
     scores: Annotated[ScorePlan | None, WHEN_KNOWN] = None
+    risks: tuple[Risk, ...] = ()  # what an attacker gains after each epoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +303,8 @@ class Point:
     values: Mapping[str, float]
     # epsilon by accountant, ``{"rdp": ..., "pld": ...}``; a missing one was not computed
     accountants: Mapping[str, float] = field(default_factory=dict)
+    # what an attacker gains by one training, for a configuration and an epoch fixed in advance, as ``epsilon``
+    risk: Annotated[Risk | None, WHEN_KNOWN] = None
     # what the values of a point are the means of, the outcome of each repeat by name; none without repeats
     repeats: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     test: Mapping[str, float] | None = None  # test numbers, present for points of the final front only

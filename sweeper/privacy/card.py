@@ -18,6 +18,7 @@ from sweeper.privacy.baselines import warning
 from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
+from sweeper.privacy.exposures import expose_event
 from sweeper.privacy.pricing import Price, steps_by, whole_event
 from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.store.jsonl import replace_file, to_text
@@ -113,6 +114,10 @@ def make_card(
                 "repeats": plan.repeats,
                 "trainings": _trainings(attempts),
                 "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
+            },
+            "exposure": {
+                "fixed_in_advance": _exposed(event.with_steps(steps_by(plan, point.epoch)), plan.delta),
+                "chosen_afterwards": _exposed(_charged(plan, attempts), plan.delta),
             },
             "audits": _attained(audits),
             "sampling": {"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
@@ -224,6 +229,10 @@ def _together(events: Sequence[PoissonGaussian]) -> Event:
 def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bool:
     """Whether the point is the last one of a trial that was ended early, so that scores chose its epoch."""
     return trial.status is TrialStatus.STOPPED and last_epoch in (None, point.epoch)
+
+
+def _exposed(event: Event, delta: float) -> dict[str, Any]:
+    return dump(expose_event(event, delta))
 
 
 def _priced(event: Event, delta: float) -> dict[str, Any]:

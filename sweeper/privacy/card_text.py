@@ -7,6 +7,7 @@ from typing import Any
 from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
+from sweeper.privacy.card_person import basis_in_words, person_in_words, person_table
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import Price
 from sweeper.records import described
@@ -78,7 +79,12 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
         ],
     )
     yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(advance)
+    yield from _person(card)
     yield _audited(card.get("audits", ()))
+
+
+def _person(card: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"**For a person**: {person_in_words(card)}", _table(*person_table(card)), basis_in_words(card))
 
 
 def _audited(audits: Iterable[Mapping[str, Any]]) -> str:

@@ -36,6 +36,7 @@ from sweeper.errors import RecordError
 from sweeper.privacy.charges import Charges
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.exposures import expose_prices
 from sweeper.privacy.ledger_entries import (
     BudgetRow,
     CloseRow,
@@ -297,11 +298,12 @@ class Ledger:
         return 0 if last is None else last.kept
 
     def answers(self, delta: float, *, tight: bool = False) -> dict[str, Price]:
-        """Say what releasing the winner, the front, or everything costs.
+        """Say what releasing the winner, the front, or everything costs, and what that means to a person.
 
         ``tight`` takes seconds for a smaller epsilon, see `price`.
         """
-        return self.spending.prices(self._charges.charged, delta, tight=tight)
+        spending, charged = self.spending, self._charges.charged
+        return expose_prices(spending.prices(charged, delta, tight=tight), spending.release(charged, tight=tight))
 
     def _append(self, row: LedgerRow) -> None:
         """Write a row that keeps the rules, and take it."""

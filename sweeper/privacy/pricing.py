@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
+from typing import Annotated
 
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.exposure import Exposure
+from sweeper.adapters import WHEN_KNOWN
 from sweeper.records import TrialPlan
 
 
@@ -19,6 +22,7 @@ class Price:
     # whether it was fixed before the first result, by a budget or a private selection, so that it holds however results
     # are used
     fixed: bool = False
+    exposure: Annotated[Exposure | None, WHEN_KNOWN] = None  # what it means to a person
 
     @property
     def released(self) -> bool:

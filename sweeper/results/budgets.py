@@ -84,6 +84,9 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
 def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
     statements = dict.fromkeys(price.statement for price in ledger.values() if price.statement)
     yield from statements or ["Nothing has been released yet."]
+    winner = ledger.get("winner")
+    if winner is not None and winner.exposure is not None:
+        yield winner.exposure.risk.in_words()
 
 
 def _table(front: Front) -> str:

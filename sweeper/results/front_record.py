@@ -141,7 +141,7 @@ class FrontRecord:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Return one flat row per point, the trial's end and configuration in it, and what releasing it would cost."""
-        after = {} if self.price is None else {"epsilon.after-the-sweep": self.price.epsilon}
+        after = {} if self.price is None else _after_the_sweep(self.price)
         for point in self.points:
             trial = self.trials[point.trial]
             yield {
@@ -151,6 +151,7 @@ class FrontRecord:
                 "on_front": point.key in self.on_front,
                 **dict(point.values),
                 **{f"epsilon.{name}": value for name, value in point.accountants.items()},
+                **({} if point.risk is None else point.risk.to_values()),
                 **after,
                 **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
@@ -178,6 +179,11 @@ class FrontRecord:
             RecordError: it could not be written.
         """
         replace_file(Path(path), to_lines(self.to_json()))
+
+
+def _after_the_sweep(price: Price) -> dict[str, float]:
+    found = {"epsilon": price.epsilon} | ({} if price.exposure is None else price.exposure.to_values())
+    return {f"{name}.after-the-sweep": value for name, value in found.items()}
 
 
 def _noise_columns(noisy: NoisyScores) -> dict[str, float]:

@@ -13,6 +13,7 @@ from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import leaves
 
 if TYPE_CHECKING:
+    from clipless.privacy.exposure import Risk
     from sweeper.privacy.pricing import Price
 
 _SIZES = ("width", "channels", "depth")  # of a model, what its name shows first
@@ -96,9 +97,30 @@ def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = No
 
 
 def price_metrics(prices: Mapping[str, "Price"]) -> dict[str, float]:
-    """Return what releasing the winner and everything costs, under their MLflow names; what may not leave has none."""
-    kept = {name: prices[name] for name in ("winner", "everything") if name in prices}
-    return {f"price/{name}": one.epsilon for name, one in kept.items() if one.released}
+    """Return what releasing the winner and everything costs, and what that means to a person, under MLflow names.
+
+    What may not leave has none.
+    """
+    kept = {name: prices[name] for name in ("winner", "everything") if name in prices and prices[name].released}
+    named = {f"price/{name}": one.epsilon for name, one in kept.items()}
+    for name, one in kept.items():
+        meant = {} if one.exposure is None else one.exposure.to_values()
+        named |= {f"price/{name}/{_metric(key)}": value for key, value in meant.items() if isfinite(value)}
+    return named
+
+
+def risk_metrics(risk: "Risk") -> dict[str, float]:
+    """Return what an attacker finds by a point, under its MLflow names.
+
+    >>> from clipless.privacy.exposure import Basis, Risk
+    >>> risk_metrics(Risk(caught=(0.009, 0.052, 0.277), advantage=0.266, basis=Basis.PROFILE))
+    {'caught/0.001': 0.009, 'caught/0.01': 0.052, 'caught/0.1': 0.277, 'advantage': 0.266}
+    """
+    return {_metric(name): value for name, value in risk.to_values().items()}
+
+
+def _metric(name: str) -> str:
+    return name.replace("@", "/")
 
 
 def mlflow_params(params: Mapping[str, object]) -> dict[str, str]:

@@ -237,6 +237,7 @@ class TrialRun:
                 "secure_generator": self._source is None or self._source.secure,
                 "epsilon_curve": self.plan.epsilon_curve(),
                 "accountants": _by_accountant(self.plan.claims()),
+                "risks": self.plan.risks(),
                 "repeats": len(self._repeats),
                 "scores": None if self._noise is None else self._noise.plan(self._scored_epochs),
             },

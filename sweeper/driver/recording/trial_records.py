@@ -28,7 +28,7 @@ from sweeper.results.highlights import best
 from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import NAME_TAG, metric_names, trial_name
+from sweeper.tracking.names import NAME_TAG, metric_names, risk_metrics, trial_name
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow
 
@@ -286,6 +286,7 @@ def points_of(trial: str, row: EpochRow, plan: TrialPlan | None) -> tuple[Point,
         epoch=row.epoch,
         values=row.values,
         accountants={name: curve[row.epoch - 1] for name, curve in bounds.items()},
+        risk=plan.risks[row.epoch - 1] if plan is not None and plan.risks else None,
         repeats=row.repeats,
         model=row.model,
         errors=row.errors,
@@ -311,7 +312,8 @@ def _metrics(point: Point) -> dict[str, float]:
     deviations = {name: found for name in point.repeats if (found := point.deviation(name)) is not None}
     named = {f"deviation/{name}": value for name, value in metric_names(deviations).items()}
     if not point.made_from:
-        return metric_names(point.values, point.accountants) | named | _noise_metrics(point)
+        risk = {} if point.risk is None else risk_metrics(point.risk)
+        return metric_names(point.values, point.accountants) | risk | named | _noise_metrics(point)
     own = {name: value for name, value in point.values.items() if name != "epsilon"}  # which is that of the epoch
     return {f"{point.made_from}/{name}": value for name, value in (metric_names(own) | named).items()}
 

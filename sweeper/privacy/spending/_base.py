@@ -11,6 +11,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import SpecError
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
+from sweeper.privacy.exposures import Release
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.specification.fields.messages import BrokenRule
@@ -168,6 +169,10 @@ class Spending(ABC):
 
         ``tight`` takes seconds for a smaller epsilon where events are composed; see `pricing.price`.
         """
+
+    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:  # noqa: ARG002
+        """Return what `prices` cover, as far as more is known of it than epsilon and delta; ``None`` otherwise."""
+        return None
 
     def most_scores(self, trial: str, noise: ScoreNoise) -> int | None:  # noqa: ARG002
         """Return how many epochs of a trial release scores of private rows, ``None`` for all of them."""

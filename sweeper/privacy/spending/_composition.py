@@ -13,6 +13,7 @@ from clipless.privacy.accounting.private_selection import LAW, Repetitions
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.entries import Charged
+from sweeper.privacy.exposures import Release, release_composition
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.spending._base import QUESTIONS, Request, Spending
 from sweeper.rounding import round_up
@@ -40,6 +41,10 @@ class Composition(Spending):
         """Price the composition of everything that was charged."""
         return _composed_answers(charged, delta, f"{_EVERY_TRIAL}: {_WHY_COMPOSED}", tight=tight)
 
+    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
+        """Return the composition of everything that was charged."""
+        return release_charged(charged, tight=tight)
+
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return about what it will cost, if all trials spend what the first configurations would."""
         cost = expected()
@@ -50,6 +55,12 @@ class Composition(Spending):
             f"Everything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, if "
             f"{trials} what the first configurations would. Set privacy.sweep_epsilon to bound it."
         )
+
+
+def release_charged(charged: Charged, *, tight: bool) -> Release | None:
+    """Return the composition of everything that was charged, ``None`` of nothing."""
+    splits = (charged.training, charged.validation, charged.test)
+    return release_composition(splits, apart=charged.apart, tight=tight)
 
 
 def price_broken_selection(charged: Charged, delta: float, *, tight: bool) -> dict[str, Price]:

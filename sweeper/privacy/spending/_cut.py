@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
+from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
@@ -59,8 +60,12 @@ class CutBudget(Budget):
 
     def slots_price(self, of_training: float, delta: float) -> float:
         """Return the larger of what training costs and what the pools of scores do."""
-        pools = [paid.event for paid in (self.scores, self.tests) if paid is not None]
-        return max([of_training, *(composed_epsilon((event,), delta) for event in pools)])
+        return max([of_training, *(composed_epsilon((event,), delta) for event in self.pools)])
+
+    @property
+    def pools(self) -> tuple[PoissonGaussian, ...]:
+        """What scores of the rows of each split may spend."""
+        return tuple(paid.event for paid in (self.scores, self.tests) if paid is not None)
 
     @property
     def score_pools(self) -> tuple[PaidScores, PaidScores] | None:

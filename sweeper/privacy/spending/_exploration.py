@@ -14,12 +14,13 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.exposures import Release, release_explored
 from sweeper.privacy.pricing import Price, price, signal_of
 from sweeper.privacy.selection import Terms, same_event
 from sweeper.privacy.spending._base import QUESTIONS, Part, Request, Spending, answer_alike
-from sweeper.privacy.spending._composition import law_in_words, price_broken_selection
+from sweeper.privacy.spending._composition import law_in_words, price_broken_selection, release_charged
 from sweeper.privacy.spending._cut import CutBudget, read_pools
-from sweeper.privacy.spending._stages import Stage, delta_left, least_noise, shares, slots_epsilon
+from sweeper.privacy.spending._stages import Stage, delta_left, least_noise, shares, slots_epsilon, slots_slack
 from sweeper.privacy.spending.slots import Slots
 from sweeper.rounding import round_up
 from sweeper.specification.stages import StagePlan
@@ -188,6 +189,12 @@ class Exploration(CutBudget):
         fixed = Price(epsilon=epsilon, delta=delta, events=1 + len(charged.training), fixed=True)
         return answer_alike(fixed, cost, everything)
 
+    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
+        """Return selection and final, and the pools of scores; every candidate where a condition broke."""
+        if charged.selection is None or charged.selection.broken:
+            return None if charged.selection is None else release_charged(charged, tight=tight)
+        return _release(self)
+
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price and the cut."""
         return (
@@ -227,6 +234,15 @@ class Exploration(CutBudget):
         """
         terms, final = Terms.from_json(content["selection"]), Stage.from_json(content["final"])
         return cls(terms=terms, final=final, **read_pools(content))
+
+
+def _release(budget: Exploration) -> Release:
+    """Return selection and final on training rows and, where scores are paid for, on others, and the pools."""
+    parts: tuple[tuple[PoissonGaussian, PoissonGaussian | None], ...] = ((budget.terms.priced, budget.final.pool),)
+    if budget.terms.scores is not None:
+        parts += ((budget.terms.scores, None if budget.scores is None else budget.scores.event),)
+    slack = slots_slack((budget.final,), budget.delta)
+    return release_explored(parts, budget.terms.repetitions, budget.pools, slack)
 
 
 def _noise_if_seen(

@@ -152,10 +152,25 @@ def _whole_noise(epsilon: float, delta: float, relation: Relation) -> float:
 
 def delta_left(stages: Sequence[Stage], delta: float, domination_delta: float) -> float:
     """Return the delta at which to price slots, without what trials exceed them by."""
+    return delta - slots_slack(stages, domination_delta)
+
+
+def slots_slack(stages: Sequence[Stage], delta: float) -> float:
+    """Return the part of delta by which trainings may exceed the slots that dominate them, all of them together."""
     from clipless.privacy.accounting.domination import delta_of_slots  # takes seconds, and few who read sweeps price
 
-    filled = sum(stage.pool.steps // stage.slot.steps for stage in stages)
-    return delta - domination_delta + delta_of_slots(domination_delta, filled)
+    return delta - delta_of_slots(delta, sum(stage.pool.steps // stage.slot.steps for stage in stages))
+
+
+def all_own(stages: Sequence[Stage], trainings: Sequence[PoissonGaussian]) -> bool:
+    """Return whether the slots' own mechanisms, with their steps, hold all of these trainings."""
+    left: dict[PoissonGaussian, int] = {}
+    for stage in stages:
+        left[stage.slot.with_steps(0)] = left.get(stage.slot.with_steps(0), 0) + stage.pool.steps
+    for event in trainings:
+        mechanism = event.with_steps(0)
+        left[mechanism] = left.get(mechanism, 0) - event.steps
+    return min(left.values()) >= 0
 
 
 def composed_epsilon(events: tuple[PoissonGaussian, ...], delta: float) -> float:

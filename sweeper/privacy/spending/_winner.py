@@ -11,10 +11,11 @@ from typing import ClassVar, Self
 
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from sweeper.privacy.entries import Charged
+from sweeper.privacy.exposures import Release, release_selection
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Request, Spending
-from sweeper.privacy.spending._composition import law_in_words, price_broken_selection
+from sweeper.privacy.spending._composition import law_in_words, price_broken_selection, release_charged
 from sweeper.rounding import round_up
 
 _UNPRICED = (
@@ -71,6 +72,14 @@ class Winner(Spending):
             "front": replace(unpriced, statement=f"The front {_UNPRICED}"),
             "everything": replace(unpriced, statement=f"Everything else {_UNPRICED}"),
         }
+
+    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
+        """Return the winner, and test scores of it; every candidate where a condition broke."""
+        if charged.selection is not None and charged.selection.broken:
+            return release_charged(charged, tight=tight)
+        terms = self.terms
+        candidates = (terms.priced, *(() if terms.scores is None else (terms.scores,)))
+        return release_selection(candidates, terms.repetitions, tuple(charged.test))
 
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price of the winner."""

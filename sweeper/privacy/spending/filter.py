@@ -18,6 +18,7 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split, scores_event
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.exposures import Release, release_gaussian
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Budget, Request, answer_alike
@@ -114,6 +115,10 @@ class Filter(Budget):
             "Thakurta 2022, arXiv 2210.17520)."
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
+
+    def release(self, charged: Charged, *, tight: bool = False) -> Release:  # noqa: ARG002
+        """Return a Gaussian of the budget's signal, up to its slack."""
+        return release_gaussian(self.gaussian.budget)
 
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price, and what keeps it."""

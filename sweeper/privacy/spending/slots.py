@@ -11,17 +11,20 @@ from typing import Any, ClassVar, Self
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
+from sweeper.privacy.exposures import Release, release_slots
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Part, Request, answer_alike
 from sweeper.privacy.spending._cut import CutBudget, read_pools
 from sweeper.privacy.spending._stages import (
     Stage,
+    all_own,
     least_noise,
     share_of_sketch,
     shares,
     sketch_of_share,
     slots_epsilon,
+    slots_slack,
 )
 from sweeper.records import trial_number
 from sweeper.rounding import round_up
@@ -151,6 +154,12 @@ class Slots(CutBudget):
             "were used to propose, end and choose trials (Zhu, Dong and Wang 2022, arXiv 2106.08567)."
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
+
+    def release(self, charged: Charged, *, tight: bool = False) -> Release:  # noqa: ARG002
+        """Return sketch, slots and spare steps, and the pools of scores."""
+        sketch = () if self.sketch is None else (self.sketch,)
+        slots, own = (*(stage.pool for stage in self.stages), *sketch), all_own(self.stages, charged.training)
+        return release_slots(slots, self.pools, slots_slack(self.stages, self.delta), own=own)
 
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price and the cut."""

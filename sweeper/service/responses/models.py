@@ -6,8 +6,9 @@ Numbers that are infinite or undefined are texts, as in ``front.json``.
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, computed_field
 
+from clipless.privacy.exposure import Basis, Risk
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SweepStatus
 from sweeper.results.front_record import FrontTrial
 
@@ -76,6 +77,29 @@ class SweepPage(Answer):
     limit: int
 
 
+class GroupRow(Answer):
+    """What several rows of one person, or several planted ones, cost together."""
+
+    rows: int
+    epsilon: Number = Field(description="At the delta of the price; infinite where nothing follows.")
+    shift: float = Field(description="The most by which they move the probability of any outcome.")
+    basis: Basis
+    own: bool = Field(description="Whether it is of so many rows, and not derived from one by group privacy.")
+
+
+class ExposureRow(Answer):
+    """What a price means to a person."""
+
+    risk: Risk
+    groups: Sequence[GroupRow]
+
+    @computed_field(description="What an attacker finds, in one sentence.")  # type: ignore[prop-decorator]
+    @property
+    def in_words(self) -> str:
+        """What an attacker finds, in one sentence."""
+        return self.risk.in_words()
+
+
 class PriceRow(Answer):
     """What releasing something costs."""
 
@@ -84,6 +108,7 @@ class PriceRow(Answer):
     events: int = Field(description="How many trainings; none of what was not released.")
     statement: str
     fixed: bool = Field(description="Whether it holds however results are used.")
+    exposure: ExposureRow | None = Field(default=None, description="What it means to a person.")
 
 
 class PointName(Answer):
@@ -137,6 +162,7 @@ class PointRow(PointName):
 
     values: Values = Field(description="Validation values by objective.")
     accountants: Values
+    risk: Risk | None = Field(default=None, description="What an attacker gains, if it was fixed in advance.")
     repeats: Mapping[str, Sequence[Number]]
     test: Values | None
     model: str | None = Field(description="File of the model, where it was kept.")

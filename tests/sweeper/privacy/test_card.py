@@ -6,13 +6,16 @@ import pytest
 from clipless.audits.finding import AuditKind, Finding
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, Relation
+from clipless.privacy.exposure import Basis, Exposure, Group, Risk
 from clipless.privacy.noisy_counts import scores_event
+from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
+from sweeper.privacy.exposures import expose_event, expose_price
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price, whole_event
 from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
@@ -417,3 +420,36 @@ def test_the_card_of_released_curves_has_their_bounds(noisy, point):
     plain = make_card(trial, point, claim)
     assert plain.to_json()["curves"] is None
     assert "read off curves" not in plain.to_markdown()
+
+
+def test_the_card_says_what_each_price_means_to_a_person(trial, point, claim, event):
+    exposure = Exposure(
+        risk=Risk(caught=(0.02, 0.123456, 0.4), advantage=0.31, basis=Basis.PAIR),
+        groups=tuple(
+            Group(rows=rows, epsilon=epsilon, shift=0.6, basis=Basis.PAIR, own=False)
+            for rows, epsilon in ((2, 7.0), (4, 9.0), (8, float("inf")))
+        ),
+    )
+    priced = {question: replace(answer, exposure=exposure) for question, answer in LEDGER.items()}
+    card = make_card(trial, point, claim, ledger=priced)
+    own = expose_event(event.with_steps(20), 1e-4)
+    assert card.to_json()["exposure"]["fixed_in_advance"] == dump(own)
+    text = card.to_markdown()
+    assert "accuses 1 in 100 innocents finds at most 124 on average." in text
+    caught, afterwards = (
+        f"{round_up(100 * expose_event(e, 1e-4).risk.caught[1], 3)} %" for e in (event.with_steps(20), event)
+    )
+    assert f"| finds a row, accusing 1 % of innocents | {caught} | {afterwards} | 12.4 % |" in text
+    assert f"| epsilon of a person with 2 rows, at delta 0.0001 | {round_up(own.groups[0].epsilon)} |" in text
+    assert "| 60 % |" in text
+    assert "from the whole privacy profile of what was done; epsilon and delta alone" in text
+    assert "an infinite epsilon there means that nothing follows at this delta" in text
+
+
+def test_a_winner_that_was_selected_privately_has_the_risk_of_its_selection_alone(trial, point, claim):
+    exposure = expose_price(LEDGER["winner"], None)
+    hidden = Price(epsilon=float("inf"), delta=1e-4, events=0)
+    ledger = {"winner": replace(LEDGER["winner"], exposure=exposure), "front": hidden, "everything": hidden}
+    text = make_card(trial, point, claim, ledger=ledger).to_markdown()
+    assert exposure.risk.in_words() in text
+    assert "| an attacker who knows all other rows | released after the sweep |" in text

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.ledger import Ledger
@@ -240,3 +241,13 @@ def test_the_price_of_a_point_after_the_sweep_is_that_of_the_winner(front):
     unreleased = {"winner": Price(epsilon=float("inf"), delta=1e-4, events=0)}
     assert replace(front, ledger=unreleased).price is None
     assert replace(front, ledger={}).price is None
+
+
+def test_rows_have_what_an_attacker_finds_of_a_point_and_after_the_sweep(front):
+    risk = Risk(caught=(0.002, 0.02, 0.15), advantage=0.1, basis=Basis.PROFILE)
+    exposed = replace(LEDGER["winner"], exposure=Exposure(risk=replace(risk, advantage=0.3)))
+    points = (replace(front.points[0], risk=risk), *front.points[1:])
+    first, *others = replace(front, points=points, ledger={**LEDGER, "winner": exposed}).rows()
+    assert (first["caught@0.01"], first["advantage"]) == (0.02, 0.1)
+    assert (first["caught@0.01.after-the-sweep"], first["advantage.after-the-sweep"]) == (0.02, 0.3)
+    assert all("caught@0.01" not in row for row in others)

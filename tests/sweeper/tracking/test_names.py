@@ -1,5 +1,9 @@
+from dataclasses import replace
+from math import inf
+
 import pytest
 
+from clipless.privacy.exposure import Basis, Exposure, Group, Risk
 from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.tracking.names import (
@@ -59,3 +63,19 @@ def test_the_prices_of_winner_and_everything_are_metrics_and_what_may_not_leave_
     secret = Price(epsilon=float("inf"), delta=1e-5, events=0)
     assert price_metrics(prices | {"everything": secret}) == {"price/winner": 6.0}
     assert price_metrics({}) == {}
+
+
+def test_what_a_price_means_to_a_person_is_metrics_too_but_for_what_is_infinite():
+    group = Group(rows=2, epsilon=inf, shift=0.5, basis=Basis.PAIR, own=False)
+    risk = Risk(caught=(0.001, 0.02, 0.2), advantage=0.1, basis=Basis.PAIR)
+    price = replace(Price(epsilon=6.0, delta=1e-5, events=3), exposure=Exposure(risk=risk, groups=(group,)))
+    named = price_metrics({"winner": price})
+    assert named == {
+        "price/winner": 6.0,
+        "price/winner/caught/0.001": 0.001,
+        "price/winner/caught/0.01": 0.02,
+        "price/winner/caught/0.1": 0.2,
+        "price/winner/advantage": 0.1,
+        "price/winner/shift/2-rows": 0.5,
+    }
+    assert [clean(name) for name in named] == list(named)

@@ -92,6 +92,7 @@ def test_the_plan_comes_before_any_noise(digits):
     assert len(curve) == EPOCHS
     bounds = {"pld": [one.pld for one in run.plan.claims()], "rdp": [one.rdp for one in run.plan.claims()]}
     more = {"secure_generator": False, "epsilon_curve": curve, "accountants": bounds, "repeats": 1}
+    more["risks"] = [dump(risk) for risk in run.plan.risks()]
     assert dump(row.plan) == run.plan.to_json() | more
     assert [min(both) for both in zip(*bounds.values(), strict=True)] == curve
     assert row.kept == 0

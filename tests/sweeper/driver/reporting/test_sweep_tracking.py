@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clipless.datasets import Evaluation
+from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.reporting import sweep_tracking
 from sweeper.driver.reporting.progress import SweepProgress
@@ -68,8 +69,12 @@ def test_a_sweep_that_runs_is_told_of_now_and_then_and_a_private_selection_is_no
     assert (metrics["hypervolume"], metrics["trials/done"]) == (0.5, 1.0)
 
 
+RISK = Risk(caught=(0.01, 0.08, 0.4), advantage=0.4, basis=Basis.PROFILE)
+
+
 def price(epsilon, events=3):
-    return Price(epsilon=epsilon, delta=1e-4, events=events, statement=f"It costs {epsilon}.")
+    exposure = Exposure(risk=RISK)
+    return Price(epsilon=epsilon, delta=1e-4, events=events, statement=f"It costs {epsilon}.", exposure=exposure)
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -81,6 +86,7 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     conclude(told, front, status="completed")
     metrics, tags = told.calls[0][3], told.calls[1][2]
     assert metrics["price/winner"] == 5.0
+    assert RISK.in_words() in tags["mlflow.note.content"]
     assert ("price/everything" in metrics) != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
     assert ("epsilon at most" in tags["mlflow.note.content"]) != hidden

@@ -1,0 +1,76 @@
+"""What the prices on a card mean to a person, in words and as a table: what an attacker finds, and several rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis, Exposure
+from sweeper.adapters import parse
+from sweeper.rounding import round_up
+
+_COLUMNS = {
+    "fixed_in_advance": "fixed in advance",
+    "chosen_afterwards": "epoch chosen afterwards",
+    "after_the_sweep": "released after the sweep",
+}
+_BASES = {
+    Basis.PROFILE: "the whole privacy profile of what was done",
+    Basis.RENYI: "its Renyi divergences",
+    Basis.PAIR: "epsilon and delta alone, which allow more than most mechanisms do",
+}
+
+
+def person_in_words(card: Mapping[str, Any]) -> str:
+    """Return one sentence on what the attacker finds who is shown this model, at the price that holds for it."""
+    exposures = _exposures(card)
+    return exposures[[*exposures][-1]].risk.in_words()
+
+
+def person_table(card: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return the head and the rows of a table: what an attacker finds, and what several rows cost together."""
+    exposures = _exposures(card)
+    found = exposures.values()
+    delta, several = card["guarantee"]["delta"], _several(card["guarantee"]["unit"])
+    rows = [
+        (f"finds a row, accusing {100 * rate:g} % of innocents", *(_percent(one.risk.caught[place]) for one in found))
+        for place, rate in enumerate(FALSE_ALARMS)
+    ]
+    rows.append(("finds a row: largest advantage", *(_percent(one.risk.advantage) for one in found)))
+    for place, count in enumerate(GROUPS):
+        costs = (one.groups[place].epsilon for one in found)
+        rows.append((f"epsilon of a person with {count} {several}, at delta {delta:g}", *map(round_up, costs)))
+    for place, count in enumerate(GROUPS):
+        shifts = (one.groups[place].shift for one in found)
+        rows.append((f"{count} planted {several} move a probability by at most", *map(_percent, shifts)))
+    return ("an attacker who knows all other rows", *(_COLUMNS[name] for name in exposures)), rows
+
+
+def basis_in_words(card: Mapping[str, Any]) -> str:
+    """Return what the numbers are computed from, and what an infinite one says."""
+    exposures = _exposures(card)
+    found = dict.fromkeys(_BASES[one.risk.basis] for one in exposures.values())
+    text = f"Upper bounds in both directions, from {'; '.join(found)}."
+    if all(group.own for one in exposures.values() for group in one.groups):
+        return text
+    return (
+        f"{text} Where the mechanism of several rows is not known, they are derived from that of one row by group "
+        "privacy; an infinite epsilon there means that nothing follows at this delta."
+    )
+
+
+def _exposures(card: Mapping[str, Any]) -> dict[str, Exposure]:
+    """Return what each price means, in the order in which they hold for more and more uses; the last one holds."""
+    found = card["exposure"]
+    winner = card["ledger"].get("winner", {}).get("exposure")
+    if card["guarantee"]["selected"] is not None and winner is not None:
+        found = {"after_the_sweep": winner}
+    elif winner is not None:
+        found = {**found, "after_the_sweep": winner}
+    return {name: parse(Exposure, content) for name, content in found.items()}
+
+
+def _several(unit: str) -> str:
+    return "rows" if unit == "row" else "units"
+
+
+def _percent(probability: float) -> str:
+    return f"{round_up(100.0 * probability, 3)} %"
