@@ -24,6 +24,8 @@ from sweeper.store.sweep_folder import SweepFolder
 
 T = TypeVar("T")
 
+CAUGHT = "caught at 1 %"  # of false alarms: the name of what an attacker finds of a point
+
 
 @dataclass(frozen=True, kw_only=True)
 class SweepData:

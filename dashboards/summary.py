@@ -6,7 +6,7 @@ Points are chosen on validation values; test values are only ever shown beside t
 from math import inf
 from typing import Any
 
-from dashboards.data import SweepData, finite
+from dashboards.data import CAUGHT, SweepData, finite
 from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
@@ -37,6 +37,7 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """
     names = _value_names(data)
     counted = any(point.classes is not None for point in data.useful_points)
+    risky = any(point.risk is not None for point in data.useful_points)
     noisy = [name for name in names if any(point.interval(name) for point in data.front_points)]
     accountants = sorted({name for point in data.front_points for name in point.accountants})
     return [
@@ -44,6 +45,7 @@ def front_rows(data: SweepData) -> list[dict[str, Any]]:
             "trial": point.trial,
             "epoch": point.epoch,
             **_values(point, names, data.result.price),
+            **({CAUGHT: point.risk and point.risk.caught[1]} if risky else {}),
             **_ends(point, noisy),
             **({BALANCED: point.classes and point.classes.balanced_accuracy} if counted else {}),
             **{f"epsilon {name}": point.accountants.get(name) for name in accountants},

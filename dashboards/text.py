@@ -7,7 +7,7 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from math import isfinite
 from typing import Any
 
-from dashboards.data import SweepData
+from dashboards.data import CAUGHT, SweepData
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
 from sweeper.specification.objectives import (
     ATTACKED,
@@ -63,9 +63,20 @@ def show(name: str, value: float) -> str:
     >>> show("accuracy", 0.9123), show("epsilon", 2.5), show("epsilon", 3.0001)
     ('91.2 %', '2.5', '3.01')
     """
+    if name == CAUGHT:
+        return percent(value)
     if is_fraction(name) and isfinite(value):
         return f"{100 * value:.1f} %"
     return number(value, up=name == "epsilon" or name.startswith("epsilon "))
+
+
+def percent(probability: float) -> str:
+    """An upper bound of a probability, never less than it is.
+
+    >>> percent(0.051723), percent(1.0)
+    ('5.18 %', '100 %')
+    """
+    return f"{number(100.0 * probability, up=True)} %"
 
 
 def show_value(point: Point, name: str) -> str:

@@ -7,6 +7,7 @@ from math import floor, isnan
 
 from clipless.audits.finding import AuditKind, Finding
 from clipless.datasets.metadata import units_word
+from clipless.privacy.exposure import FALSE_ALARMS, Basis
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
@@ -18,6 +19,7 @@ from dashboards.text import (
     interval_text,
     is_fraction,
     number,
+    percent,
     show,
     show_test,
     show_value,
@@ -28,6 +30,11 @@ from sweeper.records import Point
 from sweeper.results.budgets import WithinBudget
 from sweeper.specification.objectives import AUROC, BALANCED
 
+_BASES = {
+    Basis.PROFILE: "the privacy profile of everything that was paid for",
+    Basis.RENYI: "the Renyi divergences of everything that was paid for",
+    Basis.PAIR: "epsilon and delta alone, which allow more than most mechanisms do",
+}
 _ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
 
 
@@ -252,7 +259,39 @@ def cost(data: SweepData) -> Html:
         "A point's epsilon is true for a configuration and an epoch that were fixed in advance. "
         "Choosing them by looking at many trials spends more. The ledger answers for the whole sweep:"
     )
-    return section("cost", "What this sweep costs", tag("p", words), tag("div", *cards, class_="cards"))
+    cards_ = tag("div", *cards, class_="cards")
+    return section("cost", "What this sweep costs", tag("p", words), cards_, *_person(data.result.price))
+
+
+def _person(price: Price | None) -> list[Html]:
+    """What the price of a look means to a person: what an attacker finds, and what several rows cost."""
+    exposure = None if price is None else price.exposure
+    if price is None or exposure is None:
+        return []
+    found = [
+        *(
+            (f"finds a row, accusing {100 * rate:g} % of innocents", percent(caught))
+            for rate, caught in zip(FALSE_ALARMS, exposure.risk.caught, strict=True)
+        ),
+        ("finds a row: largest advantage", percent(exposure.risk.advantage)),
+        *(
+            (
+                f"epsilon of a person with {one.rows} rows, at delta {number(price.delta)}",
+                number(one.epsilon, 4, up=True),
+            )
+            for one in exposure.groups
+        ),
+        *((f"moves a probability by {one.rows} planted rows", percent(one.shift)) for one in exposure.groups),
+    ]
+    heads = join([tag("th", "an attacker who knows all other rows", scope="col"), tag("th", "at most", scope="col")])
+    rows = [tag("tr", tag("th", name, scope="row"), tag("td", text, class_="number")) for name, text in found]
+    basis = _BASES[exposure.risk.basis]
+    note = f"Upper bounds for whoever is shown a model after a look at this sweep, from {basis}."
+    return [
+        tag("h3", "What that means for a person"),
+        tag("p", tag("strong", exposure.risk.in_words()), " ", note),
+        scrolling_table(heads, rows),
+    ]
 
 
 def claim(data: SweepData) -> Html:

@@ -123,11 +123,17 @@ def _point(generator: np.random.Generator, id_: str, config: dict[str, Any], epo
         "epoch": epoch,
         "values": values,
         "accountants": {"rdp": 1.09 * epsilon, "pld": epsilon},
+        "risk": _risk(epsilon),
         "repeats": {"accuracy": [accuracy - 0.02, accuracy + 0.01, accuracy + 0.01]},
         "test": None,
         "on_front": False,
         "model": None,
     }
+
+
+def _risk(epsilon: float) -> dict[str, Any]:
+    caught = [min(1.0, rate * (1.0 + epsilon)) for rate in (0.001, 0.01, 0.1)]
+    return {"caught": caught, "advantage": min(1.0, 0.1 * epsilon), "basis": "profile"}
 
 
 def _curves(values: dict[str, float]) -> dict[str, Any]:

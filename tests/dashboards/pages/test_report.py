@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from clipless.audits.finding import AuditKind, Finding
+from clipless.privacy.exposure import Basis, Exposure, Group, Risk
 from dashboards import build_report
 from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js, sweep_figures
 from dashboards.pages import _html
 from dashboards.pages._html import Html, each, json_script, tag
-from dashboards.pages._sections import attacks
+from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
@@ -385,3 +386,15 @@ def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_a
 def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.99})
     assert "No better in accuracy than a constant answer." in Page(build_report(data)).words
+
+
+def test_what_the_price_of_a_look_means_to_a_person_stands_below_it(sweep, page):
+    assert "What that means for a person" not in page.words
+    groups = (Group(rows=2, epsilon=float("inf"), shift=0.5001, basis=Basis.PAIR, own=False),)
+    risk = Risk(caught=(0.01, 0.0801, 0.4), advantage=0.45, basis=Basis.PAIR)
+    price = replace(sweep.result.price, exposure=Exposure(risk=risk, groups=groups))
+    told = str(cost(replace(sweep, result=replace(sweep.result, ledger={"winner": price}))))
+    assert risk.in_words() in told
+    assert "from epsilon and delta alone, which allow more than most mechanisms do" in told
+    for words in ("finds a row, accusing 1 % of innocents", "8.01 %", "at delta 1e-4", "\N{INFINITY}", "50.1 %"):
+        assert words in told

@@ -1,0 +1,127 @@
+"""The front by what an attacker finds: utility against the share of rows caught at 1 % false alarms.
+
+The same points as on the front, and a number in place of epsilon and delta that needs no explanation. It is an upper
+bound, for one training that was fixed in advance, as the epsilon of a point is.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from dashboards.data import CAUGHT, SweepData, evenly, finite
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
+from dashboards.figures._common import (
+    Step,
+    header,
+    hover_texts,
+    label,
+    log_ticks,
+    marks,
+    new_figure,
+    point_rows,
+    value_axis,
+    zoom,
+)
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep.front import DRAWN_DOMINATED, step_line
+from dashboards.text import percent
+from sweeper.records import Point
+
+_GUESSING = 0.01  # what is caught at 1 % false alarms without looking
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaughtInfo(FigureInfo):
+    """Numbers of the figure."""
+
+    utility: str  # name of the objective on the vertical axis
+    front: tuple[Point, ...]  # points of the front that have a risk
+    front_hover: tuple[str, ...]  # one text for each
+    dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
+    steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught
+
+
+def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
+    """Compute the figure, with ``utility`` on the vertical axis; the sweep's own by default."""
+    utility = utility or data.utility
+    usable = [point for point in data.points if point.risk is not None and finite(point, utility)]
+    front = tuple(point for point in usable if point.key in data.result.on_front)
+    dominated = [point for point in usable if point.key not in data.result.on_front]
+    texts = zip(hover_texts(data, front), front, strict=True)
+    return CaughtInfo(
+        **header(data, f"{label(utility)} against what an attacker finds"),
+        utility=utility,
+        front=front,
+        front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
+        dominated=evenly(dominated, DRAWN_DOMINATED),
+        steps=_staircase(usable, utility, data.direction(utility).sign),
+    )
+
+
+def _caught(point: Point) -> float:
+    return 1.0 if point.risk is None else point.risk.caught[1]
+
+
+def _staircase(points: Iterable[Point], utility: str, sign: float) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    for point in sorted(points, key=lambda p: (_caught(p), -sign * p.values[utility], p.key)):
+        if not steps or sign * point.values[utility] > sign * steps[-1].value:
+            steps.append(Step(_caught(point), point.values[utility], *point.key, point.interval(utility)))
+    return tuple(steps)
+
+
+def rows(info: CaughtInfo) -> Table:
+    """The numbers of the figure: one row per drawn point."""
+    return [
+        row | ({} if point.risk is None else point.risk.to_values())
+        for points, on_front in ((info.front, True), (info.dominated, False))
+        for row, point in zip(point_rows(points, on_front=on_front), points, strict=True)
+    ]
+
+
+def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the figure."""
+    found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
+    ticks = log_ticks([100.0 * _GUESSING, *found]) if found else {}
+    ticks |= {"ticktext": [f"{text} %" for text in ticks.get("ticktext", ())]}
+    title = "rows caught at 1 % false alarms, at most (fixed in advance)"
+    figure = new_figure(
+        info,
+        theme,
+        empty=not found,
+        height=520,
+        xaxis={"type": "log", "title": {"text": title}, **ticks},
+        yaxis=value_axis(info.utility) | {"range": zoom(point.values[info.utility] for point in info.front)},
+    )
+    if not found:
+        return figure
+    for points, texts, marker, name in (
+        (info.dominated, [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated], theme.faint, "dominated points"),
+        (info.front, info.front_hover, theme.blue, "points of the front"),
+    ):
+        heights = [point.values[info.utility] for point in points]
+        dots = {"color": marker, "size": 9 if points is info.front else 5}
+        figure.add_trace(marks([100.0 * _caught(p) for p in points], heights, texts, dots, name=name))
+    steps = [Step(100.0 * step.epsilon, step.value, step.trial, step.epoch) for step in info.steps]
+    figure.add_trace(step_line(steps, max(found), theme.ink, name=f"best {label(info.utility)}"))
+    figure.add_vline(x=100.0 * _GUESSING, line={"color": theme.muted, "dash": "dot", "width": 1.5})
+    return figure
+
+
+FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
+    name="caught",
+    heading="The front by what an attacker finds",
+    summary="utility against the largest share of rows that an attacker finds at 1 % false alarms",
+    caption=(
+        "The points of the front, with epsilon and delta put in other words. Of the people whose rows were used, an "
+        "attacker who knows all other rows and accuses 1 in 100 innocents finds at most this share; the dotted line is "
+        "guessing. As the epsilon of a point, it holds for one training that was fixed in advance."
+    ),
+    position=12,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
+    topic=Topic.FRONT,
+)
