@@ -286,3 +286,10 @@ def test_private_passes_and_attacks_hold_in_processes_of_their_own(script, monke
         places.main()
     assert ended.value.code == 0
     assert "0 Delta" in capsys.readouterr().out or part == "passes"
+
+
+def test_the_guide_says_what_an_epsilon_means_as_the_command_does(script):
+    exposure = script("exposure")
+    page = (BENCHMARKS.parent / "docs" / "choosing.md").read_text(encoding="utf-8")
+    for line in exposure.tables((epsilon, exposure.expose_training(epsilon)) for epsilon in exposure.EPSILONS):
+        assert f"{line}\n" in page

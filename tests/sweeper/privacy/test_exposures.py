@@ -21,6 +21,7 @@ from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._composition import Composition
 from sweeper.privacy.spending._exploration import Exploration
+from sweeper.privacy.spending._stages import Stage
 from sweeper.privacy.spending._winner import Winner
 from sweeper.privacy.spending.filter import Filter
 from sweeper.privacy.spending.slots import Slots
@@ -114,7 +115,7 @@ def test_a_selection_whose_conditions_broke_exposes_every_candidate():
 
 
 def test_an_exploration_exposes_selection_and_final():
-    budget = Exploration.of_share(2.0, DELTA, LAW, ONE, share=0.2)
+    budget = Exploration(epsilon=2.0, delta=DELTA, terms=TERMS, final=Stage(slot=ONE, trials=1, spare=5))
     held = Charged(selection=budget.terms)
     final = risk_of(profile_event(budget.final.pool))
     assert all(more > less for more, less in zip(exposed(budget, held).risk.caught, final.caught, strict=True))
