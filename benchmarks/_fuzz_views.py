@@ -85,9 +85,9 @@ def _compare_table(left: Left, rows: list[dict[str, Any]], points: list[dict[str
     price = float(left.front["ledger"]["winner"]["epsilon"])
     for row, point in zip(rows, points, strict=True):
         yield from _differs(row, point)
-        after = row.get("epsilon.after-the-sweep")
-        if after and float(after) != price:
-            yield f"a point costs {after} after the sweep, recorded is {price}"
+        told = row.get("price")
+        if told and float(told) != price:
+            yield f"a row has the price {told}, recorded is {price}"
 
 
 def check_card(left: Left) -> Iterator[str]:
@@ -121,9 +121,9 @@ def _compare_card(left: Left, card: Mapping[str, Any], point: Mapping[str, Any])
     stated = card["guarantee"]
     if not _alike(stated["fixed_in_advance"]["epsilon"], point["values"]["epsilon"]):
         yield f"the card says {stated['fixed_in_advance']['epsilon']}, the point {point['values']['epsilon']}"
-    after, price = stated["after_the_sweep"], left.front["ledger"]["winner"]["epsilon"]
-    if after is not None and not _alike(after["epsilon"], price):
-        yield f"the card says {after['epsilon']} after the sweep, front.json {price}"
+    told, price = stated["price"], left.front["ledger"]["winner"]["epsilon"]
+    if told is not None and not _alike(told["epsilon"], price):
+        yield f"the card has the price {told['epsilon']}, front.json {price}"
     if not _alike(card["ledger"]["everything"]["epsilon"], left.front["ledger"]["everything"]["epsilon"]):
         yield "the card's ledger is another one"
     if card["scores"]["validation"] != point["values"] or (card["scores"]["test"] or None) != (point["test"] or None):
@@ -251,14 +251,12 @@ def _compare_predictions(left: Left) -> Iterator[str]:
 
 
 def _compare_prices(left: Left, metrics: Mapping[str, float]) -> Iterator[str]:
-    for name in ("winner", "everything"):
-        one = left.front["ledger"][name]
-        released = one["events"] > 0 or math.isfinite(float(one["epsilon"]))
-        shown = metrics.get(f"price/{name}")
-        if released and not _stored(shown, float(one["epsilon"])):
-            yield f"price/{name} is {shown}, recorded is {one['epsilon']}"
-        if not released and shown is not None:
-            yield f"price/{name} is told, {shown}, and is no price"
+    one, shown = left.front["ledger"]["winner"], metrics.get("price")
+    released = one["events"] > 0 or math.isfinite(float(one["epsilon"]))
+    if released and not _stored(shown, float(one["epsilon"])):
+        yield f"the metric price is {shown}, recorded is {one['epsilon']}"
+    if not released and shown is not None:
+        yield f"the metric price is {shown}, and is no price"
 
 
 def _compare_run(left: Left, client: MlflowClient, run: str, trial: str) -> Iterator[str]:

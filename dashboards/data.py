@@ -101,22 +101,24 @@ class SweepData:
         return next((name for name in (*objectives, *self.certificates) if name != self.utility), None)
 
     def is_better_than_constant(self, point: Point) -> bool:
-        """Whether a point beats a constant answer in the utility, as far as is known what that reaches."""
+        """Whether a point beats the majority-class baseline in the utility, as far as is known what that reaches."""
         constant = self.result.claim.baselines.constant(self.utility)
         return constant is None or point.values.get(self.utility, nan) > constant
 
     def doubt(self, point: Point) -> str:
-        """Say that a point may be no better in the utility than a constant answer, empty where it is."""
+        """Say that a point may be no better in the utility than the majority-class baseline, empty where it is."""
         constant, ends = self.result.claim.baselines.constant(self.utility), point.interval(self.utility)
         if not self.is_better_than_constant(point):
-            return f"No better in {self.utility} than a constant answer"
+            return f"No better in {self.utility} than the majority-class baseline"
         if constant is not None and ends is not None and ends[0] <= constant:
-            return f"Perhaps no better in {self.utility} than a constant answer, which lies within the interval"
+            return (
+                f"Perhaps no better in {self.utility} than the majority-class baseline, which lies within the interval"
+            )
         return ""
 
     @cached_property
     def useful_points(self) -> tuple[Point, ...]:
-        """The points of the front that beat a constant answer; all of them where none does."""
+        """The points of the front that beat the majority-class baseline; all of them where none does."""
         return tuple(filter(self.is_better_than_constant, self.front_points)) or self.front_points
 
     @property
@@ -152,7 +154,7 @@ class SweepData:
 
     @property
     def price_ratio(self) -> float | None:
-        """What releasing a point after the sweep costs, over the largest epsilon on the front; None without either."""
+        """The price of the sweep, over the largest epsilon on the front; None without either."""
         largest = max((point.values.get("epsilon", nan) for point in self.front_points), default=nan)
         price = self.result.price
         return price.epsilon / largest if price is not None and 0.0 < largest < inf else None

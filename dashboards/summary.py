@@ -13,7 +13,7 @@ from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
-AFTER_THE_SWEEP = "epsilon after the sweep"
+PRICE = "price"
 BALANCED = "test balanced accuracy"
 
 
@@ -32,8 +32,8 @@ def budgets(data: SweepData) -> tuple[WithinBudget, ...]:
 def front_rows(data: SweepData) -> list[dict[str, Any]]:
     """One row per point of the front, by epsilon: identity, values, test values, accountants, configuration.
 
-    Every row has the same keys, in the same order; a value that a point lacks is None. Points that a constant answer
-    beats are left out, unless all are such.
+    Every row has the same keys, in the same order; a value that a point lacks is None. Points no
+    better than the majority-class baseline are left out, unless all are such.
     """
     names = _value_names(data)
     counted = any(point.classes is not None for point in data.useful_points)
@@ -68,12 +68,12 @@ def _ends(point: Point, names: list[str]) -> dict[str, float | None]:
 
 
 def _values(point: Point, names: list[str], price: Price | None) -> dict[str, float | None]:
-    """Each value with its test value beside it; attacks have none, and epsilon has what releasing the point costs."""
+    """Each value with its test value beside it; attacks have none, and epsilon has the price of the sweep."""
     row: dict[str, float | None] = {}
     for name in names:
         row[name] = point.values.get(name)
         if name == "epsilon" and price is not None:
-            row[AFTER_THE_SWEEP] = price.epsilon
+            row[PRICE] = price.epsilon
         if not (name == "epsilon" or name in MEMBERSHIP or attack_radius_text(name) is not None):
             row[f"test {name}"] = (point.test or {}).get(name)
     return row

@@ -80,7 +80,7 @@
     try {
       const found = await ask("POST", area.dataset.check, given, text);
       if (latest !== text) return;
-      place.textContent = `${found.name} can be run. Price: ${found.price}`;
+      place.textContent = `${found.name} can be run. ${found.price}`;
       place.classList.remove("wrong");
       area.removeAttribute("aria-invalid");
       button.disabled = false;

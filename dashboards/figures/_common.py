@@ -24,7 +24,7 @@ from dashboards.text import (
     show_value,
     title_of,
 )
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import OWN_EPSILON, Price
 from sweeper.records import Direction, Interval, Point
 from sweeper.results.comparison import Comparison
 
@@ -48,7 +48,7 @@ _MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper",
 
 def epsilon_title(data: SweepData) -> str:
     """What the epsilon axis promises: each value holds for an epoch that was fixed in advance."""
-    return f"epsilon (fixed in advance), {delta_text(data)}"
+    return f"{OWN_EPSILON}, {delta_text(data)}"
 
 
 def epsilon_axis(title: str, epsilons: Iterable[float], shown: Iterable[float] = ()) -> dict[str, Any]:
@@ -211,8 +211,9 @@ def _hover(point: Point, configuration: str, price: Price | None) -> str:
         deviation = point.deviation(name)
         spread = "" if deviation is None else f" ± {show(name, deviation)}"
         tested = f" (test {show_test(point, name)})" if name in test and name != "epsilon" else ""
-        after = f" ({number(price.epsilon, 4, up=True)} after the sweep)" if name == "epsilon" and price else ""
-        lines.append(f"{escape(name)}: {show_value(point, name)}{spread}{tested}{after}")
+        label = "own epsilon" if name == "epsilon" else escape(name)
+        lines.append(f"{label}: {show_value(point, name)}{spread}{tested}")
+    lines += [f"price: epsilon {number(price.epsilon, 4, up=True)}"] if price else []
     return "<br>".join([*lines, *([configuration] if configuration else [])])
 
 
@@ -361,6 +362,6 @@ def compared(comparison: Comparison, title: str) -> dict[str, Any]:
     names = " and ".join(group.name for group in comparison.groups)
     return {
         "title": f"{escape(names)}: {title}",
-        "epsilon_title": f"epsilon (fixed in advance), {deltas_in_words}",
+        "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}",
         "exploratory": comparison.exploratory,
     }

@@ -30,7 +30,7 @@ _OF_TRIALS = (Action.STOP_TRIAL, Action.NOTE, Action.TAG)
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the one who asks may do."""
+    """Permissions of the requesting user."""
 
     may_write: bool = False
     key: str = ""  # what forms send to prove where they come from

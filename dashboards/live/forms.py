@@ -118,14 +118,15 @@ def _spent(data: SweepData | None) -> str:
     if data.result.claim.exploratory:
         return "; the sweep is exploratory and has no guarantee"
     fixed = "was fixed at" if price.fixed else "is so far"
-    return f"; the price of everything {fixed} epsilon {number(price.epsilon, 4, up=True)} at delta {price.delta!r}"
+    return f"; the price of the sweep {fixed} epsilon {number(price.epsilon, 4, up=True)} at delta {price.delta!r}"
 
 
 def _price_of_trials(asked: Asked, which: str) -> str:
     price = None if asked.data is None else total_price(asked.data)
-    if price is not None and price.fixed:
-        return f"nothing beyond the price that was fixed{_spent(asked.data)}."
     privacy = None if asked.manifest is None else asked.manifest.spec["privacy"]
+    has_budget = privacy is not None and privacy.get("sweep_epsilon") is not None
+    if has_budget if price is None else price.fixed:
+        return f"nothing beyond the price that was fixed{_spent(asked.data)}."
     each = (
         ""
         if privacy is None or "epsilon" not in privacy
@@ -254,7 +255,8 @@ def _bounds(asked: Asked) -> Html:
         control = _input(
             objective.name, type="number", step="any", data_bound=bound, value=wanted.get(bound), aria_label=bound
         )
-        fields.append(_field(objective.name, bound.replace("<=", "≤").replace(">=", "≥"), control))
+        label = bound.replace("<=", "≤").replace(">=", "≥")
+        fields.append(_field(objective.name, f"own {label}" if objective.name == "epsilon" else label, control))
     words = (
         "The search looks for points within these bounds from its next proposals on; those of fractions, such as "
         "accuracy, are between 0 and 1. Leave all of them empty to search everywhere."

@@ -13,7 +13,7 @@ from dashboards.live.snapshots import Snapshot
 from dashboards.live.view import PREFIX, View
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._sections import nearly_constant
-from dashboards.summary import AFTER_THE_SWEEP
+from dashboards.summary import PRICE
 from dashboards.text import MISSING, number, setting, show, show_test, show_value
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
@@ -106,10 +106,11 @@ def _values(data: SweepData, point: Point) -> Html:
     rows = []
     for name in names:
         shown = [show_value(point, name), MISSING if name == "epsilon" else show_test(point, name)]
-        rows.append(tag("tr", tag("th", name, scope="row"), each("td", shown, class_="number")))
+        label = "own epsilon" if name == "epsilon" else name
+        rows.append(tag("tr", tag("th", label, scope="row"), each("td", shown, class_="number")))
         if name == "epsilon" and (price := data.result.price) is not None:
             after = [number(price.epsilon, 4, up=True), MISSING]
-            rows.append(tag("tr", tag("th", AFTER_THE_SWEEP, scope="row"), each("td", after, class_="number")))
+            rows.append(tag("tr", tag("th", PRICE, scope="row"), each("td", after, class_="number")))
     if point.classes is not None:
         shown = [MISSING, show("balanced accuracy", point.classes.balanced_accuracy)]
         rows.append(tag("tr", tag("th", "balanced accuracy", scope="row"), each("td", shown, class_="number")))

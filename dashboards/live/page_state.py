@@ -158,8 +158,8 @@ def filters_of(data: SweepData, view: View) -> tuple[Filter, ...]:
     place = LARGEST_EPSILON if limit is None or limit <= 0 else round(log10(limit), 2)
     epsilon = Filter(
         name="epsilon",
-        label=f"epsilon ≤ {'any' if limit is None else number(limit)}",
-        box_label="epsilon ≤ as a number",
+        label=f"own epsilon ≤ {'any' if limit is None else number(limit)}",
+        box_label="own epsilon ≤ as a number",
         slider=min(max(place, SMALLEST_EPSILON), LARGEST_EPSILON),
         box=limit,
         percent=False,

@@ -27,6 +27,7 @@ from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._rehearsals import rehearsals_table
 from sweeper.errors import PickError, SweeperError, UnknownSweepError
+from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.results.pick import meeting
 
 KINDS = ("figure", "part", "marks", "file")
@@ -87,8 +88,10 @@ def _records(snapshot: Snapshot, address: str | None) -> Html:
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
-    words = "every further trial adds to these prices, and the trials of the last seconds may be missing."
-    return tag("p", f"This sweep runs: {words}", class_="banner", role="note") if snapshot.running else None
+    words = "This sweep runs: trials of the last seconds may be missing."
+    price = None if snapshot.data is None else snapshot.data.result.price
+    words += f" {UPPER_BOUND}" if price is not None and not price.fixed else ""
+    return tag("p", words, class_="banner", role="note") if snapshot.running else None
 
 
 _PARTS: dict[str, Callable[[Snapshot], Html]] = {

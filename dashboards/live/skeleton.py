@@ -21,7 +21,7 @@ PARTS_OF: dict[Tab, tuple[str, ...]] = {
     Tab.ROBUSTNESS: (),
     Tab.TRIALS: ("records",),
     Tab.SEARCH: (),
-    Tab.COST: ("cost",),
+    Tab.PRICE: ("cost",),
     Tab.EXPORT: ("exports",),
 }
 TITLES = {tab: tab.value.title() for tab in Tab}

@@ -43,7 +43,7 @@ class Tab(enum.Enum):
     ROBUSTNESS = "robustness"
     TRIALS = "trials"
     SEARCH = "search"
-    COST = "cost"
+    PRICE = "price"
     EXPORT = "export"
 
 

@@ -1,6 +1,6 @@
 """The part of a page about rehearsals: which configurations were rehearsed, what they showed, and which were trained.
 
-It stands apart from everything that a sweep releases: a rehearsal has no epsilon, no model and no point.
+It stands apart from all that a sweep releases: a rehearsal has no epsilon, no model and no point.
 """
 
 from collections.abc import Callable

@@ -3,7 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from math import floor, isnan
+from math import ceil, floor, isfinite, isnan
 
 from clipless.audits.finding import AuditKind, Finding
 from clipless.datasets.metadata import units_word
@@ -11,7 +11,7 @@ from clipless.privacy.exposure import FALSE_ALARMS, Basis
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import card, exploratory, header, scrolling_table, section
-from dashboards.summary import BUDGETS, best_of, budgets
+from dashboards.summary import best_of, budgets
 from dashboards.text import (
     MISSING,
     delta_text,
@@ -25,9 +25,11 @@ from dashboards.text import (
     show_value,
 )
 from sweeper.privacy.baselines import warning
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import Price, prices_by_release
+from sweeper.program import program
 from sweeper.records import Point
 from sweeper.results.budgets import WithinBudget
+from sweeper.results.pick import pick
 from sweeper.specification.objectives import AUROC, BALANCED
 
 _BASES = {
@@ -35,7 +37,6 @@ _BASES = {
     Basis.RENYI: "the Renyi divergences of everything that was paid for",
     Basis.PAIR: "epsilon and delta alone, which allow more than most mechanisms do",
 }
-_ANSWERS = {"winner": "The winner leaves", "front": "The front leaves", "everything": "Everything leaves"}
 
 
 def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | None = None) -> Html:
@@ -66,24 +67,24 @@ def _tried_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
 
 
 def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
-    """What a constant answer reaches: what every score has to beat."""
+    """What the majority-class baseline reaches: what every score has to beat."""
     baselines = data.result.claim.baselines
     reached = baselines.constant(data.utility)
     if reached is None:
         return {}
     counted = "validation" in baselines.majority
-    note = "always the most frequent class" if counted else f"at least: {len(baselines.classes)} classes"
+    note = "always predicts the most frequent class" if counted else f"at least: {len(baselines.classes)} classes"
     note = "chance" if data.utility in (AUROC, BALANCED) else note
-    return {"a constant answer": (f"{data.utility} {show(data.utility, reached)}", note)}
+    return {"majority-class baseline": (f"{data.utility} {show(data.utility, reached)}", note)}
 
 
 def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
-    """What releasing any point of the page costs, beside the largest epsilon that stands at one."""
+    """The price of the sweep, beside the largest own epsilon of a point."""
     price, ratio = data.result.price, data.price_ratio
     if price is None:
         return {}
-    note = None if ratio is None else f"{number(ratio, up=True)} times the largest epsilon of a point"
-    return {"price after a look": (f"epsilon {number(price.epsilon, 4, up=True)}", note)}
+    note = None if ratio is None else f"{number(ratio, up=True)} times the largest own epsilon of a point"
+    return {"price": (f"epsilon {number(price.epsilon, 4, up=True)}", note)}
 
 
 def _how_ended(data: SweepData) -> str | None:
@@ -95,52 +96,49 @@ def headline(data: SweepData) -> Html:
     """What can be bought: the first thing a reader wants to know."""
     if not data.front_points:
         words = "The best points for each budget stand here as soon as a trial has finished its first epoch."
-        return section("headline", "What each privacy budget buys", tag("p", words))
+        return section("headline", "The best models, and their price", tag("p", words))
     cards = tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards")
     alone = (
-        "Best points of the front at their own epsilon: what one training costs whose configuration and epoch are "
-        "fixed in advance. No budget of this size buys a point of this page once it has been looked at; they show what "
-        "a larger or smaller budget is worth in another sweep."
+        "The best points of the front by own epsilon: what one training costs whose configuration and epoch are fixed "
+        "in advance. They show what a larger or smaller budget is worth in another sweep; a model of this one costs "
+        "the price, whichever it is."
     )
     return section(
         "headline",
-        "What each privacy budget buys",
+        "The best models, and their price",
         *_bought(data),
         _knee(data),
-        tag("h3", "Had one training been fixed in advance"),
+        tag("h3", "By own epsilon (fixed in advance)"),
         tag("p", alone),
         cards,
     )
 
 
 def _bought(data: SweepData) -> list[Html]:
-    """What the price of a look buys: the best points, whatever their own epsilons are."""
+    """What the price buys: the best points, whatever their own epsilons are."""
     price = data.result.price
     if price is None:
-        return [tag("p", "What a point of this sweep costs after a look at it is not known.")]
+        return [tag("p", "The price of this sweep is not known.")]
     shown = number(price.epsilon, 4, up=True)
     all_ = data.result.ledger.get("everything", price).released
     words = tag(
         "p",
-        tag("strong", f"A budget of epsilon {shown} buys every point below, a smaller one buys none. "),
-        "That is what releasing a model costs after a look at this sweep, whether one leaves or all. "
+        tag("strong", f"The price of this sweep is epsilon {shown}, "),
+        "whether one of its models leaves or all. "
         if all_
-        else "That is what releasing the winner costs; nothing else of this sweep may leave. ",
+        else "for its winner; nothing else of this sweep may leave. ",
         _why(price),
-        " Points were chosen on validation rows; the test number beside each one is the same model on rows it was not "
-        "chosen by.",
+        " Points were chosen on validation rows; the test number beside each is the same model on rows that did not "
+        "choose it.",
     )
     best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in _utilities(data)})
-    return [words, tag("div", _card(data, best, f"epsilon {shown}, the look included"), class_="cards one")]
+    return [words, tag("div", _card(data, best, f"price: epsilon {shown}"), class_="cards one")]
 
 
 def _why(price: Price) -> str:
-    if price.fixed:
-        return "It was fixed before the first result and holds however results were used."
-    return (
-        "It composes every training so far. With privacy.sweep_epsilon in the spec it is fixed beforehand, and "
-        "exploring costs little of it."
-    )
+    """Whether further trials change the price, and what would fix it."""
+    remedy = " With privacy.sweep_epsilon in the spec it is fixed beforehand, and exploring costs little of it."
+    return price.course if price.fixed else price.course + remedy
 
 
 def _utilities(data: SweepData) -> list[str]:
@@ -152,13 +150,13 @@ def _knee(data: SweepData) -> Html | None:
     if knee is None:
         return None
     names = [objective.name for objective in data.result.objectives if objective.name in knee.values]
-    values = ", ".join(f"{name} {show_value(knee, name)}" for name in names)
+    shown = {"epsilon": "own epsilon"}
+    values = ", ".join(f"{shown.get(name, name)} {show_value(knee, name)}" for name in names)
     return tag(
         "p",
         tag("strong", "Knee of the front: "),
-        f"{knee.label}, with {values} on validation rows. It lies farthest beyond the plane "
-        "through the best point of each objective, epsilon in its logarithm: from there, more of one costs most of the "
-        "others.",
+        f"{knee.label}, with {values} on validation rows. The front bends most here: a gain in one objective costs "
+        "more of the others on either side.",
         class_="after",
     )
 
@@ -246,25 +244,30 @@ def _card_row(label: str, name: str, point: Point) -> Html:
 
 
 def cost(data: SweepData) -> Html:
-    """The ledger's three answers."""
+    """The price, as the ledger states it."""
     cards = []
-    for key, title in _ANSWERS.items():
-        answer = data.result.ledger.get(key)
-        big: list[Html | str] = ["not priced" if answer is None else "not released"]
-        if answer is not None and answer.released:
+    for title, answer in prices_by_release(data.result.ledger).items():
+        big: list[Html | str] = ["not released"]
+        if answer.released:
             big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")]
-        statement = tag("p", answer.statement, class_="test") if answer else None
+        statement = tag("p", answer.statement, class_="test")
         cards.append(card(title, tag("p", *big, class_="big"), statement))
     words = (
-        "A point's epsilon is true for a configuration and an epoch that were fixed in advance. "
-        "Choosing them by looking at many trials spends more. The ledger answers for the whole sweep:"
+        "The own epsilon of a point holds if its configuration and epoch were fixed in advance. A model that was "
+        "chosen by scores of this sweep costs its price, which the ledger computes from everything that was spent:"
     )
-    cards_ = tag("div", *cards, class_="cards")
-    return section("cost", "What this sweep costs", tag("p", words), cards_, *_person(data.result.price))
+    columns = "cards" if len(cards) > 1 else "cards one"
+    return section(
+        "cost",
+        "The price",
+        tag("p", words),
+        tag("div", *cards, class_=columns) if cards else tag("p", "Nothing is priced yet."),
+        *_person(data.result.price),
+    )
 
 
 def _person(price: Price | None) -> list[Html]:
-    """What the price of a look means to a person: what an attacker finds, and what several rows cost."""
+    """What the price means to a person: what an attacker finds, and what several rows cost."""
     exposure = None if price is None else price.exposure
     if price is None or exposure is None:
         return []
@@ -286,7 +289,7 @@ def _person(price: Price | None) -> list[Html]:
     heads = join([tag("th", "an attacker who knows all other rows", scope="col"), tag("th", "at most", scope="col")])
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", text, class_="number")) for name, text in found]
     basis = _BASES[exposure.risk.basis]
-    note = f"Upper bounds for whoever is shown a model after a look at this sweep, from {basis}."
+    note = f"Upper bounds at the price of the sweep, from {basis}."
     return [
         tag("h3", "What that means for a person"),
         tag("p", tag("strong", exposure.risk.in_words()), " ", note),
@@ -319,20 +322,20 @@ def attacks(data: SweepData) -> Html | None:
     for row in data.evidence:
         kinds.setdefault(row.finding.kind, []).append(row.finding)
     words = (
-        "Audits of this sweep played the adversary against its own claims, on public or made-up rows. What attains "
-        "more than is claimed refutes the claim, and its points are on no front. What attains less proves nothing "
-        "beyond what it attained."
+        "Audits attacked the claims of this sweep, on public or made-up rows. An attack that reaches a larger epsilon "
+        "than is claimed refutes the claim, and its points leave the front. One that reaches less refutes nothing, and "
+        "proves no more than the epsilon that it reached."
     )
     heads = join(
         [
             tag("th", "audit", scope="col"),
-            each("th", ["findings", "refuted", "claimed", "attained", "share"], scope="col", class_="number"),
+            each("th", ["findings", "refuted", "claimed", "reached", "share"], scope="col", class_="number"),
             each("th", ["at delta", "where"], scope="col"),
         ]
     )
     return section(
         "attacks",
-        "What attacks attained",
+        "Attacks on the privacy claims",
         tag("p", words),
         scrolling_table(heads, [_attack_row(kind, found) for kind, found in kinds.items()]),
     )
@@ -354,21 +357,22 @@ def _attack_row(kind: AuditKind, found: list[Finding]) -> Html:
 def how_to_pick(data: SweepData) -> Html:
     """Commands that take one model of the front, with thresholds that this front can meet."""
     where = shlex.quote(data.directory or data.name)
-    limit = next((e for e in (3.0, *BUDGETS) if best_of(data, data.utility, e)), None)
-    commands = [f"sweeper pick {where} --max-epsilon {number(limit)}" if limit else f"sweeper pick {where}"]
+    price = data.result.price
+    limit = "" if price is None or not isfinite(price.epsilon) else f" --max-price {ceil(100 * price.epsilon) / 100:g}"
+    commands = [f"{program()} pick {where}{limit}"]
     name = data.certificate
-    best = best_of(data, name, limit) if name and limit else None
-    if limit and name and best and is_fraction(name):
+    best = best_of(data, name) if name else None
+    if name and best and is_fraction(name):
         floor_value = floor(20 * best.values[name]) / 20
         commands.append(f"{commands[0]} --min {shlex.quote(f'{name}={floor_value:g}')}")
-    model = next((point.model for point in data.front_points if point.model), None)
+    model = pick(data.result).model if data.front_points else None
     load = [
-        tag("p", "The model of any point of the front, in Python:"),
+        tag("p", "The model that pick takes, in Python:"),
         _code(f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")'),
     ]
     words = (
-        "Name what you can afford and what you need; you get one point: its configuration, "
-        "its privacy card and its model."
+        "Name the price that you can pay and what you need; you get the best point: its configuration, its privacy "
+        "card and its model."
     )
     code = _code("\n".join(commands))
     return section("pick", "Take one of these models", tag("p", words), code, *(load if model else []))

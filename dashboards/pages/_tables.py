@@ -44,14 +44,16 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
 
 
 def _left_out(data: SweepData) -> str | None:
-    """A sentence that says which points are not in the table because a constant answer is as good, None without any."""
+    """Say how many points the table leaves out because the majority-class baseline is as good; None without any."""
     count = len(data.front_points) - len(data.useful_points)
     constant = data.result.claim.baselines.constant(data.utility)
     if not count or constant is None:
         return None
     points = "1 point of the front is" if count == 1 else f"{count} points of the front are"
     reached = f"{data.utility} {show(data.utility, constant)}"
-    return f" {points} left out: no better than a constant answer, which reaches {reached}. front.csv has them."
+    return (
+        f" {points} left out: no better than the majority-class baseline, which reaches {reached}. front.csv has them."
+    )
 
 
 def _heading(name: str) -> str:

@@ -3,6 +3,7 @@
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import build, header, scrolling_table, section
+from dashboards.text import MISSING, number
 from sweeper.results.comparison import PRICE, Comparison, Run
 
 
@@ -39,7 +40,7 @@ def differences(comparison: Comparison) -> Html:
 
 def table(comparison: Comparison) -> Html:
     """One row per sweep."""
-    heads = each("th", ["name", "sweep", "trials", "points", "on the front", "hypervolume"], scope="col")
+    heads = each("th", ["name", "sweep", "trials", "points", "on the front", "hypervolume", "price"], scope="col")
     rows = [_row(group.name, run) for group in comparison.groups for run in group.runs]
     return section("sweeps", "Sweeps", scrolling_table(heads, rows))
 
@@ -47,4 +48,5 @@ def table(comparison: Comparison) -> Html:
 def _row(name: str, run: Run) -> Html:
     front = run.front
     counts = [len(front.trials), len(front.points), len(front.on_front)]
-    return tag("tr", each("td", [name, run.label, *counts, f"{run.hypervolume:.4f}"]))
+    price = MISSING if front.price is None else f"epsilon {number(front.price.epsilon, 4, up=True)}"
+    return tag("tr", each("td", [name, run.label, *counts, f"{run.hypervolume:.4f}", price]))

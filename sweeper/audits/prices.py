@@ -74,7 +74,7 @@ def _of_everything(
     repetitions: Repetitions | None,
     generator: torch.Generator,
 ) -> Finding | None:
-    """Attack the price of everything that leaves."""
+    """Attack the price of the sweep."""
     selected = ledger.held is not None
     if selected and repetitions is None:
         raise RecordError("Expected the law of the private selection that the ledger has priced, got none in the spec")
@@ -149,7 +149,7 @@ def _finding(kind: AuditKind, found: Attack, evidence: Mapping[str, object], sub
     counts = {"hits": found.hits, "alarms": found.alarms, "runs": found.runs}
     return Finding(
         kind=kind,
-        subject=subject or ("the private selection" if kind is AuditKind.SELECTION else "the price of everything"),
+        subject=subject or ("the private selection" if kind is AuditKind.SELECTION else "the price"),
         epsilon=found.claim,
         delta=found.delta,
         attained=found.epsilon,

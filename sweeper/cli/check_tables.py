@@ -27,14 +27,15 @@ _EXAMPLE = 0.8  # an accuracy, whose interval is shown
 def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
     """Return what ``sweeper check`` prints."""
     declared = data.metadata
+    lack = find_lack_of_gpus(plan)
+    valid = "valid, but not for this machine" if lack else "valid"
     shown: list[RenderableType] = [
         Text(
-            f"{plan.name}: valid. {declared.name}, N = {plan.population} training {units_word(declared.unit)}, "
+            f"{plan.name}: {valid}. {declared.name}, N = {plan.population} training {units_word(declared.unit)}, "
             f"evaluation {declared.evaluation.value}, unit {declared.unit}; {_count_trials(plan)}, "
             f"{plan.shared.space.open} open hyperparameters."
         )
     ]
-    lack = find_lack_of_gpus(plan)
     shown += [Text(lack, style="bold red")] if lack else []
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
     for one in previews:

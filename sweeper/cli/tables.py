@@ -26,6 +26,12 @@ SHOWN_REASONS = 20
 PIPE_WIDTH = 1000
 
 
+OWN_TEXT = (
+    "Own epsilon: of one training, if its configuration and epoch were fixed in advance. Any model that was chosen by "
+    "these numbers costs the price:"
+)
+
+
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
     """Return one row per sweep; one that cannot be read says so."""
     table = Table(box=None)
@@ -54,18 +60,18 @@ def sweep_view(sweep: Sweep) -> RenderableType:
     placed = Counter(" ".join(trial.placed.values()) for trial in sweep.folder.trials().values() if trial.placed)
     parts += [Text("trained on: " + "; ".join(f"{place}: {n}" for place, n in placed.items()))] if placed else []
     parts += [Text(f"{trial}: {notes}") for trial, notes in read_notes(sweep.directory).items()]
-    parts += [Text(answer.statement) for answer in front.ledger.values()]
     return Group(*parts)
 
 
 def comparison_view(comparison: Comparison) -> RenderableType:
     """Return the hypervolume of each sweep, and what can be said of their differences."""
     table = Table(box=None)
-    for column in ("name", "sweep", "trials", "points", "front", "hypervolume"):
+    for column in ("name", "sweep", "trials", "points", "front", "hypervolume", "price"):
         table.add_column(column, justify="left" if column in ("name", "sweep") else "right", overflow="fold")
     for row in comparison.rows():
         counts = (str(row[key]) for key in ("trials", "points", "on_front"))
-        table.add_row(row["name"], row["sweep"], *counts, f"{row['hypervolume']:.4f}")
+        price = "-" if row["price"] is None else round_up(row["price"])
+        table.add_row(row["name"], row["sweep"], *counts, f"{row['hypervolume']:.4f}", price)
     parts: list[RenderableType] = [
         Text(f"not comparable: {conflict}", style="bold red") for conflict in comparison.conflicts
     ]
@@ -120,27 +126,19 @@ def _points_table(front: Front) -> list[RenderableType]:
     part = f"; {len(points)} of them shown, all are in front.csv" if len(points) < len(front.on_front) else ""
     title = f"front: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}{part}"
     table = Table(box=None)
-    price = [] if front.price is None else [round_up(front.price.epsilon)]
     tested = [name for name in names if name != "epsilon"]
-    heads = ("trial", "epoch", *(["after the sweep"] if price else []), *names, *(f"test {name}" for name in tested))
+    shown = ["own epsilon" if name == "epsilon" else name for name in names]
+    heads = ("trial", "epoch", *shown, *(f"test {name}" for name in tested))
     for column in heads:
         table.add_column(column, justify="right")
     for point in points:
         values = [value_text(point, name) for name in names]
-        table.add_row(point.trial, point.moment, *price, *values, *(test_text(point, name) for name in tested))
+        table.add_row(point.trial, point.moment, *values, *(test_text(point, name) for name in tested))
     return [Text(title), table]
 
 
 def _prices(front: Front) -> list[Text]:
-    """Return how to read the two epsilons of each point."""
-    if front.price is None or not front.on_front:
-        return []
-    fixed = " It was fixed before the first result." if front.price.fixed else ""
+    """Return the price, and how to read the points' own epsilons."""
     noisy = [Text(NOISY)] if any(point.noisy is not None for point in front.front_points) else []
-    return [
-        *noisy,
-        Text(
-            "epsilon: of one training, if configuration and epoch had been fixed in advance; after the sweep: what "
-            f"releasing it costs now.{fixed}"
-        ),
-    ]
+    own = [Text(OWN_TEXT)] if front.price is not None and front.on_front else []
+    return [*noisy, *own, *map(Text, dict.fromkeys(answer.statement for answer in front.ledger.values()))]

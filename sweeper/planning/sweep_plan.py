@@ -61,7 +61,7 @@ class SweepPlan:
         first: configurations to try first, as values of open dimensions by name.
         spending: how the sweep spends, cut before any row is read.
         claim: what holds for every point, and on which conditions.
-        announcement: what everything costs, in one line.
+        announcement: the price, in one line.
         input: how rows are encoded; ``None`` where its data are not at hand.
         chosen: what the spec left to the data, and why it became what it is.
     """

@@ -1,10 +1,9 @@
-"""What scores are compared with: a constant answer, and what others reached without privacy.
+"""What scores are compared with: a constant prediction, and what others reached without privacy.
 
-Labels of public validation and test rows say how much a constant answer gets right; those of private rows would be an
-unpaid release, so that there the share that their owner declares, the counts of classes that a private sketch of the
-training rows released, or else the number of classes, has to do. A score of
-a training without noise is a release of its training rows: none is computed here, the one that a spec gives is taken as
-public.
+Labels of public validation and test rows say how much a constant prediction gets right; those of private rows would be
+an unpaid release, so that there the share that their owner declares, the counts of classes that a private sketch of the
+training rows released, or else the number of classes, has to do. A score of a training without noise is a release of
+its training rows: none is computed here, the one that a spec gives is taken as public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,10 +64,10 @@ class Baselines:
         return (GIVEN.format(scores=scores),) if scores else ()
 
     def constant(self, name: str, split: str = "validation") -> float | None:
-        """Return what a constant answer reaches, None where that is not known.
+        """Return what a constant prediction reaches, None where that is not known.
 
-        A constant answer has every radius: the share holds for certified accuracy and under attack too. Where labels
-        are private it is the least share that the most frequent of so many classes can have.
+        A constant prediction has every radius: the share holds for certified accuracy and under attack too. Where
+        labels are private it is the least share that the most frequent of so many classes can have.
         """
         if name == AUROC:
             return 0.5
@@ -88,5 +87,5 @@ def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:
     present = sum(rows > 0 for rows in counts.rows)
     return (
         f"It gives nearly every row the same answer: {name!r} for {share:.1%} of the test rows. Its balanced accuracy "
-        f"is {counts.balanced_accuracy:.1%}, that of a constant answer {1 / present:.1%}"
+        f"is {counts.balanced_accuracy:.1%}, that of the majority-class baseline {1 / present:.1%}"
     )

@@ -49,7 +49,7 @@ class Card:
         return rendered(self.to_markdown())
 
     def prices(self) -> str:
-        """Return in one line what the model costs: alone and fixed in advance, and after the sweep."""
+        """Return in one line the price of the model, and its own epsilon."""
         return prices_in_words(self.content["guarantee"])
 
     def write(self, folder: str | Path) -> tuple[Path, Path]:
@@ -109,7 +109,7 @@ def make_card(
                 "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan.delta),
                 "chosen_afterwards": _priced(_charged(plan, attempts), plan.delta),
                 "selected": _selected(ledger),
-                "after_the_sweep": _after_the_sweep(ledger),
+                "price": _price(ledger),
                 "planned_epochs": plan.epochs,
                 "repeats": plan.repeats,
                 "trainings": _trainings(attempts),
@@ -153,7 +153,7 @@ def make_card(
 
 
 def _by_class(point: Point, claim: Claim) -> dict[str, Any] | None:
-    """Return how public test rows were decided by class, and what a constant answer reaches."""
+    """Return how public test rows were decided by class, and what the majority-class baseline reaches."""
     counts = point.classes
     if counts is None or claim.evaluation not in (Evaluation.PUBLIC.value, Evaluation.EXPLORATORY.value):
         return None
@@ -193,8 +193,8 @@ def _selected(ledger: Mapping[str, Price]) -> float | None:
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
 
 
-def _after_the_sweep(ledger: Mapping[str, Price]) -> dict[str, Any] | None:
-    """Return what releasing a model costs that was chosen after a look at the sweep, None where it is not known."""
+def _price(ledger: Mapping[str, Price]) -> dict[str, Any] | None:
+    """Return the price of a model of the sweep, None where it is not known."""
     price = ledger.get("winner")
     return None if price is None or not price.released else {"epsilon": price.epsilon, "fixed": price.fixed}
 

@@ -10,7 +10,7 @@ from sweeper.rounding import round_up
 _COLUMNS = {
     "fixed_in_advance": "fixed in advance",
     "chosen_afterwards": "epoch chosen afterwards",
-    "after_the_sweep": "released after the sweep",
+    "price": "price of the sweep",
 }
 _BASES = {
     Basis.PROFILE: "the whole privacy profile of what was done",
@@ -62,9 +62,9 @@ def _exposures(card: Mapping[str, Any]) -> dict[str, Exposure]:
     found = card["exposure"]
     winner = card["ledger"].get("winner", {}).get("exposure")
     if card["guarantee"]["selected"] is not None and winner is not None:
-        found = {"after_the_sweep": winner}
+        found = {"price": winner}
     elif winner is not None:
-        found = {**found, "after_the_sweep": winner}
+        found = {**found, "price": winner}
     return {name: parse(Exposure, content) for name, content in found.items()}
 
 

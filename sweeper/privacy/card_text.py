@@ -9,7 +9,7 @@ from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
 from sweeper.privacy.card_person import basis_in_words, person_in_words, person_table
 from sweeper.privacy.claims import EXPLORATORY
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import OWN_EPSILON, Price, prices_by_release
 from sweeper.records import described
 from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
@@ -25,11 +25,6 @@ _EVALUATIONS = {
     "exploratory": "of the same people and looked at without paying for it: this card claims no guarantee.",
 }
 _SHOWN_RADII = 8  # of a released curve, in words
-_QUESTIONS = {
-    "winner": "Only this model leaves",
-    "front": "The front and its models leave",
-    "everything": "Everything leaves",
-}
 
 
 def markdown(card: Mapping[str, Any]) -> str:
@@ -43,12 +38,14 @@ def markdown(card: Mapping[str, Any]) -> str:
 
 
 def prices_in_words(facts: Mapping[str, Any]) -> str:
-    """Return both epsilons of a point in one line: its own, and what releasing it after the sweep costs."""
-    at, after = f"at delta {facts['delta']:g}", facts["after_the_sweep"]
+    """Return both epsilons of a point in one line: its price, and its own epsilon."""
+    at, price = f"at delta {facts['delta']:g}", facts["price"]
     if facts["selected"] is not None:
-        return f"Releasing it costs epsilon {round_up(facts['selected'])} {at}, the price of its selection."
-    own = f"Its own epsilon is {round_up(facts['fixed_in_advance']['epsilon'])} {at}, if it had been fixed in advance"
-    return f"{own}." if after is None else f"{own}; releasing it after this sweep costs {round_up(after['epsilon'])}."
+        return f"Price: epsilon {round_up(facts['selected'])} {at}."
+    own = f"{OWN_EPSILON}: {round_up(facts['fixed_in_advance']['epsilon'])}"
+    if price is None:
+        return f"The price is not known; its {own}."
+    return f"Price: epsilon {round_up(price['epsilon'])} {at}; its {own}."
 
 
 def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
@@ -119,20 +116,18 @@ def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
             f"({facts['ended_early'] or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
             f"epsilon of all {epochs} planned epochs{_of_each(facts['trainings'])}."
         )
-    yield _after_a_look(facts)
+    yield _of_the_price(facts)
 
 
-def _after_a_look(facts: Mapping[str, Any]) -> str:
-    chosen = (
-        "If the configuration was chosen among the trials of the sweep by their scores, neither number is the price"
-    )
-    after = facts.get("after_the_sweep")
-    if after is None:
-        return f"{chosen}: *What the sweep cost* is."
-    fixed = ", a price that was fixed before any row was read and includes every look" if after["fixed"] else ""
+def _of_the_price(facts: Mapping[str, Any]) -> str:
+    """Return what holds for a model that was chosen by scores."""
+    chosen = "If the configuration was chosen among the trials of the sweep by their scores, neither number holds"
+    price = facts["price"]
+    if price is None:
+        return f"{chosen}: *The price* does."
     return (
-        f"**({round_up(after['epsilon'])}, {facts['delta']:g})-differential privacy** when it is released after this "
-        f"sweep{fixed}. {chosen}: this one is, see *What the sweep cost*."
+        f"**({round_up(price['epsilon'])}, {facts['delta']:g})-differential privacy** is the price of this model. "
+        f"{chosen}: this one does, see *The price*."
     )
 
 
@@ -166,17 +161,18 @@ def _of_each(trainings: int) -> str:
 
 
 def _cost(card: Mapping[str, Any]) -> Iterator[str]:
-    yield "## What the sweep cost"
+    yield "## The price"
+    prices = prices_by_release({question: Price(**answer) for question, answer in card["ledger"].items()})
     rows = [
         (
-            _QUESTIONS.get(question, question),
-            round_up(answer["epsilon"]) if Price(**answer).released else "not released",
-            f"{answer['delta']:g}",
-            answer["statement"],
+            what,
+            round_up(price.epsilon) if price.released else "not released",
+            f"{price.delta:g}",
+            f"{price.statement} {price.course}" if price.released and not price.fixed else price.statement,
         )
-        for question, answer in card["ledger"].items()
+        for what, price in prices.items()
     ]
-    yield _table(("what is released", "epsilon", "delta", "why"), rows)
+    yield _table(("what leaves", "price, epsilon", "delta", "why"), rows)
 
 
 def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
@@ -298,7 +294,9 @@ def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:
     if classes["warning"]:
         yield f"> **Nearly constant.** {classes['warning']}."
     constant = classes["constant_answer"]
-    compared = "" if constant is None else f" A constant answer has an accuracy of {_number(constant)} on them."
+    compared = (
+        "" if constant is None else f" The majority-class baseline has an accuracy of {_number(constant)} on them."
+    )
     yield f"Balanced accuracy on test rows: {_number(classes['balanced_accuracy'])}, the mean of the recalls.{compared}"
     columns = zip(*(classes[name] for name in ("names", "rows", "decided", "correct")), strict=True)
     rows = [
@@ -355,7 +353,7 @@ def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
         f"{std['test']:.3g} for a test score{_of_curves(noise)}{_of_classes(noise)}. "
         f"The {own['steps']} releases of validation scores that this trial planned"
         f"{_of_each(facts['trainings'])} cost the validation rows epsilon {round_up(own['epsilon'])} at delta "
-        f"{facts['delta']:g}. {together}: *What the sweep cost* holds both."
+        f"{facts['delta']:g}. {together}: *The price* holds both."
     )
 
 

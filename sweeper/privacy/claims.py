@@ -20,26 +20,26 @@ FLOATING_NOISE = (
     "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are not covered."
 )
 CHOSEN_POINT = (
-    "An epsilon on an axis holds for a configuration and an epoch fixed in advance; choosing either after "
-    "looking at scores costs the price of the sweep, and choices made outside this sweep (earlier sweeps on "
-    "the same data, ranges tried by hand) cost more than that."
+    "The own epsilon of a point holds for a configuration and an epoch that were fixed in advance. A model chosen by "
+    "scores costs the price of the sweep. Choices made outside this sweep (earlier sweeps on the same data, ranges "
+    "tried by hand) are not in it and cost more."
 )
 FIXED_COURSE = (
     "The price of a sweep composes the trainings that were charged as if their number, noise and length had been fixed "
     "before any result was seen. Where results chose them (proposals that learn, with an open epsilon, "
-    "noise_multiplier, epochs or batch_size; a sweep that was ended early or extended after a look), the composition "
-    "is fully adaptive, and the true price can be larger (Rogers et al. 2016, arXiv 1605.08294; Whitehouse et al. "
-    "2023, arXiv 2203.05481)."
+    "noise_multiplier, epochs or batch_size; a sweep that was ended early or extended because of its results), the "
+    "composition is fully adaptive, and the true price can be larger (Rogers et al. 2016, arXiv 1605.08294; Whitehouse "
+    "et al. 2023, arXiv 2203.05481)."
 )
 CERTIFIED_MODEL = (
     "A certified radius is one of the model, not of privacy; it holds for a float64 forward pass of the saved model."
 )
 STANDARD_CONDITIONS = (TRUSTED_MACHINE, FLOATING_NOISE, CHOSEN_POINT, FIXED_COURSE, CERTIFIED_MODEL)
 POINT_WITHIN_BUDGET = (
-    "An epsilon on an axis is that of one training, for a configuration and an epoch fixed in advance. Releasing a "
-    "model that was chosen after a look at this sweep costs the price of the sweep, which its budget fixed before any "
-    "row was read: it includes every look, however results were used. Choices made outside this sweep (earlier sweeps "
-    "on the same data, ranges tried by hand) are not in it and cost more."
+    "The own epsilon of a point is that of one training, for a configuration and an epoch fixed in advance. A model "
+    "that was chosen by scores costs the price of the sweep, which its budget fixed before any row was read: it holds "
+    "however results were used. Choices made outside this sweep (earlier sweeps on the same data, ranges tried by "
+    "hand) are not in it and cost more."
 )
 BUDGET_CONDITIONS = (TRUSTED_MACHINE, FLOATING_NOISE, POINT_WITHIN_BUDGET, CERTIFIED_MODEL)
 INJECTED_GENERATOR = "No guarantee: batches and noise came from an injected generator, not from the secure one."
@@ -52,8 +52,8 @@ MEMBERSHIP = (
     "no epsilon here covers."
 )
 EARLY_ENDS = (
-    "Trials were ended early by their validation scores. Whoever takes the last epoch of such a trial because it ended "
-    "there has chosen it by these scores: that costs the epsilon of all epochs that were planned."
+    "Trials were ended early by their validation scores. If you take the last epoch of such a trial because it ended "
+    "there, these scores have chosen it: that costs the epsilon of all planned epochs."
 )
 WARM_START = (
     "Proposals were steered by the trials of an earlier sweep, {source}. What that sweep spent is in its own ledger "

@@ -6,9 +6,9 @@ after looking at its own iterates, and only the planned length covers that decis
 is entered again, and both are charged. One that goes on from a checkpoint is entered with the steps that are left;
 the attempt before it is then charged the steps it drew, those that the checkpoint does not hold included.
 
-A training marks that its first noise is about to be drawn, in a row of its own, on the disk before the draw. One that
-was entered and never came there costs nothing, and changes nothing of what attempts before it cost. Entries of ledgers
-without such marks are charged in full.
+A training marks that its first noise is about to be drawn, in a row of its own, on the disk before the draw. A
+training without that row costs nothing and leaves the cost of earlier attempts unchanged. Entries of ledgers without
+such marks are charged in full.
 
 Where scores of rows held back are noisy releases, a training is entered and closed with those of its validation rows
 too, under the same rules: a score whose row was lost is released again and charged again. Those of the test rows are
@@ -298,7 +298,7 @@ class Ledger:
         return 0 if last is None else last.kept
 
     def answers(self, delta: float, *, tight: bool = False) -> dict[str, Price]:
-        """Say what releasing the winner, the front, or everything costs, and what that means to a person.
+        """Return the price of the winner, of the front and of all, and what that means to a person.
 
         ``tight`` takes seconds for a smaller epsilon, see `price`.
         """

@@ -1,6 +1,6 @@
 """What events cost together. Both accountants' numbers are upper bounds; so is each number here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Annotated
@@ -9,6 +9,12 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.exposure import Exposure
 from sweeper.adapters import WHEN_KNOWN
 from sweeper.records import TrialPlan
+
+OWN_EPSILON = "own epsilon (fixed in advance)"  # of a point: that of its training alone
+FIXED = "It was fixed before the first result, and holds however results are used."
+GROWS = "It composes every training so far; each further trial adds to it."
+UPPER_BOUND = "While trials run the price is an upper bound, computed more closely when the sweep ends."
+_RELEASES = {"winner": "the winner alone", "front": "the front", "everything": "everything else"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +34,25 @@ class Price:
     def released(self) -> bool:
         """Whether this may leave at a stated price; a private selection releases its winner and nothing else."""
         return self.events > 0 or isfinite(self.epsilon)
+
+    @property
+    def course(self) -> str:
+        """Whether further trials change it, in a sentence."""
+        return FIXED if self.fixed else GROWS
+
+
+def prices_by_release(ledger: Mapping[str, Price]) -> dict[str, Price]:
+    """Return the price under what it is for: once where it is the same whatever leaves.
+
+    >>> one, none = Price(epsilon=3.0, delta=1e-5, events=2), Price(epsilon=inf, delta=1e-5, events=0)
+    >>> list(prices_by_release({"winner": one, "front": one, "everything": one}))
+    ['one model or all']
+    >>> list(prices_by_release({"winner": one, "front": none, "everything": none}))
+    ['the winner alone', 'the front', 'everything else']
+    """
+    if len({(one.epsilon, one.delta, one.statement) for one in ledger.values()}) == 1:
+        return {"one model or all": next(iter(ledger.values()))}
+    return {_RELEASES.get(question, question): one for question, one in ledger.items()}
 
 
 def signal_of(event: PoissonGaussian) -> float:

@@ -16,7 +16,7 @@ from sweeper.rounding import round_up
 from sweeper.tracking.names import ARTIFACT_LINK, metric_names
 
 EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)
-OWN = "if configuration and epoch had been fixed in advance"
+OWN = "if its configuration and epoch were fixed in advance; a model chosen by these numbers costs the price"
 
 
 def tells_own_epsilons(front: Front) -> bool:
@@ -71,9 +71,9 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
     blocks = [f"**{_plain(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
+    blocks += _costs(front.ledger)
     if tells_own_epsilons(front) and front.on_front:
-        blocks += ["## What each budget buys", _table(front), f"Epsilon of a point: of one training, {OWN}."]
-    blocks += ["## What it costs", *_costs(front.ledger)]
+        blocks += ["## Best points by own epsilon", _table(front), f"Own epsilon: of one training, {OWN}."]
     blocks.append("## Where to look")
     links = [f"[Live page]({page})"] if page else []
     report = f"[Report]({ARTIFACT_LINK}front.html), `front.html` among the artifacts of this run"
@@ -91,17 +91,15 @@ def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
 
 def _table(front: Front) -> str:
     names = [one for one in front.objectives if one.name != "epsilon"]
-    heads = ["epsilon at most", *(f"best {one.name}" for one in names), "its point"]
+    heads = ["own epsilon at most", *(f"best {one.name}" for one in names), "its point"]
     rows = [heads, ["---"] * len(heads)]
     for budget in best_by_budget(front.front_points, names):
         first = next(iter(budget.best.values()), None)
         if first is not None:
             values = ["" if point is None else value_text(point, name) for name, point in budget.best.items()]
-            rows.append([f"{budget.epsilon:g}", *values, f"{first.label}, epsilon {round_up(first.values['epsilon'])}"])
-    if front.price is not None:
-        rows.append(
-            [f"{round_up(front.price.epsilon)}, any of them after a look", *[""] * len(names), "the whole sweep"]
-        )
+            rows.append(
+                [f"{budget.epsilon:g}", *values, f"{first.label}, own epsilon {round_up(first.values['epsilon'])}"]
+            )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 

@@ -25,8 +25,8 @@ from sweeper.results.front import Front
 
 CONFIDENCE = 0.95
 PRICE = (
-    "Whoever chooses between sweeps by these numbers has looked at all of them: that costs the composition of their "
-    "ledgers, not the price of one."
+    "If you choose a model by comparing sweeps on the same data, it costs what all of them cost together (the "
+    "composition of their ledgers), not the price of its own sweep."
 )
 ONE_RUN = "one run of either spec: no confidence can be given, and the difference may be luck"
 
@@ -120,6 +120,7 @@ class Comparison:
                 "points": len(run.front.points),
                 "on_front": len(run.front.on_front),
                 "hypervolume": run.hypervolume,
+                "price": None if run.front.price is None else run.front.price.epsilon,
                 "delta": ", ".join(_deltas(run.front)),
                 "relation": ", ".join(_relations(run.front)),
                 "data": run.front.claim.data,

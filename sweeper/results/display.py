@@ -4,7 +4,6 @@ from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.highlights import highlights, spread, value_text
-from sweeper.rounding import round_up
 from sweeper.store.manifest import Manifest
 
 
@@ -17,12 +16,10 @@ def front_in_html(front: FrontRecord) -> str:
     named = {one.point.key: one.title for one in highlights(front)}
     always = [point for point in front.front_points if point.key in named]
     shown = spread(front.front_points, always=always)
-    price = [] if front.price is None else [round_up(front.price.epsilon)]
     names = [one.name for one in front.objectives]
-    heads = ["trial", "epoch", *(["after the sweep"] if price else []), *names, ""]
+    heads = ["trial", "epoch", *("own epsilon" if name == "epsilon" else name for name in names), ""]
     rows = (
-        [point.trial, point.moment, *price, *(value_text(point, n) for n in names), named.get(point.key, "")]
-        for point in shown
+        [point.trial, point.moment, *(value_text(point, n) for n in names), named.get(point.key, "")] for point in shown
     )
     if shown:
         parts.append(table(heads, rows))

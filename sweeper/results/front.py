@@ -21,12 +21,14 @@ from sweeper.errors import RecordError
 from sweeper.pareto.dominance import Box, front_mask, hypervolume
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
+from sweeper.program import program
 from sweeper.records import Objective, Point, Trial
 from sweeper.results.display import front_in_html
 from sweeper.results.exporters import draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
 from sweeper.store.jsonl import read_object
+from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen
 
 
@@ -105,7 +107,10 @@ def read_front(path: str | Path) -> Front:
         RecordError: missing, broken, or of another schema version; a ledger of another length is broken; or it is of a
             private selection that has not ended.
     """
-    check_may_be_seen(Path(path).parent)
+    folder = Path(path).parent
+    check_may_be_seen(folder)
+    if not Path(path).exists() and (folder / MANIFEST_NAME).is_file():
+        raise RecordError(f"Expected {path}, which is missing: {program()} resume {folder} writes it from the records")
     content = read_object(Path(path))
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +73,7 @@ class FrontRecord:
         on_front: keys of the points that no other dominates, by validation values, among those that no audit refuses.
         hypervolume: share of ``box`` that the front dominates.
         box: where the hypervolume was measured.
-        ledger: what releasing the winner, the front and everything costs.
+        ledger: the price of the winner, of the front and of all.
         ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
         stages: the number of trials of each stage of the sweep's budget, in order; empty where it was not cut.
         refused: why audits refuse points, by trial, or under an empty text for every point of the sweep.
@@ -93,7 +94,7 @@ class FrontRecord:
 
     @property
     def price(self) -> Price | None:
-        """What releasing a model costs that was chosen after a look at this sweep, None where it is not known."""
+        """The price of the sweep, of its winner alone where nothing else leaves; None where it is not known."""
         price = self.ledger.get("winner")
         return price if price is not None and price.released else None
 
@@ -112,8 +113,12 @@ class FrontRecord:
 
     @cached_property
     def knee(self) -> Point | None:
-        """The knee of the front, see `sweeper.pareto.knee`; None where it has none."""
-        return knee([point for point in self.points if point.key in self.on_front], self.objectives, self.box)
+        """The knee, see `sweeper.pareto.knee`, among points that beat the majority-class baseline; None without one."""
+        utility = next((one.name for one in self.objectives if one.name != "epsilon"), "")
+        least = self.claim.baselines.constant(utility)
+        points = [point for point in self.points if point.key in self.on_front]
+        beating = [point for point in points if least is None or point.values.get(utility, -inf) > least]
+        return knee(beating, self.objectives, self.box)
 
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``front.json``."""
@@ -140,8 +145,8 @@ class FrontRecord:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Return one flat row per point, the trial's end and configuration in it, and what releasing it would cost."""
-        after = {} if self.price is None else _after_the_sweep(self.price)
+        """Return one flat row per point, the trial's end and configuration in it, and the price of the sweep."""
+        price = {} if self.price is None else _price_columns(self.price)
         for point in self.points:
             trial = self.trials[point.trial]
             yield {
@@ -152,7 +157,7 @@ class FrontRecord:
                 **dict(point.values),
                 **{f"epsilon.{name}": value for name, value in point.accountants.items()},
                 **({} if point.risk is None else point.risk.to_values()),
-                **after,
+                **price,
                 **{f"deviation.{name}": point.deviation(name) for name in point.repeats},
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
                 **({} if point.noisy is None else _noise_columns(point.noisy)),
@@ -181,9 +186,9 @@ class FrontRecord:
         replace_file(Path(path), to_lines(self.to_json()))
 
 
-def _after_the_sweep(price: Price) -> dict[str, float]:
-    found = {"epsilon": price.epsilon} | ({} if price.exposure is None else price.exposure.to_values())
-    return {f"{name}.after-the-sweep": value for name, value in found.items()}
+def _price_columns(price: Price) -> dict[str, float]:
+    meant = {} if price.exposure is None else price.exposure.to_values()
+    return {"price": price.epsilon} | {f"price.{name}": value for name, value in meant.items()}
 
 
 def _noise_columns(noisy: NoisyScores) -> dict[str, float]:

@@ -10,20 +10,28 @@ from sweeper.rounding import in_brackets, round_up
 from sweeper.specification import objectives as names
 
 
-def pick(front: FrontRecord, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Point:
+def pick(
+    front: FrontRecord,
+    max_epsilon: float | None = None,
+    minimum: Mapping[str, float] | None = None,
+    *,
+    max_price: float | None = None,
+) -> Point:
     """Return the point of best utility that meets the conditions.
 
     Utility is the first objective other than epsilon, on validation; ties go to the smaller epsilon. Points that an
     audit refuses are on no front and never picked. Where scores are noisy, utility is an estimate, and a point of an
     explorer is picked before a final only if its interval lies above that of every final.
 
-    ``max_epsilon`` is fixed in advance; ``minimum`` has the smallest values to accept by objective,
+    ``max_price`` is the largest price to accept, which is the same for every point; ``max_epsilon`` the largest own
+    epsilon, fixed in advance; ``minimum`` has the smallest values to accept by objective,
     ``{"certified@36/255": 0.3}``.
 
     Raises:
-        PickError: no such objective, a condition that is no number, or no point that meets them; names the
-            nearest.
+        PickError: no such objective, a condition that is no number, a larger price, or no point that meets the
+            conditions; names the nearest.
     """
+    _check_price(front, max_price)
     ceiling, floors = _conditions(front, max_epsilon, minimum)
     candidates = front.front_points
     if not candidates:
@@ -95,6 +103,20 @@ def _conditions(
     return inf if max_epsilon is None else _number("max_epsilon", max_epsilon), floors
 
 
+def _check_price(front: FrontRecord, max_price: float | None) -> None:
+    if max_price is None:
+        return
+    limit = _number("max_price", max_price)
+    if front.price is None:
+        raise PickError(f"The price of {front.sweep} is not known, so none of its models meets max_price = {limit:g}")
+    if not front.price.epsilon <= limit:
+        price = round_up(front.price.epsilon)
+        raise PickError(
+            f"Every model of {front.sweep} costs its price, epsilon {price}, more than max_price = {limit:g}; accept "
+            f"{price}, or run a sweep with privacy.sweep_epsilon: {limit:g}"
+        )
+
+
 def _meeting(points: Iterable[Point], ceiling: float, floors: Mapping[str, float]) -> tuple[Point, ...]:
     return tuple(point for point in points if _distance(point, ceiling, floors) == 0.0)
 
@@ -126,6 +148,10 @@ def _distance(point: Point, ceiling: float, floors: Mapping[str, float]) -> floa
     return excess + sum(max(0.0, floor - point.values[name]) for name, floor in floors.items())
 
 
+def _shown(name: str) -> str:
+    return "own epsilon" if name == "epsilon" else name
+
+
 def _empty(front: FrontRecord) -> str:
     if front.points and front.refused:
         return f"The front of {front.sweep} has no point{_refusals(front)}"
@@ -138,9 +164,11 @@ def _refusals(front: FrontRecord) -> str:
 
 
 def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
-    asked = [f"epsilon <= {ceiling:g}"] * (ceiling < inf) + [f"{name} >= {floor:g}" for name, floor in floors.items()]
+    asked = [f"own epsilon <= {ceiling:g}"] * (ceiling < inf) + [
+        f"{name} >= {floor:g}" for name, floor in floors.items()
+    ]
     shown = {
-        name: round_up(value) if name == "epsilon" else f"{value:.4g}{in_brackets(point.interval(name))}"
+        _shown(name): round_up(value) if name == "epsilon" else f"{value:.4g}{in_brackets(point.interval(name))}"
         for name, value in point.values.items()
     }
     found = ", ".join(f"{name}={text}" for name, text in shown.items())

@@ -157,19 +157,26 @@ class Sweep:
         """
         return ranked_rehearsals(self.folder)
 
-    def pick(self, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> Picked:
+    def pick(
+        self,
+        max_epsilon: float | None = None,
+        minimum: Mapping[str, float] | None = None,
+        *,
+        max_price: float | None = None,
+    ) -> Picked:
         """Return the point of best utility within the conditions, with its card and model.
 
         Args:
-            max_epsilon: largest epsilon, each fixed in advance.
+            max_epsilon: largest own epsilon, fixed in advance.
             minimum: smallest values by objective, ``{"certified@36/255": 0.3}``.
+            max_price: largest price of the sweep, an epsilon.
 
         Raises:
             PickError: no point meets the conditions.
             RecordError: the sweep cannot be read.
         """
         front = self.front()
-        point = pick(front, max_epsilon, minimum)
+        point = pick(front, max_epsilon, minimum, max_price=max_price)
         trial = self.folder.trials().get(point.trial)
         if trial is None:
             raise RecordError(f"Expected trial {point.trial} in {self.directory / 'trials.jsonl'}; restore the file")

@@ -36,7 +36,7 @@ class Course:
     rehearsals: int = 0  # configurations that are rehearsed before the first trial
     rehearsed_on: RehearsalSource = RehearsalSource.PUBLIC  # the rows that they are trained and scored on
     can_be_steered: bool = False  # whether proposals look at results, so that a region can be asked for
-    announcement: str = ""  # what everything costs, in one line
+    announcement: str = ""  # the price, in one line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,16 +97,13 @@ def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = No
 
 
 def price_metrics(prices: Mapping[str, "Price"]) -> dict[str, float]:
-    """Return what releasing the winner and everything costs, and what that means to a person, under MLflow names.
-
-    What may not leave has none.
-    """
-    kept = {name: prices[name] for name in ("winner", "everything") if name in prices and prices[name].released}
-    named = {f"price/{name}": one.epsilon for name, one in kept.items()}
-    for name, one in kept.items():
-        meant = {} if one.exposure is None else one.exposure.to_values()
-        named |= {f"price/{name}/{_metric(key)}": value for key, value in meant.items() if isfinite(value)}
-    return named
+    """Return the price of a sweep under its MLflow name, with what it means to a person; none where it is not known."""
+    price = prices.get("winner")
+    if price is None or not price.released:
+        return {}
+    meant = {} if price.exposure is None else price.exposure.to_values()
+    finite = {f"price/{_metric(key)}": value for key, value in meant.items() if isfinite(value)}
+    return {"price": price.epsilon} | finite
 
 
 def risk_metrics(risk: "Risk") -> dict[str, float]:

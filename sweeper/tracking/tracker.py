@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError, one_line
+from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import undriven
@@ -177,7 +178,7 @@ def how_to_look(uri: str) -> str:
     """Return what to do to see the runs of a store, at the address for people that the environment gives."""
     if uri.startswith("http"):
         return f"open {os.environ.get(PAGE_VARIABLE) or uri}"
-    return f"mlflow ui --backend-store-uri {uri}"
+    return f"{program('mlflow')} ui --backend-store-uri {uri}"
 
 
 def _now() -> int:

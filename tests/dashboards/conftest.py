@@ -67,7 +67,7 @@ def synthetic_front(*, exploratory: bool = False, name: str = "digits", seed: in
             "log_epsilon": True,
         },
         "ledger": {
-            question: {"epsilon": 13.61, "delta": 1e-4, "events": 24, "statement": f"Releasing {what}: {cost}."}
+            question: {"epsilon": 13.61, "delta": 1e-4, "events": 24, "statement": f"Price: {cost}."}
             for question, what in (("winner", "one model"), ("front", "the front"), ("everything", "every model"))
         },
         "claim": {

@@ -45,13 +45,13 @@ def test_every_row_of_the_front_has_the_same_columns_with_test_beside_validation
         "trial",
         "epoch",
         "epsilon",
-        "epsilon after the sweep",
+        "price",
         "accuracy",
         "test accuracy",
         "certified@0.25",
         "test certified@0.25",
     ]
-    assert {row["epsilon after the sweep"] for row in rows} == {13.61}
+    assert {row["price"] for row in rows} == {13.61}
     assert columns[-1] == "model"
     assert {"epsilon pld", "epsilon rdp", "config training.learning_rate"} <= set(columns)
     assert rows[0]["test accuracy"] == pytest.approx(rows[0]["accuracy"] - 0.012, abs=1e-4)

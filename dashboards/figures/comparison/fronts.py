@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import Step, compared, curve_line, label, over_epsilon, reached, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import number
 from sweeper.results.comparison import Comparison
 
 
@@ -18,6 +19,7 @@ class RunLine:
     spec: str
     run: str
     steps: tuple[Step, ...]
+    price: float | None  # of the sweep, None where it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,12 @@ def info(comparison: Comparison) -> OverlayInfo:
     """Compute the overlay of the fronts."""
     utility = comparison.utility
     lines = [
-        RunLine(group.name, run.label, staircase(run.front.points, utility.name, utility.direction))
+        RunLine(
+            group.name,
+            run.label,
+            staircase(run.front.points, utility.name, utility.direction),
+            None if run.front.price is None else run.front.price.epsilon,
+        )
         for group in comparison.groups
         for run in group.runs
     ]
@@ -46,7 +53,7 @@ def info(comparison: Comparison) -> OverlayInfo:
 def rows(info: OverlayInfo) -> Table:
     """The numbers of the figure: one row per step of each line."""
     return [
-        {"name": line.spec, "sweep": line.run} | step_row(step, info.utility)
+        {"name": line.spec, "sweep": line.run, "price": line.price} | step_row(step, info.utility)
         for line in info.lines
         for step in line.steps
     ]
@@ -64,8 +71,9 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _line(info: OverlayInfo, line: RunLine, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
+    priced = "" if line.price is None else f"price: epsilon {number(line.price, 4, up=True)}<br>"
     texts = [
-        f"<b>{escape(line.run)}</b><br>{escape(step.trial)}, epoch {escape(step.moment)}<br>"
+        f"<b>{escape(line.run)}</b><br>{priced}{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.utility, step.value, step.interval)}"
         for step in line.steps
     ]
@@ -80,7 +88,10 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     name="fronts",
     heading="The fronts",
     summary="the fronts of all sweeps in one plane",
-    caption="One line per sweep: what is achievable at epsilon ≤ x. Sweeps of one name share colour, dash and mark.",
+    caption=(
+        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour, dash and mark. "
+        "A model of a sweep costs its price, which the table below has: compare that too."
+    ),
     position=10,
     info=info,
     plot=plot,

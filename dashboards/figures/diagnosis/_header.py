@@ -22,7 +22,8 @@ def header(diagnosis: Diagnosis, title: str) -> dict[str, Any]:
     epsilon = diagnosis.values.get("epsilon", float("inf"))
     return {
         "title": f"{escape(diagnosis.sweep)}, {escape(diagnosis.trial)}: {title}",
-        "epsilon_title": f"epsilon {number(epsilon, up=True)} (fixed in advance), delta = {number(diagnosis.delta)}",
+        "epsilon_title": f"own epsilon {number(epsilon, up=True)} (fixed in advance), delta = "
+        "{number(diagnosis.delta)}",
         "exploratory": diagnosis.exploratory,
     }
 

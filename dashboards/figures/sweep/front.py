@@ -47,7 +47,9 @@ class FrontInfo(FigureInfo):
     dominated_hover: tuple[str, ...]  # one text for each
     dominated_total: int  # how many there are before thinning
     steps: tuple[Step, ...]  # the staircase
-    shown: tuple[Point, ...]  # points of the front that the axes begin and end with: better than a constant answer
+    shown: tuple[
+        Point, ...
+    ]  # points of the front that the axes begin and end with: better than the majority-class baseline
     lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
 
@@ -82,11 +84,15 @@ def _beats(data: SweepData, point: Point, utility: str) -> bool:
 
 
 def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
-    """What a constant answer reaches on rows whose labels may be looked at, and what was reached without privacy."""
+    """What the majority-class baseline reaches where labels are open, and what was reached without privacy."""
     baselines = data.result.claim.baselines
     constant, given = baselines.constant(utility), baselines.without_privacy.get(utility)
     trained = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
-    how = "always the most frequent class" if "validation" in baselines.majority else "a constant answer, at least"
+    how = (
+        "always the most frequent class"
+        if "validation" in baselines.majority
+        else "the majority-class baseline, at least"
+    )
     lines = [] if constant is None else [(_CONSTANT.get(utility, how), constant)]
     lines += [] if given is None else [("without privacy, as given", given)]
     return (*lines, *([("without privacy", max(trained))] if trained else []))

@@ -1,6 +1,6 @@
-"""What a budget buys: the best points at the price of a look, beside what one training costs that was fixed in advance.
+"""What a budget buys: the best points at the price of the sweep, beside their own epsilons, fixed in advance.
 
-Two ways to spend a budget are known from one finished sweep. Its own: at the price of everything, and not below it,
+Two ways to spend a budget are known from one finished sweep. Its own: at its price, and not below it,
 every point may leave. And, for comparison, one training whose configuration and epoch were fixed in advance, which
 nothing that this sweep has shown could choose.
 """
@@ -28,7 +28,7 @@ from dashboards.figures.sweep.front import step_line
 from dashboards.text import delta_text, number, show
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
-_SWEEP, _ADVANCE = "the look included", "fixed in advance"
+_SWEEP, _ADVANCE = "price", "own epsilon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Bought:
 
     name: str
     alone: tuple[Step, ...]  # its staircase over the points' own epsilons
-    best: Step | None  # the best point, at the price of a look; None where that is not known or not finite
+    best: Step | None  # the best point, at the price of the sweep; None where that is not known or not finite
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class PriceInfo(FigureInfo):
 
 
 def info(data: SweepData) -> PriceInfo:
-    """Compute what budgets buy: alone and in advance, and after the sweep."""
+    """Compute what budgets buy: one training fixed in advance, and any model of the sweep."""
     price = data.result.price
     epsilon = inf if price is None else price.epsilon
     names = [data.utility, *([data.certificate] if data.certificate else [])]
@@ -107,7 +107,7 @@ def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
     if value.best is not None:
         traces.append(step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3))
         words = (
-            f"epsilon {number(value.best.epsilon, 4, up=True)}, {_SWEEP}<br>{name} {show(value.name, value.best.value)}"
+            f"{_SWEEP}: epsilon {number(value.best.epsilon, 4, up=True)}<br>{name} {show(value.name, value.best.value)}"
         )
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         marker = {"size": 12, "color": color}
@@ -118,19 +118,17 @@ def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     name="price",
     heading="What a budget buys",
-    summary=(
-        "the best points at the price of a look at the sweep, beside what one training costs that was fixed in advance"
-    ),
+    summary=("the best points at the price of the sweep, beside their own epsilons, fixed in advance"),
     caption=(
-        "Solid: what may leave after a look at this sweep, at its price and at no smaller one. Dotted: the same points "
-        "at their own epsilon, which holds for one training whose configuration and epoch were fixed in advance; "
-        "nobody who has seen this figure can pay that. The closer both are, the less the search cost."
+        "Solid: the best model of this sweep, at its price; a smaller budget buys none. Dotted: the same points at "
+        "their own epsilon, which holds for one training whose configuration and epoch were fixed in advance; a choice "
+        "by this figure costs the price instead. The closer both are, the less the search cost."
     ),
     position=15,
     info=info,
     plot=plot,
     rows=rows,
-    awaits="What epsilon buys before and after a look,<br>as soon as a trial has finished its first epoch",
+    awaits="The price beside own epsilons,<br>as soon as a trial has finished its first epoch",
     topic=Topic.FRONT,
     epsilon_axis=True,
 )

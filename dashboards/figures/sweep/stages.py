@@ -179,8 +179,8 @@ FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     summary="what each trial of a divided budget reached, and from which one it was promoted",
     caption=(
         "The best value of each trial, by the stage of the budget: explorers on the left, finals on the right. A line "
-        "joins a promoted trial to the one whose configuration it has; lines that cross are orders that did not hold. "
-        "tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least three trials were promoted."
+        "joins a promoted trial to the one whose configuration it has; where lines cross, a later stage changed the "
+        "order. tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least three trials were promoted."
     ),
     position=75,
     info=info,

@@ -206,7 +206,7 @@ def _axis(theme: Theme) -> dict[str, object]:
 def _caption(info: TemperatureInfo) -> str:
     return (
         f"Euclidean radius in {escape(info.radius_unit)}; best of each temperature<br>"
-        f"at epsilon ≤ {number(info.budget)} (fixed in advance), {info.delta}"
+        f"at own epsilon ≤ {number(info.budget)} (fixed in advance), {info.delta}"
     )
 
 

@@ -9,6 +9,7 @@ import typer
 
 from sweeper.cli.options import DataDir
 from sweeper.errors import SpecError
+from sweeper.program import program
 
 app = typer.Typer(
     name="data", help="Data sets: list, fetch, verify, and write a ranges file to fill in.", no_args_is_help=True
@@ -17,7 +18,7 @@ app = typer.Typer(
 USUAL_BUDGET = 3
 _SPEC_HEAD = """\
 # A complete spec. What it leaves out is chosen for the table from public numbers; `sweeper check {spec}` shows it.
-# sweep_epsilon is the price of everything that the sweep releases.
+# sweep_epsilon is the price of the sweep: of the search, its front and every model.
 """
 
 DataName = Annotated[str, typer.Argument(help="A data set known by name.")]
@@ -81,7 +82,7 @@ def ranges(
     else:
         replace_file(beside, _write_spec(file, target, output, beside))
         typer.echo(f"{beside}: a complete spec; what it leaves out is chosen for the table")
-    typer.echo(f"then: sweeper check {beside}")
+    typer.echo(f"then: {program()} check {beside}")
 
 
 def _name_spec(table: Path, ranges: Path) -> Path:

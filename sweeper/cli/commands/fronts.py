@@ -7,6 +7,7 @@ import typer
 
 from sweeper.cli.options import DEFAULT_OUT, FORMATS, Figure, Out, SweepFolder, choices
 from sweeper.errors import ExportError
+from sweeper.program import program
 
 EXIT_CONTRADICTED = 1
 app = typer.Typer()
@@ -25,7 +26,7 @@ def list_(out: Out = DEFAULT_OUT) -> None:
             typer.echo(line)
     found = list_sweeps(out)
     if not found:
-        typer.echo(f"No sweep in {out}; start one with: sweeper run SPEC --out {out}")
+        typer.echo(f"No sweep in {out}; start one with: {program()} run SPEC --out {out}")
         return
     print_view(sweeps_table(found))
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DataDir, MaxEpsilon, Minimum, OtherTracking, SweepFolder
+from sweeper.cli.options import DataDir, MaxEpsilon, MaxPrice, Minimum, OtherTracking, SweepFolder
 
 app = typer.Typer()
 
@@ -13,6 +13,7 @@ app = typer.Typer()
 @app.command()
 def pick(
     sweep: SweepFolder,
+    max_price: MaxPrice = None,
     max_epsilon: MaxEpsilon = None,
     minimum: Minimum = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
@@ -21,7 +22,7 @@ def pick(
     """Take one point of the front: its configuration, privacy card and model."""
     from sweeper.results.sweep import load
 
-    picked = load(sweep).pick(max_epsilon, _minimum(minimum))
+    picked = load(sweep).pick(max_epsilon, _minimum(minimum), max_price=max_price)
     folder = output or sweep / "picked" / picked.point.name
     trouble = picked.write(folder, data_dir)
     typer.echo(picked.card.to_markdown())
@@ -29,7 +30,7 @@ def pick(
     typer.echo(f"Model, card and configuration: {folder}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
     if trouble is not None:
-        typer.echo(f"It cannot be given new rows by sweeper predict: {trouble}")
+        typer.echo(f"It cannot be given new rows by predict: {trouble}")
 
 
 @app.command()
@@ -57,6 +58,7 @@ def predict(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="FILE.csv or FILE.parquet; printed by default.")
     ] = None,
+    max_price: MaxPrice = None,
     max_epsilon: MaxEpsilon = None,
     minimum: Minimum = None,
     data_dir: DataDir = None,
@@ -70,7 +72,8 @@ def predict(
     """Predict new rows: class, a score and a probability per class, and a certified radius."""
     from sweeper.results.models.predict import load_predictor, write_predictions
 
-    predictor = load_predictor(model, max_epsilon=max_epsilon, minimum=_minimum(minimum), data_dir=data_dir)
+    limits = {"max_epsilon": max_epsilon, "max_price": max_price}
+    predictor = load_predictor(model, **limits, minimum=_minimum(minimum), data_dir=data_dir)
     frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ()))
     if predictor.exploratory:
         typer.echo("Exploratory: no guarantee. See the model's card.", err=True)
@@ -109,6 +112,7 @@ def evaluate(
 def register(
     sweep: SweepFolder,
     name: Annotated[str, typer.Option(help="Name of the registered model.", show_default=False)],
+    max_price: MaxPrice = None,
     max_epsilon: MaxEpsilon = None,
     minimum: Minimum = None,
     tracking: OtherTracking = None,
@@ -118,7 +122,7 @@ def register(
     from sweeper.results.models.registry import register as register_model
     from sweeper.results.sweep import load
 
-    picked = load(sweep).pick(max_epsilon, _minimum(minimum))
+    picked = load(sweep).pick(max_epsilon, _minimum(minimum), max_price=max_price)
     made = register_model(picked, name, tracking=tracking, data_dir=data_dir)
     typer.echo(f"{made.name}, version {made.version}, in {made.store}")
     typer.echo(f'Load it: mlflow.pyfunc.load_model("{made.uri}")')

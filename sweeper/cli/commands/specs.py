@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeper.cli.options import DataDir, SpecFile
+from sweeper.program import program
 
 app = typer.Typer()
 
@@ -36,7 +37,7 @@ def check(
     if measure:
         typer.echo(f"\n{in_words(estimate(plan, data, previews))}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
-    typer.echo(f"\nthen: sweeper run {spec}{where}")
+    typer.echo(f"\nthen: {program()} run {spec}{where}")
 
 
 @app.command()

@@ -64,7 +64,7 @@ class SpendingRecord:
         return self._ledger.spending.share(self._ledger.entries())
 
     def prices(self, *, tight: bool = False) -> dict[str, Price]:
-        """Return what releasing the winner, the front, or everything costs; see `Ledger.answers`."""
+        """Return the price of the winner, of the front and of all; see `Ledger.answers`."""
         return self._ledger.answers(self._delta, tight=tight)
 
     def take_up(self, trial: Trial, last_epoch: int, *, rebooted: bool) -> None:

@@ -6,7 +6,6 @@ module that writes to the screen during a run.
 
 import dataclasses
 import io
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +19,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import OWN_EPSILON, Price
+from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
 from sweeper.results.highlights import NOISY, Highlight, best, spread, value_text
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
-from sweeper.rounding import fixed_point, round_up
+from sweeper.rounding import fixed_point
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 5
@@ -35,7 +35,6 @@ MAX_REHEARSALS = 8  # in the closing summary
 WIDTH = 100  # of what a notebook shows
 LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room for them
 NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
-EITHER_PRICE = "each with its own epsilon, if fixed in advance, and what releasing it after this sweep costs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,22 +260,21 @@ def closing_summary(
 ) -> str:
     """Return what to say when a sweep has ended: how it went and where to look.
 
-    ``price`` is what releasing a point costs that was chosen after a look, ``named`` has the points that are shown
-    whatever else is, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
-    sweep that ended early can be resumed.
+    ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``look`` says how to see
+    its runs, ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress, closing=True)} in {clock(progress.elapsed_seconds)}"
     lines = [f"{progress.name}: {progress.note or went}{ended}."]
+    lines += [] if price is None else [price.statement]
     lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals, progress)
     if progress.front:
         size = len(progress.front)
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
-        said = "" if price is None else f", {EITHER_PRICE}"
-        lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}{said}:")
+        lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}, each at its {OWN_EPSILON}:")
         titles = {one.point.key: f": {one.title}" for one in named}
         shown = spread(progress.front, always=[one.point for one in named])
-        lines += [f"  {_point(point, progress.objectives, price)}{titles.get(point.key, '')}" for point in shown]
+        lines += [f"  {_point(point, progress.objectives)}{titles.get(point.key, '')}" for point in shown]
         lines += [f"  and {size - len(shown)} more: {folder / 'front.csv'}"] if size > len(shown) else []
         lines += [NOISY] if any(point.noisy is not None for point in progress.front) else []
     lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
@@ -285,13 +283,13 @@ def closing_summary(
     lines += notes
     if left and left.rows:
         lines.append(f"Tracking: {left.rows} rows were not taken ({left.trouble}); they wait in {left.path}.")
-        lines.append(f"Deliver them later: sweeper replay {folder}")
+        lines.append(f"Deliver them later: {program()} replay {folder}")
     if reason and goes_on:
-        lines.append(f"Go on with it: sweeper resume {folder}")
+        lines.append(f"Go on with it: {program()} resume {folder}")
     lines += [f"Report: {folder / 'front.html'}"] if has_report else []
     lines += [f"Runs: {look}"] if look else []
     if progress.best:
-        lines.append(f"A model: sweeper pick {folder}{_limit(progress.best.values['epsilon'])}")
+        lines.append(f"A model: {program()} pick {folder}")
     return "\n".join(lines)
 
 
@@ -304,10 +302,6 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _limit(epsilon: float) -> str:
-    return f" --max-epsilon {math.ceil(100 * epsilon) / 100:g}" if math.isfinite(epsilon) else ""
 
 
 def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
@@ -395,14 +389,10 @@ def _table(progress: SweepProgress) -> RenderableType:
     return Group(Text(f"front: {len(progress.front)} points{volume}{part}"), table)
 
 
-def _point(point: Point, objectives: Sequence[Objective], price: Price | None = None) -> str:
-    numbers = {objective.name: _number(point, objective) for objective in objectives}
-    if price is not None:
-        own = fixed_point(point.values.get("epsilon", math.inf))
-        numbers = {"epsilon": f"{own} ({round_up(price.epsilon)} after this sweep)"} | {
-            name: text for name, text in numbers.items() if name != "epsilon"
-        }
-    return f"{', '.join(f'{name} {text}' for name, text in numbers.items())} ({point.label})"
+def _point(point: Point, objectives: Sequence[Objective]) -> str:
+    names = {"epsilon": "own epsilon"}
+    numbers = (f"{names.get(one.name, one.name)} {_number(point, one)}" for one in objectives)
+    return f"{', '.join(numbers)} ({point.label})"
 
 
 def _number(point: Point, objective: Objective) -> str:

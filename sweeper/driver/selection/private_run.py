@@ -49,6 +49,7 @@ from sweeper.planning.make import plan_of_records
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import WINNER_TRIAL, PrivateSelection, Terms
+from sweeper.program import program
 from sweeper.records import Objective, Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.front import build_front
 from sweeper.rounding import round_up
@@ -92,9 +93,9 @@ def select(
             winner.
 
     Guarantees:
-        The folder holds one winner, or none, at the price of the selection; or else everything, at the price of
-        everything. Each candidate's event is on the disk before its first noise. However often drivers are killed, no
-        more candidates draw noise than the one number that was drawn, and none draws twice.
+        The folder holds one winner, or none, at the price of the selection; or else everything, at the
+        composition of all trials. Each candidate's event is on the disk before its first noise. However often drivers
+        are killed, no more candidates draw noise than the one number that was drawn, and none draws twice.
     """
     ledger, number = Ledger(hidden.ledger), drawn_number(hidden)
     selection = PrivateSelection(
@@ -170,7 +171,8 @@ def waits(hidden: SweepFolder) -> bool:
 def recover(hidden: SweepFolder) -> SweepFolder | None:
     """End a selection whose driver was killed: release the winner if it was decided, or else give it up.
 
-    Given up, everything that was trained is an ordinary sweep at the price of everything; None where nothing was.
+    Given up, everything that was trained is an ordinary sweep, priced as the composition of all its trials; None where
+    nothing was.
 
     Raises:
         RecordError: as `waits`, or it cannot be read or written.
@@ -228,8 +230,8 @@ def recover_all(parent: Path) -> tuple[str, ...]:
 def waiting(hidden: SweepFolder) -> str:
     """Return what may be done with a selection that waits."""
     return (
-        f"A private selection waits in {hidden.path}: go on with sweeper resume {hidden.path}, or see all that was "
-        f"trained, at the price of all of it, with sweeper resume --give-up {hidden.path}"
+        f"A private selection waits in {hidden.path}: go on with {program()} resume {hidden.path}, or see all that was "
+        f"trained, priced as the composition of all of it, with {program()} resume --give-up {hidden.path}"
     )
 
 
@@ -351,7 +353,7 @@ def _check_affordable(hidden: SweepFolder, ledger: Ledger) -> None:
         raise SelectionWaitsError(
             f"A private selection has no winner ({' '.join(ledger.selection.broken)}), and all that was trained costs "
             f"epsilon {round_up(cost)}, more than its budget, privacy.sweep_epsilon = {budget.epsilon:g}: nothing is "
-            f"shown. See it at that price with sweeper resume --give-up {hidden.path}, or remove the folder"
+            f"shown. See it at that price with {program()} resume --give-up {hidden.path}, or remove the folder"
         )
 
 

@@ -1,4 +1,4 @@
-"""The ways in which a sweep may spend, one file each: what its trials get, what is refused, and what everything costs.
+"""The ways in which a sweep may spend, one file each: what its trials get, what is refused, and the price.
 
 A module without an underscore holds a way that a spec asks for by name: ``slots.py`` is ``accounting: slots``. One
 more module is one more way. The others follow from what else a spec says: without a budget trainings are composed

@@ -158,14 +158,14 @@ class Spending(ABC):
 
     @abstractmethod
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:
-        """Return what everything costs at delta, in a sentence.
+        """Return the price at delta, in a sentence or two.
 
         ``expected`` estimates it where nothing fixes it beforehand, as ``None`` where nothing can be planned.
         """
 
     @abstractmethod
     def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
-        """Say what releasing the winner, the front, or everything costs.
+        """Return the price of the winner, of the front and of all.
 
         ``tight`` takes seconds for a smaller epsilon where events are composed; see `pricing.price`.
         """
@@ -292,11 +292,6 @@ class Part:
     epsilon: float  # of the whole part, by itself
 
 
-def answer_alike(price: Price, cost: str, everything: str = "Releasing every model of every epoch") -> dict[str, Price]:
+def answer_alike(price: Price, cost: str) -> dict[str, Price]:
     """Return one price for all three questions; ``cost`` says what it is and why."""
-    texts = (
-        f"Releasing one model: {cost} That is the price of all of them.",
-        f"Releasing the front and its models: {cost}",
-        f"{everything}: {cost}",
-    )
-    return {question: replace(price, statement=text) for question, text in zip(QUESTIONS, texts, strict=True)}
+    return dict.fromkeys(QUESTIONS, replace(price, statement=f"Price: {cost}"))

@@ -6,7 +6,7 @@ does takes add-or-remove-one, and data whose rows are assigned to splits one by 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from clipless.privacy.accounting.private_selection import LAW, Repetitions
@@ -15,14 +15,12 @@ from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.entries import Charged
 from sweeper.privacy.exposures import Release, release_composition
 from sweeper.privacy.pricing import Price, price
-from sweeper.privacy.spending._base import QUESTIONS, Request, Spending
+from sweeper.privacy.spending._base import Request, Spending, answer_alike
 from sweeper.rounding import round_up
 
-_EVERY_TRIAL = "The choice looked at every trial and is charged for each"
 _WHY_COMPOSED = (
-    "the finer price of a winner needs search.selection: private, where the number of trials is drawn at random and "
-    "kept secret, configurations come independently from one fixed prior, all trials spend the same and train to their "
-    "end, and nobody but the winner is seen; this sweep did not promise that."
+    "Every trial was looked at, so every trial is charged. A private selection (search.selection: private), which "
+    "shows its winner and nothing else, costs less."
 )
 
 
@@ -39,7 +37,7 @@ class Composition(Spending):
 
     def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Price the composition of everything that was charged."""
-        return _composed_answers(charged, delta, f"{_EVERY_TRIAL}: {_WHY_COMPOSED}", tight=tight)
+        return _composed_answers(charged, delta, _WHY_COMPOSED, tight=tight)
 
     def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
         """Return the composition of everything that was charged."""
@@ -49,11 +47,11 @@ class Composition(Spending):
         """Return about what it will cost, if all trials spend what the first configurations would."""
         cost = expected()
         if cost is None:
-            return "what it will cost is not known: none of its first configurations can be planned."
+            return "Price: not known, for none of its first configurations can be planned."
         trials = "its only trial spends" if cost.events == 1 else f"all {cost.events} trials spend"
         return (
-            f"Everything the sweep releases: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, if "
-            f"{trials} what the first configurations would. Set privacy.sweep_epsilon to bound it."
+            f"Price: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r} in the end, if {trials} what the "
+            "first configurations would. Each trial adds to it; privacy.sweep_epsilon fixes it beforehand."
         )
 
 
@@ -83,15 +81,11 @@ def _composed_answers(charged: Charged, delta: float, why: str, *, tight: bool) 
     splits = [charged.training, charged.validation, charged.test]
     everything = compose(splits, delta, tight=tight, apart=charged.apart)
     cost = (
-        f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, the composition of every training of the sweep "
+        f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, whether one model leaves or all: the composition "
+        "of every training of the sweep "
         f"({everything.events}){_with_scores([*charged.validation, *charged.test], charged.apart)}"
     )
-    statements = (
-        f"Releasing one model: {cost}. {why}",
-        f"Releasing the front and its models: {cost}. {_EVERY_TRIAL}.",
-        f"Releasing every model of every epoch: {cost}.",
-    )
-    return {question: replace(everything, statement=text) for question, text in zip(QUESTIONS, statements, strict=True)}
+    return answer_alike(everything, f"{cost}. {why}")
 
 
 def compose(

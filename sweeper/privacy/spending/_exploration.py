@@ -185,9 +185,8 @@ class Exploration(CutBudget):
             return price_broken_selection(charged, delta, tight=tight)
         epsilon = self.price_at(delta)
         cost = _statement(epsilon, delta, self.terms, self.final)
-        everything = "Releasing every model of every epoch of the winner and of the final"
         fixed = Price(epsilon=epsilon, delta=delta, events=1 + len(charged.training), fixed=True)
-        return answer_alike(fixed, cost, everything)
+        return answer_alike(fixed, cost)
 
     def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
         """Return selection and final, and the pools of scores; every candidate where a condition broke."""
@@ -198,9 +197,10 @@ class Exploration(CutBudget):
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price and the cut."""
         return (
-            f"Everything the sweep releases: epsilon {round_up(self.price)} at delta {self.delta!r}, whatever the "
-            "final is used for, if the conditions of private selection hold. The budget was cut into a private "
-            f"selection ({self.terms.repetitions.mean:g} trials on average) and one final before any row is read."
+            f"Price: epsilon {round_up(self.price)} at delta {self.delta!r}, for the winner, the final and every model "
+            "of both, however results are used. It is fixed, as long as the conditions of private selection hold: the "
+            f"budget was cut into a private selection ({self.terms.repetitions.mean:g} trials on average) and one "
+            "final before any row is read."
         )
 
     def parts(self) -> Sequence[Part]:
@@ -260,10 +260,11 @@ def _noise_if_seen(
 def _statement(epsilon: float, delta: float, terms: Terms, final: Stage) -> str:
     """Return what the epsilon of selection and final covers, with the price of one candidate and of the final."""
     return (
-        f"epsilon {round_up(epsilon)} at delta {delta!r}, the price of a private selection and of the final that "
-        "trains the configuration of its winner, cut before any row was read: the best of a secret random number "
-        f"of independent trials ({law_in_words(terms.repetitions)}), of which each spends epsilon "
+        f"epsilon {round_up(epsilon)} at delta {delta!r}, for every model of every epoch of the winner and of the "
+        "final: that of a private selection and of the final that trains the configuration of its winner, cut before "
+        "any row was read: the best of a secret random number of independent trials "
+        f"({law_in_words(terms.repetitions)}), of which each spends epsilon "
         f"{round_up(price([terms.event], delta).epsilon)}, and one training that may spend "
-        f"{round_up(price([final.pool], delta).epsilon)}. Its conditions held, as far as they are checked "
-        "(Papernot and Steinke 2022, arXiv 2110.03620; Zhu, Dong and Wang 2022, arXiv 2106.08567)."
+        f"{round_up(price([final.pool], delta).epsilon)}. Its conditions held, as far as they are checked (Papernot "
+        "and Steinke 2022, arXiv 2110.03620; Zhu, Dong and Wang 2022, arXiv 2106.08567)."
     )

@@ -60,8 +60,8 @@ class Winner(Spending):
         epsilon = max(self.price_at(delta), price(charged.test, delta).epsilon)
         single = max(price([event], delta).epsilon for event in (terms.event, terms.scores) if event)
         winner = (
-            f"Releasing the winner and nothing else: epsilon {round_up(epsilon)} at delta {delta!r}, the price of the "
-            f"best of a secret random number of independent trials ({law_in_words(terms.repetitions)}), of which each "
+            f"Price: epsilon {round_up(epsilon)} at delta {delta!r}, for the winner and nothing else, the best of a "
+            f"secret random number of independent trials ({law_in_words(terms.repetitions)}), of which each "
             f"spends epsilon {round_up(single)}; its conditions held, as far as they are checked: commands and service "
             "refuse to show a selection that runs, and its owner sees to it that nobody opens its files otherwise "
             "(Papernot and Steinke 2022, arXiv 2110.03620; its privacy profile, where that says less)."
@@ -85,6 +85,6 @@ class Winner(Spending):
         """Return the price of the winner."""
         epsilon = round_up(self.price_at(delta))
         return (
-            f"The winner of the sweep, and nothing else, can leave at epsilon {epsilon} at delta {delta!r}, if the "
-            "conditions of private selection hold."
+            f"Price: epsilon {epsilon} at delta {delta!r}, for the winner and nothing else. It is fixed, as long as "
+            "the conditions of private selection hold."
         )

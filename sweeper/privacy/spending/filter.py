@@ -110,9 +110,9 @@ class Filter(Budget):
         """Price the budget, whatever was spent of it."""
         epsilon = self.epsilon if delta >= self.delta else math.inf
         cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, the budget of the sweep, kept by a privacy filter. It "
-            "holds however results were used to propose, end and choose trials, and however many were run (Smith and "
-            "Thakurta 2022, arXiv 2210.17520)."
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, whether one model leaves or all: the budget of the "
+            "sweep, kept by a privacy filter. It holds however results were used to propose, end and choose trials, "
+            "and however many were run (Smith and Thakurta 2022, arXiv 2210.17520)."
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
 
@@ -123,8 +123,9 @@ class Filter(Budget):
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price, and what keeps it."""
         return (
-            f"Everything the sweep releases: epsilon {round_up(self.epsilon)} at delta {self.delta!r}, however "
-            "many trials that is: a privacy filter refuses the trial that does not fit."
+            f"Price: epsilon {round_up(self.epsilon)} at delta {self.delta!r}, for the search and every model, however "
+            "results are used. It is fixed, however many trials there are: a privacy filter refuses the trial that "
+            "does not fit."
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -148,8 +148,8 @@ class Slots(CutBudget):
         """Price all slots, of which nothing depends on what the sweep found."""
         epsilon = self.price_at(delta)
         cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, the composition of all slots ({sum(self.stage_trials)})"
-            f"{' and one sketch of the training rows' * (self.sketch is not None)} "
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, whether one model leaves or all: the composition of all "
+            f"slots ({sum(self.stage_trials)}){' and one sketch of the training rows' * (self.sketch is not None)} "
             "into which the budget of the sweep was cut before any row was read, used or not. It holds however results "
             "were used to propose, end and choose trials (Zhu, Dong and Wang 2022, arXiv 2106.08567)."
         )
@@ -167,8 +167,8 @@ class Slots(CutBudget):
         slots = " + ".join(map(str, trials)) + " slot" + "s" * (sum(trials) > 1)
         slots = slots if self.sketch is None else f"a sketch of the training rows and {slots}"
         return (
-            f"Everything the sweep releases: epsilon {round_up(self.price)} at delta {self.delta!r}, whatever results "
-            f"are used for. The budget was cut into {slots} before any row is read."
+            f"Price: epsilon {round_up(self.price)} at delta {self.delta!r}, for the search and every model, however "
+            f"results are used. It is fixed: the budget was cut into {slots} before any row is read."
         )
 
     def parts(self) -> Sequence[Part]:

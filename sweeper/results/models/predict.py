@@ -98,14 +98,16 @@ def load_predictor(
     *,
     max_epsilon: float | None = None,
     minimum: Mapping[str, float] | None = None,
+    max_price: float | None = None,
     data_dir: Path | None = None,
 ) -> Predictor:
     """Load a picked model, or the one that ``sweeper pick`` would take of a sweep.
 
     Args:
         source: a folder that ``sweeper pick`` wrote, the ``model.safetensors`` in it, or the folder of a sweep.
-        max_epsilon: sweep: largest epsilon, fixed in advance.
+        max_epsilon: sweep: largest own epsilon, fixed in advance.
         minimum: sweep: smallest values by objective.
+        max_price: sweep: its largest price, an epsilon.
         data_dir: sweep: local copies of data sets.
 
     Raises:
@@ -116,10 +118,10 @@ def load_predictor(
     path = Path(source)
     if (path / MANIFEST_NAME).is_file():
         sweep = load(path)
-        picked = sweep.pick(max_epsilon, minimum)
+        picked = sweep.pick(max_epsilon, minimum, max_price=max_price)
         exploratory = bool(picked.card.to_json()["exploratory"])
         return Predictor(picked.model(), sweep.input_format(data_dir), exploratory, temperature_of(picked.trial.config))
-    if max_epsilon is not None or minimum:
+    if max_epsilon is not None or max_price is not None or minimum:
         raise RecordError(f"Expected no conditions for a model that is picked already, {path}; name the sweep instead")
     folder = path if path.is_dir() else path.parent
     model = path / MODEL_NAME if path.is_dir() else path

@@ -131,18 +131,18 @@ def tags_of(picked: Picked) -> dict[str, str]:
     guarantee = card["guarantee"]
     if guarantee["selected"] is None:
         own = {
-            "sweeper.epsilon": round_up(guarantee["fixed_in_advance"]["epsilon"], DIGITS),
+            "sweeper.own_epsilon": round_up(guarantee["fixed_in_advance"]["epsilon"], DIGITS),
             "sweeper.epsilon_chosen_afterwards": round_up(guarantee["chosen_afterwards"]["epsilon"], DIGITS),
         }
     else:  # the price of one training holds for no winner
-        own = {"sweeper.epsilon": round_up(guarantee["selected"], DIGITS)}
+        own = {}
     return {
         "sweeper.sweep": str(card["sweep"]),
         "sweeper.trial": picked.point.trial,
         "sweeper.epoch": str(picked.point.epoch),
         **({"sweeper.made_from": picked.point.made_from} if picked.point.made_from else {}),
         **own,
-        "sweeper.epsilon_of_the_sweep": round_up(float(card["ledger"]["winner"]["epsilon"]), DIGITS),
+        "sweeper.price": round_up(float(card["ledger"]["winner"]["epsilon"]), DIGITS),
         "sweeper.delta": f"{guarantee['delta']:g}",
         "sweeper.relation": str(guarantee["relation"]),
         "sweeper.exploratory": str(card["exploratory"]).lower(),

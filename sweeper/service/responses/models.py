@@ -128,7 +128,7 @@ class FrontSummary(Answer):
     front_points: int
     hypervolume: Number
     knee: PointName | None
-    ledger: Mapping[str, PriceRow] = Field(description="What winner, front and everything cost.")
+    ledger: Mapping[str, PriceRow] = Field(description="The price: of the winner, of the front, and of all.")
     exploratory: bool
 
 
@@ -270,7 +270,7 @@ class PickedPoint(PointName):
     values: Values
     test: Values | None
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
-    after_the_sweep: Mapping[str, Any] | None = Field(description="What it costs to have chosen it by looking.")
+    price: Mapping[str, Any] | None = Field(description="What it costs, chosen by scores of the sweep.")
     config: Mapping[str, Any]
     card: CardContent
     model: str = Field(description="Its address.")

@@ -34,7 +34,8 @@ from sweeper.service.supervision.states import Standing
 from sweeper.store.jsonl import to_text
 from sweeper.store.sweep_folder import SweepFolder
 
-MaxEpsilon = Annotated[float | None, Query(description="Largest epsilon to accept.")]
+MaxPrice = Annotated[float | None, Query(description="Largest price to accept, the epsilon of the whole sweep.")]
+MaxEpsilon = Annotated[float | None, Query(description="Largest own epsilon to accept, fixed in advance.")]
 Minimum = Annotated[
     list[str] | None, Query(alias="min", max_length=20, description="Smallest value, certified@36/255=0.3; repeatable.")
 ]
@@ -111,10 +112,13 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         answer = await parts.answers.get(sweep, ("drawn", figure, format), draw, run=turns.run)
         return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
 
-    async def pick(sweep: SweepId, max_epsilon: MaxEpsilon = None, minimum: Minimum = None) -> Picked:
+    async def pick(
+        sweep: SweepId, max_price: MaxPrice = None, max_epsilon: MaxEpsilon = None, minimum: Minimum = None
+    ) -> Picked:
         folder = parts.catalog.folder(sweep)
         conditions = read_numbers(minimum, "certified@36/255=0.3", "min")
-        return await to_thread.run_sync(Sweep(folder.path).pick, max_epsilon, conditions)
+        take = partial(Sweep(folder.path).pick, max_epsilon, conditions, max_price=max_price)
+        return await to_thread.run_sync(take)
 
     Pick = Annotated[Picked, Depends(pick)]
 
@@ -128,7 +132,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
             values=picked.point.values,
             test=picked.point.test,
             noisy=picked.point.noisy,
-            after_the_sweep=picked.card.content["guarantee"]["after_the_sweep"],
+            price=picked.card.content["guarantee"]["price"],
             config=picked.trial.config,
             card=CardContent.model_validate(picked.card.content),
             model=f"/api/v1/sweeps/{sweep}/models/{model_of(picked.point)}",

@@ -184,17 +184,17 @@ def _price_in_words(spec: Spec) -> str:
     """Return what a sweep of this spec will cost, in words: exactly where it has a budget."""
     privacy = spec.privacy
     if spec.search.repetitions is not None:
-        return "The winner alone can leave, at a price that its driver says before the first trial."
+        return "Price: of the winner, and nothing else leaves; its driver states it before the first trial."
     is_known = "privacy.delta" not in spec.left_out
     at = f"at delta {privacy.delta!r}" if is_known else "at the delta that its driver chooses for the number of rows"
     if privacy.sweep_epsilon is not None:
         return (
-            f"Everything the sweep releases costs at most epsilon {round_up(privacy.sweep_epsilon)} {at}, "
-            f"whatever its results are used for."
+            f"Price: at most epsilon {round_up(privacy.sweep_epsilon)} {at}, for the search and every model, however "
+            "results are used. It is fixed before the first result."
         )
     each = "" if privacy.epsilon is None else f", each up to epsilon {round_up(float(largest(privacy.epsilon)))} {at}"
     trials = "1 trial" if spec.trials == 1 else f"{spec.trials} trials"
     return (
-        f"{trials}{each}. Who looks at the results before choosing pays for all of them together; "
-        "with privacy.sweep_epsilon in the spec that is bounded beforehand."
+        f"Price: the composition of {trials}{each}. Each trial adds to it; privacy.sweep_epsilon in the spec fixes it "
+        "beforehand."
     )

@@ -111,4 +111,4 @@ def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start)
     if suffix == "png":
         assert struct.unpack(">II", content[16:24]) == (2000, 1120)
     if suffix == "svg":
-        assert b"epsilon (fixed in advance), delta = 1e-4" in content
+        assert b"own epsilon (fixed in advance), delta = 1e-4" in content

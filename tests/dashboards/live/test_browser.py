@@ -114,8 +114,8 @@ def test_controls_go_into_the_address_and_a_filter_lets_go_of_a_point(visit, swe
     page.get_by_role("slider", name="Robust to radius").press("ArrowRight")
     expect(page.get_by_role("slider", name="Robust to radius")).to_have_attribute("aria-valuetext", "0.1")
     assert query(page) == f"sweep={ENDED}&point={point.trial}.{point.epoch}&max-epsilon=90&radius=certified%400.1"
-    page.get_by_role("slider", name="epsilon ≤").press("End")  # its right end is no limit
-    expect(page.locator("#label-max-epsilon")).to_have_text("epsilon ≤ any")
+    page.get_by_role("slider", name="own epsilon ≤").press("End")  # its right end is no limit
+    expect(page.locator("#label-max-epsilon")).to_have_text("own epsilon ≤ any")
     assert query(page) == f"sweep={ENDED}&radius=certified%400.1"
     moving = "(slider) => { slider.value = 0.5; slider.dispatchEvent(new Event('input', {bubbles: true})); }"
     page.locator("#minimum-0").evaluate(moving)
@@ -201,7 +201,7 @@ def test_the_theme_follows_the_system_until_it_is_switched_and_stays_switched(vi
 def test_nothing_is_wider_than_a_phone(visit, growing, address):
     growing.start("t0001")
     page = visit(width=360, height=740, has_touch=True, is_mobile=True)
-    for search in ("", *(f"?sweep={ENDED}&tab={t}" for t in ("front", "trials", "search", "cost", "export"))):
+    for search in ("", *(f"?sweep={ENDED}&tab={t}" for t in ("front", "trials", "search", "price", "export"))):
         page.goto(f"{address}/{search}")
         page.wait_for_selector("[id^=part-]:not([hidden])[data-markup]")
         if "front" in search:
@@ -231,7 +231,7 @@ def test_every_control_is_reached_by_the_keyboard_and_shows_it(visit):
         if not found[1]:
             dim.append(found[0])
     wanted = {"Skip to the content", "Sweeper", "Dark theme", "Front", "Trials", "Export", "Robust to radius"}
-    wanted |= {"epsilon ≤ any", "accuracy ≥ any", "certified@0.25 ≥ any", "Model", "Card", "Configuration"}
+    wanted |= {"own epsilon ≤ any", "accuracy ≥ any", "certified@0.25 ≥ any", "Model", "Card", "Configuration"}
     assert wanted <= reached, wanted - reached
     assert {"2-D", "3-D"} & reached
     assert "logarithmic" in reached
@@ -306,7 +306,7 @@ def test_a_picture_of_the_front_is_there_before_the_library_and_gives_way_to_it(
     expect(picture).to_be_visible()
     assert picture.locator("circle").count() >= len(sweep.points)
     expect(picture).to_contain_text("exploratory: no guarantee")
-    expect(picture).to_contain_text("epsilon (fixed in advance), delta = 1e-4")
+    expect(picture).to_contain_text("own epsilon (fixed in advance), delta = 1e-4")
     expect(page.locator("#part-points tbody tr")).to_have_count(len(sweep.front_points))  # nothing else waits for it
     page.wait_for_timeout(1000)
     assert page.locator("#figure-front .js-plotly-plot").count() == 0
@@ -346,11 +346,11 @@ def test_the_list_of_sweeps_does_not_load_the_library(visit):
 @pytest.mark.long
 def test_a_number_beside_a_slider_is_typed(visit):
     page = visit(f"?sweep={ENDED}", width=390, height=844)
-    box = page.get_by_role("spinbutton", name="epsilon ≤ as a number")
+    box = page.get_by_role("spinbutton", name="own epsilon ≤ as a number")
     expect(box).to_have_value("")
     box.fill("3")
     box.press("Enter")
-    expect(page.locator("#label-max-epsilon")).to_have_text("epsilon ≤ 3")
+    expect(page.locator("#label-max-epsilon")).to_have_text("own epsilon ≤ 3")
     least = page.get_by_role("spinbutton", name="certified@0.25 ≥ as a number, in percent")
     least.fill("45")
     least.press("Enter")

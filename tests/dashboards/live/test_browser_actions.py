@@ -154,7 +154,7 @@ def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(con
         expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
         page.keyboard.press("Control+A")
         page.keyboard.insert_text(SPEC)
-        expect(page.locator("#checked")).to_contain_text("typed can be run. Price: Everything the sweep releases costs")
+        expect(page.locator("#checked")).to_contain_text("typed can be run. Price: at most epsilon")
         expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled()
         tab_to(page, "Submit")
         page.keyboard.press("Enter")
@@ -164,7 +164,7 @@ def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(con
         launcher.finish()
         expect(page.locator("#part-head .status")).to_have_text("completed")
         assert drawn(page, few + 1) > few
-        tab_to(page, "epsilon ≤ any", "input")
+        tab_to(page, "own epsilon ≤ any", "input")
         page.keyboard.press("PageDown")
         expect(page.locator("#part-picked")).to_contain_text("points within these conditions")
         page.wait_for_selector("#part-picked a:has-text('Model')")
@@ -190,7 +190,7 @@ def test_a_box_on_the_front_becomes_the_region_of_the_search(visit, driven):
     page.mouse.down()
     page.mouse.move(right, bottom, steps=5)
     page.mouse.up()
-    expect(page.locator("#label-max-epsilon")).to_have_text(re.compile("epsilon ≤ 1[.](29|3|31)$"))
+    expect(page.locator("#label-max-epsilon")).to_have_text(re.compile("own epsilon ≤ 1[.](29|3|31)$"))
     expect(page.locator("#label-minimum-0")).to_contain_text("accuracy ≥ ")
     page.get_by_role("link", name="Steer the search here").click()
     expect(page.get_by_label("epsilon <=")).to_have_value(re.compile("^1[.](29|3|31)$"))
@@ -326,7 +326,7 @@ def test_a_view_takes_the_place_of_its_namesake_in_the_same_sweep_only(visit, ad
     growing.start("t0001")
     growing.add("t0001", 1, 0.5, 0.5)
     page = visit(f"?sweep={ENDED}&tab=trials")
-    for search in (f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNING}&tab=cost", f"?sweep={RUNNING}&tab=search"):
+    for search in (f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNING}&tab=price", f"?sweep={RUNNING}&tab=search"):
         page.goto(f"{address}/{search}")
         open_saved_views(page)
         page.get_by_label("Name of this view").fill("best")

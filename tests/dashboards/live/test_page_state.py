@@ -8,7 +8,7 @@ from sweeper.errors import RecordError
 
 from .conftest import ENDED, RUNNING
 
-ANY = [("epsilon ≤ any", 2.0, None), ("accuracy ≥ any", 0.0, None), ("certified@0.25 ≥ any", 0.0, None)]
+ANY = [("own epsilon ≤ any", 2.0, None), ("accuracy ≥ any", 0.0, None), ("certified@0.25 ≥ any", 0.0, None)]
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_an_address_sets_every_control(state):
     found = state(address)
     assert (found.solid, found.linear, found.radius) == (True, True, 2)
     assert [mark for _, mark in found.radii] == ["0", "0.1", "0.25", "0.5"]
-    assert filters(found) == [("epsilon ≤ 3", 0.48, 3.0), ANY[1], ("certified@0.25 ≥ 30.0 %", 0.3, 30.0)]
+    assert filters(found) == [("own epsilon ≤ 3", 0.48, 3.0), ANY[1], ("certified@0.25 ≥ 30.0 %", 0.3, 30.0)]
     assert found.filters[2].box_label == "certified@0.25 ≥ as a number, in percent"
     assert "figure/front-3d" in found.resources["figure-front"]
     steer = f"/?sweep={ENDED}&max-epsilon=3&min=certified%400.25%3D0.3&do=steer"

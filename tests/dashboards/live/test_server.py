@@ -109,7 +109,7 @@ def test_a_page_that_shows_everything_is_sent_nothing(client):
     tag = client.get(f"{STATE}?sweep={ENDED}").headers["etag"]
     again = client.get(f"{STATE}?sweep={ENDED}", headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
-    assert client.get(f"{STATE}?sweep={ENDED}&tab=cost", headers={"If-None-Match": tag}).status_code == 200
+    assert client.get(f"{STATE}?sweep={ENDED}&tab=price", headers={"If-None-Match": tag}).status_code == 200
 
 
 def test_resources_are_compressed_for_who_takes_it_and_kept_by_nobody(client):

@@ -20,7 +20,10 @@ from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.pricing import FIXED, GROWS
+from sweeper.program import program
 from sweeper.records import ClassCounts, NoisyScores, Point, SweepStatus, Trial, TrialStatus
+from sweeper.results.pick import pick
 from sweeper.store.evidence import Evidence
 from sweeper.store.manifest import Manifest
 
@@ -110,29 +113,28 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
         assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
 
 
-def test_no_budget_below_the_price_of_a_look_is_said_to_buy_a_point(sweep, page):
-    assert "A budget of epsilon 13.61 buys every point below, a smaller one buys none." in page.words
-    assert "It composes every training so far." in page.words
-    assert page.words.index("epsilon 13.61, the look included") < page.words.index("own epsilon ≤ 1")
+def test_the_price_stands_before_what_points_cost_by_themselves(sweep, page):
+    assert "The price of this sweep is epsilon 13.61, whether one of its models leaves or all." in page.words
+    assert GROWS in page.words
+    assert page.words.index("price: epsilon 13.61") < page.words.index("own epsilon ≤ 1")
     ratio = 13.61 / max(point.values["epsilon"] for point in sweep.front_points)
-    assert f"epsilon 13.61{number(ratio, up=True)} times the largest epsilon of a point" in page.words
+    assert f"epsilon 13.61{number(ratio, up=True)} times the largest own epsilon of a point" in page.words
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
     fixed = {name: replace(answer, fixed=True) for name, answer in sweep.result.ledger.items()}
     words = Page(build_report(replace(sweep, result=replace(sweep.result, ledger=fixed)))).words
-    assert "It was fixed before the first result and holds however results were used." in words
+    assert FIXED in words
     assert "composes every training so far" not in words
     secret = fixed | {"everything": replace(fixed["everything"], epsilon=float("inf"), events=0)}
     words = Page(build_report(replace(sweep, result=replace(sweep.result, ledger=secret)))).words
-    assert "That is what releasing the winner costs; nothing else of this sweep may leave." in words
+    assert "for its winner; nothing else of this sweep may leave." in words
 
 
-def test_the_ledger_has_three_answers_with_conditions_and_public_facts(page):
-    assert page.words.count("13.61 epsilon") == 3
-    for what in ("one model", "the front", "every model"):
-        assert f"Releasing {what}: epsilon 13.61 at delta 0.0001" in page.words
+def test_the_ledger_states_one_price_once_with_conditions_and_public_facts(page):
+    assert page.words.count("13.61 epsilon") == 1
+    assert page.words.count("Price: epsilon 13.61 at delta 0.0001") == 1
     assert "rows were assigned by keyed hash" in page.words
     assert "The ten classes are known in advance." in page.words
 
@@ -159,9 +161,10 @@ def test_what_attacks_attained_is_told_by_kind_with_the_finding_that_attained_mo
 
 
 def test_the_commands_can_be_met_by_this_front(sweep, page):
-    assert f"sweeper pick {sweep.directory} --max-epsilon 3" in page.words
+    assert f"{program()} pick {sweep.directory} --max-price 13.61" in page.words
     wanted = float(re.search(r"--min certified@0.25=([0-9.]+)", page.words).group(1))
-    assert any(p.values["certified@0.25"] >= wanted and p.values["epsilon"] <= 3 for p in sweep.front_points)
+    assert any(p.values["certified@0.25"] >= wanted for p in sweep.front_points)
+    assert f'clipless.load("{sweep.directory}/{pick(sweep.result).model}")' in page.words
 
 
 def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):
@@ -220,7 +223,7 @@ def test_a_huge_sweep_has_a_report_that_opens_quickly(small):
 @pytest.mark.usefixtures("without_figures")
 def test_an_exploratory_sweep_says_so_first(exploratory_sweep, page):
     words = Page(build_report(exploratory_sweep)).words
-    assert words.index("Exploratory: no guarantee.") < words.index("What each privacy budget buys")
+    assert words.index("Exploratory: no guarantee.") < words.index("The best models, and their price")
     assert "Exploratory" not in page.words
 
 
@@ -261,7 +264,7 @@ def test_a_sweep_that_has_nothing_yet_has_a_report(small):
     for expected in (
         "No points yet: each point of the front gets a row here.",
         "as soon as a trial has finished its first epoch",
-        "not priced",
+        "Nothing is priced yet.",
         "delta not recorded",
         "All 0 trials",
     ):
@@ -341,7 +344,8 @@ def test_a_classifier_that_nearly_always_says_the_same_is_warned_of(sweep):
     count = len(data.useful_points)
     assert f"{count} of {count} points of the front give nearly every row the same answer" in page.words
     assert (
-        "'no' for 97.0% of the test rows. Its balanced accuracy is 54.9%, that of a constant answer 50.0%" in page.words
+        "'no' for 97.0% of the test rows. Its balanced accuracy is 54.9%, that of the majority-class baseline 50.0%"
+        in page.words
     )
     assert "balanced accuracy 54.9 %" in page.words
     assert EVIL in page.words  # as text
@@ -358,11 +362,11 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.7})
     words = Page(build_report(data)).words
     left_out = sum(p.values["accuracy"] <= 0.7 for p in sweep.front_points)
-    assert "a constant answeraccuracy 70.0 %always the most frequent class" in words
+    assert "majority-class baselineaccuracy 70.0 %always predicts the most frequent class" in words
     assert left_out > 1
-    assert f"{left_out} points of the front are left out: no better than a constant answer" in words
+    assert f"{left_out} points of the front are left out: no better than the majority-class baseline" in words
     private = counted(sweep, None, classes=("no", "yes"))
-    assert "a constant answeraccuracy 50.0 %at least: 2 classes" in Page(build_report(private)).words
+    assert "majority-class baselineaccuracy 50.0 %at least: 2 classes" in Page(build_report(private)).words
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -379,16 +383,16 @@ def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_a
             build_report(replace(data, result=replace(data.result, points=tuple(map(noisy, data.points)))))
         ).words
         assert f"{100 * (best - 0.07):.1f} to {100 * (best + 0.07):.1f}" in words
-        assert ("Perhaps no better in accuracy than a constant answer" in words) is doubted
+        assert ("Perhaps no better in accuracy than the majority-class baseline" in words) is doubted
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.99})
-    assert "No better in accuracy than a constant answer." in Page(build_report(data)).words
+    assert "No better in accuracy than the majority-class baseline." in Page(build_report(data)).words
 
 
-def test_what_the_price_of_a_look_means_to_a_person_stands_below_it(sweep, page):
+def test_what_the_price_means_to_a_person_stands_below_it(sweep, page):
     assert "What that means for a person" not in page.words
     groups = (Group(rows=2, epsilon=float("inf"), shift=0.5001, basis=Basis.PAIR, own=False),)
     risk = Risk(caught=(0.01, 0.0801, 0.4), advantage=0.45, basis=Basis.PAIR)

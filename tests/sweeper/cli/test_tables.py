@@ -30,7 +30,7 @@ def make(tmp_path, make_front, claim, trial, make_point):
         failed = replace(trial, id="t0002", status=TrialStatus.FAILED, reason="ValueError: it broke")
         rows = [(n + 1, 1.0 + n / 10, 0.5 + (n % 2 == 0) * n / 1000) for n in range(count)]
         points = [make_point("t0001", *row, test=None if row[0] > 1 else {"accuracy": 0.25}) for row in rows]
-        answers = {"winner": Price(epsilon=3.0, delta=1e-4, events=2, statement="Releasing one model: epsilon 3.")}
+        answers = {"winner": Price(epsilon=3.0, delta=1e-4, events=2, statement="Price: epsilon 3.")}
         usual = {"points": points, "trials": [trial, failed], "ledger": answers, "claim": replace(claim, **claimed)}
         make_front(**usual | (front or {})).write(folder.front)
         return folder
@@ -85,7 +85,7 @@ def test_a_sweep_shows_state_front_failures_and_cost(make):
     assert "trials: 1 completed, 1 failed" in shown
     assert "front: 2 of 4 points, hypervolume 0." in shown
     assert "t0002: failed: ValueError: it broke" in shown
-    assert "Releasing one model: epsilon 3." in shown
+    assert "Price: epsilon 3." in shown
     assert "exploratory" not in shown
 
 
@@ -102,16 +102,15 @@ def test_test_numbers_stand_beside_the_points_that_have_them(make):
     lines = text(sweep_view(Sweep(make().path)), width=200).splitlines()
     rows = [line.split() for line in lines if line.strip().startswith("t0001 ")]
     assert rows == [
-        ["t0001", "1", "3", "1.000", "0.500", "0.000", "0.250", "-"],
-        ["t0001", "3", "3", "1.200", "0.502", "0.000", "-", "-"],
+        ["t0001", "1", "1.000", "0.500", "0.000", "0.250", "-"],
+        ["t0001", "3", "1.200", "0.502", "0.000", "-", "-"],
     ]
 
 
 def test_the_two_epsilons_of_a_point_are_named(make):
     shown = text(sweep_view(Sweep(make().path)), width=200)
-    assert "after the sweep" in shown.splitlines()[3]
-    assert "after the sweep: what releasing it costs now." in shown
-    assert "It was fixed before the first result." not in shown
+    assert "own epsilon" in shown.splitlines()[3]
+    assert shown.count("Price: epsilon 3.") == 1
 
 
 def test_a_long_front_is_shown_in_part(make):
@@ -161,7 +160,7 @@ def test_a_comparison_shows_each_sweep_the_difference_and_its_price(make, claim)
     sound = [(n, Sweep(make(n).path).front()) for n in ("a", "b")]
     shown = text(comparison_view(compare([sound[0], ("b", replace(sound[1][1], sweep="other"))])), width=200)
     rows = [line.split() for line in shown.splitlines()[1:3]]
-    assert rows[0] == ["digits", "a", "2", "4", "2", f"{sound[0][1].hypervolume:.4f}"]
+    assert rows[0] == ["digits", "a", "2", "4", "2", f"{sound[0][1].hypervolume:.4f}", "3"]
     assert "hypervolume of digits minus other: +0.0000 (one run of either spec: no confidence can be given" in shown
     assert "composition of their ledgers" in shown
     marked = replace(sound[1][1], claim=replace(claim, data="mnist", exploratory=True))
@@ -183,5 +182,5 @@ def test_list_and_show_import_nothing_that_trains(make, imported):
     assert TRAINS & modules == set()
     said, modules = imported("show", folder)
     assert "hypervolume" in said
-    assert "Releasing one model: epsilon 3." in said
+    assert "Price: epsilon 3." in said
     assert TRAINS & modules == set()

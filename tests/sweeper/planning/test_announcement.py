@@ -29,7 +29,7 @@ def within(spec):
 def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digits):
     plan = make_sweep_plan(within, digits)
     budget, said = plan.spending, plan.announcement
-    assert f"epsilon {round_up(budget.price)} at delta 0.0001, whatever results are used for." in said
+    assert f"epsilon {round_up(budget.price)} at delta 0.0001, for the search and every model, however results" in said
     assert "cut into 4 + 1 + 1 slots" in said
     assert "about" not in said
 
@@ -37,7 +37,7 @@ def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digit
 def test_a_filter_states_its_budget(spec, digits):
     privacy = {"sweep_epsilon": 4, "delta": 1e-4, "noise_multiplier": 4.0, "accounting": "filter"}
     said = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"privacy": privacy}), digits).announcement
-    assert "Everything the sweep releases: epsilon 4 at delta 0.0001, however many trials that is" in said
+    assert "Price: epsilon 4 at delta 0.0001, for the search and every model" in said
 
 
 @pytest.mark.parametrize(("trials", "spend"), [(1, "its only trial spends"), (6, "all 6 trials spend")])
@@ -46,8 +46,8 @@ def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(tria
     plan = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"search": search}), digits)
     event, said = plan_first_configuration(plan, digits).event(), plan.announcement
     total = round_up(price([event] * trials, 1e-4).epsilon)
-    assert f"about epsilon {total} at delta 0.0001, if {spend} what" in said
-    assert said.endswith("Set privacy.sweep_epsilon to bound it.")
+    assert f"about epsilon {total} at delta 0.0001 in the end, if {spend} what" in said
+    assert said.endswith("Each trial adds to it; privacy.sweep_epsilon fixes it beforehand.")
 
 
 def test_a_price_that_cannot_be_estimated_is_said(spec, digits, monkeypatch):
@@ -59,7 +59,7 @@ def test_a_private_selection_states_the_price_of_its_winner_and_no_number_of_tri
     search = {"sampler": "random", "selection": "private", "selection_mean": 7}
     selecting = Spec.from_mapping(spec.to_plain() | {"search": search}, "digits.yaml")
     said = make_sweep_plan(selecting, digits).announcement
-    assert "The winner of the sweep, and nothing else, can leave at epsilon" in said
+    assert "for the winner and nothing else. It is fixed" in said
     assert "7" not in said.partition("epsilon")[0]
 
 

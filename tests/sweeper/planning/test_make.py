@@ -159,7 +159,7 @@ def test_check_shows_the_cut_of_the_budget(content, digits):
     assert previews[0].plan.noise_multiplier == budget.stages[0].slot.noise_multiplier
     for stage in budget.stages:
         assert f"{stage.slot.noise_multiplier:.4g}" in screen.getvalue()
-    assert "Everything the sweep releases: epsilon 2." in screen.getvalue()
+    assert "Price: epsilon 2." in screen.getvalue()
 
 
 def test_a_sketch_is_a_part_of_the_budget_that_check_shows(content):

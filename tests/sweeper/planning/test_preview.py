@@ -95,6 +95,13 @@ def test_a_spec_is_validated_against_its_data(content, digits):
         make_sweep_plan(Spec.from_mapping(content), digits)
 
 
+def test_a_spec_that_asks_for_a_gpu_is_not_called_valid_for_a_machine_without(content, digits, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    _, _, shown = look(Spec.from_mapping(content | {"resources": {"gpus": 1}}), digits, 1)
+    assert "digits: valid, but not for this machine. digits, N" in shown
+    assert "Expected a GPU for resources.gpus: 1" in shown
+
+
 def test_the_text_names_everything_that_matters(spec, digits):
     plan, previews, shown = look(spec, digits, 2)
     assert "digits: valid. digits, N = 1276 training rows" in shown
@@ -152,9 +159,9 @@ def test_a_private_selection_costs_what_its_winner_does_and_shows_no_number_of_t
     repetitions = selecting.search.repetitions
     epsilon = float(round_up(selection_epsilon(shown.plan.event(), repetitions, 1e-4)))
     words = " ".join(words.split())
-    assert f"and nothing else, can leave at epsilon {epsilon:g} at delta 0.0001, if the conditions" in words
+    assert f"Price: epsilon {epsilon:g} at delta 0.0001, for the winner and nothing else." in words
     assert "a secret number of trials, 7 on average" in words
-    assert "Everything the sweep releases" not in words
+    assert "one model or all" not in words
 
 
 @pytest.mark.slow
@@ -166,7 +173,7 @@ def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_a
     plan, (shown,), words = look(selecting, digits)
     budget, words = plan.spending, " ".join(words.split())
     assert shown.plan.event() == budget.selection.event
-    assert f"Everything the sweep releases: epsilon {round_up(budget.price)} at delta 0.0001" in words
+    assert f"Price: epsilon {round_up(budget.price)} at delta 0.0001" in words
     assert "a secret number of trials, 7 on average, then one final" in words
     assert f"selection 7 on average 30 % {budget.selection.event.noise_multiplier:.4g}" in words
     assert f"final 1 70 % {budget.final.slot.noise_multiplier:.4g}" in words
@@ -228,7 +235,7 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
         in (shown)
     )
     assert f"all 30 of the sweep {round_up(all_)}; each point of the front is one release of test rows more." in shown
-    assert f"Everything the sweep releases: about epsilon {round_up(all_)}" in shown
+    assert f"Price: about epsilon {round_up(all_)}" in shown
     of_training = price(plan.expected_events([previews[0].plan])[0], 1e-4).epsilon
     assert of_training < all_
 
@@ -250,8 +257,8 @@ def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidd
     expected = selection_epsilon(terms.scores, spec.search.repetitions, 1e-4)
     assert expected > selection_epsilon(terms.event, spec.search.repetitions, 1e-4)
     shown = " ".join(shown.split())
-    assert f"can leave at epsilon {round_up(expected)}" in shown
-    assert "of the sweep" not in shown.partition("The winner")[0]
+    assert f"Price: epsilon {round_up(expected)}" in shown
+    assert "of the sweep" not in shown.partition("Price:")[0]
 
 
 def test_scores_that_the_spec_leaves_out_cost_what_one_training_does(spec, hidden):

@@ -17,7 +17,7 @@ from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.exposures import expose_event, expose_price
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import Price, whole_event
+from sweeper.privacy.pricing import GROWS, Price, whole_event
 from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
 from sweeper.rounding import round_up
 
@@ -110,7 +110,7 @@ def test_whoever_signs_finds_every_fact(card, event):
         "secure generator (AES-256-CTR",
         "at 0.3 of the analytic worst case, so larger contributions are clipped to it",
         "| `1.weight` | 2.5 | 7.5 |",
-        "| Only this model leaves | 9.5 | 0.0001 | winner \\| twice. |",
+        f"| the winner alone | 9.5 | 0.0001 | winner \\| twice. {GROWS} |",
         "declared public: scores on them cost nothing.",
         "- N is public.",
         "- The split.",
@@ -124,24 +124,24 @@ def test_whoever_signs_finds_every_fact(card, event):
     assert "xploratory" not in text
 
 
-def test_the_price_after_the_sweep_stands_beside_the_models_own(trial, point, claim, card):
+def test_the_price_stands_beside_the_models_own_epsilon(card):
     own = round_up(card.to_json()["guarantee"]["fixed_in_advance"]["epsilon"])
-    assert "**(9.5, 0.0001)-differential privacy** when it is released after this sweep. If the" in card.to_markdown()
-    assert card.prices() == (
-        f"Its own epsilon is {own} at delta 0.0001, if it had been fixed in advance; releasing it after this sweep costs "
-        "9.5."
-    )
-    fixed = {question: replace(answer, fixed=True) for question, answer in LEDGER.items()}
-    within = make_card(trial, point, claim, ledger=fixed)
-    assert "after this sweep, a price that was fixed before any row was read and includes every look" in (
-        within.to_markdown()
-    )
+    assert "**(9.5, 0.0001)-differential privacy** is the price of this model." in card.to_markdown()
+    assert card.prices() == f"Price: epsilon 9.5 at delta 0.0001; its own epsilon (fixed in advance): {own}."
+
+
+def test_one_price_stands_on_the_card_once(trial, point, claim):
+    one = Price(epsilon=9.5, delta=1e-4, events=2, statement="Price: epsilon 9.5.")
+    composed = make_card(trial, point, claim, ledger=dict.fromkeys(LEDGER, one)).to_markdown()
+    assert f"| one model or all | 9.5 | 0.0001 | Price: epsilon 9.5. {GROWS} |" in composed
+    fixed = make_card(trial, point, claim, ledger=dict.fromkeys(LEDGER, replace(one, fixed=True))).to_markdown()
+    assert "| one model or all | 9.5 | 0.0001 | Price: epsilon 9.5. |" in fixed
 
 
 def test_a_card_without_prices_says_so_and_no_number(trial, point, claim):
     bare = make_card(trial, point, claim, ledger={})
-    assert "neither number is the price: *What the sweep cost* is." in bare.to_markdown()
-    assert bare.prices().endswith("if it had been fixed in advance.")
+    assert "neither number holds: *The price* does." in bare.to_markdown()
+    assert bare.prices().startswith("The price is not known; its own epsilon (fixed in advance): ")
 
 
 def test_an_exploratory_card_says_so_first(trial, point, claim):
@@ -370,7 +370,7 @@ def test_the_card_says_how_each_class_fares_and_warns_of_one_answer_for_all(tria
     assert card.to_json()["classes"]["balanced_accuracy"] == pytest.approx(0.5488, abs=1e-4)
     text = card.to_markdown()
     assert "> **Nearly constant.** It gives nearly every row the same answer: 'no' for 97.0% of the test rows." in text
-    assert "A constant answer has an accuracy of 0.76 on them." in text
+    assert "The majority-class baseline has an accuracy of 0.76 on them." in text
     assert "| yes | 240 | 30 | 0.1042 | 0.8333 |" in text
 
 

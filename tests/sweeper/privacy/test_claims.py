@@ -34,7 +34,7 @@ def test_every_claim_repeats_what_the_data_declare_and_that_chosen_lengths_can_c
     for fact in (
         "as if their number, noise and length had been fixed",
         "epochs or batch_size",
-        "extended after a look",
+        "extended because of its results",
     ):
         assert fact in said
 

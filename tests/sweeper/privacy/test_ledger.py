@@ -205,11 +205,11 @@ def test_the_three_answers_are_the_composition_and_say_so(path, event):
         assert answer.epsilon == price([event.with_steps(100), other], DELTA).epsilon
         assert answer.events == 3
         assert (
-            f"epsilon {round_up(answer.epsilon)} at delta 1e-05, the composition of every training of the sweep (3)"
-            in answer.statement
+            f"epsilon {round_up(answer.epsilon)} at delta 1e-05, whether one model leaves or all: the composition of every "
+            "training of the sweep (3)" in answer.statement
         )
     assert answers["everything"].epsilon > rdp_epsilon(event, DELTA)
-    assert "charged for each" in answers["winner"].statement
+    assert "every trial is charged" in answers["winner"].statement
 
 
 def test_replace_one_is_priced_by_pld(path, event):

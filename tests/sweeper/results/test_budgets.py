@@ -36,9 +36,9 @@ def test_the_description_has_costs_a_table_and_where_to_look(priced):
     )
     assert said.startswith("**my\\_\\*sweep\\***: completed; 1 trials, 3 of 3 points on the front.")
     assert said.count("It costs 9.5.") == 1
-    assert "| 3 | 0.800 | 0.400 | t0001, epoch 2, epsilon 2.9 |" in said
-    assert "| 9.5, any of them after a look |" in said
-    assert "if configuration and epoch had been fixed in advance" in said
+    assert "| 3 | 0.800 | 0.400 | t0001, epoch 2, own epsilon 2.9 |" in said
+    assert said.index("It costs 9.5.") < said.index("## Best points by own epsilon")
+    assert "if its configuration and epoch were fixed in advance" in said
     assert "- [Live page](http://h/sweeps/x)\n- [Report](artifact-of-this-run:front.html)" in said
 
 
@@ -46,11 +46,11 @@ def test_of_a_private_selection_no_epsilon_of_a_single_training_is_told(priced):
     hidden = Price(epsilon=math.inf, delta=1e-4, events=0, statement="The front may not leave.")
     front = priced({"winner": price(5.0), "front": hidden, "everything": hidden})
     assert not tells_own_epsilons(front)
-    assert "| epsilon at most" not in description(front, status="completed")
+    assert "| own epsilon at most" not in description(front, status="completed")
     assert "It costs 5.0." in description(front, status="completed")
     assert not tells_own_epsilons(priced())
 
 
 def test_an_exploratory_sweep_says_so_first(priced, claim):
     said = description(priced({"winner": price(5.0)}, claim=replace(claim, exploratory=True)), status="completed")
-    assert said.index("Exploratory: no guarantee") < said.index("## What it costs")
+    assert said.index("Exploratory: no guarantee") < said.index("It costs 5.0.")

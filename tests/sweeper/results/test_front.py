@@ -9,6 +9,7 @@ import pytest
 from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import hypervolume
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import Trial, TrialStatus
@@ -89,6 +90,16 @@ def test_a_front_comes_back_as_it_was(front, tmp_path):
     assert again.front_points == front.front_points
     assert again.ledger == front.ledger
     assert again.claim == front.claim
+
+
+def test_the_knee_beats_the_majority_class_baseline(make_front, make_point, claim):
+    rows = [(0.1, 0.30, 0.0), (0.2, 0.58, 0.0), (1.0, 0.62, 0.0), (2.0, 0.80, 0.0), (9.0, 0.85, 0.0)]
+    points = [make_point("t0001", epoch, *row) for epoch, row in enumerate(rows, start=1)]
+    assert make_front(points).knee.epoch == 2
+    beaten = replace(claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.6}))
+    assert make_front(points, claim=beaten).knee.epoch == 4
+    beaten = replace(claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.9}))
+    assert make_front(points, claim=beaten).knee is None
 
 
 def test_the_knee_is_in_the_file_and_an_older_file_lacks_it(front, tmp_path):
@@ -235,19 +246,19 @@ def test_stages_are_kept_and_an_older_file_has_none(front, tmp_path):
     assert read_front(path).stage_of("t0001") is None
 
 
-def test_the_price_of_a_point_after_the_sweep_is_that_of_the_winner(front):
+def test_the_price_of_a_point_is_that_of_the_winner(front):
     assert front.price == LEDGER["winner"]
-    assert all(row["epsilon.after-the-sweep"] == 9.5 for row in front.rows())
+    assert all(row["price"] == 9.5 for row in front.rows())
     unreleased = {"winner": Price(epsilon=float("inf"), delta=1e-4, events=0)}
     assert replace(front, ledger=unreleased).price is None
     assert replace(front, ledger={}).price is None
 
 
-def test_rows_have_what_an_attacker_finds_of_a_point_and_after_the_sweep(front):
+def test_rows_have_what_an_attacker_finds_of_a_point_and_at_the_price(front):
     risk = Risk(caught=(0.002, 0.02, 0.15), advantage=0.1, basis=Basis.PROFILE)
     exposed = replace(LEDGER["winner"], exposure=Exposure(risk=replace(risk, advantage=0.3)))
     points = (replace(front.points[0], risk=risk), *front.points[1:])
     first, *others = replace(front, points=points, ledger={**LEDGER, "winner": exposed}).rows()
     assert (first["caught@0.01"], first["advantage"]) == (0.02, 0.1)
-    assert (first["caught@0.01.after-the-sweep"], first["advantage.after-the-sweep"]) == (0.02, 0.3)
+    assert (first["price.caught@0.01"], first["price.advantage"]) == (0.02, 0.3)
     assert all("caught@0.01" not in row for row in others)

@@ -3,6 +3,7 @@ import math
 import pytest
 
 from sweeper.errors import PickError
+from sweeper.privacy.pricing import Price
 from sweeper.results.pick import pick
 
 
@@ -39,7 +40,7 @@ def test_the_best_utility_within_the_conditions_is_picked(front, max_epsilon, mi
 @pytest.mark.parametrize(
     ("max_epsilon", "minimum", "said"),
     [
-        (0.4, None, r"No point of the front has epsilon <= 0.4; the nearest is trial t0001, epoch 1: epsilon=0.5"),
+        (0.4, None, r"No point of the front has own epsilon <= 0.4; the nearest is trial t0001, epoch 1: own epsilon=0.5"),
         (2.1, {"certified@1/4": 0.55, "accuracy": 0.75}, r"epsilon <= 2.1 and certified@1/4 >= 0.55 and accuracy >= 0.75; the nearest is trial t0001, epoch 1|epoch 2"),
         (None, {"accuracy": 0.99}, r"accuracy >= 0.99; the nearest is trial t0001, epoch 6"),
         (math.nan, None, "Expected a finite number for max_epsilon, got nan"),
@@ -52,6 +53,23 @@ def test_the_best_utility_within_the_conditions_is_picked(front, max_epsilon, mi
 def test_what_cannot_be_picked_names_the_nearest(front, max_epsilon, minimum, said):
     with pytest.raises(PickError, match=said):
         pick(front, max_epsilon, minimum)
+
+
+def test_a_price_above_the_largest_that_is_accepted_is_refused_whatever_a_points_own_epsilon(make_front, make_point):
+    ledger = {"winner": Price(epsilon=5.9921, delta=1e-4, events=3)}
+    front = make_front([make_point("t0001", 1, 0.5, 0.70, 0.6)], ledger=ledger)
+    assert pick(front, max_price=6.0).epoch == 1
+    with pytest.raises(
+        PickError, match=r"costs its price, epsilon 5\.993, more than max_price = 3; accept 5\.993, or run"
+    ):
+        pick(front, max_price=3.0)
+    with pytest.raises(PickError, match="Expected a finite number for max_price"):
+        pick(front, max_price=math.nan)
+    with pytest.raises(PickError, match="The price of digits is not known"):
+        pick(make_front(front.points), max_price=3.0)
+    unknown = make_front(front.points, ledger={"winner": Price(epsilon=math.nan, delta=1e-4, events=3)})
+    with pytest.raises(PickError, match="costs its price"):
+        pick(unknown, max_price=3.0)
 
 
 def test_the_nearest_is_not_said_to_cost_less_than_it_does(make_front, make_point):

@@ -57,12 +57,12 @@ def test_every_status_has_a_run_status_and_none_is_running():
     assert set(RUN_STATUS.values()) == {"FINISHED", "FAILED", "KILLED"}
 
 
-def test_the_prices_of_winner_and_everything_are_metrics_and_what_may_not_leave_is_none():
+def test_the_price_is_a_metric_that_of_the_winner_where_nothing_else_leaves_and_none_where_it_is_not_known():
     prices = {name: Price(epsilon=6.0, delta=1e-5, events=3) for name in ("winner", "front", "everything")}
-    assert price_metrics(prices) == {"price/winner": 6.0, "price/everything": 6.0}
+    assert price_metrics(prices) == {"price": 6.0}
     secret = Price(epsilon=float("inf"), delta=1e-5, events=0)
-    assert price_metrics(prices | {"everything": secret}) == {"price/winner": 6.0}
-    assert price_metrics({}) == {}
+    assert price_metrics(prices | {"everything": secret}) == {"price": 6.0}
+    assert price_metrics(dict.fromkeys(prices, secret)) == price_metrics({}) == {}
 
 
 def test_what_a_price_means_to_a_person_is_metrics_too_but_for_what_is_infinite():
@@ -71,11 +71,11 @@ def test_what_a_price_means_to_a_person_is_metrics_too_but_for_what_is_infinite(
     price = replace(Price(epsilon=6.0, delta=1e-5, events=3), exposure=Exposure(risk=risk, groups=(group,)))
     named = price_metrics({"winner": price})
     assert named == {
-        "price/winner": 6.0,
-        "price/winner/caught/0.001": 0.001,
-        "price/winner/caught/0.01": 0.02,
-        "price/winner/caught/0.1": 0.2,
-        "price/winner/advantage": 0.1,
-        "price/winner/shift/2-rows": 0.5,
+        "price": 6.0,
+        "price/caught/0.001": 0.001,
+        "price/caught/0.01": 0.02,
+        "price/caught/0.1": 0.2,
+        "price/advantage": 0.1,
+        "price/shift/2-rows": 0.5,
     }
     assert [clean(name) for name in named] == list(named)

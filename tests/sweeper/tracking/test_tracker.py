@@ -15,6 +15,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 from sweeper.errors import RecordError, SweeperError
+from sweeper.program import program
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.store.lock import driver_lock
 from sweeper.store.rehearsal_records import join_trainings
@@ -382,7 +383,7 @@ def test_a_trial_is_told_of_in_as_few_calls_as_it_takes(folder, monkeypatch):
 def test_people_are_sent_to_the_address_for_people(monkeypatch):
     monkeypatch.setenv("SWEEPER_TRACKING_PAGE", "https://runs.example.org")
     assert how_to_look("http://mlflow:5000") == "open https://runs.example.org"
-    assert how_to_look("sqlite:///x/mlflow.db") == "mlflow ui --backend-store-uri sqlite:///x/mlflow.db"
+    assert how_to_look("sqlite:///x/mlflow.db") == f"{program('mlflow')} ui --backend-store-uri sqlite:///x/mlflow.db"
 
 
 def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):

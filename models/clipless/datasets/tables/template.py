@@ -66,7 +66,7 @@ def _lines(table: Table, target: str | None, *, from_data: bool) -> Iterator[str
     known_classes = _texts(table.columns[target]) if from_data and target is not None else [PLACEHOLDER]
     yield f"  classes: {_list(known_classes)}  # in this order"
     if not from_data:
-        yield "  # largest_share: 0.65  # of the most frequent class, if publicly known; a constant answer reaches it"
+        yield "  # largest_share: 0.65  # of the most frequent class, if publicly known: the majority-class baseline"
     yield f"missing_markers: {_list(list(MISSING_MARKERS))}"
     yield "columns:"
     for name, column in table.columns.items():

@@ -47,7 +47,7 @@ def test_every_point_is_on_the_front_or_dominated_and_the_axis_says_what_epsilon
     assert {p.key for p in info.front} == sweep.result.on_front
     assert not {p.key for p in info.dominated} & sweep.result.on_front
     figure = front.plot(front.info(sweep))
-    assert figure.layout.xaxis.title.text == "epsilon (fixed in advance), delta = 1e-4"
+    assert figure.layout.xaxis.title.text == "own epsilon (fixed in advance), delta = 1e-4"
     assert figure.layout.xaxis.type == "log"
     assert figure.layout.yaxis.title.text == "accuracy (validation)"
 

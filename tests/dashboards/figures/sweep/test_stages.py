@@ -75,7 +75,7 @@ def test_nothing_is_bought_below_the_price_of_a_look(sweep):
     assert (utility.name, certificate.name) == ("accuracy", "certified@0.25")
     assert utility.best.epsilon == certificate.best.epsilon == 13.61
     assert utility.best.value == max(point.values["accuracy"] for point in sweep.points)
-    after = [row for row in price.rows(info) if row["way"] == "the look included"]
+    after = [row for row in price.rows(info) if row["way"] == "price"]
     assert [row["epsilon"] for row in after] == [13.61, 13.61]
     assert all(row["epsilon"] <= 10 for row in price.rows(info) if row not in after)
 

@@ -133,7 +133,7 @@ def test_guessing_has_no_colour_even_when_the_attack_is_worse_than_that(small):
 
 def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
     text = temperature.plot(temperature.info(sweep)).layout.xaxis.title.text
-    assert "epsilon ≤ 3 (fixed in advance), delta = 1e-4" in text
+    assert "own epsilon ≤ 3 (fixed in advance), delta = 1e-4" in text
     assert "pixels in [0, 1]" in text
 
 

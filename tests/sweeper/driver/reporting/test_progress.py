@@ -16,6 +16,7 @@ from sweeper.driver.reporting.progress import (
     render,
 )
 from sweeper.privacy.pricing import Price
+from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
 from sweeper.results.highlights import MAX_ROWS, Highlight, spread
 from sweeper.results.rehearsal_ranking import rank_rehearsals
@@ -166,8 +167,8 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
     front = tuple(point(f"t{i:04d}", 1.0 + i, 0.5) for i in range(100))
     named = [Highlight(front[13], ("best accuracy", "picked")), Highlight(front[40], ("knee",))]
     lines = closing_summary(state(front=front), Path("out"), named=named).splitlines()
-    assert "  epsilon 14.00, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
-    assert "  epsilon 41.00, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
+    assert "  own epsilon 14.00, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
+    assert "  own epsilon 41.00, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
     assert f"  and {100 - MAX_ROWS - 2} more: out/front.csv" in lines
 
 
@@ -192,7 +193,7 @@ def test_a_plain_line_says_the_same_and_of_the_best_point():
     assert state(objectives=OBJECTIVES[:1]).best is None
     assert line(state()) == (
         "digits: 3 of 16 trials done, 2 running, 1 failed; "
-        "best epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
+        "best own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
         "hypervolume 0.500; 1:30 elapsed, about 3:50 left"
     )
 
@@ -230,28 +231,29 @@ def test_the_closing_summary_says_where_to_look():
     )
     assert text.splitlines() == [
         "digits: 3 of 16 trials done, 1 failed in 1:30 (ended early: interrupted).",
-        "The front has 2 points, hypervolume 0.500:",
-        "  epsilon 1.00, accuracy 0.700, certified@1/4 0.100 (t0001, epoch 7)",
-        "  epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)",
+        "The front has 2 points, hypervolume 0.500, each at its own epsilon (fixed in advance):",
+        "  own epsilon 1.00, accuracy 0.700, certified@1/4 0.100 (t0001, epoch 7)",
+        "  own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)",
         "  t0003 failed: ValueError: it broke",
         "The split is not covered.",
         "Tracking: 5 rows were not taken (no answer); they wait in out/tracking-spool.jsonl.",
-        "Deliver them later: sweeper replay out/digits-1",
-        "Go on with it: sweeper resume out/digits-1",
+        f"Deliver them later: {program()} replay out/digits-1",
+        f"Go on with it: {program()} resume out/digits-1",
         "Report: out/digits-1/front.html",
         "Runs: mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
-        "A model: sweeper pick out/digits-1 --max-epsilon 3",
+        f"A model: {program()} pick out/digits-1",
     ]
 
 
-def test_each_point_of_the_closing_summary_has_its_own_epsilon_beside_what_releasing_it_costs():
-    price = Price(epsilon=5.9921, delta=1e-4, events=16, fixed=True)
-    lines = closing_summary(state(front=(point("t0002", 2.991, 0.9),)), Path("out"), price=price).splitlines()
-    assert lines[1].endswith(
-        "each with its own epsilon, if fixed in advance, and what releasing it after this sweep costs:"
-    )
-    said = "epsilon 3.00 (5.993 after this sweep), accuracy 0.900, certified@1/4 0.100"
-    assert lines[2] == f"  {said} (t0002, epoch 7)"
+def test_the_closing_summary_states_the_price_once_and_each_point_at_its_own_epsilon():
+    price = Price(epsilon=5.9921, delta=1e-4, events=16, statement="Price: epsilon 5.993.", fixed=True)
+    front = (point("t0002", 2.991, 0.9), point("t0003", 3.5, 0.91))
+    said = closing_summary(state(front=front), Path("out"), price=price)
+    lines = said.splitlines()
+    assert lines[1] == "Price: epsilon 5.993."
+    assert said.count("5.993") == 1
+    assert lines[2].endswith("each at its own epsilon (fixed in advance):")
+    assert lines[3] == "  own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
 
 
 def test_an_epsilon_is_never_shown_as_less_than_it_is():
@@ -281,5 +283,5 @@ def test_the_closing_summary_finds_the_best_point_and_hides_most_failures():
     )
     assert "The front has 1 point," in text
     assert "and 4 more failed" in text
-    assert text.endswith("--max-epsilon 2.94")
+    assert text.endswith(" pick out")
     assert closing_summary(state(front=(point("t0001", math.inf, 0.9),)), Path("out")).endswith("pick out")

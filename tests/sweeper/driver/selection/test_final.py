@@ -216,15 +216,15 @@ def test_every_price_is_that_of_the_budget(whole, tmp_path, budget):
     assert 2.95 < budget.price <= 3.0
     assert all(prices[question].fixed for question in QUESTIONS)
     assert told == [f"small: {told[0].removeprefix('small: ')}"]
-    assert "Everything the sweep releases: epsilon 2.99" in told[0]
+    assert "Price: epsilon 2.99" in told[0]
     picked = ended.sweep.pick()
     guarantee = picked.card.to_json()["guarantee"]
     assert picked.point.trial == "t0002"
-    assert guarantee["after_the_sweep"] == {"epsilon": budget.price, "fixed": True}
+    assert guarantee["price"] == {"epsilon": budget.price, "fixed": True}
     assert guarantee["selected"] is None
     assert Exploration.conditions[0] in ended.front.claim.conditions
     metrics = price_metrics(prices)
-    assert metrics["price/everything"] == metrics["price/winner"] == budget.price
+    assert metrics["price"] == budget.price
     ledger = Ledger(ended.sweep.folder.ledger)
     assert budget.share(ledger.entries()) == pytest.approx(1.0)
     assert any(metrics.items() <= call[3].items() for call in Calls.told if call[0] == "log" and call[1] is None)
@@ -362,7 +362,7 @@ def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_r
     check_resumable(path, SweepStatus.INTERRUPTED, None)
     candidates, told = len(whole.candidates.asked), []
     ended = resume_sweep(path, Options(tell=told.append))
-    assert "Everything the sweep releases: epsilon 2.99" in " ".join(told)
+    assert "Price: epsilon 2.99" in " ".join(told)
     assert len(whole.candidates.asked) == candidates
     assert ended.sweep.directory == path
     assert {trial for trial, _ in whole.final.asked} == {"t0002"}
@@ -599,10 +599,10 @@ def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys, monkeypatch
     assert told["trials"] == {"completed": 2}
     out = capsys.readouterr().out
     first = out.splitlines()[0]
-    assert "Everything the sweep releases: epsilon 2.99" in first
+    assert "Price: epsilon 2.99" in first
     assert "2 of 2 trials done" in out
-    assert "after this sweep" in out
-    assert "the price of a private selection and of the final" in out
+    assert "own epsilon" in out
+    assert "that of a private selection and of the final" in out
     (folder,) = (tmp_path / "out").iterdir()
     with pytest.raises(SystemExit):
         main(["show", str(folder)])
@@ -624,4 +624,4 @@ def test_a_real_sweep_selects_at_a_whisper_and_trains_the_winner_aloud(tmp_path)
     for point in ended.front.front_points:
         clipless.load(folder.path / point.model)
     assert 2.9 < ended.front.ledger["everything"].epsilon <= 3.0
-    assert Sweep(folder.path).pick().card.to_json()["guarantee"]["after_the_sweep"]["fixed"]
+    assert Sweep(folder.path).pick().card.to_json()["guarantee"]["price"]["fixed"]

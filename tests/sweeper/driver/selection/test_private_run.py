@@ -53,7 +53,7 @@ def _check_words(sweep, folder):
     assert picked.card.to_json()["guarantee"]["selected"] == price_
     assert "selected privately" in text
     assert "if its configuration and epoch" not in text
-    assert "| The front and its models leave | not released |" in text
+    assert "| the front | not released |" in text
     assert " inf " not in text
     page = (folder / "front.html").read_text(encoding="utf-8")
     assert page.count(">not released<") == 2

@@ -98,13 +98,15 @@ def test_a_version_says_what_is_guaranteed(registered, client):
     card, point = registered.picked.card.to_json(), registered.picked.point
     assert tags == tags_of(registered.picked)
     assert (tags["sweeper.trial"], tags["sweeper.epoch"]) == (point.trial, str(point.epoch))
-    assert float(tags["sweeper.epsilon"]) == pytest.approx(card["guarantee"]["fixed_in_advance"]["epsilon"], rel=1e-5)
-    assert float(tags["sweeper.epsilon_chosen_afterwards"]) >= float(tags["sweeper.epsilon"])
+    assert float(tags["sweeper.own_epsilon"]) == pytest.approx(
+        card["guarantee"]["fixed_in_advance"]["epsilon"], rel=1e-5
+    )
+    assert float(tags["sweeper.epsilon_chosen_afterwards"]) >= float(tags["sweeper.own_epsilon"])
     assert (tags["sweeper.delta"], tags["sweeper.relation"]) == ("0.0001", "add-or-remove-one")
     assert tags["sweeper.exploratory"] == "false"
     winner = card["ledger"]["winner"]["epsilon"]
-    assert winner <= float(tags["sweeper.epsilon_of_the_sweep"]) <= winner * (1 + 1e-5)
-    assert float(tags["sweeper.epsilon_of_the_sweep"]) > float(tags["sweeper.epsilon_chosen_afterwards"])
+    assert winner <= float(tags["sweeper.price"]) <= winner * (1 + 1e-5)
+    assert float(tags["sweeper.price"]) > float(tags["sweeper.epsilon_chosen_afterwards"])
 
 
 def test_the_tags_of_a_winner_state_the_price_of_its_selection_and_of_no_single_training(tracked):
@@ -113,9 +115,8 @@ def test_the_tags_of_a_winner_state_the_price_of_its_selection_and_of_no_single_
     content["guarantee"] = content["guarantee"] | {"selected": 6.6500001}
     content["ledger"] = {"winner": content["ledger"]["winner"] | {"epsilon": 6.6500001}}
     tags = tags_of(replace(picked, card=Card(content)))
-    assert {key: value for key, value in tags.items() if "epsilon" in key} == {
-        "sweeper.epsilon": "6.65001",
-        "sweeper.epsilon_of_the_sweep": "6.65001",
+    assert {key: value for key, value in tags.items() if "epsilon" in key or "price" in key} == {
+        "sweeper.price": "6.65001",
     }
 
 

@@ -418,7 +418,7 @@ def test_tables_have_the_price_of_the_ledger_as_it_is_now(client, folder, event)
         before = client.get(f"{URL}/{tail}").text
         ledger.open(tail[:5], event)
         after = client.get(f"{URL}/{tail}").text
-        (priced,) = {row["epsilon.after-the-sweep"] for row in csv.DictReader(io.StringIO(after))}
+        (priced,) = {row["price"] for row in csv.DictReader(io.StringIO(after))}
         assert float(priced) == ledger.answers(1e-4)["winner"].epsilon
         assert after != before
 

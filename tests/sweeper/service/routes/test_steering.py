@@ -24,7 +24,9 @@ JSON = {"Content-Type": "application/json"}
 def test_a_spec_is_checked_and_nothing_is_kept(client, out):
     answer = client.post("/api/v1/check", content=SPEC, headers=YAML)
     assert (answer.status_code, set(answer.json())) == (200, {"name", "trials", "price"})
-    assert answer.json()["price"].startswith("3 trials, each up to epsilon 3 at delta 0.0001.")
+    assert answer.json()["price"].startswith(
+        "Price: the composition of 3 trials, each up to epsilon 3 at delta 0.0001."
+    )
     assert is_problem(client.post("/api/v1/check", content=SPEC + "more: 1\n", headers=YAML), 422, "more")
     assert [path for path in out.iterdir() if not path.name.startswith(".")] == []
 
@@ -32,7 +34,7 @@ def test_a_spec_is_checked_and_nothing_is_kept(client, out):
 @pytest.mark.parametrize(
     ("privacy", "search", "said"),
     [
-        ("{sweep_epsilon: 2, delta: 1e-4}", "{}", "costs at most epsilon 2 at delta 0.0001"),
+        ("{sweep_epsilon: 2, delta: 1e-4}", "{}", "Price: at most epsilon 2 at delta 0.0001"),
         ("{epsilon: {uniform: [1, 4]}, delta: 1e-4}", "{trials: 1}", "1 trial, each up to epsilon 4 at delta"),
     ],
 )
@@ -44,7 +46,7 @@ def test_the_price_of_a_spec_is_said_before_it_is_run(privacy, search, said, cli
 def test_a_private_selection_says_that_its_winner_alone_has_a_price(serve):
     text = SPEC.replace("{trials: 3}", "{selection: private, sampler: random}")
     answer = serve(duration_is_seen=True).post("/api/v1/check", content=text, headers=YAML)
-    assert "The winner alone can leave" in answer.json()["price"]
+    assert "Price: of the winner, and nothing else leaves" in answer.json()["price"]
 
 
 def test_a_configuration_is_enqueued_for_the_next_trial(client, make_sweep):
