@@ -1,4 +1,4 @@
-"""The top of a sweep's page: what it achieves, what it costs in total, whether it still runs, what can be done now."""
+"""The top of a sweep's page: what it achieves, its price, whether it still runs, what can be done now."""
 
 import time
 from collections import Counter
@@ -16,7 +16,7 @@ from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of
 from dashboards.text import delta_text, interval_text, number, show, show_value
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import UPPER_BOUND, Price
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
 from sweeper.store.manifest import Manifest
@@ -96,7 +96,7 @@ def sweep_header(
     steered = tag("p", "Steered to: ", ", ".join(region), class_="test") if region else None
     answers = _answers(
         _answer("What does it achieve?", *_achieves(data)),
-        _answer("What does it cost in total?", *_costs(data, standing)),
+        _answer("What is its price?", *_costs(data, standing)),
         _answer("Is it still running?", _running(standing, progress), _bar(data, progress), _detail(progress), steered),
         offers,
     )
@@ -142,7 +142,12 @@ def offered(standing: Standing, manifest: Manifest | None) -> tuple[Action, ...]
         lost = (Action.EXTEND, *_MORE)
     else:
         course = manifest.course
-        lost = (*((Action.EXTEND,) if course.stages else ()), *(() if course.can_be_steered else (Action.STEER,)))
+        full = course.stages and standing.state is SweepStatus.COMPLETED  # no slot is left to try anything in
+        lost = (
+            *((Action.EXTEND,) if course.stages else ()),
+            *(() if course.can_be_steered else (Action.STEER,)),
+            *(_MORE if full else ()),
+        )
     return tuple(action for action in actions if action not in lost)
 
 
@@ -225,14 +230,13 @@ def _costs(data: SweepData, standing: Standing) -> list[Child]:
         return [_big("no guarantee", "exploratory"), tag("p", "Something was used that was not paid for.")]
     if price is None:
         return [tag("p", "Nothing was spent yet.")]
-    grows = "It was fixed before the first result." if price.fixed else "Every training so far, composed."
-    more = " It grows with every further trial." if standing.runs and not price.fixed else ""
-    words = f"at {delta_text(data)}, for any model chosen after a look. {grows}{more}"
+    more = f" {UPPER_BOUND}" if standing.runs and not price.fixed else ""
+    words = f"at {delta_text(data)}, whichever model you choose. {price.course}{more}"
     return [_big(number(price.epsilon, 4, up=True), "epsilon"), tag("p", words)]
 
 
 def total_price(data: SweepData) -> Price | None:
-    """Return what everything costs that the sweep releases; what its winner costs where nothing else may leave."""
+    """Return the price of the sweep; that of its winner where nothing else may leave."""
     everything = data.result.ledger.get("everything")
     return everything if everything is not None and everything.released else data.result.price
 

@@ -69,7 +69,12 @@ OtherPage = Annotated[
     str | None,
     typer.Option(help="Address of the sweep's live page; by default as before.", rich_help_panel=ELSEWHERE),
 ]
-MaxEpsilon = Annotated[float | None, typer.Option(help="Largest epsilon to accept.")]
+Concurrent = Annotated[
+    int | None,
+    typer.Option(help="Processes at once; by default as before.", min=1, rich_help_panel=ELSEWHERE),
+]
+MaxPrice = Annotated[float | None, typer.Option(help="Largest price to accept, the epsilon of the whole sweep.")]
+MaxEpsilon = Annotated[float | None, typer.Option(help="Largest own epsilon to accept, fixed in advance.")]
 Minimum = Annotated[
     list[str] | None,
     typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),

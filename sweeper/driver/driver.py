@@ -85,6 +85,7 @@ class SweepRun:
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
         self._rehearsed_seconds = 0.0
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
+        self._unwritten: list[str] = []  # of the troubles at the end
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
 
     def run(self) -> FinishedSweep:
@@ -109,6 +110,7 @@ class SweepRun:
             left=left,
             look=how_to_look(self._tracker.destination.uri),
             troubles=tuple(self._troubles),
+            unwritten=tuple(self._unwritten),
             failures=self._failures(),
         )
 
@@ -328,8 +330,8 @@ class SweepRun:
         try:
             recorder.records.close()
             front = recorder.front(tight=not cut)
-            self._troubles += write_results(folder, front, page=not self._left_early)
-            self._troubles += troubles_of(lambda: self._describe(status, reason))
+            self._unwritten += write_results(folder, front, page=not self._left_early)
+            self._unwritten += troubles_of(lambda: self._describe(status, reason))
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
@@ -343,8 +345,9 @@ class SweepRun:
             self._troubles += track_model(self._tracker, folder.path)
         if recorder.records.note_runs():  # runs that the store made only now
             front = recorder.front(tight=not cut)
-            self._troubles += troubles_of(lambda: front.write(folder.front))
-        self._troubles += filter(None, [folder.trouble, *self._tracker.refused[:1]])
+            self._unwritten += troubles_of(lambda: front.write(folder.front))
+        self._unwritten += filter(None, [folder.trouble])
+        self._troubles += [*self._unwritten, *self._tracker.refused[:1]]
         return front, left
 
     def _failures(self) -> dict[str, str]:

@@ -29,6 +29,7 @@ class FinishedSweep:
     left: Undelivered  # rows that the tracking store has not taken
     look: str
     troubles: tuple[str, ...]  # what could not be written, and what else there is to say, one sentence each
+    unwritten: tuple[str, ...]  # those of them that say what of the sweep's folder could not be written
     failures: Mapping[str, str]  # the whole errors of trials that failed, for the owner of the data alone
 
 

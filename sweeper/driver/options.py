@@ -34,6 +34,7 @@ class Options:
         page: address of the sweep's live page, to which its run at the tracking store links.
         cluster: address of a Ray cluster; by default one is started on this machine.
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
+        concurrent: processes at once from now on, of a sweep that is resumed or extended.
         duration_is_seen: consents that others see how long a private selection takes.
         tell: is given the price of the sweep, as one line, before anything is trained.
         show: is given the state of the sweep about twice a second.
@@ -46,6 +47,7 @@ class Options:
     cluster: str | None = None
     storage: str | None = None
     page: str | None = None
+    concurrent: int | None = None
     duration_is_seen: bool = False
     tell: Callable[[str], None] = _ignore
     show: Callable[[SweepProgress], None] = _ignore

@@ -128,7 +128,7 @@ def resume_sweep(
         directory: of the sweep.
         options: as for `run_sweep`; ``out`` is not used; options you omit keep the values the sweep was started with.
         trials: how many in all, those that ran included; as many as before by default.
-        give_up: make an ordinary sweep of a private selection that waits, at the price of everything.
+        give_up: make an ordinary sweep of a private selection that waits, priced as the composition of all its trials.
 
     Returns:
         As `run_sweep`.
@@ -143,6 +143,10 @@ def resume_sweep(
     manifest = folder.read_manifest(secret=True)
     spec = manifest.read_spec()
     if manifest.selects_privately or is_secret(folder.path):
+        if options is not None and options.concurrent is not None:
+            raise RecordError(
+                f"Expected no other number of processes for {directory}, whose private selection fixed it"
+            )
         return resume_selection(folder, manifest, options or Options(), trials, give_up=give_up)
     if give_up:
         raise RecordError(f"Expected a private selection that waits, got {directory} (--give-up); leave it out")
@@ -158,6 +162,8 @@ def resume_sweep(
                 "privacy.accounting: filter, which takes trials as long as they fit"
             )
         spec = spec.with_search(trials=trials)
+    if options.concurrent is not None:
+        spec = spec.with_concurrent(options.concurrent)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     if len(data.train) != manifest.population:
         raise RecordError(

@@ -5,6 +5,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 
@@ -22,7 +23,7 @@ def submit(url: str, spec_text: str, token: str | None = None) -> dict[str, Any]
     Redirections are not followed: they could lead the token to another host.
 
     Raises:
-        SweeperError: the service cannot be reached, or refuses the spec; the message holds its sentence.
+        SweeperError: the service cannot be reached, or refuses the token or the spec; the message holds its sentence.
 
     Guarantees:
         However often the connection breaks, one sweep is submitted.
@@ -40,11 +41,19 @@ def submit(url: str, spec_text: str, token: str | None = None) -> dict[str, Any]
                 return _read(answer.read())
         except urllib.error.HTTPError as error:
             with error:
-                raise SweeperError(f"The service refuses the spec: {_detail(error)}") from None
+                raise SweeperError(_refusal(error)) from None
         except (OSError, HTTPException) as error:
             inner = getattr(error, "reason", error)
             reason = getattr(inner, "strerror", None) or type(inner).__name__
     raise SweeperError(f"Cannot reach the service at {url}: {reason}; is it running there? (--url)")
+
+
+def _refusal(error: urllib.error.HTTPError) -> str:
+    if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+        return f"The service refuses access: {_detail(error)}; put a token into SWEEPER_TOKEN"
+    if error.code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
+        return f"The service refuses the spec: {_detail(error)}"
+    return f"The service does not take the spec now: {_detail(error)}"
 
 
 def _detail(error: urllib.error.HTTPError) -> str:

@@ -34,11 +34,6 @@ def serve(
     if launcher is None and is_job_server(settings.cluster):
         launcher = RayJobLauncher(str(settings.cluster))
     app = create_app(settings, launcher)
-    listening = _listen(settings.host, settings.port)
-    name = f"[{settings.host}]" if ":" in settings.host else settings.host
-    _log_as_json()
-    warm_up(app)
-    announce(f"http://{name}:{listening.getsockname()[1]}")
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -48,8 +43,14 @@ def serve(
         ws="none",
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    with contextlib.suppress(KeyboardInterrupt):  # how uvicorn tells, afterwards, what ended it
-        uvicorn.Server(config).run(sockets=[listening])
+    name = f"[{settings.host}]" if ":" in settings.host else settings.host
+    with _listen(settings.host, settings.port) as listening:
+        app.state.parts.supervisor.take_folder()  # else the server would tell in a traceback that another one has it
+        _log_as_json()
+        warm_up(app)
+        announce(f"http://{name}:{listening.getsockname()[1]}")
+        with contextlib.suppress(KeyboardInterrupt):  # how uvicorn tells, afterwards, what ended it
+            uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(host: str, port: int) -> socket.socket:

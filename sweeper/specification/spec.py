@@ -265,6 +265,15 @@ class Spec(Section):
         given = {f"search.{key}": value for key, value in changes.items() if value is not None}
         return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
 
+    def with_concurrent(self, concurrent: int) -> "Spec":
+        """Return the spec with another number of processes at once, as ``--concurrent`` asks for.
+
+        Raises:
+            SpecError: not a number of processes.
+        """
+        given = {"resources.concurrent": concurrent}
+        return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
+
     def to_plain(self) -> dict[str, Any]:
         """Return the spec as JSON values, defaults filled in, without what it leaves to its data.
 

@@ -148,11 +148,13 @@ class ServiceLock:
         self._handle: int | None = None
 
     def take(self) -> None:
-        """Take the lock.
+        """Take the lock, unless this object has it.
 
         Raises:
             RecordError: another service has the folder, or it cannot be written to.
         """
+        if self._handle is not None:
+            return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -160,7 +162,9 @@ class ServiceLock:
         except BlockingIOError:
             self.release()
             out = self._path.parent
-            raise RecordError(f"Expected no other service of {out}, but one runs; stop it") from None
+            raise RecordError(
+                f"Expected no other service of {out}, but one runs; stop it or name another with --out"
+            ) from None
         except OSError as error:
             sentence = f"Cannot write {self._path}: {error.strerror or error}; choose another with --out"
             raise RecordError(sentence) from error

@@ -85,12 +85,19 @@ def enqueue(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
 
     Raises:
         SpecError: not values of this sweep's open hyperparameters.
-        RecordError: not the folder of a sweep, or not written.
+        RecordError: not the folder of a sweep, one without a slot that is left, or not written.
     """
-    manifest = SweepFolder(folder).read_manifest()
+    sweep = SweepFolder(folder)
+    manifest = sweep.read_manifest()
     if manifest.selects_privately:
         raise RecordError(
             f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
+        )
+    slots = sum(manifest.course.stages)
+    if slots and len(sweep.trials()) >= slots:
+        raise RecordError(
+            f"Expected a sweep with a slot that is left, but all {slots} of {folder} have their trial; name the "
+            "configuration under search.first of another sweep"
         )
     spec = manifest.read_spec()
     chosen = dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])

@@ -16,6 +16,7 @@ from sweeper.cli.options import (
     CONSENT,
     DEFAULT_OUT,
     ELSEWHERE,
+    Concurrent,
     DataDir,
     OtherCluster,
     OtherPage,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from sweeper.specification.spec import Spec
 
 _FILES = ("data", "data.path", "data.ranges", "search", "search.warm_start")
+EXIT_UNWRITTEN = 1
 EXIT_FAILED_JOB = 2
 EXIT_INTERRUPTED = 130
 
@@ -143,13 +145,14 @@ def resume(
     tracking: OtherTracking = None,
     cluster: OtherCluster = None,
     page: OtherPage = None,
+    concurrent: Concurrent = None,
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
     give_up: Annotated[
         bool,
         typer.Option(
             "--give-up",
-            help="Make an ordinary sweep of a private selection, at the price of all its trials.",
+            help="Make an ordinary sweep of a private selection, whose price composes all its trials.",
             rich_help_panel=CONSENT,
         ),
     ] = False,
@@ -158,7 +161,7 @@ def resume(
 
     Options you omit keep the values the sweep was started with.
     """
-    options = _options(data_dir, tracking, cluster, page)
+    options = _options(data_dir, tracking, cluster, page, concurrent)
     _resume(sweep, None, options, _alerts_of(sweep, webhook, webhook_format, page), give_up=give_up)
 
 
@@ -170,6 +173,7 @@ def extend(
     tracking: OtherTracking = None,
     cluster: OtherCluster = None,
     page: OtherPage = None,
+    concurrent: Concurrent = None,
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
 ) -> None:
@@ -177,7 +181,7 @@ def extend(
 
     Options you omit keep the values the sweep was started with.
     """
-    options = _options(data_dir, tracking, cluster, page)
+    options = _options(data_dir, tracking, cluster, page, concurrent)
     _resume(sweep, trials, options, _alerts_of(sweep, webhook, webhook_format, page))
 
 
@@ -200,11 +204,13 @@ def enqueue(
         list[str], typer.Option("--set", help='A hyperparameter, "training.learning_rate=0.05"; repeatable.')
     ],
 ) -> None:
-    """Enqueue a configuration as the next trial; hyperparameters you omit are sampled."""
+    """Enqueue a configuration as the next trial of a sweep; hyperparameters you omit are sampled."""
+    from sweeper.store.lock import is_driven
     from sweeper.store.requests import enqueue as enqueue_
 
     chosen = enqueue_(sweep, dict(map(_setting, values)))
-    typer.echo("comes next: " + ", ".join(f"{name}={value}" for name, value in chosen.items()))
+    when = "comes next" if is_driven(sweep) else "comes first when the sweep is resumed or extended"
+    typer.echo(f"{when}: " + ", ".join(f"{name}={value}" for name, value in chosen.items()))
 
 
 @app.command()
@@ -235,10 +241,14 @@ def _prepare(cluster: str | None) -> None:
         gc.enable()
 
 
-def _options(data_dir: Path | None, tracking: str | None, cluster: str | None, page: str | None) -> "Options":
+def _options(
+    data_dir: Path | None, tracking: str | None, cluster: str | None, page: str | None, concurrent: int | None
+) -> "Options":
     from sweeper.driver.options import Options
 
-    return Options(data_dir=data_dir, tracking=tracking, cluster=cluster, page=_check_webhook(page))
+    return Options(
+        data_dir=data_dir, tracking=tracking, cluster=cluster, page=_check_webhook(page), concurrent=concurrent
+    )
 
 
 def _resume(sweep: Path, trials: int | None, options: "Options", alerts: "Alerts", *, give_up: bool = False) -> None:
@@ -287,8 +297,8 @@ def _drive(
     front = ended.front
     failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
     failures |= ended.failures
-    priced = "everything" if front.ledger["everything"].released else "winner"
-    notes = [front.ledger[priced].statement, *ended.troubles]
+    unpriced = [] if front.price is not None else [front.ledger["everything"].statement]
+    notes = [*unpriced, *ended.troubles]
     manifest = ended.sweep.manifest()
     selects = manifest.selects_privately
     if front.claim.exploratory:
@@ -318,6 +328,9 @@ def _drive(
     )
     if ended.outcome.is_interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
+    if ended.unwritten:
+        typer.echo(f"Not all of {ended.sweep.directory} could be written: {ended.unwritten[0]}", err=True)
+        raise typer.Exit(EXIT_UNWRITTEN)
 
 
 def _alerts_of(sweep: Path, url: str | None, form: str, page: str | None) -> "Alerts":

@@ -64,13 +64,21 @@ class Supervisor:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
+    def take_folder(self) -> None:
+        """Keep other services from the folder.
+
+        Raises:
+            RecordError: another service has it, or it cannot be written to.
+        """
+        self._service_lock.take()
+
     def open(self) -> None:
         """Take the folder, find what was submitted earlier, and begin to watch.
 
         Raises:
             RecordError: another service has the folder, or it cannot be written to.
         """
-        self._service_lock.take()
+        self.take_folder()
         self._queue.load()
         self._closing.clear()
         self._thread = threading.Thread(target=self._watch, name="supervisor", daemon=True)

@@ -12,6 +12,7 @@ from dashboards.live.forms import EXAMPLE
 from dashboards.live.header import Pace, offered
 from dashboards.live.view import Action, View
 from sweeper.errors import RefusalError, UnknownSweepError
+from sweeper.privacy.pricing import GROWS, UPPER_BOUND
 from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
@@ -99,8 +100,13 @@ def test_a_writer_is_offered_what_the_state_allows(show, growing, clock):
         ({"epochs: 10": "epochs: 10"}, SweepStatus.STOPPED, set()),
         (
             {"{epsilon: {log: [0.5, 10]}, delta: 1e-4}": "{sweep_epsilon: 3, delta: 1e-4}"},
-            SweepStatus.COMPLETED,
+            SweepStatus.STOPPED,
             {"extend"},
+        ),
+        (
+            {"{epsilon: {log: [0.5, 10]}, delta: 1e-4}": "{sweep_epsilon: 3, delta: 1e-4}"},
+            SweepStatus.COMPLETED,
+            {"extend", "enqueue", "steer"},
         ),
         ({"{trials: 16,": "{trials: 16, sampler: random,"}, SweepStatus.COMPLETED, {"steer"}),
     ],
@@ -131,10 +137,11 @@ def test_the_head_answers_four_questions(show, growing):
     growing.add("t0001", 10, 0.5, 0.5)
     growing.end("t0001")
     page = show("part", "head", View(sweep=RUNNING), WRITER)
-    for said in ("What does it achieve?", "50.0 %", "What does it cost in total?", "13.61", "Is it still running?",
+    for said in ("What does it achieve?", "50.0 %", "What is its price?", "13.61", "Is it still running?",
                  "1 of 16", "1 completed; 1 running", "What can I do now?"):  # fmt: skip
         assert said in page, said
-    assert "grows with every further trial" in page
+    assert GROWS in page
+    assert UPPER_BOUND in page
 
 
 def test_the_time_that_is_left_is_told_from_the_pace_that_was_seen(clock):

@@ -6,14 +6,24 @@ import resource
 from importlib import metadata
 
 import pytest
+import typer
 import yaml
 
 import clipless
+from sweeper.backend.endings import RunResult
 from sweeper.cli import main as main_module
+from sweeper.cli.commands import running
 from sweeper.cli.main import main
+from sweeper.driver.finished import FinishedSweep
+from sweeper.driver.options import Options
+from sweeper.driver.reporting.alerts import Alerts
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import SpecError
+from sweeper.program import program
 from sweeper.results.front import read_front
+from sweeper.results.sweep import load
 from sweeper.specification.spec import Spec
+from sweeper.tracking.outbox import Undelivered
 from tests.factories import small_content
 
 pytestmark = pytest.mark.slow
@@ -40,18 +50,18 @@ def spec_file(tmp_path):
 def test_a_run_ends_well_and_says_where_to_look(ran):
     assert ran.code == 0
     assert "tiny: 3 of 3 trials done" in ran.said
-    assert "Releasing every model of every epoch: epsilon " in ran.said
+    assert "Price: epsilon " in ran.said
     assert f"Report: {ran.folder / 'front.html'}" in ran.said
-    assert f"Runs: mlflow ui --backend-store-uri sqlite:///{ran.folder.parent / 'mlflow.db'}" in ran.said
-    assert f"A model: sweeper pick {ran.folder} --max-epsilon " in ran.said
+    assert f"Runs: {program('mlflow')} ui --backend-store-uri sqlite:///{ran.folder.parent / 'mlflow.db'}" in ran.said
+    assert f"A model: {program()} pick {ran.folder}" in ran.said
     assert "xploratory" not in ran.said
     assert "Tracking:" not in ran.said
     assert "Warning" not in ran.said
 
 
 def test_the_summary_names_a_command_that_picks_a_model(ran, call, tmp_path):
-    (line,) = (line for line in ran.said.splitlines() if line.startswith("A model: sweeper "))
-    code, out, _ = call(*line.removeprefix("A model: sweeper ").split(), "--output", tmp_path / "taken")
+    (line,) = (line for line in ran.said.splitlines() if line.startswith("A model: "))
+    code, out, _ = call(*line.removeprefix(f"A model: {program()} ").split(), "--output", tmp_path / "taken")
     assert code == 0
     assert out.startswith("# Privacy card: tiny")
     assert f'clipless.load("{tmp_path / "taken" / "model.safetensors"}")' in out
@@ -79,12 +89,32 @@ def test_list_says_how_to_start_where_there_is_no_sweep(call, tmp_path):
     assert out == f"No sweep in {tmp_path}; start one with: sweeper run SPEC --out {tmp_path}\n"
 
 
+def test_a_sweep_that_could_not_be_written_ends_as_a_failure(ran, capsys):
+    sweep = load(ran.folder)
+    ended = FinishedSweep(
+        sweep=sweep,
+        front=sweep.front(),
+        outcome=RunResult(),
+        progress=SweepProgress(name="tiny", total=3, done=3),
+        left=Undelivered(),
+        look="",
+        troubles=("Cannot write front.csv: No space left on device",),
+        unwritten=("Cannot write front.csv: No space left on device",),
+        failures={},
+    )
+    with pytest.raises(typer.Exit) as failed:
+        running._drive(Options(), lambda _: ended, Alerts(None, "tiny"), "tiny", None)
+    assert failed.value.exit_code == running.EXIT_UNWRITTEN
+    said = f"Not all of {ran.folder} could be written: Cannot write front.csv: No space left on device\n"
+    assert capsys.readouterr().err == said
+
+
 def test_show_tells_front_trials_and_cost(ran, call):
     code, out, _ = call("show", ran.folder)
     assert code == 0
     assert "tiny: completed" in out
     assert "trials: 3 completed" in out
-    assert out.count("Releasing") == 3
+    assert out.count("Price: epsilon") == 1
     for point in read_front(ran.folder / "front.json").front_points:
         assert f"{point.values['accuracy']:.3f}" in out
 
@@ -111,7 +141,7 @@ def test_pick_takes_conditions_on_every_objective(ran, call, tmp_path):
         "pick", ran.folder, "--max-epsilon", 3, "--min", "certified@1/4=0.01", "--min", "accuracy=0.05", "-o", tmp_path
     )
     assert code == 0
-    assert "## What the sweep cost" in out
+    assert "## The price" in out
 
 
 def test_schema_is_json_with_every_section(call):
@@ -136,7 +166,7 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     assert out.count("sensitivity") >= 2
     assert out.count("noise / gradient") == 2
     assert "on the way: epoch 1: " in out
-    assert "Everything the sweep releases: about epsilon " in out
+    assert "Price: about epsilon " in out
     assert "Estimated on rows of zeros on this machine: " in out
     monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("measured"))
     assert "Estimated" not in call("check", path, "--no-estimate")[1]
@@ -274,7 +304,7 @@ def test_a_mistake_on_the_command_line_is_one_sentence(refusal, tmp_path, monkey
     [
         (["front", "--format", "bmp"], "Expected a format out of html, png, svg, pdf, csv, json, got 'bmp'"),
         (["front", "-o", "/proc/nowhere/front.csv"], "/proc/nowhere/front.csv"),
-        (["pick", "--max-epsilon", "0.001"], "No point of the front has epsilon <= 0.001; the nearest is trial t"),
+        (["pick", "--max-epsilon", "0.001"], "No point of the front has own epsilon <= 0.001; the nearest is trial t"),
         (["pick", "--min", "accuracy"], "Expected OBJECTIVE=NUMBER such as certified@36/255=0.3, got 'accuracy'"),
         (["pick", "-o", "/proc/nowhere"], "choose another with --output"),
         (["replay"], "tracking-spool.jsonl"),

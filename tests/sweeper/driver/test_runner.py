@@ -39,7 +39,7 @@ from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, SweepStatus
-from sweeper.results.front import read_front
+from sweeper.results.front import Front, read_front
 from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
@@ -215,7 +215,7 @@ def test_the_store_tells_who_sees_nothing_else_what_was_found_and_what_it_costs(
     parent = found[ran.folder.name]
     note = parent.tags["mlflow.note.content"]
     assert front.ledger["everything"].statement in note
-    assert "| epsilon at most | best accuracy | best certified@0.25 | its point |" in note
+    assert "| own epsilon at most | best accuracy | best certified@0.25 | its point |" in note
     assert "`front.html`" in note
     best = {key: steps[max(steps)] for key, steps in parent.metrics.items() if key.startswith("best/")}
     assert best["best/accuracy"] == max(p.values["accuracy"] for p in front.front_points)
@@ -594,6 +594,14 @@ def test_what_cannot_be_resumed_is_said_and_left_alone(spoil, trials, said, ende
     assert {p: p.read_bytes() for p in ended.rglob("*.json*")} == before
 
 
+def test_the_number_of_processes_of_a_private_selection_is_fixed(ended):
+    spec = SweepFolder(ended).read_manifest().spec
+    search = {"objectives": spec["search"]["objectives"], "selection": "private", "sampler": "random"}
+    changed(ended, spec=spec | {"search": search})
+    with pytest.raises(RecordError, match=r"Expected no other number of processes for .*, whose private selection"):
+        resume_sweep(ended, Options(concurrent=1))
+
+
 def test_a_sweep_has_one_driver_at_a_time(ended):
     with driver_lock(ended) as rebooted:
         assert rebooted is False  # it ran on this machine, which was not started again since
@@ -632,17 +640,25 @@ def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
     agendas = []
     before = read_front(ended / "front.json")
+    (ended / "front.json").unlink()
+    with pytest.raises(RecordError, match=r"front.json, which is missing: .* resume .* writes it from the records"):
+        read_front(ended / "front.json")
     with monkeypatch.context() as patch:
         patch.setattr(driver, "open_backend", lambda *_, **__: pytest.fail("started"))
-        done = resume_sweep(ended)
+        done = resume_sweep(ended, Options(concurrent=1))
     sweep = done.sweep
-    assert (agendas, done.troubles) == ([], ("Every trial has ended: nothing to do",))
+    assert sweep.manifest().read_spec().resources.concurrent == 1
+    assert sweep.manifest().overrides["resources.concurrent"] == 1
+    assert (agendas, done.troubles, done.unwritten) == ([], ("Every trial has ended: nothing to do",), ())
     monkeypatch.setattr(
         driver, "open_backend", fake_backend(lambda _kind, queue, *_: agendas.append(queue) or RunResult())
     )
     after = sweep.front()
     assert (after.points, after.on_front, after.hypervolume) == (before.points, before.on_front, before.hypervolume)
     assert sweep.manifest().status is SweepStatus.COMPLETED
+    with monkeypatch.context() as patch:
+        patch.setattr(Front, "write", lambda *_: (_ for _ in ()).throw(RecordError("No space left on device")))
+        assert resume_sweep(ended).unwritten == ("No space left on device",)
     resume(ended, trials=5)
     assert not agendas[-1].finished
     assert agendas[-1].start()[0] == "t0004"

@@ -1,6 +1,8 @@
 """The service as a program: a real server on a real port, its client, and what kill -9 of it does to a sweep."""
 
+import contextlib
 import importlib
+import io
 import json
 import os
 import re
@@ -24,6 +26,7 @@ from sweeper.service import settings as settings_module
 from sweeper.service.client import submit
 from sweeper.service.security.tokens import KnownTokens, Role, make_token
 from sweeper.service.settings import ServiceSettings
+from sweeper.store.lock import ServiceLock
 
 from .conftest import SPEC
 
@@ -130,7 +133,7 @@ def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_p
     _, url = run_service("--tokens", str(tmp_path / "tokens.json"))
     spec = tmp_path / "tiny.yaml"
     spec.write_text(SPEC)
-    with pytest.raises(SweeperError, match="The service refuses the spec: Expected a token"):
+    with pytest.raises(SweeperError, match=r"refuses access: Expected a token: .*; put a token into SWEEPER_TOKEN"):
         submit(url, SPEC)
     monkeypatch.setenv("SWEEPER_TOKEN", token)
     with pytest.raises(SystemExit) as ended:
@@ -166,8 +169,11 @@ def test_a_port_that_is_taken_is_named(out, monkeypatch):
             serving.serve(ServiceSettings(out=out, port=port))
 
 
-class FakeSocket:
+class FakeSocket(contextlib.nullcontext):
     """A socket of no machine."""
+
+    def __enter__(self):
+        return self
 
     def getsockname(self):
         return ("::1", 1234, 0, 0)
@@ -248,8 +254,6 @@ def test_the_answer_of_something_else_is_told_apart(content, answer):
     answer[1].append(Said(content))
     with pytest.raises(SweeperError, match="Expected the answer of a service of sweeper"):
         submit("http://x", SPEC)
-    import io
-
     answer[1].append(urllib.error.HTTPError("http://x", 502, "Bad Gateway", {}, io.BytesIO(content)))
     with pytest.raises(SweeperError, match="it answers 502, not as a service of sweeper does"):
         submit("http://x", SPEC)
@@ -283,6 +287,34 @@ def test_what_cannot_be_submitted_or_served_is_said_in_one_sentence(tmp_path, ca
     monkeypatch.setattr(settings_module, "find_spec", lambda name: None if name == "uvicorn" else found(name))
     code, _, err = call("serve", "--out", tmp_path)
     assert (code, "The service needs uvicorn: pip install 'sweeper[service]'" in err) == (2, True)
+
+
+def test_a_second_service_of_a_folder_is_refused_in_one_sentence(tmp_path, call):
+    first = ServiceLock(tmp_path)
+    first.take()
+    try:
+        first.take()  # that it has it is no reason to refuse it
+        code, out, err = call("serve", "--out", tmp_path, "--port", "0")
+    finally:
+        first.release()
+    said = f"Expected no other service of {tmp_path}, but one runs; stop it or name another with --out"
+    assert (code, out, err) == (2, "", f"sweeper: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (401, "The service refuses access: Expected it; put a token into SWEEPER_TOKEN"),
+        (403, "The service refuses access: Expected it; put a token into SWEEPER_TOKEN"),
+        (422, "The service refuses the spec: Expected it"),
+        (429, "The service does not take the spec now: Expected it"),
+    ],
+)
+def test_what_is_refused_is_named(status, said, answer):
+    answer[1].append(urllib.error.HTTPError("http://x", status, "", {}, io.BytesIO(b'{"detail": "Expected it"}')))
+    with pytest.raises(SweeperError) as refused:
+        submit("http://x", SPEC)
+    assert str(refused.value) == said
 
 
 def test_the_service_works_with_the_installed_page_and_without(out, monkeypatch):

@@ -125,9 +125,33 @@ def test_a_configuration_that_the_space_does_not_hold_is_refused(values, said, f
     assert not (folder / "requests.jsonl").exists()
 
 
+def test_a_sweep_without_a_slot_that_is_left_takes_no_configuration(folder):
+    content = json.loads((folder / "sweep.json").read_text())
+    for stages, is_full in ([2, 2], False), ([2, 1], True):
+        content["course"]["stages"] = stages
+        (folder / "sweep.json").write_text(json.dumps(content))
+        if not is_full:
+            enqueue(folder, {"training.learning_rate": 0.05})
+            continue
+        with pytest.raises(
+            RecordError, match=r"all 3 of .* have their trial; name the configuration under search.first"
+        ):
+            enqueue(folder, {"training.learning_rate": 0.05})
+    assert len(Requests(folder).earlier) == 1
+
+
+def test_while_a_driver_runs_a_configuration_comes_next(folder, call):
+    with driver_lock(folder):
+        asked = call("enqueue", folder, "--set", "training.learning_rate=5e-2")
+    assert asked[:2] == (0, "comes next: training.learning_rate=0.05\n")
+
+
 def test_the_commands_ask(folder, call):
     for arguments, said in (
-        (("enqueue", folder, "--set", "training.learning_rate=5e-2"), "comes next: training.learning_rate=0.05"),
+        (
+            ("enqueue", folder, "--set", "training.learning_rate=5e-2"),
+            "comes first when the sweep is resumed or extended: ",
+        ),
         (("log", folder, "t0001"), "completed"),
         (("steer", folder, "accuracy >= 0.9", "epsilon <= 3"), "steered to: accuracy >= 0.9, epsilon <= 3\n"),
     ):

@@ -326,6 +326,7 @@ def drive(monkeypatch, front, tmp_path):
             sweep=sweep,
             front=replace(front, ledger=ledger),
             troubles=(),
+            unwritten=(),
             progress=None,
             look="",
             left=None,
