@@ -10,6 +10,7 @@ from types import ModuleType
 import pytest
 
 import clipless
+from dashboards.figures import sweep_figures
 from sweeper.specification.spec import Spec, schema
 from sweeper.specification.yaml_file import parse_mapping
 
@@ -119,6 +120,27 @@ def test_the_reference_of_the_spec_says_what_every_key_takes():
     assert "| `loss` | `mae`, " in page
     assert "| yes | `[tau-cce]` |" in page
     assert "| `salt` | text |" in page
+
+
+def test_every_figure_of_a_report_is_explained():
+    page = read("docs/reading.md")
+    assert [kind.heading for kind in sweep_figures().values() if kind.heading.lower() not in page.lower()] == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_of_a_table_is_as_wide_as_its_head_and_no_table_is_indented(name):
+    text = re.sub(r"^( *)```.*?^\1```", "", read(name), flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"^ +\|.*\|$", text, flags=re.MULTILINE) == []
+    for table in re.findall(r"(?:^\|.*\|$\n?)+", text, flags=re.MULTILINE):
+        widths = {len(re.split(r"(?<!\\)\|", row)) for row in table.splitlines()}
+        assert len(widths) == 1, table.splitlines()[0]
+
+
+def test_the_guide_is_searched_without_a_network():
+    """Pages that are opened as files have no workers: the plug-in takes our shim, by its name, in place of another."""
+    (shim,) = re.findall(r"polyfills: \[(assets/iframe-worker[.]js)\]", read("mkdocs.yml"))
+    assert (ROOT / "docs" / shim).is_file()
+    assert "  - offline" in read("mkdocs.yml")
 
 
 def test_every_page_of_the_guide_is_in_its_menu():

@@ -1,5 +1,6 @@
-"""What the guide says of an attacker and of persons with several rows is what the privacy profile gives."""
+"""The price has one word wherever it is shown, and what the guide says of epsilons is what the privacy profile gives."""
 
+import ast
 import re
 from functools import lru_cache
 from math import ceil, exp
@@ -13,11 +14,69 @@ from clipless.privacy.accounting.calibration import noise_multiplier_for
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.pld import loss_grids
 from clipless.privacy.events import PoissonGaussian, Relation
-from tests.test_docs import read
+from tests.test_docs import ROOT, read
 
 RATE, STEPS, DELTA = 0.152, 140, 1e-5  # of the training that the guide speaks of
 FALSE_ALARMS = 0.01
 RELATION = Relation.ADD_OR_REMOVE_ONE
+
+# Words that once stood for the price, and sentences that nobody could read; see docs/glossary.md, "price".
+BANNED = re.compile(
+    r"after (the|this) sweep\b|after-the-sweep|\bafter a look\b|look included|price of a look"
+    r"|(what|price of) everything\b|everything (leaves|costs|that (a|the) sweep releases|the sweep releases)"
+    r"|costs? in total|(?<!own )epsilon \(fixed in advance\)|\ba constant answer"
+    r"|what attacks attained|whoever chooses between|orders that did not hold",
+    re.IGNORECASE,
+)
+SHOWN = [
+    "README.md",
+    "docs/**/*.md",
+    "sweeps/**/*.yaml",
+    "sweeper/**/*.py",
+    "dashboards/**/*.py",
+    "dashboards/assets/*.js",
+]
+
+
+def shown_texts(path):
+    """Yield what a file shows people: all of a page, the strings of a module."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        yield text
+        return
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("pattern", SHOWN)
+def test_the_price_has_one_word(pattern):
+    found = [
+        f"{path.relative_to(ROOT)}: {match[0]}"
+        for path in sorted(ROOT.glob(pattern))
+        for text in shown_texts(path)
+        for match in BANNED.finditer(" ".join(text.split()))
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "5.993 after this sweep",
+        "the look included",
+        "Everything leaves",
+        "what everything costs",
+        "What does it cost in total?",
+        "epsilon (fixed in advance)",
+    ],
+)
+def test_a_banned_word_is_found(said):
+    assert BANNED.search(said)
+
+
+def test_the_own_epsilon_of_a_point_is_no_banned_word():
+    assert not BANNED.search("own epsilon (fixed in advance), the price of the sweep")
 
 
 @lru_cache
