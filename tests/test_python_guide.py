@@ -29,12 +29,12 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     names, shown = {}, []
     for cell in cells():
         shown.append(run(cell, names))
-    sweep, tail, figure, card, predictions, *_ = [value for value in shown if value is not None]
+    sweep, tail, figure, picked, predictions, *_ = [value for value in shown if value is not None]
     front = names["front"]
     assert f"notebook: {len(front.on_front)} of {len(front.points)} points" in sweep._repr_html_()
     assert len(tail) >= 1
     assert figure.layout.width == 700
-    assert card._repr_html_().startswith("<h1>Privacy card: notebook")
+    assert "; price " in picked._repr_html_()
     assert list(predictions["class"]) == [
         max(range(10), key=lambda k: row[f"score {k}"]).__str__() for _, row in predictions.iterrows()
     ]

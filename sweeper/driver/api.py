@@ -1,42 +1,77 @@
-"""Running sweeps from Python: with progress, in a terminal, a notebook or neither."""
+"""Running and checking sweeps from Python: with progress, in a terminal, a notebook or neither."""
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sweeper.driver import runner
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import Display, NotebookDisplay
-from sweeper.results.sweep import Sweep
+from sweeper.planning.check import CheckedSpec, check_spec
+from sweeper.results.sweep import Sweep, folder_of
 from sweeper.specification.spec import Spec
 
 _KERNEL_SHELL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
+AnySpec = Spec | Mapping[str, Any] | str | Path
 
 
-def run(spec: Spec | str | Path, options: Options | None = None, *, progress: bool | None = None) -> Sweep:
+def as_spec(spec: AnySpec) -> Spec:
+    """Return a spec that is given as such, as a nested mapping, or as the YAML file that says it.
+
+    Raises:
+        SpecError: unreadable, or mistakes in it, each in one sentence.
+    """
+    if isinstance(spec, Spec):
+        return spec
+    return Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
+
+
+def check(
+    spec: AnySpec, data_dir: str | Path | None = None, *, configurations: int = 1, measure: bool = True
+) -> CheckedSpec:
+    """Validate a spec and return what it would do, without training on any row.
+
+    Args:
+        spec: what to do, as for `run`.
+        data_dir: local copies of data sets.
+        configurations: how many to plan.
+        measure: whether time and memory are measured, on rows of zeros.
+
+    Raises: as `sweeper.planning.check.check_spec`.
+    """
+    where = None if data_dir is None else Path(data_dir)
+    return check_spec(as_spec(spec), where, configurations=configurations, measure=measure)
+
+
+def run(spec: AnySpec, options: Options | None = None, *, progress: bool | None = None) -> Sweep:
     """Run a sweep to its end, or to the first Ctrl-C, and return it.
 
     Args:
-        spec: what to do, or the YAML file that says it.
+        spec: what to do: a spec, a nested mapping as in its YAML file, or the path of that file.
         options: how to run it; see `sweeper.Options`.
         progress: whether to show how it stands; left out, in terminals and notebooks.
 
     Raises and guarantees: as `sweeper.driver.runner.run_sweep`.
     """
-    wanted = spec if isinstance(spec, Spec) else Spec.from_yaml(spec)
+    wanted = as_spec(spec)
     with _shown(options or Options(), progress) as shown:
         return runner.run(wanted, shown)
 
 
 def resume(
-    directory: str | Path, options: Options | None = None, *, trials: int | None = None, progress: bool | None = None
+    sweep: Sweep | str | Path,
+    options: Options | None = None,
+    *,
+    trials: int | None = None,
+    progress: bool | None = None,
 ) -> Sweep:
     """Resume a sweep that was interrupted or killed, or run more trials of it, and return it.
 
     Args:
-        directory: of the sweep.
+        sweep: the sweep, or its folder.
         options: as for `run`; options you omit keep the values the sweep was started with.
         trials: how many in all, those that ran included; as many as before by default.
         progress: as for `run`.
@@ -44,14 +79,24 @@ def resume(
     Raises: as `sweeper.driver.runner.resume_sweep`.
     """
     with _shown(options or Options(), progress) as shown:
-        return runner.resume(Path(directory), shown, trials=trials)
+        return runner.resume(folder_of(sweep), shown, trials=trials)
+
+
+def extend(
+    sweep: Sweep | str | Path, trials: int, options: Options | None = None, *, progress: bool | None = None
+) -> Sweep:
+    """Run a sweep on until it has so many trials in all, whether it has ended or not, and return it.
+
+    Args, raises: as `resume`.
+    """
+    return resume(sweep, options, trials=trials, progress=progress)
 
 
 def in_notebook() -> bool:
     """Whether this runs in the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
-    return type(shell).__name__ == _KERNEL_SHELL
+    return any(kind.__name__ == _KERNEL_SHELL for kind in type(shell).__mro__)  # some services derive their own from it
 
 
 @contextlib.contextmanager

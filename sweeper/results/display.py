@@ -1,10 +1,23 @@
-"""Sweeps and fronts as notebooks show them."""
+"""Sweeps, fronts and picked points as Python shows them: texts and HTML that fit a screen, and trials as a table."""
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
+from sweeper.privacy.pricing import Price
+from sweeper.records import Point
 from sweeper.results.front_record import FrontRecord
-from sweeper.results.highlights import highlights, spread, value_text
+from sweeper.results.highlights import best, highlights, spread, value_text
+from sweeper.rounding import round_up
+from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import Manifest
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WIDTH = 100  # characters of a line
 
 
 def front_in_html(front: FrontRecord) -> str:
@@ -35,3 +48,77 @@ def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordEr
     status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
     shown = paragraph(str(front)) if isinstance(front, RecordError) else front_in_html(front)
     return paragraph(f"{status}, in {folder}") + shown
+
+
+def front_in_words(front: FrontRecord) -> str:
+    """Return a front as text: its counts, its named points among others, and what everything costs."""
+    counts = f"{front.sweep}: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}"
+    lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
+    named = {one.point.key: one.title for one in highlights(front)}
+    shown = spread(front.front_points, always=[point for point in front.front_points if point.key in named])
+    names = [one.name for one in front.objectives]
+    rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
+    lines += _aligned([["trial", "epoch", *names, ""], *rows]) if rows else []
+    if len(shown) < len(front.on_front):
+        lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
+    if "everything" in front.ledger:
+        lines += textwrap.wrap(front.ledger["everything"].statement, WIDTH)
+    return "\n".join(lines)
+
+
+def sweep_in_words(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
+    """Return a sweep as text: how it stands, where it is, and its front if there is one."""
+    status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
+    shown = str(front) if isinstance(front, RecordError) else front_in_words(front)
+    return f"{status}, in {folder}\n{shown}"
+
+
+def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None) -> list[str]:
+    """Return a point as lines: its values, what releasing it costs, and its configuration."""
+    values = ", ".join(f"{name} {value_text(point, name)}" for name in point.values)
+    cost = "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
+    settings = ", ".join(f"{name} {value}" for name, value in flatten(config).items())
+    return [f"{point.label}: {values}{cost}", settings]
+
+
+def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
+    """Yield one flat row per trial: how it ended, the values of its best point, and its configuration.
+
+    The best point is that of the first objective beside epsilon. Where scores are noisy, values are estimates, and
+    ``low.NAME`` and ``high.NAME`` are the ends of their intervals.
+    """
+    judged = next((one for one in front.objectives if one.name != "epsilon"), None)
+    for id_, trial in front.trials.items():
+        points = [point for point in front.points if point.trial == id_]
+        found = None if judged is None else best(points, judged)
+        stage = front.stage_of(id_)
+        yield {
+            "trial": id_,
+            "status": trial.status,
+            **({} if stage is None else {"stage": stage + 1}),
+            "epochs": max((point.epoch for point in points), default=0),
+            "best_epoch": None if found is None else found.epoch,
+            "on_front": any(point.key in front.on_front for point in points),
+            **({} if found is None else _values(found)),
+            **{f"config.{name}": value for name, value in flatten(trial.config).items()},
+            "reason": trial.reason,
+        }
+
+
+def trial_frame(front: FrontRecord) -> "pd.DataFrame":
+    """Return `trial_rows` as a table."""
+    import pandas as pd
+
+    return pd.DataFrame.from_records(list(trial_rows(front)))
+
+
+def _values(point: Point) -> dict[str, float]:
+    intervals = {name: interval for name in point.values if (interval := point.interval(name)) is not None}
+    ends = {f"{end}.{name}": pair[i] for name, pair in intervals.items() for i, end in enumerate(("low", "high"))}
+    return dict(point.values) | ends
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    padded = (zip(row, widths, strict=True) for row in rows)
+    return ["  ".join(text.ljust(width) for text, width in row).rstrip() for row in padded]

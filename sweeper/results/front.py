@@ -23,7 +23,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import Objective, Point, Trial
-from sweeper.results.display import front_in_html
+from sweeper.results.display import front_in_html, front_in_words
 from sweeper.results.exporters import draw
 from sweeper.results.front_record import SCHEMA_VERSION, FrontRecord, FrontTrial
 from sweeper.store.evidence import read_refusals, refusal
@@ -32,9 +32,13 @@ from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Front(FrontRecord):
-    """The result of a sweep: its record, with figures and what a notebook shows."""
+    """The result of a sweep: its record, with figures and what a notebook or a terminal shows."""
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows."""
+        return front_in_words(self)
 
     def plot(self, figure: str = "front") -> Any:
         """Return a figure of the front, by its name in `sweeper.results.exporters.figure_names`.

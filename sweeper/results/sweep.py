@@ -1,6 +1,7 @@
 """A sweep on disk, as users hold it: its front, its points, and the models of the front."""
 
 import shutil
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.errors import CliplessError
 from sweeper.errors import RecordError, SweeperError
+from sweeper.markup import paragraph
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
-from sweeper.results.display import sweep_in_html
+from sweeper.results.display import WIDTH, point_in_words, sweep_in_html, sweep_in_words, trial_frame
 from sweeper.results.exporters import draw
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
@@ -21,11 +23,13 @@ from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from clipless import Network
     from clipless.datasets import InputFormat
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picked:
     """One point with what travels with it."""
 
@@ -35,9 +39,18 @@ class Picked:
     model_path: Path
     sweep: "Sweep"
 
+    def __repr__(self) -> str:
+        """Return what a terminal shows: the point, what releasing it costs, and its configuration."""
+        lines = (textwrap.fill(line, WIDTH) for line in self._lines())
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
-        """Return what a notebook shows: the card."""
-        return self.card._repr_html_()
+        """Return what a notebook shows, likewise; ``card`` shows itself."""
+        head, settings = self._lines()
+        return paragraph(head, strong=True) + paragraph(settings)
+
+    def _lines(self) -> list[str]:
+        return point_in_words(self.point, self.trial.config, self.sweep.front().price)
 
     def model(self) -> "Network":
         """Load the model.
@@ -131,13 +144,22 @@ class Sweep:
         """
         return draw(self.directory, figure)
 
+    def __repr__(self) -> str:
+        """Return what a terminal shows."""
+        try:
+            return sweep_in_words(str(self.directory), self.manifest(), self._front_or_why())
+        except RecordError as error:
+            return str(error)
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
+        return sweep_in_html(str(self.directory), self.manifest(), self._front_or_why())
+
+    def _front_or_why(self) -> Front | RecordError:
         try:
-            front: Front | RecordError = self.front()
+            return self.front()
         except RecordError as error:
-            front = error
-        return sweep_in_html(str(self.directory), self.manifest(), front)
+            return error
 
     def front(self) -> Front:
         """Return the front.
@@ -146,6 +168,17 @@ class Sweep:
             RecordError: there is none yet, or it cannot be read.
         """
         return read_front(self.folder.front)
+
+    @property
+    def trials(self) -> "pd.DataFrame":
+        """The trials as a table, one row for each: its end, the values of its best point and its configuration.
+
+        See `sweeper.results.display.trial_rows` for the columns.
+
+        Raises:
+            RecordError: there is no front yet, or it cannot be read.
+        """
+        return trial_frame(self.front())
 
     def rehearsals(self) -> Rehearsed:
         """Return the configurations that were rehearsed before the first trial, best first; none of most sweeps.
@@ -193,6 +226,11 @@ class Sweep:
             audits=findings_about(trial.id, read_evidence(self.directory)),
         )
         return Picked(point, trial, card, self.directory / point.model, self)
+
+
+def folder_of(sweep: Sweep | str | Path) -> Path:
+    """Return the folder of a sweep that is given as such or by its folder."""
+    return sweep.directory if isinstance(sweep, Sweep) else Path(sweep)
 
 
 def load(directory: str | Path) -> Sweep:

@@ -12,9 +12,12 @@ import sweeper
 from sweeper.driver import api
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.errors import UnknownFigureError
+from sweeper.errors import RecordError, UnknownFigureError
+from sweeper.records import NoisyScores
+from sweeper.results.display import trial_rows
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front
+from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 
 
@@ -44,9 +47,48 @@ def test_a_sweep_its_front_and_a_card_are_shown_in_notebooks(ran):
         assert front.ledger["everything"].statement in html
     assert f"completed, in {ran.folder}" in sweep._repr_html_()
     picked = sweep.pick()
-    assert picked._repr_html_() == picked.card._repr_html_()
+    assert picked._repr_html_().startswith(f"<p><b>{picked.point.label}: ")
     assert picked.card._repr_html_().startswith("<h1>Privacy card: tiny")
     assert "<table>" in picked.card._repr_html_()
+
+
+@pytest.mark.slow
+def test_a_sweep_its_front_and_a_point_are_texts_that_fit_a_screen(ran):
+    sweep = sweeper.load(ran.folder)
+    front, picked = sweep.front(), sweep.pick()
+    for shown in (sweep, front, picked):
+        assert len(repr(shown).splitlines()) <= 20
+        assert max(map(len, repr(shown).splitlines()[1:])) <= 100
+    assert repr(sweep) == f"completed, in {ran.folder}\n{front!r}"
+    assert repr(front).startswith(f"tiny: {len(front.on_front)} of {len(front.points)} points, hypervolume")
+    assert repr(front).count("what pick takes") == 1
+    assert f"price {round_up(front.price.epsilon)} at delta 0.0001" in " ".join(repr(picked).split())
+    with pytest.raises(RecordError) as refused:
+        sweeper.load("nowhere")
+    assert repr(sweeper.Sweep("nowhere")) == str(refused.value)
+
+
+@pytest.mark.slow
+def test_trials_are_a_table_with_the_best_point_of_each(ran):
+    sweep = sweeper.load(ran.folder)
+    front, frame = sweep.front(), sweep.trials.set_index("trial")
+    assert list(frame.index) == list(front.trials)
+    for id_, row in frame.iterrows():
+        points = [point for point in front.points if point.trial == id_]
+        assert row["accuracy"] == max(point.values["accuracy"] for point in points)
+        assert row["config.training.learning_rate"] == front.trials[id_].config["training"]["learning_rate"]
+        assert row["on_front"] == any(point.key in front.on_front for point in points)
+    assert set(frame["status"]) == {"completed"}
+    assert set(frame["epochs"]) == {2}
+
+
+def test_trials_with_noisy_scores_have_their_intervals(make_front, make_point):
+    noisy = NoisyScores(intervals={"accuracy": (0.6, 0.8)}, released={"accuracy": 0.71}, is_final=True)
+    front = make_front([make_point("t0001", 2, 1.0, 0.7, noisy=noisy)], stages=(1,))
+    (row,) = trial_rows(front)
+    assert (row["low.accuracy"], row["accuracy"], row["high.accuracy"]) == (0.6, 0.7, 0.8)
+    assert row["stage"] == 1
+    assert "0.700 [0.600, 0.800]" in repr(front)
 
 
 @pytest.mark.slow
@@ -106,6 +148,7 @@ def test_a_spec_may_be_the_file_that_says_it(driven, content, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(Spec.from_mapping(content).to_yaml(), encoding="utf-8")
     assert sweeper.run(path) == sweeper.run(str(path)) == sweeper.run(Spec.from_mapping(content)) == "the sweep"
+    assert sweeper.run(content) == "the sweep"
     assert len({spec.digest() for spec, _ in driven}) == 1
 
 
@@ -138,8 +181,7 @@ def notebook(monkeypatch):
 
     ipython, display = ModuleType("IPython"), ModuleType("IPython.display")
     ipython.get_ipython = ZMQInteractiveShell
-    display.HTML = str
-    display.display = lambda _html, **_: SimpleNamespace(update=shown.append)
+    display.display = lambda _content, **_: SimpleNamespace(update=lambda content, **_: shown.append(content))
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     return shown
@@ -149,7 +191,8 @@ def test_a_notebook_shows_progress_in_one_place(driven, content, notebook, capsy
     assert api.in_notebook()
     sweeper.run(Spec.from_mapping(content))
     assert len(driven) == 1
-    assert notebook[0].startswith("<pre>digits: it will cost epsilon 3.")
-    assert "1 of 4 trials done" in notebook[-1]
-    assert "it will cost epsilon 3." in notebook[-1]
+    assert notebook[0]["text/html"].startswith("<pre>digits: it will cost epsilon 3.")
+    for shown in notebook[-1].values():
+        assert "1 of 4 trials done" in shown
+        assert "it will cost epsilon 3." in shown
     assert capsys.readouterr().out == ""

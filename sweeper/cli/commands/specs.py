@@ -21,21 +21,16 @@ def check(
     ] = True,
 ) -> None:
     """Validate a spec and show what it would do, without training on any row."""
-    import clipless
     from sweeper.cli.check_tables import render_check
     from sweeper.cli.tables import print_view
-    from sweeper.planning.estimate import estimate, in_words
-    from sweeper.planning.make import make_sweep_plan
-    from sweeper.planning.preview import preview
+    from sweeper.planning.check import check_spec
+    from sweeper.planning.estimate import in_words
     from sweeper.specification.spec import Spec
 
-    read = Spec.from_yaml(spec)
-    data = clipless.datasets.load(**read.data_options(data_dir))
-    plan = make_sweep_plan(read, data, data_dir)
-    previews = preview(plan, data, configurations)
-    print_view(render_check(plan, data, previews))
-    if measure:
-        typer.echo(f"\n{in_words(estimate(plan, data, previews))}")
+    found = check_spec(Spec.from_yaml(spec), data_dir, configurations=configurations, measure=measure)
+    print_view(render_check(found.plan, found.data, found.previews))
+    if found.estimate is not None:
+        typer.echo(f"\n{in_words(found.estimate)}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"
     typer.echo(f"\nthen: {program()} run {spec}{where}")
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -179,14 +179,13 @@ class Display:
 
 
 class NotebookDisplay:
-    """Shows progress below the cell of a notebook, in one place that is replaced."""
+    """Shows progress below the cell of a notebook, in one output that is replaced."""
 
     def __init__(self) -> None:
-        from IPython.display import HTML, display
+        from IPython.display import display
 
-        self._html = HTML
         self._told: list[str] = []
-        self._handle = display(HTML(""), display_id=True)
+        self._handle = display(self._content(Text("starting ...")), raw=True, display_id=True)
 
     def __enter__(self) -> Self:
         return self
@@ -203,12 +202,18 @@ class NotebookDisplay:
         """Show a new state."""
         self._show(line(progress) if progress.note else render(progress))
 
-    def _show(self, what: Any) -> None:
-        console = Console(record=True, file=io.StringIO(), width=WIDTH)
+    def _show(self, what: RenderableType) -> None:
+        self._handle.update(self._content(what), raw=True)
+
+    def _content(self, what: RenderableType) -> dict[str, str]:
+        """Return what is shown, by the types of content of a notebook's output."""
+        # A console that knows that it is in a notebook adds an output of its own each time it prints.
+        console = Console(record=True, file=io.StringIO(), width=WIDTH, force_jupyter=False)
         for text in self._told:
             console.print(text, highlight=False, markup=False)
         console.print(what)
-        self._handle.update(self._html(console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")))
+        html = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>", clear=False)
+        return {"text/html": html, "text/plain": console.export_text()}
 
 
 def render(progress: SweepProgress) -> RenderableType:

@@ -18,7 +18,7 @@ import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
-from sweeper.results.sweep import load
+from sweeper.results.sweep import Picked, load
 from sweeper.store.input_format import read_input
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import MANIFEST_NAME
@@ -93,6 +93,17 @@ class Predictor:
         return {f"probability {name}": row.numpy() for name, row in zip(self.form.classes, shares_KN, strict=True)}
 
 
+def predictor_of(picked: Picked, data_dir: Path | None = None) -> Predictor:
+    """Return a picked model with what is needed to give it rows.
+
+    Raises:
+        SweeperError: its sweep does not say how rows are encoded, and the data of its spec cannot be found.
+        clipless.errors.ModelFileError: the model cannot be read.
+    """
+    form, exploratory = picked.sweep.input_format(data_dir), bool(picked.card.to_json()["exploratory"])
+    return Predictor(picked.model(), form, exploratory, temperature_of(picked.trial.config))
+
+
 def load_predictor(
     source: str | Path,
     *,
@@ -117,10 +128,7 @@ def load_predictor(
     """
     path = Path(source)
     if (path / MANIFEST_NAME).is_file():
-        sweep = load(path)
-        picked = sweep.pick(max_epsilon, minimum, max_price=max_price)
-        exploratory = bool(picked.card.to_json()["exploratory"])
-        return Predictor(picked.model(), sweep.input_format(data_dir), exploratory, temperature_of(picked.trial.config))
+        return predictor_of(load(path).pick(max_epsilon, minimum, max_price=max_price), data_dir)
     if max_epsilon is not None or max_price is not None or minimum:
         raise RecordError(f"Expected no conditions for a model that is picked already, {path}; name the sweep instead")
     folder = path if path.is_dir() else path.parent

@@ -1,0 +1,167 @@
+"""Commands on a sweep that is there, as functions: stop it, enqueue, steer, audit, predict, register."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.errors import RecordError
+from sweeper.results.sweep import Picked, Sweep, folder_of, load
+from sweeper.store import requests
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from sweeper.results.models.registry import Registered
+
+AnySweep = Sweep | str | Path
+
+
+def stop(sweep: AnySweep, trial: str | None = None) -> None:
+    """Stop a running sweep, or one of its trials after the epoch that it is in.
+
+    Raises:
+        RecordError: no process drives it, or no such trial runs.
+    """
+    requests.ask_to_stop(folder_of(sweep), trial)
+
+
+def enqueue(sweep: AnySweep, configuration: Mapping[str, object]) -> dict[str, Any]:
+    """Enqueue a configuration as the next trial, now or when the sweep is resumed or extended.
+
+    Args:
+        sweep: the sweep, or its folder.
+        configuration: open hyperparameters by dotted name; those you omit are sampled.
+
+    Returns:
+        The values by name.
+
+    Raises:
+        SpecError: not values of this sweep's open hyperparameters.
+        RecordError: not the folder of a sweep, or a private selection.
+    """
+    return requests.enqueue(folder_of(sweep), configuration)
+
+
+def steer(sweep: AnySweep, *bounds: str) -> tuple[str, ...]:
+    """Steer the search to a region of the front, ``"accuracy >= 0.9"``, ``"epsilon <= 3"``; none: everywhere again.
+
+    Raises:
+        SpecError: not bounds on this sweep's objectives, or a search that nothing steers.
+        RecordError: not the folder of a sweep, or a private selection.
+    """
+    return tuple(map(str, requests.steer(folder_of(sweep), bounds)))
+
+
+def audit(sweep: AnySweep, point: str | None = None, *, thorough: bool = False, price: bool = True) -> "pd.DataFrame":
+    """Attack the privacy claims of a sweep; what is contradicted is refused from its front.
+
+    What cannot be audited is said by a warning, a sentence each.
+
+    Args:
+        sweep: the sweep, or its folder.
+        point: a trial, ``t0007``, or one of its points, ``t0007-12``; all of the front by default.
+        thorough: search longer, and train once with canaries on made-up rows.
+        price: attack the price of the sweep too.
+
+    Returns:
+        One row per finding: ``what``, ``audit``, ``claim`` and ``attained`` (epsilons at ``delta``), ``confidence``,
+        and whether the claim is ``contradicted``.
+
+    Raises: as `sweeper.audits.sweep_audit.audit_sweep`.
+    """
+    import pandas as pd
+
+    from clipless.audits.audited_training import Effort
+    from sweeper.audits.sweep_audit import audit_sweep, contradictions, rewrite
+
+    folder = folder_of(sweep)
+    effort = Effort.THOROUGH if thorough else Effort.CHEAP
+    found = audit_sweep(folder, point, effort=effort, price=price, tell=lambda said: warnings.warn(said, stacklevel=2))
+    if contradictions(found):
+        for said in rewrite(folder):
+            warnings.warn(said, stacklevel=2)
+    return pd.DataFrame.from_records(
+        [
+            {
+                "what": one.subject,
+                "audit": one.kind.value,
+                "claim": one.epsilon,
+                "attained": one.attained,
+                "delta": one.delta,
+                "confidence": one.confidence,
+                "contradicted": one.contradicted,
+            }
+            for one in (row.finding for row in found)
+        ]
+    )
+
+
+def predict(
+    model: Picked | AnySweep,
+    data: "str | Path | pd.DataFrame | NDArray[np.generic]",
+    *,
+    max_epsilon: float | None = None,
+    minimum: Mapping[str, float] | None = None,
+    data_dir: str | Path | None = None,
+    ids: Sequence[str] = (),
+    allow_unknown: bool = False,
+) -> "pd.DataFrame":
+    """Predict new rows: class, a score and a probability per class, and a certified radius.
+
+    Args:
+        model: what `Sweep.pick` returned, the folder that it was written to, a sweep, or the folder of one.
+        data: the file of a table, or images as npz, png or jpg; or a frame, or an array of images.
+        max_epsilon: of a sweep: largest epsilon, fixed in advance.
+        minimum: of a sweep: smallest values by objective.
+        data_dir: of a sweep: local copies of data sets.
+        ids: columns of the table to keep beside the predictions.
+        allow_unknown: encode what is not declared as training did, categories as zeros.
+
+    Raises:
+        RecordError, PickError, clipless.errors.CliplessError: as `sweeper.results.models.predict.load_predictor`, or
+            rows that are not as declared.
+    """
+    import pandas as pd
+
+    from sweeper.results.models.predict import load_predictor, predictor_of
+
+    where = None if data_dir is None else Path(data_dir)
+    if isinstance(model, Picked):
+        predictor = predictor_of(model, where)
+    else:
+        predictor = load_predictor(folder_of(model), max_epsilon=max_epsilon, minimum=minimum, data_dir=where)
+    form = predictor.form
+    if isinstance(data, str | Path):
+        return predictor(form.read(data, allow_unknown=allow_unknown, ids=ids))
+    if not isinstance(data, pd.DataFrame):
+        return predictor(form.of_array(data))
+    lacking = next((name for name in ids if name not in data.columns), None)
+    if lacking is not None:
+        raise RecordError(f"Expected a column {lacking!r} to keep, got none of that name in the frame (ids)")
+    kept = data[list(ids)].reset_index(drop=True)
+    columns = {str(name): data[name].to_numpy() for name in data.columns if name not in ids}
+    return pd.concat([kept, predictor(form.of_columns(columns, allow_unknown=allow_unknown))], axis=1)
+
+
+def register(
+    model: Picked | AnySweep,
+    name: str,
+    *,
+    max_epsilon: float | None = None,
+    minimum: Mapping[str, float] | None = None,
+    tracking: str | None = None,
+    data_dir: str | Path | None = None,
+) -> "Registered":
+    """Register a picked model with MLflow, or the one that would be picked of a sweep.
+
+    Raises:
+        PickError: no point meets the conditions.
+        SweeperError: nothing to encode rows by, or the store does not take the model.
+    """
+    from sweeper.results.models.registry import register as register_model
+
+    picked = model if isinstance(model, Picked) else load(folder_of(model)).pick(max_epsilon, minimum)
+    return register_model(picked, name, tracking=tracking, data_dir=None if data_dir is None else Path(data_dir))

@@ -1,0 +1,89 @@
+"""Checking a spec without training: the plan of its sweep, its first configurations, and what they would take."""
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import clipless
+from clipless.datasets import Dataset
+from clipless.datasets.metadata import units_word
+from sweeper.markup import paragraph
+from sweeper.planning.estimate import Estimate, estimate, in_words
+from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.preview import Preview, find_lack_of_gpus, preview
+from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.rounding import round_up
+from sweeper.specification.spec import Spec
+
+_WIDTH = 100  # characters of a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class CheckedSpec:
+    """A spec that can be run; shows itself in a notebook or a terminal.
+
+    Attributes:
+        plan: of its sweep.
+        data: that it names.
+        previews: its first configurations as they would be trained.
+        estimate: the time and memory that they would take, ``None`` where these were not measured.
+    """
+
+    plan: SweepPlan
+    data: Dataset
+    previews: tuple[Preview, ...]
+    estimate: Estimate | None
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows."""
+        return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        head, *lines = self._lines()
+        return paragraph(head, strong=True) + "".join(map(paragraph, lines))
+
+    def _lines(self) -> Iterator[str]:
+        plan, declared = self.plan, self.data.metadata
+        rows = f"{declared.name}, N = {plan.population} training {units_word(declared.unit)}"
+        open_ = plan.shared.space.open
+        yield f"{plan.name}: valid. {rows}; {plan.trials} trials, {open_} open hyperparameters."
+        if lack := find_lack_of_gpus(plan):
+            yield lack
+        yield plan.announcement
+        for number, one in enumerate(self.previews, start=1):
+            made = one.plan
+            price = "no privacy" if not one.claims else f"epsilon {round_up(one.claims[-1].epsilon)} by itself"
+            yield (
+                f"configuration {number}: {made.epochs} epochs of {made.steps_per_epoch} steps, batches of "
+                f"{made.batch_size:g}, noise multiplier {made.noise_multiplier:.4g}, {price}"
+            )
+        if self.plan.chosen:
+            fields = ", ".join(one.field for one in self.plan.chosen)
+            yield f"chosen for you (plan.chosen has values and reasons): {fields}"
+        if self.estimate is not None:
+            yield in_words(self.estimate)
+
+
+def check_spec(
+    spec: Spec, data_dir: Path | None = None, *, configurations: int = 1, measure: bool = True
+) -> CheckedSpec:
+    """Plan the sweep of a spec and its first configurations; nothing is trained and nothing is spent.
+
+    Args:
+        spec: what its user wrote.
+        data_dir: local copies of data sets.
+        configurations: how many are planned.
+        measure: whether time and memory are measured, on rows of zeros.
+
+    Raises:
+        SpecError: the spec does not fit the data, or its budget cannot be cut as it asks.
+        clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
+    """
+    data = clipless.datasets.load(**spec.data_options(data_dir))
+    plan = make_sweep_plan(spec, data, data_dir)
+    previews = preview(plan, data, configurations)
+    return CheckedSpec(
+        plan=plan, data=data, previews=previews, estimate=estimate(plan, data, previews) if measure else None
+    )

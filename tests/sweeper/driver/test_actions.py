@@ -1,0 +1,73 @@
+"""Commands on a sweep that is there, as functions."""
+
+import warnings
+
+import pandas as pd
+import pytest
+
+import clipless
+import sweeper
+from sweeper.audits import sweep_audit
+from sweeper.errors import RecordError
+from sweeper.store.requests import steered
+from tests.factories import make_evidence
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def levels(digits):
+    """Images of digits as a camera has them."""
+    return (digits.test.x[:3, 0] * 16).round().numpy().astype("uint8")
+
+
+def test_what_is_asked_of_a_sweep_is_refused_as_by_the_commands(sweep_copy):
+    sweep = sweeper.load(sweep_copy)
+    with pytest.raises(RecordError, match="Expected a sweep that runs on this machine, but no process drives"):
+        sweeper.stop(sweep)
+    with pytest.raises(sweeper.errors.SpecError, match=r"training\.width"):
+        sweeper.enqueue(sweep, {"training.width": 3})
+    with pytest.raises(RecordError, match=r"Expected at least the 3 trials of .*, got trials=1"):
+        sweeper.extend(sweep, 1)
+    assert sweeper.enqueue(sweep_copy, {"training.learning_rate": 0.05}) == {"training.learning_rate": 0.05}
+    assert sweeper.steer(sweep, "accuracy >= 0.5") == steered(sweep_copy) == ("accuracy >= 0.5",)
+
+
+def test_predictions_of_a_sweep_of_its_folder_and_of_what_is_picked_are_alike(ran, levels):
+    sweep = sweeper.load(ran.folder)
+    frames = [sweeper.predict(model, levels) for model in (ran.folder, sweep, sweep.pick())]
+    for frame in frames:
+        pd.testing.assert_frame_equal(frame, frames[0])
+    assert len(frames[0]) == 3
+    with pytest.raises(clipless.errors.DataError, match="got columns"):
+        sweeper.predict(sweep, pd.DataFrame({"a": [1]}))
+    with pytest.raises(RecordError, match="Expected a column 'b' to keep"):
+        sweeper.predict(sweep, pd.DataFrame({"a": [1]}), ids=["b"])
+
+
+def test_an_audit_is_a_table_and_refuses_what_it_contradicts(sweep_copy, monkeypatch):
+    told = []
+
+    def audit_sweep(folder, point, *, effort, price, tell):
+        told.append((folder, point, effort, price))
+        tell("the price cannot be attacked")
+        return (make_evidence(),)
+
+    monkeypatch.setattr(sweep_audit, "audit_sweep", audit_sweep)
+    monkeypatch.setattr(sweep_audit, "rewrite", lambda folder: [f"{folder} was written again"])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        frame = sweeper.audit(sweep_copy, "t0001", price=False)
+    assert [str(one.message) for one in said] == ["the price cannot be attacked", f"{sweep_copy} was written again"]
+    assert told == [(sweep_copy, "t0001", clipless.audits.audited_training.Effort.CHEAP, False)]
+    assert frame.to_dict("records")[0]["contradicted"]
+    assert frame["attained"].tolist() == [4.0]
+
+
+def test_a_model_is_registered_as_it_is_picked(ran, monkeypatch):
+    taken = []
+    monkeypatch.setattr("sweeper.results.models.registry.register", lambda picked, *_, **__: taken.append(picked))
+    sweep = sweeper.load(ran.folder)
+    sweeper.register(sweep.pick(), "digits")
+    sweeper.register(ran.folder, "digits", minimum={"accuracy": 0.0})
+    assert [picked.point for picked in taken] == [sweep.pick().point] * 2
