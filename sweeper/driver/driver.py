@@ -18,6 +18,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.storage import Storage, fetch_models, url_of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.trial_states import TrialStates
+from sweeper.driver.caller import Caller
 from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_results
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.recording.held_out_scores import score_front
@@ -60,6 +61,7 @@ class SweepRun:
     Args:
         selected: how a private selection ended, which has trained what there is, but for the final that its budget may
             hold.
+        caller: who proposes its trials, ``None`` where its search does.
     """
 
     def __init__(
@@ -75,10 +77,11 @@ class SweepRun:
         rebooted: bool = False,
         selected: RunResult | None = None,
         troubles: Sequence[str] = (),
+        caller: Caller | None = None,
     ) -> None:
         self._plan, self._options, self._data, self._folder = plan, options, data, folder
         self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
-        self._selected = selected
+        self._selected, self._caller = selected, caller
         self._requests = Requests(folder.path)  # at once: what is asked from now on is asked of this run
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
@@ -150,7 +153,7 @@ class SweepRun:
             constraints=settings.outcomes,
             earlier=() if self._earlier is None else self._earlier.observations,
             journal=self._folder.proposals,
-            trials=self._plan.proposed,
+            trials=self._plan.proposed if self._caller is None else 0,
         )
         self._steer(self._requests.region)
         self._recorder = Recorder(self._plan, self._folder, self._tracker, self._search, rebooted=self._rebooted)
@@ -283,6 +286,8 @@ class SweepRun:
     def _queue(self) -> TrialQueue:
         spending, space, records = self._plan.spending, self._plan.shared.space, self._recorder.records
         unfinished = self._recorder.unfinished
+        if self._caller is not None:
+            return self._caller.queue(self._plan, self._folder.path, self._search, self._recorder)
         if self._has_final:
             return TrialQueue(FinalSearch(self._search, spending, space, records), TRIALS, unfinished)
         rehearsed = [] if self._rehearsals is None else self._rehearsals.explored()

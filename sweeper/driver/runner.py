@@ -7,6 +7,7 @@ from pathlib import Path
 
 import clipless
 from sweeper.backend.interruption import Interruption
+from sweeper.driver.caller import Caller
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
@@ -14,7 +15,7 @@ from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import RecordError, SweeperError, TrialError
 from sweeper.planning.defaults import complete
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
@@ -34,8 +35,13 @@ def run(spec: Spec, options: Options | None = None) -> Sweep:
     return run_sweep(spec, options).sweep
 
 
-def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
+def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | None = None) -> FinishedSweep:
     """Run a sweep to its end, or to the first Ctrl-C.
+
+    Args:
+        spec: what to do.
+        options: how.
+        caller: who proposes its trials, until they have no more to propose; by default its search does.
 
     Returns:
         The sweep and how it ended; after an interruption with the front of what was done.
@@ -47,6 +53,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
         clipless.errors.DataError: data that cannot be used.
         RecordError: the folder cannot be made, or not be written to.
         SelectionWaitsError: a private selection was interrupted; it can be resumed.
+        TrialError: trials that no caller may propose.
         KeyboardInterrupt: on Ctrl-C before there is a folder, or on a second one.
 
     Guarantees:
@@ -58,6 +65,7 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
     earlier = _earlier(complete(spec, data).spec, options)
     steering = None if earlier is None else earlier.steering
     plan = make_sweep_plan(spec, data, options.data_dir, steering=steering)
+    plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption:
         recovered = recover_all(options.out)
@@ -72,7 +80,10 @@ def run_sweep(spec: Spec, options: Options | None = None) -> FinishedSweep:
                     shutil.rmtree(folder.path, ignore_errors=True)
                 raise
             _check_is_new(folder)
-            return SweepRun(plan, options, data, folder, interruption, earlier=earlier, troubles=recovered).run()
+            run_ = SweepRun(
+                plan, options, data, folder, interruption, earlier=earlier, troubles=recovered, caller=caller
+            )
+            return run_.run()
 
 
 def _check_devices(plan: SweepPlan, options: Options) -> None:
@@ -117,7 +128,12 @@ def resume(directory: Path, options: Options | None = None, *, trials: int | Non
 
 
 def resume_sweep(
-    directory: Path, options: Options | None = None, *, trials: int | None = None, give_up: bool = False
+    directory: Path,
+    options: Options | None = None,
+    *,
+    trials: int | None = None,
+    give_up: bool = False,
+    caller: Caller | None = None,
 ) -> FinishedSweep:
     """Resume a sweep that was interrupted or killed, or run more trials of one that ended.
 
@@ -129,6 +145,7 @@ def resume_sweep(
         options: as for `run_sweep`; ``out`` is not used; options you omit keep the values the sweep was started with.
         trials: how many in all, those that ran included; as many as before by default.
         give_up: make an ordinary sweep of a private selection that waits, priced as the composition of all its trials.
+        caller: as for `run_sweep`.
 
     Returns:
         As `run_sweep`.
@@ -138,11 +155,14 @@ def resume_sweep(
             already; or its data, or what is declared of them, are no longer those that it was begun with.
         SpecError, clipless.errors.DataError: its data cannot be used any more.
         SelectionWaitsError: a private selection was interrupted again.
+        TrialError: trials that no caller may propose.
     """
     folder = SweepFolder(directory)
     manifest = folder.read_manifest(secret=True)
     spec = manifest.read_spec()
     if manifest.selects_privately or is_secret(folder.path):
+        if caller is not None:
+            raise TrialError(f"Expected a sweep whose trials a caller may propose, but {directory} selects privately")
         if options is not None and options.concurrent is not None:
             raise RecordError(
                 f"Expected no other number of processes for {directory}, whose private selection fixed it"
@@ -171,6 +191,8 @@ def resume_sweep(
             f"{len(data.train)}; restore the data or start another sweep"
         )
     plan = resume_plan(folder, spec, data, options.data_dir)
+    plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
-        return SweepRun(plan, options, data, folder, interruption, resumed=True, rebooted=rebooted).run()
+        run_ = SweepRun(plan, options, data, folder, interruption, resumed=True, rebooted=rebooted, caller=caller)
+        return run_.run()

@@ -121,9 +121,9 @@ class Search:
         self.asked = self._numbered = max(self._numbered, trials)
 
     @property
-    def waiting(self) -> bool:
-        """Whether a configuration was enqueued that no trial has had yet."""
-        return bool(self._first)
+    def waiting(self) -> tuple[Mapping[str, Any], ...]:
+        """The configurations that were enqueued and that no trial has had yet, the next one first."""
+        return tuple(self._first)
 
     def enqueue(self, params: Mapping[str, Any]) -> None:
         """Try these parameter values next; those you omit are sampled."""

@@ -87,22 +87,32 @@ def enqueue(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
         SpecError: not values of this sweep's open hyperparameters.
         RecordError: not the folder of a sweep, one without a slot that is left, or not written.
     """
+    chosen = check_configuration(folder, values)
     sweep = SweepFolder(folder)
-    manifest = sweep.read_manifest()
-    if manifest.selects_privately:
-        raise RecordError(
-            f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
-        )
-    slots = sum(manifest.course.stages)
+    slots = sum(sweep.read_manifest().course.stages)
     if slots and len(sweep.trials()) >= slots:
         raise RecordError(
             f"Expected a sweep with a slot that is left, but all {slots} of {folder} have their trial; name the "
             "configuration under search.first of another sweep"
         )
-    spec = manifest.read_spec()
-    chosen = dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
     _append(folder, {"try": chosen})
     return chosen
+
+
+def check_configuration(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
+    """Return values of open hyperparameters as `enqueue` would write them, which may be asked for.
+
+    Raises:
+        SpecError: not values of this sweep's open hyperparameters.
+        RecordError: not the folder of a sweep, or a private selection.
+    """
+    manifest = SweepFolder(folder).read_manifest()
+    if manifest.selects_privately:
+        raise RecordError(
+            f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
+        )
+    spec = manifest.read_spec()
+    return dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
 
 
 def steer(folder: Path, region: Sequence[str]) -> tuple[OutcomeConstraint, ...]:

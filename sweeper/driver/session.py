@@ -1,0 +1,161 @@
+"""Sessions: a caller proposes configurations, Sweeper trains each within the plan and the budget of one sweep.
+
+    with sweeper.open("sweep.yaml") as session:
+        while session.left:
+            trained = session.train({"training.learning_rate": propose()})
+
+The driver of a session is that of every sweep, in a thread of this process.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from sweeper.driver import runner
+from sweeper.driver.api import AnySpec, as_spec
+from sweeper.driver.caller import Caller, TrainedTrial
+from sweeper.driver.options import Options
+from sweeper.errors import RecordError, TrialError
+from sweeper.results.sweep import Sweep
+from sweeper.specification.search import Prior
+from sweeper.specification.spec import Spec
+from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.requests import ask_to_stop
+
+
+class Session:
+    """A sweep whose trials the caller proposes; made by `open`.
+
+    Guarantees:
+        A trial trains only within the sweep's plan: its number, its slot of the budget and what the ledger has room
+        for. What is refused before it begins costs nothing.
+    """
+
+    def __init__(self, caller: Caller, driver: threading.Thread) -> None:
+        self._caller, self._driver = caller, driver
+
+    @property
+    def sweep(self) -> Sweep:
+        """The sweep as it is on the disk."""
+        return Sweep(self._caller.folder)
+
+    @property
+    def left(self) -> int:
+        """How many trials may still be proposed."""
+        return self._caller.left
+
+    @property
+    def trained(self) -> list[TrainedTrial]:
+        """The trials that have ended, those of earlier sessions included, in order."""
+        return self._caller.results
+
+    def train(self, configuration: Mapping[str, Any] | None = None) -> TrainedTrial:
+        """Train a configuration, and return what that has shown.
+
+        A configuration whose trial was interrupted, in an earlier session, goes on.
+
+        Args:
+            configuration: open hyperparameters by dotted name, as in ``search.first``; those you omit are sampled.
+
+        Raises:
+            SpecError: not values of the sweep's open hyperparameters.
+            TrialError: no trial is left, or the sweep has ended: nothing is charged. Or the trial failed: the
+                ledger has what it drew.
+        """
+        return self.train_all([configuration or {}])[0]
+
+    def train_all(self, configurations: Iterable[Mapping[str, Any]]) -> list[TrainedTrial]:
+        """Train configurations, as many at a time as there are places, and return what each has shown, in order.
+
+        Args, raises: as `train`; where one fails, ``trained`` has the others.
+        """
+        proposals = [self._caller.propose(one) for one in configurations]
+        found: list[TrainedTrial] = []
+        failed: TrialError | None = None
+        for proposal in proposals:
+            try:
+                found.append(self._caller.wait_for(proposal))
+            except TrialError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+        return found
+
+    def close(self) -> Sweep:
+        """Let trials that run come to their end, audit the front, write the report, and return the sweep.
+
+        It can be opened again as long as trials are left; `sweeper.resume` lets the sweep's own search propose them.
+        """
+        self._caller.close()
+        self._driver.join()
+        return self.sweep
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it; after an error, trials that run are interrupted, and go on when the sweep is opened again."""
+        if kind is not None:
+            with contextlib.suppress(RecordError):  # closed below all the same
+                ask_to_stop(self._caller.folder, driven=self._driver.is_alive())
+                self._driver.join()
+        self.close()
+
+
+def open(spec: AnySpec | Sweep, options: Options | None = None, *, trials: int | None = None) -> Session:
+    """Open a session: a sweep whose configurations the caller proposes.
+
+    A spec begins a sweep; a `Sweep` or its folder goes on with one that was closed, interrupted or killed. Left out of
+    the spec, ``search.rehearse`` and ``search.prior`` are off: nothing is trained that the caller has not proposed.
+
+    Args:
+        spec: what to do, as for `sweeper.run`; or the sweep to go on with, or its folder.
+        options: how to run it.
+        trials: how many in all, those that ran included; as many as before, or as the spec says, by default.
+
+    Raises:
+        TrialError: a private selection, a sweep that rehearses, or a cluster.
+        SpecError, RecordError, clipless.errors.DataError: as `sweeper.run` and `sweeper.resume`.
+    """
+    caller, given = Caller(), options or Options()
+    folder = _folder(spec)
+    if folder is None:
+        wanted = _proposed_by_caller(as_spec(spec), trials)  # type: ignore[arg-type]
+
+    def drive() -> None:
+        try:
+            if folder is None:
+                runner.run_sweep(wanted, given, caller=caller)
+            else:
+                runner.resume_sweep(folder, given, trials=trials, caller=caller)
+        except BaseException as error:
+            caller.end(error)
+        else:
+            caller.end()
+
+    driver = threading.Thread(target=drive, name="sweep", daemon=True)
+    driver.start()
+    caller.wait_for_start()
+    return Session(caller, driver)
+
+
+def _folder(spec: AnySpec | Sweep) -> Path | None:
+    """Return the folder of the sweep to go on with, ``None`` for a spec."""
+    if isinstance(spec, Sweep):
+        return spec.directory
+    is_folder = isinstance(spec, str | Path) and (Path(spec) / MANIFEST_NAME).is_file()
+    return Path(spec) if is_folder else None  # type: ignore[arg-type]
+
+
+def _proposed_by_caller(spec: Spec, trials: int | None) -> Spec:
+    if spec.search.first:
+        got = f"{len(spec.search.first)} configurations"
+        raise spec.mistaken("no first where a caller proposes the trials", "search.first", got, "leave it out")
+    rehearse = False if spec.search.rehearse is None else None
+    prior = Prior.NONE.value if spec.search.prior is None else None
+    return spec.with_search(rehearse=rehearse, prior=prior, trials=trials)
