@@ -58,7 +58,7 @@ def front_in_words(front: FrontRecord) -> str:
     shown = spread(front.front_points, always=[point for point in front.front_points if point.key in named])
     names = [one.name for one in front.objectives]
     rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
-    lines += _aligned([["trial", "epoch", *names, ""], *rows]) if rows else []
+    lines += _aligned([["trial", "epoch", *map(title_of, names), ""], *rows]) if rows else []
     if len(shown) < len(front.on_front):
         lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
     if "everything" in front.ledger:
@@ -73,9 +73,14 @@ def sweep_in_words(folder: str, manifest: Manifest, front: FrontRecord | RecordE
     return f"{status}, in {folder}\n{shown}"
 
 
+def title_of(name: str) -> str:
+    """Return what the value of a point is called where the price stands beside it."""
+    return "own epsilon" if name == "epsilon" else name
+
+
 def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None) -> list[str]:
     """Return a point as lines: its values, what releasing it costs, and its configuration."""
-    values = ", ".join(f"{name} {value_text(point, name)}" for name in point.values)
+    values = ", ".join(f"{title_of(name)} {value_text(point, name)}" for name in point.values)
     cost = "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
     settings = ", ".join(f"{name} {value}" for name, value in flatten(config).items())
     return [f"{point.label}: {values}{cost}", settings]

@@ -115,13 +115,22 @@ def read_front(path: str | Path) -> Front:
     check_may_be_seen(folder)
     if not Path(path).exists() and (folder / MANIFEST_NAME).is_file():
         raise RecordError(f"Expected {path}, which is missing: {program()} resume {folder} writes it from the records")
-    content = read_object(Path(path))
+    front = parse_front(read_object(Path(path)), str(path))
+    return up_to_date(still_admitted(front, folder), Path(path).with_name("ledger.jsonl"))
+
+
+def parse_front(content: Mapping[str, Any], path: str) -> Front:
+    """Return the content of a ``front.json`` as a front; ``path`` names it in messages.
+
+    Raises:
+        RecordError: broken, or of another schema version.
+    """
     version = content.get("schema_version")
     if version != SCHEMA_VERSION:
         remedy = "read it with the version of sweeper that wrote it, or run the sweep again"
         raise RecordError(f"Expected schema_version {SCHEMA_VERSION} in {path}, got {version!r}; {remedy}")
     try:
-        known = content | {
+        known = dict(content) | {
             "hypervolume": content["hypervolume"]["value"],
             "box": content["hypervolume"],
             "on_front": (),
@@ -134,9 +143,7 @@ def read_front(path: str | Path) -> Front:
     unknown = sorted({point.trial for point in front.points} - set(front.trials))
     if unknown:
         raise RecordError(f"Expected every trial of a point among the trials of {path}, got {unknown[0]!r}")
-    on_front = frozenset(point.key for point in compress(front.points, marks))
-    found = still_admitted(replace(front, on_front=on_front), Path(path).parent)
-    return up_to_date(found, Path(path).with_name("ledger.jsonl"))
+    return replace(front, on_front=frozenset(point.key for point in compress(front.points, marks)))
 
 
 def refusals_before(folder: SweepFolder) -> dict[str, str]:

@@ -193,6 +193,12 @@ class RehearsalList(Answer):
     rehearsals: Sequence[RehearsedRow]
 
 
+class TrialTable(Answer):
+    """The trials of a sweep, each with its end, the values of its best point and its configuration."""
+
+    trials: Sequence[Mapping[str, Any]]
+
+
 class StreamedEvent(Answer):
     """An event of a stream."""
 

@@ -12,13 +12,21 @@ from clipless.privacy.exposure import Exposure
 from sweeper.adapters import dump, parse
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
+from sweeper.results.display import trial_rows
 from sweeper.results.estimates import estimate_points
 from sweeper.results.front import newer_prices, read_front
 from sweeper.results.front_record import SCHEMA_VERSION, csv_text
 from sweeper.results.rehearsal_ranking import ranked_rehearsals
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
-from sweeper.service.responses.models import FrontSummary, RehearsalList, RehearsedRow, SweepDetail, SweepRow
+from sweeper.service.responses.models import (
+    FrontSummary,
+    RehearsalList,
+    RehearsedRow,
+    SweepDetail,
+    SweepRow,
+    TrialTable,
+)
 from sweeper.service.standings import told_spec
 from sweeper.service.supervision.states import Standing
 from sweeper.store.evidence import read_refusals
@@ -162,6 +170,17 @@ def points_csv(folder: SweepFolder) -> str:
     """
     _front_file(folder)
     return read_front(folder.front).to_csv()
+
+
+def trial_table(folder: SweepFolder) -> TrialTable:
+    """Return one row per trial of the front file, see `sweeper.results.display.trial_rows`.
+
+    Raises:
+        UnknownSweepError: there is no front yet.
+        RecordError: it cannot be read.
+    """
+    _front_file(folder)
+    return TrialTable(trials=list(trial_rows(read_front(folder.front))))
 
 
 def is_admitted(folder: SweepFolder, point: PointKey) -> bool:

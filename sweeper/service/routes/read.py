@@ -26,6 +26,7 @@ from sweeper.service.responses.models import (
     SweepDetail,
     SweepPage,
     SweepRow,
+    TrialTable,
 )
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.routes.dependencies import JSON, Dependencies, SweepId
@@ -97,6 +98,11 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     async def list_rehearsals(request: Request, sweep: SweepId) -> Response:
         """Return the configurations that were rehearsed before the first trial, best first; they are no trials."""
         return (await parts.answers.get(sweep, "rehearsals", _rehearsals, REHEARSAL_FILES)).to(request)
+
+    @router.get("/{sweep}/trials", response_model=TrialTable)
+    async def list_trials(request: Request, sweep: SweepId) -> Response:
+        """Return the trials: how each ended, the values of its best point with their intervals, its configuration."""
+        return (await parts.answers.get(sweep, "trials", _trials, FRONT_FILES)).to(request)
 
     @router.get("/{sweep}/front", response_model=FrontContent | FigureNumbers, responses=in_formats(*exports.DRAWN))
     async def show_front(
@@ -208,6 +214,10 @@ def _front(folder: SweepFolder) -> RenderedResponse:
 
 def _rehearsals(folder: SweepFolder) -> RenderedResponse:
     return RenderedResponse.of_answer(views.rehearsals(folder))
+
+
+def _trials(folder: SweepFolder) -> RenderedResponse:
+    return RenderedResponse.of_answer(views.trial_table(folder))
 
 
 def _lines(parts: Dependencies, folder: SweepFolder) -> RenderedResponse:

@@ -133,7 +133,7 @@ def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_p
     _, url = run_service("--tokens", str(tmp_path / "tokens.json"))
     spec = tmp_path / "tiny.yaml"
     spec.write_text(SPEC)
-    with pytest.raises(SweeperError, match=r"refuses access: Expected a token: .*; put a token into SWEEPER_TOKEN"):
+    with pytest.raises(SweeperError, match=r"refuses access: Expected a token.*; put a token into SWEEPER_TOKEN"):
         submit(url, SPEC)
     monkeypatch.setenv("SWEEPER_TOKEN", token)
     with pytest.raises(SystemExit) as ended:

@@ -18,6 +18,7 @@ ASKED = [
     ("POST", "/api/v1/sweeps", "/api/v1/sweeps", {"content": SPEC, "headers": YAML}),
     ("GET", "/api/v1/sweeps/{sweep}", URL, {}),
     ("GET", "/api/v1/sweeps/{sweep}/points", f"{URL}/points", {}),
+    ("GET", "/api/v1/sweeps/{sweep}/trials", f"{URL}/trials", {}),
     ("GET", "/api/v1/sweeps/{sweep}/rehearsals", f"{URL}/rehearsals", {}),
     ("GET", "/api/v1/sweeps/{sweep}/front", f"{URL}/front", {}),
     ("GET", "/api/v1/sweeps/{sweep}/pick", f"{URL}/pick", {}),
@@ -55,7 +56,7 @@ def schemas(described):
 
 def test_every_json_answer_has_a_schema(described):
     found = dict(schemas(described))
-    assert len(found) == 23
+    assert len(found) == 24
     for operation, content in found.items():
         if operation in OTHERS:
             assert list(content) == [OTHERS[operation]]

@@ -1,0 +1,354 @@
+"""Sweeps of a service as objects: submit, watch, pick and steer them as those of this machine.
+
+service = sweeper.connect("https://sweeper.example.org")
+sweep = service.submit("sweep.yaml").wait()
+sweep.pick(max_epsilon=3).write(Path("picked"))
+"""
+
+import io
+import json
+import os
+import tempfile
+import textwrap
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeper.errors import PickError, RecordError, SpecError, SweeperError
+from sweeper.markup import paragraph
+from sweeper.privacy.card import Card
+from sweeper.records import SweepStatus
+from sweeper.results.display import WIDTH, front_in_html, front_in_words, title_of
+from sweeper.results.front import Front, parse_front
+from sweeper.rounding import round_up
+from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
+from sweeper.specification.addresses import check_url
+from sweeper.specification.fields.nested import flatten
+from sweeper.store.jsonl import replace_file, to_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from clipless import Network
+    from sweeper.driver.api import AnySpec
+
+TOKEN = "SWEEPER_TOKEN"
+_PAGE = 200  # sweeps of one page of the list
+
+
+@dataclass(frozen=True, repr=False)
+class RemotePicked:
+    """One point of a sweep of a service, with what travels with it.
+
+    Attributes:
+        trial, epoch, made_from: which model.
+        values: by objective.
+        config: of its trial.
+        card: its privacy card.
+    """
+
+    trial: str
+    epoch: int
+    made_from: str
+    values: Mapping[str, float]
+    config: Mapping[str, Any]
+    card: Card
+    _address: str
+    _connection: Connection
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows: the point, its price, and its configuration."""
+        return "\n".join(textwrap.fill(line, WIDTH) for line in self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows, likewise; ``card`` shows itself."""
+        head, settings = self._lines()
+        return paragraph(head, strong=True) + paragraph(settings)
+
+    def model(self) -> "Network":
+        """Download the model and load it.
+
+        Raises:
+            UnknownSweepError: it has left the front since.
+            SweeperError: the service cannot be reached.
+            clipless.errors.ModelFileError: what came cannot be read.
+        """
+        import clipless
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.safetensors"
+            path.write_bytes(self._download())
+            return clipless.load(path)
+
+    def write(self, folder: str | Path) -> None:
+        """Write ``model.safetensors``, ``config.json``, ``card.md`` and ``card.json`` into a folder, the card last.
+
+        Raises:
+            RecordError: not written.
+            SweeperError: as `model`.
+        """
+        content, path = self._download(), Path(folder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            for name in ("card.json", "card.md", "config.json"):
+                (path / name).unlink(missing_ok=True)
+            (path / "model.safetensors").write_bytes(content)
+        except OSError as error:
+            raise RecordError(f"Cannot write {path}: {error.strerror or error}; choose another folder") from error
+        replace_file(path / "config.json", to_text(self.config, indent=2) + "\n")
+        self.card.write(path)
+
+    def _download(self) -> bytes:
+        return self._connection.ask(Call(self._address.removeprefix("/api/v1"), "the model"))
+
+    def _lines(self) -> list[str]:
+        price = self.card.content["ledger"].get("winner")
+        cost = f"; price {round_up(float(price['epsilon']))} at delta {price['delta']:g}" if price else ""
+        values = ", ".join(f"{title_of(name)} {value:.3f}" for name, value in self.values.items())
+        moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
+        settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
+        return [f"{self.trial}, epoch {moment}: {values}{cost}", settings]
+
+
+class RemoteSweep:
+    """A sweep of a service; has what a `sweeper.Sweep` has, and what a service does for it."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection, self.id = connection, name
+
+    @property
+    def page(self) -> str:
+        """The address of its live page."""
+        return f"{self._connection.url.rstrip('/')}/?sweep={self.id}"
+
+    @property
+    def state(self) -> SweepStatus:
+        """How it stands."""
+        return SweepStatus(self.status()["state"])
+
+    @property
+    def trials(self) -> "pd.DataFrame":
+        """The trials as a table; see `sweeper.Sweep.trials`."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(self._read("/trials")["trials"])
+
+    @property
+    def points(self) -> "pd.DataFrame":
+        """Every point as a table; see `sweeper.Front.to_dataframe`."""
+        import pandas as pd
+
+        text = self._connection.ask(self._call("/points", query={"format": "csv"})).decode()
+        return pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
+
+    def status(self) -> dict[str, Any]:
+        """Return how it stands: its state, its spec and its front in numbers, as the service says it.
+
+        Raises:
+            UnknownSweepError: there is no such sweep.
+            SweeperError: the service cannot be reached, or refuses the token.
+        """
+        return self._read("")
+
+    def front(self) -> Front:
+        """Return the front, with the points on it and their trials.
+
+        Raises:
+            UnknownSweepError: there is none yet.
+        """
+        return parse_front(self._read("/front"), f"the answer of {self._connection}")
+
+    def pick(self, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> RemotePicked:
+        """Return the point of best utility within the conditions; see `sweeper.Sweep.pick`.
+
+        Raises:
+            PickError: no point meets the conditions.
+        """
+        floors = [f"{name}={value!r}" for name, value in (minimum or {}).items()]
+        query = {"max_epsilon": max_epsilon, "min": floors or None}
+        found = self._read("/pick", "these conditions", query=query, refused=PickError)
+        return RemotePicked(
+            trial=found["trial"],
+            epoch=found["epoch"],
+            made_from=found["made_from"],
+            values={name: float(value) for name, value in found["values"].items()},
+            config=found["config"],
+            card=Card(found["card"]),
+            _address=found["model"],
+            _connection=self._connection,
+        )
+
+    def stop(self, trial: str | None = None) -> None:
+        """Stop it, or one of its trials after the epoch that it is in.
+
+        Raises:
+            RecordError: it does not run, or no such trial does.
+        """
+        self._change("/stop" if trial is None else f"/trials/{trial}/stop")
+
+    def resume(self) -> None:
+        """Resume it after it was stopped, interrupted or has failed."""
+        self._change("/resume")
+
+    def extend(self, trials: int) -> None:
+        """Run it on until it has so many trials in all."""
+        self._change("/extend", {"trials": trials})
+
+    def enqueue(self, configuration: Mapping[str, object]) -> dict[str, Any]:
+        """Enqueue a configuration as the next trial and return its values; see `sweeper.enqueue`.
+
+        Raises:
+            SpecError: not values of its open hyperparameters.
+        """
+        values: dict[str, Any] = self._change("/enqueue", {"values": dict(configuration)})["values"]
+        return values
+
+    def steer(self, *bounds: str) -> tuple[str, ...]:
+        """Steer its search to a region of the front; see `sweeper.steer`.
+
+        Raises:
+            SpecError: not bounds on its objectives, or a search that nothing steers.
+        """
+        return tuple(self._change("/steer", {"region": list(bounds)})["region"])
+
+    def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield what happens, from the first point to the end of the sweep: the kind of each event, and its content.
+
+        Kinds are ``point``, ``trial``, ``status`` and ``end``. A connection that breaks is opened again behind the
+        last event.
+        """
+        after: str | None = None
+        while True:
+            for kind, last, data in self._connection.stream(self._path("/events"), after):
+                yield kind, json.loads(data)
+                if kind == "end":
+                    return
+                after = last
+            time.sleep(PAUSE_SECONDS)
+
+    def wait(self) -> "RemoteSweep":
+        """Wait until it has ended, and return it."""
+        for _ in self.events():
+            pass
+        return self
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows."""
+        front = self._front_or_why()
+        return f"{self._head()}\n{front_in_words(front) if isinstance(front, Front) else front}"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        front = self._front_or_why()
+        shown = front_in_html(front) if isinstance(front, Front) else paragraph(str(front))
+        return paragraph(self._head()) + shown
+
+    def _head(self) -> str:
+        try:
+            return f"{self.status()['state']}, {self.page}"
+        except SweeperError:
+            return self.page
+
+    def _front_or_why(self) -> Front | SweeperError:
+        try:
+            return self.front()
+        except SweeperError as error:
+            return error
+
+    def _path(self, path: str) -> str:
+        return f"/sweeps/{self.id}{path}"
+
+    def _call(self, path: str, what: str = "this", **more: Any) -> Call:
+        return Call(self._path(path), what, **more)
+
+    def _read(self, path: str, what: str = "this", **more: Any) -> dict[str, Any]:
+        return self._connection.read(self._call(path, what, **more))
+
+    def _change(self, path: str, content: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        data = b"" if content is None else to_text(content).encode()
+        return self._read(path, "it", method="POST", data=data, refused=SpecError)
+
+
+class Service:
+    """A service of sweeps; made by `connect`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def submit(self, spec: "AnySpec") -> RemoteSweep:
+        """Submit a spec and return its sweep.
+
+        Args:
+            spec: as for `sweeper.run`; files that it names are those of the service.
+
+        Raises:
+            SpecError: the service refuses the spec.
+            SweeperError: it cannot be reached, or refuses the token.
+
+        Guarantees:
+            However often the connection breaks, one sweep is submitted.
+        """
+        call = Call("/sweeps", "the spec", "POST", _text(spec), YAML, refused=SpecError, key=uuid.uuid4().hex)
+        return RemoteSweep(self._connection, str(self._connection.read(call)["id"]))
+
+    def check(self, spec: "AnySpec") -> dict[str, Any]:
+        """Check a spec as submitting it would, and return its name, its number of trials and what it costs.
+
+        Raises: as `submit`.
+        """
+        return self._connection.read(Call("/check", "the spec", "POST", _text(spec), YAML, refused=SpecError))
+
+    def sweep(self, name: str) -> RemoteSweep:
+        """Return a sweep by its id.
+
+        Raises:
+            UnknownSweepError: there is none.
+        """
+        found = RemoteSweep(self._connection, name)
+        found.status()
+        return found
+
+    @property
+    def sweeps(self) -> "pd.DataFrame":
+        """The sweeps as a table, newest first: id, name, state and when they were submitted."""
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = []
+        while True:
+            page = self._connection.read(Call("/sweeps", query={"offset": len(rows), "limit": _PAGE}))
+            rows += page["sweeps"]
+            if not page["sweeps"] or len(rows) >= page["total"]:
+                return pd.DataFrame.from_records(rows)
+
+    def __repr__(self) -> str:
+        """Return the address; the token is no text to be shown."""
+        return f"the service at {self._connection}"
+
+
+def connect(url: str = "http://127.0.0.1:8000", token: str | None = None) -> Service:
+    """Connect to a service.
+
+    Args:
+        url: its address; one of https checks the certificate of the service.
+        token: as ``sweeper token`` printed it; by default that of the environment, ``SWEEPER_TOKEN``.
+
+    Raises:
+        SweeperError: no address of a service, or the service cannot be reached or refuses the token.
+    """
+    connection = Connection(check_url(url, "the address of a service", "--url"), token or os.environ.get(TOKEN) or None)
+    connection.read(Call("/sweeps", query={"limit": 1}))
+    return Service(connection)
+
+
+def _text(spec: "AnySpec") -> bytes:
+    from sweeper.specification.yaml_file import read_mapping
+
+    if isinstance(spec, Mapping):
+        return to_text(spec).encode()
+    if not isinstance(spec, str | Path):
+        return spec.to_yaml().encode()
+    read_mapping(Path(spec))  # says what is wrong with the file
+    return Path(spec).read_text(encoding="utf-8-sig").encode()
