@@ -21,6 +21,7 @@ from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.results.sweep import Sweep
+from sweeper.specification.plugins import is_declared
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME
@@ -61,6 +62,7 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
     """
     options = with_environment(options or Options())
     check_cluster(spec.search, options.cluster)
+    _check_architectures(spec, options)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     earlier = _earlier(complete(spec, data).spec, options)
     steering = None if earlier is None else earlier.steering
@@ -84,6 +86,14 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
                 plan, options, data, folder, interruption, earlier=earlier, troubles=recovered, caller=caller
             )
             return run_.run()
+
+
+def _check_architectures(spec: Spec, options: Options) -> None:
+    """Refuse architectures that the nodes of a cluster would not know."""
+    here = [one.name for one in spec.model.architecture if is_declared(one.name)]
+    if here and options.cluster is not None:
+        remedy = "make it a plug-in that is installed on every node"
+        raise spec.mistaken("an architecture that every node of a cluster knows", "model.architecture", here[0], remedy)
 
 
 def _check_devices(plan: SweepPlan, options: Options) -> None:
@@ -184,6 +194,7 @@ def resume_sweep(
         spec = spec.with_search(trials=trials)
     if options.concurrent is not None:
         spec = spec.with_concurrent(options.concurrent)
+    _check_architectures(spec, options)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
     if len(data.train) != manifest.population:
         raise RecordError(

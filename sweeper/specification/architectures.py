@@ -1,4 +1,4 @@
-"""Architectures that a spec may name: those of `clipless.zoo`, and plug-ins by the names of their entry points.
+"""Architectures that a spec may name: those of `clipless.zoo`, plug-ins, and those that the program has declared.
 
 A plug-in is imported when a spec names it. It is an `clipless.zoo.architecture` like the package's own: it declares its
 options and returns layers of `clipless.layers`. A layer of any other type is refused, so that every bound, guard and
@@ -18,7 +18,7 @@ from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, MODEL_OPT
 from sweeper.specification.fields.fields import Variant, Variants
 from sweeper.specification.fields.messages import bad_value
 from sweeper.specification.fields.ranges import Open
-from sweeper.specification.plugins import ARCHITECTURE_PLUGINS, installed, load_architecture
+from sweeper.specification.plugins import known_architectures, load_architecture
 
 NO_OPTIONS: Options = MappingProxyType({})
 
@@ -54,7 +54,7 @@ class ArchitectureVariants(Variants):
     def one(self, value: Any) -> Variant:
         """Return one variant; a plug-in is imported to know its options."""
         name = value.get("name") if isinstance(value, dict) else value
-        if not isinstance(name, str) or name in self.table or not (own := installed(ARCHITECTURE_PLUGINS)):
+        if not isinstance(name, str) or name in self.table or not (own := known_architectures()):
             return super().one(value)
         options = {name: _own_options(name, "name" if isinstance(value, dict) else "")} if name in own else {}
         return Variants(table={**self.table, **dict.fromkeys(own, NO_OPTIONS), **options}).one(value)
@@ -62,7 +62,7 @@ class ArchitectureVariants(Variants):
     def json_schema(self) -> dict[str, Any]:
         """As `Variants`; of a plug-in only the name, for it is not imported."""
         schema = super().json_schema()
-        if not (own := installed(ARCHITECTURE_PLUGINS)):
+        if not (own := known_architectures()):
             return schema
         named = {"type": "object", "properties": {"name": {"enum": list(own)}}, "required": ["name"]}
         one = {"anyOf": [{"enum": [*self.table, *own]}, named, *schema["anyOf"][1:-1]]}

@@ -1,9 +1,10 @@
-"""What users add by entry points: metrics, samplers, schedulers and architectures, found by their names.
+"""What users add: metrics, samplers, schedulers and architectures, found by the names of their entry points.
 
 Names are looked up without importing anything; a plug-in is imported when a spec uses it, never because a file or a
 request names a module. Data sets are plug-ins of `clipless.datasets`. An architecture is made of layers of `clipless`;
 layers and losses are no plug-ins: every layer, loss and guard that privacy rests on has a rule in `clipless`, found by
-exact type, and one from outside would have none.
+exact type, and one from outside would have none. An architecture may also be declared by the program that runs the
+sweep, such as a notebook: it is known in this process, and in the workers that it starts.
 """
 
 import pkgutil
@@ -16,12 +17,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from clipless.zoo import Architecture
+from clipless.zoo import ARCHITECTURES, Architecture
+from clipless.zoo import architecture as make_architecture
 from sweeper.errors import SpecError, UnexpectedValueError
 from sweeper.records import MEMBERSHIP, Direction
 from sweeper.specification.fields.messages import did_you_mean, show
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from clipless.datasets import Metadata, Split
     from clipless.network import Network
 
@@ -32,6 +36,7 @@ ARCHITECTURE_PLUGINS = "sweeper.architectures"
 BUILT_IN_SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "quasi-random", "random", "grid")
 BUILT_IN_METRICS = ("epsilon", "accuracy", "balanced_accuracy", "auroc", *MEMBERSHIP)
 
+_declared: dict[str, Architecture] = {}  # by this program, by name
 _NAME = re.compile(r"[a-z][a-z0-9._-]{0,49}")
 T = TypeVar("T")
 
@@ -129,12 +134,49 @@ def reading_metrics(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if is_metric(name) and find_metric(name).reads_training_rows)
 
 
+def architecture(builder: "Callable[..., list[nn.Module] | nn.Module]") -> Architecture:
+    """Declare a function as an architecture that specs of this program may name, and return it.
+
+    Args:
+        builder: see `clipless.zoo.architecture`; it may return a module of one's own. One that was declared by the same
+            name before makes room.
+
+    Raises:
+        clipless.errors.UnsupportedError: other arguments, or an option without a default or an annotation.
+        SpecError: a name that is none for a plug-in, or that an architecture of this package or a plug-in has.
+    """
+    made = make_architecture(builder)
+    taken = made.name in ARCHITECTURES or made.name in installed(ARCHITECTURE_PLUGINS)
+    if taken or not _NAME.fullmatch(made.name):
+        expected = "an architecture under a name of its own in small letters, digits and . _ -"
+        raise UnexpectedValueError(expected, repr(made.name), "rename the function")
+    _declared[made.name] = made
+    return made
+
+
+def known_architectures() -> tuple[str, ...]:
+    """Return the names of architectures beside those of this package: plug-ins, none imported, and declared ones."""
+    return tuple(sorted({*installed(ARCHITECTURE_PLUGINS), *_declared}))
+
+
+def declared_builders() -> "list[Callable[..., list[nn.Module] | nn.Module]]":
+    """Return the functions of the architectures that this program has declared, for processes that it starts."""
+    return [one.builder for one in _declared.values()]
+
+
+def is_declared(name: str) -> bool:
+    """Whether the architecture of that name is one that this program has declared."""
+    return name in _declared
+
+
 def load_architecture(name: str, taken: Iterable[str]) -> Architecture:
-    """Import the architecture of that name.
+    """Return the architecture of that name, declared by this program, or imported.
 
     Raises:
         SpecError: none or several of that name, a name that is taken, or no `Architecture`.
     """
+    if name in _declared:
+        return _declared[name]
     found = _load(ARCHITECTURE_PLUGINS, name, taken)
     if not isinstance(found, Architecture):
         raise _unlike("an architecture declared by clipless.zoo.architecture", name, found)

@@ -1,12 +1,13 @@
-"""An architecture: a function that returns layers, whose keywords are its options.
+"""An architecture: a function that returns layers, or a module of one's own, whose keywords are its options.
 
 The function declares each option once, by a keyword with a default and an annotation of `clipless.option_types`; specs,
 their schema and messages read it there. A module of this folder that declares an architecture, or the entry point
 of a package of one's own, needs no line elsewhere.
 """
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import update_wrapper
 from types import MappingProxyType, SimpleNamespace
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from clipless.network import Network
 
     Builder = Callable[..., list[nn.Module]]
+    AnyBuilder = Callable[..., list[nn.Module] | nn.Module]
 
 _LAYER_OPTIONS = tuple(field.name for field in fields(LayerOptions))
 
@@ -34,9 +36,9 @@ class Architecture:
         own_options: the annotation of each option of its own.
     """
 
-    def __init__(self, builder: "Builder") -> None:
+    def __init__(self, builder: "AnyBuilder") -> None:
         update_wrapper(self, builder)
-        self.builder = builder
+        self.builder: Builder = builder  # type: ignore[assignment]  # most return layers, and some are built upon
         self.name = builder.__name__.replace("_", "-")
         self.own_options = _own_options(builder)
 
@@ -53,18 +55,28 @@ class Architecture:
         """Return a network: an input ball, and the layers of the architecture.
 
         The ball has the radius ``input_norm``, the generator draws the initial weights, and ``own`` are the
-        architecture's own options.
+        architecture's own options. A module that is no `Network` is converted, see `clipless.convert`.
 
         Raises:
-            UnsupportedError: an option that the architecture does not take.
+            UnsupportedError: an option that the architecture does not take, or an operation of a module of one's own
+                that has no layer.
             ValueError: shapes or options that do not fit.
         """
         from torch import nn
 
+        from clipless.conversion.convert import convert
         from clipless.network import Network
 
         self._check(own, tuple(self.own_options))
-        made = self.builder(tuple(input_shape), outputs, LayerMaker(options, generator), **own)
+        with _own_luck(generator):
+            made: Any = self.builder(tuple(input_shape), outputs, LayerMaker(options, generator), **own)
+        if isinstance(made, Network):
+            has_ball = len(made.layers) > 0 and type(made.layers[0]) is layers.InputBall
+            made = list(made.layers)[has_ball:]
+        elif isinstance(made, nn.Module):
+            return convert(
+                made, input_shape, input_norm=input_norm, constraint=options.constraint, bias_norm=options.bias_norm
+            )
         if not (isinstance(made, list) and all(isinstance(layer, nn.Module) for layer in made)):
             raise UnsupportedError(f"Expected a list of layers from the architecture {self.name}, got {made!r:.80}")
         return Network([layers.InputBall(input_norm), *made], input_shape)
@@ -94,13 +106,14 @@ class Architecture:
                 raise UnsupportedError(f"Expected an option of {self.name} among {', '.join(known)}, got {option!r}")
 
 
-def architecture(builder: "Builder") -> Architecture:
+def architecture(builder: "AnyBuilder") -> Architecture:
     """Declare a function as an architecture.
 
     Args:
         builder: takes the shape of one example, the number of logits and a `LayerMaker`; each keyword is an option of
             its own, with a default and an annotation of `clipless.option_types`. Returns layers of `clipless.layers`,
-            which stand behind an input ball; the maker draws every initial weight.
+            which stand behind an input ball, and whose initial weights the maker draws; or a module of one's own,
+            which is converted, or a `Network`.
 
     Raises:
         UnsupportedError: other arguments, or an option without a default or an annotation.
@@ -108,7 +121,20 @@ def architecture(builder: "Builder") -> Architecture:
     return Architecture(builder)
 
 
-def _own_options(builder: "Builder") -> Mapping[str, Any]:
+@contextlib.contextmanager
+def _own_luck(generator: "Generator | None") -> Iterator[None]:
+    """Let modules of torch, which draw their weights from a generator that all share, draw them by this one's seed."""
+    if generator is None:
+        yield
+        return
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(generator.initial_seed())
+        yield
+
+
+def _own_options(builder: "AnyBuilder") -> Mapping[str, Any]:
     parameters = list(inspect.signature(builder).parameters.values())
     own = [parameter for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
     if len(parameters) - len(own) != 3:

@@ -16,7 +16,6 @@ from multiprocessing.connection import Client, Connection, Listener
 from threading import Thread
 from typing import Any
 
-import cloudpickle  # type: ignore[import-untyped]
 import ray
 
 from sweeper.backend.backend import RunSettings
@@ -163,7 +162,7 @@ def train_stacks(
     try:
         workers.start()
         dispatcher = Dispatcher(
-            Task(cloudpickle.dumps(kind), settings.constants(), stack),
+            Task.of(kind, settings.constants(), stack),
             queue,
             states,
             trial_hours=settings.trial_hours,

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import IO
 
-import cloudpickle  # type: ignore[import-untyped]
-
 from clipless.datasets import Dataset
 from sweeper.backend.backend import RunSettings
 from sweeper.backend.devices import DeviceShares, visible_devices, workers_per_device
@@ -214,7 +212,7 @@ class LocalPool:
     ) -> RunResult:
         """Train trials; tracebacks are kept in the folder ``tracebacks`` of the sweep."""
         dispatcher = Dispatcher(
-            Task(cloudpickle.dumps(kind), settings.constants(), self.stack),
+            Task.of(kind, settings.constants(), self.stack),
             queue,
             states,
             trial_hours=settings.trial_hours,

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import cloudpickle  # type: ignore[import-untyped]
+
+from sweeper.specification.plugins import architecture, declared_builders
 from sweeper.trials.stream import TrialRow
 
 
@@ -53,7 +56,8 @@ class Task:
     """What a worker trains from now on.
 
     Attributes:
-        kind: the pickled class of the trials, a `sweeper.backend.trainable.CliplessTrial`.
+        kind: the class of the trials, a `sweeper.backend.trainable.CliplessTrial`, and the architectures that the
+            driver's program has declared, pickled by `of`.
         constants: what the configuration of every trial holds, but for the data, which the worker has.
         stack: how many trials it trains as one at most; ``None`` for as many as pay.
     """
@@ -61,6 +65,19 @@ class Task:
     kind: bytes
     constants: Mapping[str, Any]
     stack: int | None
+
+    @classmethod
+    def of(cls, kind: type[Any], constants: Mapping[str, Any], stack: int | None) -> Self:
+        """Return a task; classes and functions of a script or a notebook travel as they are."""
+        return cls(cloudpickle.dumps((kind, declared_builders())), constants, stack)
+
+    def unpack(self) -> type[Any]:
+        """Return the class of the trials, in a worker that then knows the declared architectures."""
+        kind, builders = pickle.loads(self.kind)
+        for builder in builders:
+            architecture(builder)
+        made: type[Any] = kind
+        return made
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ files that its rows name.
 
 import contextlib
 import os
-import pickle
 import select
 import threading
 from collections.abc import Sequence
@@ -62,4 +61,4 @@ def serve(connection: Connection, data: Any) -> None:
 
 def make_group(task: Task, data: Any) -> TrialGroup:
     """Return the trials of a worker, none so far, for a task."""
-    return TrialGroup(pickle.loads(task.kind), {**task.constants, "data": data}, task.stack)
+    return TrialGroup(task.unpack(), {**task.constants, "data": data}, task.stack)

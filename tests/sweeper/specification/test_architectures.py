@@ -1,6 +1,7 @@
 # ruff: noqa: ARG001, ARG005
 """Architectures of plug-ins: their options are fields of a spec, and their layers are those of the package."""
 
+import math
 import sys
 from types import SimpleNamespace
 from typing import Annotated
@@ -11,12 +12,19 @@ from torch import nn
 
 import clipless
 from clipless import layers
+from clipless.bounds import bound_network
+from clipless.conversion.convert import convert
 from clipless.errors import UnsupportedError
 from clipless.option_types import Count, Even, Ge, Le
 from clipless.testing import neighbour_ratios
 from clipless.zoo import ARCHITECTURES, architecture
+from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.workers.messages import Task
+from sweeper.driver.options import Options
+from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
 from sweeper.search.space import sample
+from sweeper.specification import plugins
 from sweeper.specification.architectures import architecture_options, find_architecture
 from sweeper.specification.plugins import ARCHITECTURE_PLUGINS
 from sweeper.specification.spec import Spec, schema
@@ -222,3 +230,90 @@ def test_what_is_no_list_of_layers_is_refused():
 
     with pytest.raises(UnsupportedError, match="Expected a list of layers from the architecture nothing, got None"):
         architecture(nothing)((4,), 2, input_norm=1.0)
+
+
+class Own(nn.Module):
+    def __init__(self, inputs, outputs, width, batch_norm=False):
+        super().__init__()
+        self.hidden, self.out = nn.Linear(inputs, width), nn.Linear(width, outputs)
+        self.between = nn.BatchNorm1d(width) if batch_norm else nn.Identity()
+
+    def forward(self, x):
+        return self.out(torch.relu(self.between(self.hidden(x.flatten(1)))))
+
+
+def own(shape, outputs, make, *, width: Count = 8, batch_norm: bool = False):
+    return Own(math.prod(shape), outputs, width, batch_norm)
+
+
+@pytest.fixture
+def declared(monkeypatch):
+    """The architecture of a module of one's own, declared by a program for the time of a test."""
+    monkeypatch.setattr(plugins, "_declared", {})
+    return plugins.architecture(own)
+
+
+def test_a_module_of_ones_own_is_converted_with_weights_by_the_seed(digits, declared):
+    assert declared is find_architecture("own")
+    torch.default_generator.manual_seed(5)
+    before = torch.get_rng_state()
+    _, model = model_of(digits, architecture="own", width=16)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [type(layer).__name__ for layer in model.layers] == ["InputBall", "Flatten", "Dense", "ReLU", "Dense"]
+    again = model_of(digits, architecture="own", width=16)[1]
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+    weights = [own_network(generator=torch.Generator().manual_seed(seed)).layers[2].weight for seed in (1, 2)]
+    assert not torch.equal(*weights)
+    assert 0 < bound_network(model).lipschitz() < float("inf")
+
+
+def own_network(**more):
+    return architecture(own).build((1, 8, 8), 10, input_norm=8.0, width=8, **more)
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_module_that_cannot_be_bounded_is_refused_by_name(digits):
+    with pytest.raises(SpecError, match=r"Cannot convert between: BatchNorm1d is no layer .*model\.architecture=own"):
+        model_of(digits, architecture={"name": "own", "batch_norm": True})
+
+
+def test_a_network_stands_behind_the_input_ball_of_the_sweep():
+    def converted(shape, outputs, make):
+        return convert(Own(math.prod(shape), outputs, 8), shape, input_norm=1.0)
+
+    network = architecture(converted)((1, 8, 8), 10, input_norm=8.0)
+    assert [type(layer).__name__ for layer in network.layers] == ["InputBall", "Flatten", "Dense", "ReLU", "Dense"]
+    assert network.layers[0].radius == 8.0
+
+
+def test_a_declared_architecture_is_known_to_specs_and_named_like_no_other(declared, install):
+    assert spec_of(architecture="own", width=[8, 16])
+    assert "own" in schema()["$defs"]["ModelSettings"]["properties"]["architecture"]["anyOf"][0]["enum"]
+    assert plugins.architecture(own) is not declared  # as when a cell is run again
+    install(("tower", "towers:tower"))
+    for name in ("mlp", "tower", "Own"):
+        with pytest.raises(SpecError, match="Expected an architecture under a name of its own"):
+            plugins.architecture(empty(name))
+
+
+def empty(name):
+    def made(shape, outputs, make):
+        return []
+
+    made.__name__ = name
+    return made
+
+
+def test_workers_know_what_the_program_has_declared(declared, monkeypatch):
+    task = Task.of(CliplessTrial, {}, 1)
+    monkeypatch.setattr(plugins, "_declared", {})
+    assert task.unpack() is CliplessTrial
+    assert find_architecture("own").builder is declared.builder
+
+
+@pytest.mark.usefixtures("declared")
+def test_a_cluster_does_not_know_it(tmp_path):
+    spec = spec_of(architecture="own")
+    with pytest.raises(SpecError, match="Expected an architecture that every node of a cluster knows"):
+        run_sweep(spec, Options(out=tmp_path, cluster="10.0.0.1"))
