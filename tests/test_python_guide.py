@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.specification import plugins
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "python.md"
 
@@ -26,10 +28,13 @@ def run(cell, names):
 @pytest.mark.slow
 def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    names, shown = {}, []
+    monkeypatch.setattr(plugins, "_declared", {})
+    names, shown = {"__name__": "__main__"}, []
     for cell in cells():
         shown.append(run(cell, names))
-    sweep, tail, figure, picked, predictions, *_ = [value for value in shown if value is not None]
+    checked, sweep, trials, tail, figure, picked, predictions, final, *_ = [one for one in shown if one is not None]
+    assert repr(checked).startswith("notebook: valid. digits, N = ")
+    assert list(trials["trial"]) == ["t0001", "t0002"]
     front = names["front"]
     assert f"notebook: {len(front.on_front)} of {len(front.points)} points" in sweep._repr_html_()
     assert len(tail) >= 1
@@ -42,6 +47,10 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     assert re.search(r"epsilon [23]\.\d+, accuracy 0\.\d+, certified 0\.\d+", capsys.readouterr().out)
     assert names["last"].epsilon <= 3.0
     assert set(names["balanced"]) == {point.label for point in front.front_points}
+    assert final.stage == 2
+    assert final.price.epsilon <= 3.0
+    assert final.configuration == names["best"].configuration
+    assert names["session"].left == 0
     assert shown[-1][0] == ("no", "yes")
     assert (tmp_path / "picked" / "card.md").is_file()
     assert (tmp_path / "sweeps-out" / "mlflow.db").is_file()
