@@ -52,6 +52,10 @@ class Session:
         """The trials that have ended, those of earlier sessions included, in order."""
         return self._caller.results
 
+    def __repr__(self) -> str:
+        """Return what a terminal shows."""
+        return f"a session with {self.left} trials left and {len(self.trained)} trained, in {self._caller.folder}"
+
     def train(self, configuration: Mapping[str, Any] | None = None) -> TrainedTrial:
         """Train a configuration, and return what that has shown.
 

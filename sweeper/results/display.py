@@ -1,7 +1,7 @@
 """Sweeps, fronts and picked points as Python shows them: texts and HTML that fit a screen, and trials as a table."""
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError
@@ -78,9 +78,18 @@ def title_of(name: str) -> str:
     return "own epsilon" if name == "epsilon" else name
 
 
+def epsilon_first(names: Iterable[str]) -> list[str]:
+    """Return names of objectives, epsilon before the others.
+
+    >>> epsilon_first(["accuracy", "epsilon"])
+    ['epsilon', 'accuracy']
+    """
+    return sorted(names, key=lambda name: name != "epsilon")
+
+
 def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None) -> list[str]:
     """Return a point as lines: its values, what releasing it costs, and its configuration."""
-    values = ", ".join(f"{title_of(name)} {value_text(point, name)}" for name in point.values)
+    values = ", ".join(f"{title_of(name)} {value_text(point, name)}" for name in epsilon_first(point.values))
     cost = "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
     settings = ", ".join(f"{name} {value}" for name, value in flatten(config).items())
     return [f"{point.label}: {values}{cost}", settings]

@@ -7,6 +7,7 @@ sweep.pick(max_epsilon=3).write(Path("picked"))
 
 import io
 import json
+import math
 import os
 import tempfile
 import textwrap
@@ -21,7 +22,7 @@ from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import paragraph
 from sweeper.privacy.card import Card
 from sweeper.records import SweepStatus
-from sweeper.results.display import WIDTH, front_in_html, front_in_words, title_of
+from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, title_of
 from sweeper.results.front import Front, parse_front
 from sweeper.rounding import round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 TOKEN = "SWEEPER_TOKEN"
 _PAGE = 200  # sweeps of one page of the list
+_NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}  # as the answers of a service have them
 
 
 @dataclass(frozen=True, repr=False)
@@ -107,7 +109,7 @@ class RemotePicked:
     def _lines(self) -> list[str]:
         price = self.card.content["ledger"].get("winner")
         cost = f"; price {round_up(float(price['epsilon']))} at delta {price['delta']:g}" if price else ""
-        values = ", ".join(f"{title_of(name)} {value:.3f}" for name, value in self.values.items())
+        values = ", ".join(f"{title_of(name)} {self.values[name]:.3f}" for name in epsilon_first(self.values))
         moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
         settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
         return [f"{self.trial}, epoch {moment}: {values}{cost}", settings]
@@ -134,7 +136,10 @@ class RemoteSweep:
         """The trials as a table; see `sweeper.Sweep.trials`."""
         import pandas as pd
 
-        return pd.DataFrame.from_records(self._read("/trials")["trials"])
+        rows = self._read("/trials")["trials"]
+        return pd.DataFrame.from_records(
+            [{name: _NUMBERS.get(cell, cell) for name, cell in row.items()} for row in rows]
+        )
 
     @property
     def points(self) -> "pd.DataFrame":

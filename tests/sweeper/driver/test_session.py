@@ -34,6 +34,7 @@ def options(tmp_path):
 def test_a_caller_proposes_and_the_plan_holds(options):
     with sweeper.open(CONTENT, options) as session:
         assert session.left == 3
+        assert repr(session) == f"a session with 3 trials left and 0 trained, in {session.sweep.directory}"
         first = session.train({RATE: 0.05})
         assert first.configuration == {RATE: 0.05}
         assert first.values["accuracy"] == max(point.values["accuracy"] for point in first.points)
