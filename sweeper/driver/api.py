@@ -57,7 +57,7 @@ def run(spec: AnySpec, options: Options | None = None, *, progress: bool | None 
     Raises and guarantees: as `sweeper.driver.runner.run_sweep`.
     """
     wanted = as_spec(spec)
-    with _shown(options or Options(), progress) as shown:
+    with with_display(options or Options(), progress) as shown:
         return runner.run(wanted, shown)
 
 
@@ -78,7 +78,7 @@ def resume(
 
     Raises: as `sweeper.driver.runner.resume_sweep`.
     """
-    with _shown(options or Options(), progress) as shown:
+    with with_display(options or Options(), progress) as shown:
         return runner.resume(folder_of(sweep), shown, trials=trials)
 
 
@@ -100,8 +100,8 @@ def in_notebook() -> bool:
 
 
 @contextlib.contextmanager
-def _shown(options: Options, progress: bool | None) -> Iterator[Options]:
-    """Give options a display, unless they say themselves where progress goes."""
+def with_display(options: Options, progress: bool | None) -> Iterator[Options]:
+    """Give options a display, unless they say themselves where progress goes; left out, in terminals and notebooks."""
     notebook = in_notebook()
     wanted = (notebook or sys.stdout.isatty()) if progress is None else progress
     if not wanted or options.show is not Options().show:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from sweeper.driver import runner
-from sweeper.driver.api import AnySpec, as_spec
+from sweeper.driver.api import AnySpec, as_spec, in_notebook, with_display
 from sweeper.driver.caller import Caller, TrainedTrial
 from sweeper.driver.options import Options
 from sweeper.errors import RecordError, TrialError
@@ -34,8 +34,8 @@ class Session:
         for. What is refused before it begins costs nothing.
     """
 
-    def __init__(self, caller: Caller, driver: threading.Thread) -> None:
-        self._caller, self._driver = caller, driver
+    def __init__(self, caller: Caller, driver: threading.Thread, display: contextlib.ExitStack) -> None:
+        self._caller, self._driver, self._display = caller, driver, display
 
     @property
     def sweep(self) -> Sweep:
@@ -95,6 +95,7 @@ class Session:
         """
         self._caller.close()
         self._driver.join()
+        self._display.close()
         return self.sweep
 
     def __enter__(self) -> Self:
@@ -111,25 +112,31 @@ class Session:
         self.close()
 
 
-def open(spec: AnySpec | Sweep, options: Options | None = None, *, trials: int | None = None) -> Session:
+def open(
+    spec: AnySpec | Sweep, options: Options | None = None, *, trials: int | None = None, progress: bool | None = None
+) -> Session:
     """Open a session: a sweep whose configurations the caller proposes.
 
     A spec begins a sweep; a `Sweep` or its folder goes on with one that was closed, interrupted or killed. Left out of
-    the spec, ``search.rehearse`` and ``search.prior`` are off: nothing is trained that the caller has not proposed.
+    the spec, ``search.rehearse`` and ``search.prior`` are off: nothing is trained that the caller has not proposed. Of
+    a sweep that was begun otherwise, what was enqueued before, or stands in ``search.first``, is trained first.
 
     Args:
         spec: what to do, as for `sweeper.run`; or the sweep to go on with, or its folder.
         options: how to run it.
         trials: how many in all, those that ran included; as many as before, or as the spec says, by default.
+        progress: whether to show how it stands; left out, in notebooks, where the caller's own lines stay apart.
 
     Raises:
         TrialError: a private selection, a sweep that rehearses, or a cluster.
         SpecError, RecordError, clipless.errors.DataError: as `sweeper.run` and `sweeper.resume`.
     """
-    caller, given = Caller(), options or Options()
-    folder = _folder(spec)
+    caller, folder, display = Caller(), _folder(spec), contextlib.ExitStack()
     if folder is None:
         wanted = _proposed_by_caller(as_spec(spec), trials)  # type: ignore[arg-type]
+
+    shows = in_notebook() if progress is None else progress
+    given = display.enter_context(with_display(options or Options(), shows))
 
     def drive() -> None:
         try:
@@ -144,8 +151,12 @@ def open(spec: AnySpec | Sweep, options: Options | None = None, *, trials: int |
 
     driver = threading.Thread(target=drive, name="sweep", daemon=True)
     driver.start()
-    caller.wait_for_start()
-    return Session(caller, driver)
+    try:
+        caller.wait_for_start()
+    except BaseException:
+        display.close()
+        raise
+    return Session(caller, driver, display)
 
 
 def _folder(spec: AnySpec | Sweep) -> Path | None:

@@ -133,6 +133,11 @@ def _values(point: Point) -> dict[str, float]:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines of columns; a last cell that has no room stands on a line of its own."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    padded = (zip(row, widths, strict=True) for row in rows)
-    return ["  ".join(text.ljust(width) for text, width in row).rstrip() for row in padded]
+    lines = []
+    for row in rows:
+        *cells, last = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        line = "  ".join([*cells, last]).rstrip()
+        lines += [line] if len(line) <= WIDTH else ["  ".join(cells).rstrip(), f"    {last.rstrip()}"]
+    return lines

@@ -82,6 +82,12 @@ def test_trials_are_a_table_with_the_best_point_of_each(ran):
     assert set(frame["epochs"]) == {2}
 
 
+def test_titles_that_have_no_room_stand_on_a_line_of_their_own(make_front, make_point):
+    text = repr(make_front([make_point("t0001", 2, 1.0, 0.7, 0.4, made_from="slow-midpoint" * 3)]))
+    assert max(map(len, text.splitlines())) <= 100
+    assert "\n    best epsilon, best accuracy" in text
+
+
 def test_trials_with_noisy_scores_have_their_intervals(make_front, make_point):
     noisy = NoisyScores(intervals={"accuracy": (0.6, 0.8)}, released={"accuracy": 0.71}, is_final=True)
     front = make_front([make_point("t0001", 2, 1.0, 0.7, noisy=noisy)], stages=(1,))

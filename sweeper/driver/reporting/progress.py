@@ -220,8 +220,9 @@ def render(progress: SweepProgress) -> RenderableType:
     """Return the live display of a state."""
     if progress.note:
         return Text(line(progress))
-    bar = ProgressBar(total=1.0, completed=progress.fraction, width=40)
-    parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), bar, Text(_times(progress))]
+    times = Table.grid(padding=(0, 1))  # a bar alone ends no line
+    times.add_row(ProgressBar(total=1.0, completed=progress.fraction, width=40), _times(progress))
+    parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), times]
     if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leaders:
         parts.append(_leaders(progress.rehearsals))
     if progress.running:
