@@ -225,7 +225,8 @@ class _CalledQueue(TrialQueue):
     """Starts what was asked for, and nothing else, until the caller has no more to ask."""
 
     def __init__(self, caller: Caller, plan: SweepPlan, search: Search, recorder: Recorder) -> None:
-        super().__init__(search, plan.trials, recorder.unfinished, accumulate(plan.spending.stage_trials))
+        barriers = accumulate(plan.spending.stage_trials)
+        super().__init__(search, plan.trials, recorder.unfinished, barriers, recorder.spending.is_full)
         self._caller, self._plan, self._asked_for, self._recorder = caller, plan, search, recorder
 
     @property

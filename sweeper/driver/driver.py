@@ -276,8 +276,7 @@ class SweepRun:
         rehearsed = self._rehearse(workers) if self._plan.spending.sketch is None else RunResult()
         if not rehearsed.is_complete:
             return rehearsed
-        unfinished = self._recorder.unfinished
-        queue = self._queue()
+        unfinished, queue = self._recorder.unfinished, self._queue()
         hooks, storage = self._recorder.hooks, url_of_sweep(self._options.storage, self._folder.path)
         if storage is not None:
             hooks = fetch_models(hooks, Storage(storage), self._folder.path)
