@@ -50,7 +50,8 @@ class Picked:
         return paragraph(head, strong=True) + paragraph(settings)
 
     def _lines(self) -> list[str]:
-        return point_in_words(self.point, self.trial.config, self.sweep.front().price)
+        front = self.sweep._front_or_why()
+        return point_in_words(self.point, self.trial.config, front.price if isinstance(front, Front) else None)
 
     def model(self) -> "Network":
         """Load the model.

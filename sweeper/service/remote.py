@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import paragraph
 from sweeper.privacy.card import Card
@@ -234,10 +235,15 @@ class RemoteSweep:
                 after = last
             time.sleep(PAUSE_SECONDS)
 
-    def wait(self) -> "RemoteSweep":
-        """Wait until it has ended, and return it."""
-        for _ in self.events():
-            pass
+    def wait(self, *, progress: bool | None = None) -> "RemoteSweep":
+        """Wait until it has ended, and return it; ``progress`` is as for `sweeper.run`."""
+        from sweeper.driver.api import with_display  # takes seconds to import, and few calls wait
+        from sweeper.driver.options import Options
+
+        with with_display(Options(), progress) as shown:
+            for kind, content in self.events():
+                if kind in ("status", "end"):
+                    shown.show(SweepProgress(name=self.id, total=0, note=_in_words(content)))
         return self
 
     def __repr__(self) -> str:
@@ -346,6 +352,16 @@ def connect(url: str = "http://127.0.0.1:8000", token: str | None = None) -> Ser
     connection = Connection(check_url(url, "the address of a service", "--url"), token or os.environ.get(TOKEN) or None)
     connection.read(Call("/sweeps", query={"limit": 1}))
     return Service(connection)
+
+
+def _in_words(status: Mapping[str, Any]) -> str:
+    """Return how a sweep stands, as its service tells it."""
+    front, state = status.get("front"), " ".join(filter(None, [status["state"], status.get("reason")]))
+    if not front:
+        return str(state)
+    counts = ", ".join(f"{count} {word}" for word, count in front["trials"].items())
+    points = f"{front['points']} points, {front['front_points']} on the front"
+    return f"{state}; trials: {counts or 'none'}; {points}, hypervolume {float(front['hypervolume']):.3f}"
 
 
 def _text(spec: "AnySpec") -> bytes:

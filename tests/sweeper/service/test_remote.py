@@ -124,12 +124,16 @@ def test_a_sweep_that_has_ended_is_extended(remote):
     assert remote.status()["submission"]["trials"] == 9
 
 
-def test_what_happens_is_followed_to_the_end(remote):
+def test_what_happens_is_followed_to_the_end(remote, capsys):
     kinds = [kind for kind, _ in remote.events()]
     assert kinds.count("point") == 4
     assert kinds.count("trial") == 2
     assert kinds[-1] == "end"
     assert remote.wait() is remote
+    assert capsys.readouterr().out == ""
+    assert remote.wait(progress=True) is remote
+    said = f"{DONE}: completed; trials: 1 completed, 1 stopped; 4 points, 3 on the front, hypervolume 0.078"
+    assert said in capsys.readouterr().out
 
 
 def test_a_stream_that_breaks_goes_on_behind_the_last_event(monkeypatch):
