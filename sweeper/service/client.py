@@ -174,14 +174,6 @@ def _refusal(error: urllib.error.HTTPError, call: Call) -> SweeperError:
             return SweeperError(f"The service does not take {call.what} now: {said}")
 
 
-def _refusal(error: urllib.error.HTTPError) -> str:
-    if error.code in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return f"The service refuses access: {_detail(error)}; put a token into SWEEPER_TOKEN"
-    if error.code in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY):
-        return f"The service refuses the spec: {_detail(error)}"
-    return f"The service does not take the spec now: {_detail(error)}"
-
-
 def _detail(error: urllib.error.HTTPError) -> str:
     try:
         return str(json.loads(error.read())["detail"])

@@ -185,7 +185,7 @@ class NotebookDisplay:
         from IPython.display import display
 
         self._told: list[str] = []
-        self._handle = display(self._content(Text("starting ...")), raw=True, display_id=True)
+        self._handle = display(self._content(Text("starting ...")), raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
         return self
