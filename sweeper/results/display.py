@@ -51,7 +51,7 @@ def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordEr
 
 
 def front_in_words(front: FrontRecord) -> str:
-    """Return a front as text: its counts, its named points among others, and what everything costs."""
+    """Return a front as text: its counts, its named points among others, and the price."""
     counts = f"{front.sweep}: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}"
     lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
     named = {one.point.key: one.title for one in highlights(front)}

@@ -82,7 +82,7 @@ def test_a_session_goes_on_where_it_was_ended(options):
 def test_nothing_is_trained_that_nobody_proposed(options, capsys):
     with sweeper.open(CONTENT, options, progress=True) as session:
         assert session.train({RATE: 0.05}).trial.id == "t0001"  # its worker then waits
-    assert "small: Everything the sweep releases: epsilon " in capsys.readouterr().out
+    assert "small: Price: epsilon " in capsys.readouterr().out
     assert list(session.sweep.folder.trials()) == ["t0001"]
     assert [entry.trial for entry in Ledger(session.sweep.folder.ledger).entries()] == ["t0001"]
 
