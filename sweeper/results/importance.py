@@ -23,10 +23,11 @@ from sweeper.results.front import Front
 from sweeper.results.rehearsal_ranking import Rehearsed
 from sweeper.specification.fields.nested import flatten
 
-LEAST_TRIALS = 16  # as many as a sweep has by default
+LEAST_TRIALS = 8  # with fewer, a forest sees five and is asked about two or three
 MOST_TRIALS = 400
 FRONT = "hypervolume"
 _TREES, _FOLDS, _SHUFFLES = 32, 3, 2
+_ALIKE = 1e-9  # results whose deviation is a smaller share of them differ by rounding alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +84,9 @@ def _importances(
         return ()
     results = np.array([found[i] for i in chosen])
     spread = results.std(axis=0)
-    kept = spread > 0
-    explained, shares = _explain(features, results[:, kept] / spread[kept], np.random.default_rng(seed))
+    kept = spread > _ALIKE * np.abs(results).max(axis=0)
+    centred = results - results.mean(axis=0)
+    explained, shares = _explain(features, centred[:, kept] / spread[kept], np.random.default_rng(seed))
     varied = [name for name, keep in zip(targets, kept, strict=True) if keep]
     return tuple(
         Importance(target, float(explained[i]), dict(zip(names, np.maximum(shares[:, i], 0.0).tolist(), strict=True)))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,6 +38,21 @@ def test_what_matters_is_told_from_what_does_not(front_of):
     assert accuracy.shares["rate"] == pytest.approx(1.0, abs=0.2)
     assert accuracy.shares["width"] < 0.02
     assert "same" not in accuracy.shares
+
+
+def test_a_result_that_differs_by_rounding_alone_hides_no_other(front_of):
+    rate = np.random.default_rng(3).uniform(size=40)
+    front = front_of([{"rate": float(r)} for r in rate], 0.2 + 0.6 * rate)
+    rounded = {point.key: 2.975 + 4e-16 * i for i, point in enumerate(front.points)}
+    points = [replace(p, values={**p.values, "epsilon": rounded[p.key]}) for p in front.points]
+    found = {one.target: one for one in importances(replace(front, points=tuple(points)))}
+    assert set(found) == {"accuracy", "hypervolume"}
+    assert found["accuracy"].explained > 0.8
+
+
+def test_eight_trials_are_enough(front_of):
+    configs = [{"rate": float(i)} for i in range(8)]
+    assert [one.target for one in importances(front_of(configs, np.linspace(0, 1, 8)))] == ["accuracy", "hypervolume"]
 
 
 def test_noise_few_trials_and_what_does_not_vary_explain_nothing(front_of):
