@@ -8,7 +8,7 @@ function ``info`` that computes its numbers, ``plot`` that draws them, ``rows`` 
 
 import enum
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 from dashboards.figures._theme import LIGHT, Theme
 
 D = TypeVar("D")  # what is drawn: a sweep, a comparison or a diagnosis
-I = TypeVar("I")  # noqa: E741 - the numbers of one kind of figure
+I = TypeVar("I", bound="FigureInfo")  # noqa: E741 - the numbers of one kind of figure
 
 Table = list[dict[str, Any]]  # the numbers of a figure as a table
 NOTHING_YET = "no points yet"  # written across an empty figure
@@ -32,6 +32,7 @@ class FigureInfo:
     title: str  # above the figure; escaped already
     epsilon_title: str  # what the epsilon of the figure promises
     exploratory: bool  # whether the figure carries the watermark
+    narrow: bool = False  # whether it is drawn for a column of a paper: panels below each other, fewer of them
 
 
 class Topic(enum.Enum):
@@ -63,6 +64,7 @@ class FigureKind(Generic[D, I]):
         epsilon_axis: whether its epsilon axis can be made linear.
         awaits: what will appear in it, in lines that fit a phone: the live page shows these words while a sweep has
             nothing for it yet. Without them it is hidden until then.
+        needs: what a sweep without which it is empty lacks; the refusal to export it says so.
     """
 
     name: str
@@ -79,11 +81,12 @@ class FigureKind(Generic[D, I]):
     wide: bool = False
     epsilon_axis: bool = False
     awaits: str = ""
+    needs: str = "points with finite values"
 
-    def draw(self, data: D, theme: Theme = LIGHT, certificate: str = "") -> go.Figure:
+    def draw(self, data: D, theme: Theme = LIGHT, certificate: str = "", *, narrow: bool = False) -> go.Figure:
         """Return the figure of ``data``, for another certificate if one is named and the figure depends on it."""
         info = self.info_at(data, certificate) if certificate and self.info_at else self.info(data)
-        figure = self.plot(info, theme)
+        figure = self.plot(replace(info, narrow=narrow), theme)
         if self.awaits:
             figure.update_annotations(selector={"text": NOTHING_YET}, text=self.awaits)
         return figure

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, floor, isfinite, log10, nan
+from math import isfinite, nan
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
+from dashboards.figures._ticks import log_ticks
 from dashboards.text import (
     delta_text,
     in_parentheses,
@@ -31,9 +32,6 @@ from sweeper.results.comparison import Comparison
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
 _EMPTY_HEIGHT = 160
-_TICKS = (1, 2, 3, 5)
-_FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-_FEWEST_TICKS = 3
 _SMALLEST_SPREAD = 0.05  # of the values of an axis whose values are all alike
 _PERCENT = [  # as many digits as the distance of the ticks asks for, however far a reader zooms
     {"dtickrange": [None, 9e-4], "value": ".2%"},
@@ -71,42 +69,6 @@ def linear_epsilon(figure: go.Figure) -> go.Figure:
         if axis.type == "log":
             axis.update(linear)
     return figure
-
-
-def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: Sequence[float] = ()) -> dict[str, Any]:
-    """Range of a logarithmic axis over the finite positive values, and ticks at ``steps`` and ``extra``.
-
-    >>> log_ticks([0.9, 3.2])["ticktext"]
-    ['1', '2', '3']
-    """
-    usable = [value for value in values if isfinite(value) and value > 0]
-    if not usable:
-        return {}
-    low, high = min(usable), max(usable)
-    pad = 0.03 * (log10(high / low) or 1.0)
-    decades = range(floor(log10(low)), floor(log10(high)) + 1)
-    ticks = [step * 10.0**decade for decade in decades for step in (steps if len(decades) <= 4 else (1,))]
-    first, last = low * 10**-pad, high * 10**pad
-    ticks = [tick for tick in sorted({*ticks, *extra}) if first <= tick <= last]
-    if len(ticks) < _FEWEST_TICKS and low < high:
-        ticks = _fine_ticks(first, last)
-    return {
-        "range": [log10(low) - pad, log10(high) + pad],
-        "tickvals": ticks,
-        "ticktext": [number(tick) for tick in ticks],
-    }
-
-
-def _fine_ticks(first: float, last: float) -> list[float]:
-    """Ticks of less than a decade: round numbers, or equal steps where even these are too few."""
-    decade = 10.0 ** floor(log10(first))
-    ticks = [round(tick * scale, 12) for scale in (decade, 10 * decade) for tick in _FINE_TICKS]
-    inside = [tick for tick in ticks if first <= tick <= last]
-    if len(inside) >= _FEWEST_TICKS:
-        return inside
-    step = 10.0 ** floor(log10((last - first) / _FEWEST_TICKS))
-    step *= next(factor for factor in (5, 2, 1) if (last - first) / (factor * step) >= _FEWEST_TICKS)
-    return [round(i * step, 12) for i in range(ceil(first / step), floor(last / step) + 1)]
 
 
 def label(name: str) -> str:
@@ -343,7 +305,7 @@ def draw(
     """Draw staircases over one epsilon axis, told apart by colour, dash and mark."""
     epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
     axis = epsilon_axis(info.epsilon_title, [*epsilons, *([right_end] if epsilons else [])])
-    figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis)
+    figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis, showlegend=True)
     for i, stairs in enumerate(curves):
         texts = [_text(stairs, step) for step in stairs.steps]
         figure.add_trace(curve_line(stairs.steps, right_end, theme, i, name=stairs.legend, texts=texts))

@@ -158,4 +158,5 @@ FIGURE: FigureKind[Comparison, AttainmentInfo] = FigureKind(
     plot=plot,
     rows=rows,
     epsilon_axis=True,
+    needs="two sweeps of one name",
 )

@@ -44,7 +44,13 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         height=150 + _ROW_PIXELS * max(2, len(info.groups)),
         showlegend=False,
         xaxis={"title": {"text": "hypervolume (share of the box)"}},
-        yaxis={"autorange": "reversed", "type": "category", "ticks": "", "showgrid": False, "ticklabelstandoff": 6},
+        yaxis={
+            "range": [len(info.groups) - 0.5, -0.5],
+            "type": "category",
+            "ticks": "",
+            "showgrid": False,
+            "ticklabelstandoff": 6,
+        },
     )
     for i, group in enumerate(info.groups):
         color, name = theme.hue(i), escape(group.name)

@@ -9,8 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import log_ticks, new_figure
+from dashboards.figures._common import new_figure
 from dashboards.figures._theme import Theme
+from dashboards.figures._ticks import log_ticks
 from dashboards.text import number
 from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
 

@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from clipless.diagnostics import Diagnostics
 from dashboards.figures._base import FigureInfo, FigureKind
-from dashboards.figures._common import log_ticks
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import log_ticks
 from dashboards.figures.diagnosis._header import MomentValues, header, moment, moment_marks, panels
 from dashboards.text import number
 from sweeper.results.models.diagnosis import Diagnosis

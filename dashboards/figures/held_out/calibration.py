@@ -58,4 +58,5 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: _released.left_out(data, _scores),
     topic=Topic.FRONT,
+    needs="points of the front that released curves of two classes",
 )

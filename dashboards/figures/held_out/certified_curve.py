@@ -55,4 +55,5 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: _released.left_out(data, _whole),
     topic=Topic.ROBUSTNESS,
+    needs="points of the front that released curves",
 )

@@ -1,41 +1,24 @@
 """Parallel coordinates: one line per trial, or rehearsed configuration, through its settings to what it reached.
 
-Only values that differ between them have an axis. A number that spans a factor of ten or more is drawn
-on a logarithmic axis; a value that a trial does not have (a choice's own parameter) sits below the axis
-at a dash.
+Only values that differ between them have an axis; `dashboards.figures.hyperparameters._axes` says how it is scaled.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import isfinite, log10
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis, measure_explained
 from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of
 from dashboards.figures.sweep.front import color_bar
-from dashboards.text import MISSING, is_fraction, number, setting
 
 DRAWN_TRIALS = 300
-_LOG_SPAN = 10.0
-_TOUCHING = 0.04  # share of an axis
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One vertical axis: a position for every trial, and where the ticks are."""
-
-    name: str
-    label: str
-    positions: tuple[float, ...]
-    tick_positions: tuple[float, ...]
-    tick_texts: tuple[str, ...]
-    values: tuple[Any, ...] = ()
+_NARROW_AXES = 4  # of hyperparameters that fit a column
+_RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +31,7 @@ class ConfigurationsInfo(FigureInfo):
     # of more than `DRAWN_TRIALS`
     trials: tuple[str, ...]
     axes: tuple[Axis, ...]  # configuration first, objectives last
+    objectives: tuple[str, ...]
     color_name: str  # the objective that colours the lines
     colors: tuple[float, ...]  # its value for each trial
 
@@ -61,10 +45,12 @@ def info(data: SweepData) -> ConfigurationsInfo:
         flats = [shown.settings[id_] for id_ in ids]
         chosen = varying({id_: shown.settings[id_] for id_ in ids})
         labels = short_names(chosen, shown.objectives)
-        axes = [_axis(name, labels[name], [flat.get(name) for flat in flats]) for name in chosen]
-        axes += [_axis(name, name, [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives]
+        ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
+        axes = [make_axis(n, labels[n], [flat.get(n) for flat in flats], ranges.get(n)) for n in chosen]
+        axes += [make_axis(name, name, [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives]
     return ConfigurationsInfo(
         **header(data, "configurations and what they reached"),
+        objectives=shown.objectives,
         trials=ids if axes else (),
         axes=tuple(axes),
         color_name=data.utility,
@@ -72,6 +58,12 @@ def info(data: SweepData) -> ConfigurationsInfo:
         subject=shown.subject,
         note=shown.note,
     )
+
+
+def content_of(data: SweepData, title: str) -> dict[str, Any]:
+    """Return the fields of `ConfigurationsInfo`, for a figure of the same numbers with a title of its own."""
+    base = replace(info(data), **header(data, title))
+    return {name: getattr(base, name) for name in base.__dataclass_fields__}
 
 
 def rows(info: ConfigurationsInfo) -> Table:
@@ -83,8 +75,11 @@ def rows(info: ConfigurationsInfo) -> Table:
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
-    figure = new_figure(info, theme, empty=not info.axes, height=460, margin={"l": 64, "r": 36, "t": 96, "b": 28})
-    if not info.axes:
+    axes = _shown(info)
+    rise = round(_RISE[info.narrow] * max((len(axis.title) for axis in axes), default=0))
+    margin = {"l": 40 if info.narrow else 64, "r": 36, "t": 64 + rise + (36 if info.note else 0), "b": 28}
+    figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
+    if not axes:
         return figure
     figure.add_trace(
         go.Parcoords(
@@ -94,73 +89,36 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
                 "showscale": True,
                 "colorbar": color_bar(label(info.color_name)),
             },
-            dimensions=[
-                {
-                    "label": axis.label,
-                    "values": axis.positions,
-                    "tickvals": axis.tick_positions,
-                    "ticktext": axis.tick_texts,
-                }
-                for axis in info.axes
-            ],
-            labelangle=-18,
+            dimensions=[_dimension(axis) for axis in axes],
+            labelangle=-45 if info.narrow else -18,
             labelfont={"size": 12, "color": theme.ink},
-            tickfont={"size": 11, "color": theme.muted},
+            tickfont={"size": 11, "color": theme.ink},
             rangefont={"size": 1, "color": theme.paper},
         )
     )
-    mark(figure, info.note, theme, up=70)
+    mark(figure, info.note, theme, up=30 + rise, narrow=info.narrow)
     return figure
 
 
-def _axis(name: str, label: str, values: Sequence[Any]) -> Axis:
-    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if not numbers or any(not isfinite(v) for v in numbers) or len(numbers) < sum(v is not None for v in values):
-        return _categories(name, label, values)
-    low, high = min(numbers), max(numbers)
-    logarithmic = low > 0 and (high / low >= _LOG_SPAN or name == "epsilon")
-    scale: Callable[[float], float] = log10 if logarithmic else float
-    bottom, top = scale(low), scale(high)
-    absent = bottom - 0.15 * ((top - bottom) or 1.0)
-    distinct = sorted(set(numbers))
-    spaced = np.geomspace if logarithmic else np.linspace
-    ticks = _apart(distinct, scale) if len(distinct) <= 6 else spaced(low, high, 5).tolist()
-    missing = any(v is None for v in values)
-    return Axis(
-        name,
-        label,
-        tuple(absent if v is None else scale(v) for v in values),
-        (*([absent] if missing else []), *map(scale, ticks)),
-        (*([MISSING] if missing else []), *(_tick(name, tick) for tick in ticks)),
-        tuple(values),
-    )
+def _shown(info: ConfigurationsInfo) -> list[Axis]:
+    """The axes along which trials differ; of very many in a column those that go along with the utility most."""
+    axes = [axis for axis in info.axes if differs(axis.values)]
+    settings = [axis for axis in axes if axis.name not in info.objectives]
+    if info.narrow and len(settings) > _NARROW_AXES:
+        best = sorted(settings, key=lambda axis: -measure_explained(axis.positions, info.colors))[:_NARROW_AXES]
+        axes = [axis for axis in axes if axis in best or axis.name in info.objectives]
+    return axes
 
 
-def _apart(values: Sequence[float], scale: Callable[[float], float]) -> list[float]:
-    """The values without those whose ticks would touch the one before; the last one stays."""
-    kept: list[float] = []
-    room = _TOUCHING * (scale(values[-1]) - scale(values[0]))
-    for value in reversed(values):
-        if not kept or scale(kept[-1]) - scale(value) > room:
-            kept.append(value)
-    return kept[::-1]
-
-
-def _tick(name: str, value: float) -> str:
-    return f"{100 * value:.0f} %" if is_fraction(name) else number(value, 2)
-
-
-def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:
-    texts = [MISSING if value is None else setting(value) for value in values]
-    names = sorted(set(texts))
-    return Axis(
-        name,
-        label,
-        tuple(float(names.index(text)) for text in texts),
-        tuple(map(float, range(len(names)))),
-        tuple(names),
-        tuple(values),
-    )
+def _dimension(axis: Axis) -> dict[str, Any]:
+    low, high = axis.ends
+    return {
+        "label": axis.title,
+        "values": axis.positions,
+        "tickvals": axis.tick_positions,
+        "ticktext": axis.tick_texts,
+        "range": [low, high] if high > low else [low - 0.5, high + 0.5],
+    }
 
 
 FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
@@ -170,7 +128,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     caption=(
         "One line per trial, or per rehearsed configuration where these are more, through its settings to what it "
         "reached at its last epoch. Drag along an axis to keep only the lines that pass there; drag a name to move an "
-        "axis."
+        "axis. Axes have the scale and the ends that the spec declares."
     ),
     position=100,
     info=info,
@@ -179,4 +137,5 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     awaits="One line for each trial through its settings,<br>as soon as two trials have points",
     omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
+    needs="two trials with points",
 )

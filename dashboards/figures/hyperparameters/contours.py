@@ -10,19 +10,20 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import omitted_of
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     both,
     find_axes,
     frame,
-    objectives_of,
+    letters,
     pairs,
     panels,
+    places,
     texts,
 )
-from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
-from dashboards.figures.hyperparameters.configurations import info as configurations
+from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 from dashboards.figures.sweep.front import color_bar
 
 MOST_PANELS = 2
@@ -40,16 +41,16 @@ class ContoursInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> ContoursInfo:
     """Compute the contours; none with too few trials or hyperparameters."""
-    base = configurations(data)
-    found = [pair for pair in pairs(find_axes(base, objectives_of(data))) if _spans(*pair)]
-    content = {name: getattr(base, name) for name in base.__dataclass_fields__}
+    content = content_of(data, f"{label(data.utility)} over two hyperparameters at a time")
+    axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
+    found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]))
 
 
-def _spans(first: Axis, second: Axis) -> bool:
-    chosen = both(first, second)
-    spread = [len({axis.positions[i] for i in chosen}) > 1 for axis in (first, second)]
-    return len(chosen) >= LEAST_TRIALS and all(spread)
+def _is_filled(axis: Axis) -> bool:
+    """Whether there is something between the values of an axis: they are numbers, and more than two."""
+    values = {value for value in axis.values if value is not None}
+    return len(values) > 2 and all(isinstance(value, int | float) for value in values)
 
 
 def rows(info: ContoursInfo) -> Table:
@@ -64,18 +65,19 @@ def rows(info: ContoursInfo) -> Table:
 
 def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the contours on one scale of colours."""
-    figure = panels(info, theme, len(info.shown))
-    for column, (x, y) in enumerate(info.shown, start=1):
+    columns = 1 if info.narrow else MOST_PANELS
+    figure = panels(info, theme, len(info.shown), columns=columns)
+    for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), columns), info.shown, strict=True)):
         chosen = both(x, y)
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
-        bar = {"showscale": column == 1, "colorbar": color_bar(label(info.color_name))}
+        bar = {"showscale": not first, "colorbar": color_bar(label(info.color_name))}
         ends = {"zmin": min(info.colors), "zmax": max(info.colors)}
         look = {"colorscale": theme.colorscale(), "line": {"width": 0.5}, "opacity": 0.75, "hoverinfo": "skip"}
-        figure.add_trace(go.Contour(x=grid_x, y=grid_y, z=heights, **look, **bar, **ends), row=1, col=column)
+        figure.add_trace(go.Contour(x=grid_x, y=grid_y, z=heights, **look, **bar, **ends), **place)
         marker = {"size": 7, "color": theme.ink, "line": {"width": 1, "color": theme.paper}}
-        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), row=1, col=column)
-        frame(figure, column, x, y)
+        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), **place)
+        frame(figure, place, x, y, letters=letters(info, columns))
     return figure
 
 
@@ -105,4 +107,5 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
+    needs="four trials with points and two numbers that take three values",
 )

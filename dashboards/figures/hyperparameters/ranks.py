@@ -8,10 +8,10 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._axes import Axis, ranks
 from dashboards.figures.hyperparameters._compared import omitted_of
-from dashboards.figures.hyperparameters._pairs import both, find_axes, frame, objectives_of, pairs, panels, ranks, texts
-from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
-from dashboards.figures.hyperparameters.configurations import info as configurations
+from dashboards.figures.hyperparameters._pairs import both, find_axes, frame, letters, pairs, panels, places, texts
+from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 from dashboards.figures.sweep.front import color_bar
 
 
@@ -25,11 +25,11 @@ class RanksInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> RanksInfo:
     """Compute the ranks; none with too few trials or hyperparameters."""
-    base = configurations(data)
-    content = {name: getattr(base, name) for name in base.__dataclass_fields__}
-    places = ranks(base.colors)
-    shares = tuple(float(place) / max(len(places) - 1, 1) for place in places)
-    return RanksInfo(**content, shown=tuple(pairs(find_axes(base, objectives_of(data)))), shares=shares)
+    content = content_of(data, f"order in {label(data.utility)} over two hyperparameters at a time")
+    base = ConfigurationsInfo(**content)
+    order = ranks(base.colors)
+    shares = tuple(float(place) / max(len(order) - 1, 1) for place in order)
+    return RanksInfo(**content, shown=tuple(pairs(find_axes(base))), shares=shares)
 
 
 def rows(info: RanksInfo) -> Table:
@@ -43,8 +43,10 @@ def rows(info: RanksInfo) -> Table:
 
 def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the ranks."""
-    figure = panels(info, theme, len(info.shown))
-    for column, (x, y) in enumerate(info.shown, start=1):
+    columns = 1 if info.narrow else 3
+    shown = info.shown[:2] if info.narrow else info.shown
+    figure = panels(info, theme, len(shown), columns=columns)
+    for first, (place, (x, y)) in enumerate(zip(places(len(shown), columns), shown, strict=True)):
         chosen = both(x, y)
         marker = {
             "size": 10,
@@ -53,12 +55,12 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
             "cmin": 0,
             "cmax": 1,
             "line": {"width": 1, "color": theme.line},
-            "showscale": column == 1,
+            "showscale": not first,
             "colorbar": color_bar(f"ahead of, in {label(info.color_name)}") | {"tickformat": ".0%"},
         }
         at_x, at_y = [x.positions[i] for i in chosen], [y.positions[i] for i in chosen]
-        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), row=1, col=column)
-        frame(figure, column, x, y)
+        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), **place)
+        frame(figure, place, x, y, letters=letters(info, columns))
     return figure
 
 
@@ -76,4 +78,5 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
+    needs="four trials with points and two hyperparameters that differ",
 )

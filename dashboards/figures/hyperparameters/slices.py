@@ -6,12 +6,12 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
-from dashboards.figures._common import marks, value_axis
+from dashboards.figures._common import label, marks, percent_axis, value_axis
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import omitted_of
-from dashboards.figures.hyperparameters._pairs import find_axes, frame, objectives_of, panels, texts
-from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, Axis, ConfigurationsInfo
-from dashboards.figures.hyperparameters.configurations import info as configurations
+from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, panels, places, texts
+from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 
 MOST_PANELS = 4
 
@@ -25,9 +25,8 @@ class SlicesInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> SlicesInfo:
     """Compute the slices; none with too few trials."""
-    base = configurations(data)
-    shown = find_axes(base, objectives_of(data))[:MOST_PANELS]
-    return SlicesInfo(**{name: getattr(base, name) for name in base.__dataclass_fields__}, slices=shown)
+    content = content_of(data, f"{label(data.utility)} over one hyperparameter at a time")
+    return SlicesInfo(**content, slices=find_axes(ConfigurationsInfo(**content))[:MOST_PANELS])
 
 
 def rows(info: SlicesInfo) -> Table:
@@ -41,16 +40,17 @@ def rows(info: SlicesInfo) -> Table:
 
 def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the slices on one scale."""
-    figure = panels(info, theme, len(info.slices), shared_yaxes=True)
+    columns = 2 if info.narrow else MOST_PANELS
+    figure = panels(info, theme, len(info.slices), columns=columns, shared_yaxes=True)
     everyone = range(len(info.trials))
-    for column, axis in enumerate(info.slices, start=1):
+    for place, axis in zip(places(len(info.slices), columns), info.slices, strict=True):
         marker = {"size": 8, "color": theme.blue, "opacity": 0.7}
         trace = marks(axis.positions, info.colors, texts(info, [axis], everyone), marker)
-        figure.add_trace(trace, row=1, col=column)
-        frame(figure, column, axis)
+        figure.add_trace(trace, **place)
+        frame(figure, place, axis, letters=letters(info, columns))
     if info.slices:
-        figure.update_yaxes(**value_axis(info.color_name), row=1, col=1)
-        figure.update_yaxes(tickformat=value_axis(info.color_name).get("tickformat"))
+        figure.update_yaxes(**percent_axis(info.color_name))
+        figure.update_yaxes(title=value_axis(info.color_name)["title"], col=1)
     return figure
 
 
@@ -68,4 +68,5 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
     wide=True,
+    needs="four trials with points and a hyperparameter that differs",
 )

@@ -103,4 +103,5 @@ FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
     rows=rows,
     awaits="One line for each kind of network,<br>as soon as two kinds have points",
     epsilon_axis=True,
+    needs="trials of two architectures, methods or losses with points",
 )

@@ -1,7 +1,10 @@
 """The front in its three dimensions: epsilon, utility and certified accuracy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import log10
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -11,16 +14,18 @@ from dashboards.figures._common import (
     header,
     hover_texts,
     label,
-    log_ticks,
     new_figure,
     point_name,
     point_rows,
-    value_axis,
 )
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import log_ticks, rounded_ticks
+from dashboards.text import is_fraction, number
 from sweeper.records import Point
 
 _WITH_LINES = 200
+_EYE = {"x": -1.3, "y": -1.6, "z": 0.7}
+_APART = 0.12  # share of an axis between two ticks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,19 +61,19 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the three-dimensional front; each of few points drops a line to the floor so that depth can be read."""
     epsilons = [point.values["epsilon"] for point in info.front]
     utilities = [point.values[info.utility] for point in info.front]
-    certified = [point.values[info.certificate or ""] for point in info.front]
+    name = info.certificate or ""
+    certified = [point.values[name] for point in info.front]
     scene = {
-        "xaxis": {"type": "log", **log_ticks(epsilons, steps=(1, 2, 5)), "title": {"text": "epsilon"}},
-        "yaxis": {**value_axis(info.utility), "title": {"text": escape(info.utility)}},
-        "zaxis": {
-            **value_axis(info.certificate or ""),
-            "title": {"text": escape(info.certificate or "")},
-            "rangemode": "tozero",
+        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": "epsilon"}},
+        "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
+        "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
+        "camera": {
+            "eye": {axis: far * (1.2 if info.narrow else 1.0) for axis, far in _EYE.items()},
+            "center": {"x": 0, "y": 0, "z": -0.2},
         },
-        "camera": {"eye": {"x": -1.45, "y": -1.65, "z": 0.62}, "center": {"x": 0, "y": 0, "z": -0.17}},
-        "aspectratio": {"x": 1.25, "y": 1.25, "z": 0.85},
+        "aspectratio": {"x": 1.2, "y": 1.2, "z": 0.8},
     }
-    margin = {"l": 8, "r": 8, "t": 48, "b": 8}
+    margin = {"l": 8, "r": 8, "t": 40, "b": 8}
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
     if not epsilons:
         return figure
@@ -93,6 +98,30 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+def _few(axis: dict[str, Any]) -> dict[str, Any]:
+    """A logarithmic axis with so few ticks that they do not meet those of the next axis, nor each other."""
+    if not axis:
+        return axis
+    low, high = axis["range"]
+    kept: list[float] = []
+    for tick in axis["tickvals"]:
+        at = log10(tick)
+        if low + _APART * (high - low) / 2 <= at and (not kept or at - log10(kept[-1]) >= _APART * (high - low)):
+            kept.append(tick)
+    return {**axis, "tickvals": kept, "ticktext": [number(tick) for tick in kept]}
+
+
+def _ends(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """Range and ticks of a linear axis; no tick stands at its ends, where axes meet."""
+    if not values:
+        return {}
+    low, high = min(values), max(values)
+    pad = _APART * ((high - low) or 0.1) / 2
+    ticks = [tick for tick in rounded_ticks(low, high) if tick >= low + (pad if low else 2 * pad)] or [high]
+    texts = [f"{number(100 * tick)}%" if is_fraction(name) else number(tick) for tick in ticks]
+    return {"range": [low - (pad if low else 0.0), high + pad], "tickvals": ticks, "ticktext": texts}
 
 
 def _lines_to_the_floor(
@@ -121,4 +150,5 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     topic=Topic.FRONT,
     epsilon_axis=True,
     awaits=("The points of the front in space,<br>as soon as a trial has finished its first epoch"),
+    needs="points of the front with a certificate",
 )

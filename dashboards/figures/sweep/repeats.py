@@ -46,4 +46,5 @@ FIGURE: FigureKind[SweepData, AttainmentInfo] = FigureKind(
     plot=plot,
     rows=rows,
     epsilon_axis=True,
+    needs="points with `search.repeats` of two or more",
 )

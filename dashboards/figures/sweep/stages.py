@@ -188,4 +188,5 @@ FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     rows=rows,
     info_at=lambda data, certificate: info(data, utility=certificate),
     topic=Topic.SEARCH,
+    needs="a budget of two stages with points",
 )

@@ -135,7 +135,7 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         theme,
         empty=not info.rows,
         height=190 + _ROW_PIXELS * max(2, len(info.rows)),
-        margin={"b": 88},
+        margin={"b": 106 if info.narrow else 88},
         xaxis={**_axis(theme), "title": {"text": _caption(info)}, "domain": [0.0, share - 0.02 * bool(info.attacks)]},
         yaxis={
             **_axis(theme),
@@ -204,10 +204,9 @@ def _axis(theme: Theme) -> dict[str, object]:
 
 
 def _caption(info: TemperatureInfo) -> str:
-    return (
-        f"Euclidean radius in {escape(info.radius_unit)}; best of each temperature<br>"
-        f"at own epsilon ≤ {number(info.budget)} (fixed in advance), {info.delta}"
-    )
+    radius, best = f"Euclidean radius in {escape(info.radius_unit)};", "best of each temperature"
+    within = f"at own epsilon ≤ {number(info.budget)} (fixed in advance), {info.delta}"
+    return f"{radius}{'<br>' if info.narrow else ' '}{best}<br>{within}"
 
 
 def _heatmap(info: TemperatureInfo, **options: Any) -> go.Heatmap:
@@ -287,4 +286,5 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     rows=rows,
     topic=Topic.ROBUSTNESS,
     wide=True,
+    needs="trials of two temperatures of the loss, and certificates",
 )

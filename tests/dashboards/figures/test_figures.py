@@ -8,7 +8,8 @@ from math import inf, nan
 import pytest
 
 from dashboards.figures import DARK, LIGHT, as_json, exchange, is_empty, sweep_figures
-from dashboards.figures._common import WATERMARK, epsilon_axis, log_ticks
+from dashboards.figures._common import WATERMARK, epsilon_axis
+from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.sweep import front3d, hypervolume, robustness, trajectories
 from dashboards.text import MISSING

@@ -68,5 +68,5 @@ def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
 
 def test_few_trials_say_so(with_configs):
     figure = importances.plot(importances.info(with_configs({"a": 1}, {"a": 2})))
-    assert [a.text for a in figure.layout.annotations] == ["fewer than 16 trials to learn from"]
+    assert [a.text for a in figure.layout.annotations] == ["fewer than 8 trials to learn from"]
     assert len(figure.data) == 0

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dashboards.figures.hyperparameters import contours, ranks, slices
-from dashboards.figures.hyperparameters._pairs import measure_explained
-from dashboards.figures.hyperparameters._pairs import ranks as places
+from dashboards.figures.hyperparameters._axes import measure_explained
+from dashboards.figures.hyperparameters._axes import ranks as places
 
 
 def test_what_explains_most_comes_first(sweep):

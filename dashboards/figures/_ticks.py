@@ -1,0 +1,89 @@
+"""Where the ticks of an axis stand: at round numbers, on a linear and on a logarithmic scale."""
+
+from collections.abc import Iterable, Sequence
+from math import ceil, floor, isfinite, log10
+from typing import Any
+
+from dashboards.text import number
+
+MOST_TICKS = 6
+_TICKS = (1, 2, 3, 5)
+_FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+_FEWEST_TICKS = 3
+_ALIKE = 1e-9  # numbers whose distance is a smaller share of them differ by rounding alone
+
+
+def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: Sequence[float] = ()) -> dict[str, Any]:
+    """Range of a logarithmic axis over the finite positive values, and ticks at ``steps`` and ``extra``.
+
+    >>> log_ticks([0.9, 3.2])["ticktext"]
+    ['1', '2', '3']
+    """
+    usable = [value for value in values if isfinite(value) and value > 0]
+    if not usable:
+        return {}
+    low, high = min(usable), max(usable)
+    pad = 0.03 * (log10(high / low) or 1.0)
+    decades = range(floor(log10(low)), floor(log10(high)) + 1)
+    ticks = [step * 10.0**decade for decade in decades for step in (steps if len(decades) <= 4 else (1,))]
+    first, last = low * 10**-pad, high * 10**pad
+    ticks = [tick for tick in sorted({*ticks, *extra}) if first <= tick <= last]
+    if len(ticks) < _FEWEST_TICKS and low < high:
+        ticks = _fine_ticks(first, last)
+    return {
+        "range": [log10(low) - pad, log10(high) + pad],
+        "tickvals": ticks,
+        "ticktext": [number(tick) for tick in ticks],
+    }
+
+
+def _fine_ticks(first: float, last: float) -> list[float]:
+    """Ticks of less than a decade: round numbers, or equal steps where even these are too few."""
+    decade = 10.0 ** floor(log10(first))
+    ticks = [round(tick * scale, 12) for scale in (decade, 10 * decade) for tick in _FINE_TICKS]
+    inside = [tick for tick in ticks if first <= tick <= last]
+    if len(inside) >= _FEWEST_TICKS:
+        return inside
+    step = 10.0 ** floor(log10((last - first) / _FEWEST_TICKS))
+    step *= next(factor for factor in (5, 2, 1) if (last - first) / (factor * step) >= _FEWEST_TICKS)
+    return [round(i * step, 12) for i in range(ceil(first / step), floor(last / step) + 1)]
+
+
+def rounded_ticks(low: float, high: float, *, logarithmic: bool = False, integer: bool = False) -> list[float]:
+    """Return round numbers from ``low`` to ``high``, about as many as people like to read.
+
+    >>> rounded_ticks(0.56, 0.91), rounded_ticks(0.05, 1.0, logarithmic=True), rounded_ticks(65, 385, integer=True)
+    ([0.6, 0.7, 0.8, 0.9], [0.05, 0.1, 0.2, 0.5, 1.0], [100, 200, 300])
+    """
+    if logarithmic:
+        decades = range(floor(log10(low)), floor(log10(high)) + 1)
+        for steps in ((1, 2, 5), (1, 3), (1,)):
+            ticks = [float(f"{step}e{decade}") for decade in decades for step in steps]
+            ticks = [tick for tick in ticks if low * (1 - _ALIKE) <= tick <= high * (1 + _ALIKE)]
+            if len(ticks) <= MOST_TICKS:
+                break
+        if len(ticks) > 1:
+            return ticks[:: ceil(len(ticks) / MOST_TICKS)]
+    if not high > low:
+        return [low]
+    rough = (high - low) / (MOST_TICKS - 1)
+    power = 10.0 ** floor(log10(rough))
+    factors = (1, 2, 5, 10) if integer else (1, 2, 2.5, 5, 10)
+    step = max(next(factor * power for factor in factors if factor * power >= rough * (1 - _ALIKE)), 1.0 * integer)
+    ticks = [round(i * step, 12) for i in range(ceil(low / step - _ALIKE), floor(high / step + _ALIKE) + 1)]
+    return [int(tick) for tick in ticks] if integer else ticks
+
+
+def thin(at: Sequence[float], texts: Sequence[str], ends: tuple[float, float], letters: float) -> list[int]:
+    """Return which ticks stay so that their texts do not touch on an axis that has room for so many letters.
+
+    >>> thin([0.0, 1.0, 1.2, 3.0], ["0.005", "0.01", "0.02", "0.05"], (0.0, 3.0), 30)
+    [0, 1, 3]
+    """
+    share = letters / (abs(ends[1] - ends[0]) or 1.0)
+    widths = [max(map(len, text.split("<br>"))) for text in texts]
+    kept: list[int] = []
+    for i in sorted(range(len(at)), key=lambda i: at[i]):
+        if not kept or share * (at[i] - at[kept[-1]]) >= 1.0 + (widths[i] + widths[kept[-1]]) / 2:
+            kept.append(i)
+    return kept

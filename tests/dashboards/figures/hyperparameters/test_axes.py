@@ -1,0 +1,79 @@
+"""Axes of hyperparameters: their scale, their ends and their ticks."""
+
+from dataclasses import replace
+from math import log10
+
+import pytest
+
+from dashboards.figures.hyperparameters import configurations, contours, ranks, slices
+from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
+from sweeper.specification.fields.ranges import Range
+from sweeper.store.manifest import Manifest
+
+SPEC = {
+    "training": {"rate": {"log": [0.05, 0.5]}, "batch": {"int": [16, 512], "step": 16}, "epochs": 20},
+    "model": [{"architecture": "mlp", "width": {"log_int": [32, 64]}}, {"width": {"log_int": [64, 512]}}],
+}
+
+
+def test_ranges_are_read_from_the_spec_and_joined_over_its_choices():
+    assert declared_ranges(SPEC) == {
+        "training.rate": Range(low=0.05, high=0.5, log=True),
+        "training.batch": Range(low=16, high=512),
+        "model.width": Range(low=32, high=512, log=True),
+    }
+    assert declared_ranges({"search": {"first": [{"log": "no range"}]}}) == {}
+
+
+def test_an_axis_has_the_scale_and_the_ends_of_its_range():
+    axis = make_axis("rate", "rate", [0.06, 0.4], Range(low=0.05, high=0.5, log=True))
+    assert (axis.ends, axis.title) == ((log10(0.05), log10(0.5)), "rate (log)")
+    assert axis.tick_texts == ("0.05", "0.1", "0.2", "0.5")
+    axis = make_axis("batch", "batch", [17, 501], Range(low=16, high=512))
+    assert (axis.ends, axis.title, axis.tick_texts) == ((16, 512), "batch", ("100", "200", "300", "400", "500"))
+    outside = make_axis("rate", "rate", [0.01, 0.4], Range(low=0.05, high=0.5, log=True))
+    assert outside.ends == (log10(0.01), log10(0.5))
+
+
+@pytest.mark.parametrize("name", ["accuracy", "certified@0.25", "auroc"])
+def test_a_score_is_never_on_a_logarithmic_axis(name):
+    axis = make_axis(name, name, [0.01 * i for i in range(1, 61)])
+    assert not axis.logarithmic
+    assert axis.positions[0] == 0.01
+    assert axis.tick_texts == ("20 %", "40 %", "60 %")
+
+
+def test_what_differs_by_rounding_alone_has_no_axis(sweep):
+    info = configurations.info(sweep)
+    noise = tuple(2.975 + 4e-15 * i for i in range(len(info.trials)))
+    axes = tuple(replace(axis, values=noise) if axis.name == "epsilon" else axis for axis in info.axes)
+    (lines,) = configurations.plot(replace(info, axes=axes)).data
+    assert len(lines.dimensions) == len(info.axes) - 1
+
+
+def test_figures_of_a_sweep_follow_its_spec(sweep):
+    plain = {axis.name: axis.logarithmic for axis in configurations.info(sweep).axes}
+    assert not plain["training.batch_size"]
+    spec = {"training": {"batch_size": {"log_int": [64, 512]}, "learning_rate": {"uniform": [0.001, 1.0]}}}
+    manifest = sweep.manifest
+    assert isinstance(manifest, Manifest)
+    found = slices.info(replace(sweep, manifest=replace(manifest, spec=spec)))
+    declared = {axis.name: axis for axis in found.axes}
+    assert declared["training.batch_size"].logarithmic
+    assert declared["training.batch_size"].ends == (log10(64), log10(512))
+    assert not declared["training.learning_rate"].logarithmic
+
+
+def test_each_figure_has_a_title_of_its_own(sweep):
+    titles = [kind.info(sweep).title for kind in (configurations, slices, contours, ranks)]
+    assert titles == [
+        "digits: configurations and what they reached",
+        "digits: accuracy over one hyperparameter at a time",
+        "digits: accuracy over two hyperparameters at a time",
+        "digits: order in accuracy over two hyperparameters at a time",
+    ]
+
+
+def test_nothing_is_filled_in_between_two_values(sweep):
+    assert {axis.name for pair in ranks.info(sweep).shown for axis in pair} & {"model.patch", "model.architecture"}
+    assert not {axis.name for pair in contours.info(sweep).shown for axis in pair} & {"model.patch"}
