@@ -11,20 +11,22 @@ from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
 from dashboards.figures import Figure, sweep_figures
 from sweeper.errors import UnknownFigureError
+from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
 
 export_compared = export_comparison
 
 
-def export(folder: Path, path: Path, figure: str | None = None) -> Path:
+def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | None = None) -> Path:
     """Write the front of the sweep in ``folder``, or one of its figures, to ``path`` and return it.
 
     Raises:
         RecordError: the folder holds no readable front.
+        EmptyFigureError: the sweep has nothing for the figure.
         ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
     """
-    return export_front(read(folder), path, figure=figure)
+    return export_front(read(folder), path, figure=figure, paper=paper)
 
 
 def export_diagnostics(record: Path, path: Path) -> Path:

@@ -68,6 +68,10 @@ class UnknownFigureError(ExportError):
     """There is no figure of that name."""
 
 
+class EmptyFigureError(ExportError):
+    """A sweep has nothing for a figure to show."""
+
+
 class UnknownSweepError(SweeperError, LookupError):
     """The service knows no sweep, trial or file of that name."""
 

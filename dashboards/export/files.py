@@ -9,15 +9,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from dashboards.data import SweepData
-from dashboards.figures import LIGHT, FigureKind, Theme, comparison_figures, sweep_figures
+from dashboards.export.paper import fit, is_narrow
+from dashboards.figures import LIGHT, Figure, FigureKind, Table, Theme, comparison_figures, is_empty, sweep_figures
 from dashboards.pages.comparison import build_comparison
 from dashboards.pages.report import build_figure_page, build_report
-from sweeper.errors import ExportError, UnknownFigureError
+from sweeper.errors import EmptyFigureError, ExportError, UnknownFigureError
 from sweeper.results.comparison import Comparison
-from sweeper.results.exporters import Format
+from sweeper.results.exporters import PICTURES, Format, Paper
 from sweeper.results.front_record import csv_text
 from sweeper.store.jsonl import to_text
 
@@ -31,6 +32,7 @@ def export_front(
     *,
     figure: str | None = None,
     theme: Theme = LIGHT,
+    paper: Paper | None = None,
 ) -> Path:
     """Write a sweep, or one of its figures, to ``path`` and return it.
 
@@ -43,11 +45,14 @@ def export_front(
         format_: by default, what the path's suffix names.
         figure: one of `dashboards.figures.sweep_figures`; an image shows the front by default.
         theme: the look of an image.
+        paper: the size of an image, and whether it has a title; 2000 x 1120 pixels by default.
 
     Raises:
-        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
+        EmptyFigureError: the sweep has nothing for the figure.
+        ExportError: an unknown suffix or figure, no browser for an image, the size of one for another format, or a
+            file that cannot be written.
     """
-    draft = _Draft(data, sweep_figures(), "front", figure, theme)
+    draft = _Draft(data, sweep_figures(), "front", figure, theme, paper)
     contents: dict[Format, Callable[[], str]] = {
         Format.HTML: partial(build_report, data),
         Format.CSV: data.result.to_csv,
@@ -56,13 +61,17 @@ def export_front(
     return _export(draft, Path(path), format_, contents)
 
 
-def export_comparison(comparison: Comparison, path: str | Path, figure: str | None = None) -> Path:
+def export_comparison(
+    comparison: Comparison, path: str | Path, figure: str | None = None, paper: Paper | None = None
+) -> Path:
     """Write a comparison, or one of its figures, to ``path``, in the format its suffix names, and return it.
 
     Raises:
-        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
+        EmptyFigureError: the sweeps have nothing for the figure.
+        ExportError: an unknown suffix or figure, no browser for an image, the size of one for another format, or a
+            file that cannot be written.
     """
-    draft = _Draft(comparison, comparison_figures(), "fronts", figure)
+    draft = _Draft(comparison, comparison_figures(), "fronts", figure, paper=paper)
     contents: dict[Format, Callable[[], str]] = {
         Format.HTML: partial(build_comparison, comparison),
         Format.CSV: lambda: csv_text(comparison.rows()),
@@ -80,21 +89,35 @@ class _Draft(Generic[D]):
     default: str  # the figure that an image shows
     figure: str | None
     theme: Theme = LIGHT
+    paper: Paper | None = None
 
     def content(self, format_: Format) -> bytes:
         """Return one figure in one format: a page, a picture, or its numbers."""
         kind = self.kinds[self.figure or self.default]
         match format_:
             case Format.CSV:
-                return csv_text(kind.numbers(self.data)).encode()
+                return csv_text(self._numbers(kind)).encode()
             case Format.JSON:
-                return to_text({"figure": kind.name, "rows": kind.numbers(self.data)}, indent=1).encode() + b"\n"
+                return to_text({"figure": kind.name, "rows": self._numbers(kind)}, indent=1).encode() + b"\n"
             case Format.HTML:
-                return build_figure_page(kind, kind.draw(self.data)).encode()
+                return build_figure_page(kind, self._draw(kind)).encode()
             case Format.PNG | Format.SVG | Format.PDF as image:
                 from dashboards.export.pictures import render
 
-                return render(kind.draw(self.data, self.theme), image.value)
+                paper = self.paper or Paper()
+                figure = self._draw(kind, narrow=is_narrow(paper))
+                return render(figure, image.value, fit(figure, paper))
+
+    def _numbers(self, kind: FigureKind[D, Any]) -> Table:
+        return kind.numbers(self.data) or _refuse(kind)
+
+    def _draw(self, kind: FigureKind[D, Any], *, narrow: bool = False) -> Figure:
+        figure = kind.draw(self.data, self.theme, narrow=narrow)
+        return _refuse(kind) if is_empty(figure) else figure
+
+
+def _refuse(kind: FigureKind[Any, Any]) -> NoReturn:
+    raise EmptyFigureError(f"Expected {kind.needs} for the figure {kind.name}, found none: choose another figure")
 
 
 def _export(
@@ -104,6 +127,9 @@ def _export(
     if draft.figure is not None and draft.figure not in draft.kinds:
         known = ", ".join(draft.kinds)
         raise UnknownFigureError(f"Expected a figure out of {known}, got {draft.figure!r}: name one of them")
+    if draft.paper is not None and format_ not in PICTURES:
+        wanted = ", ".join(one.value for one in PICTURES)
+        raise ExportError(f"Expected one of {wanted} for a picture of a size, got {format_.value}: change --output")
     whole = contents.get(format_) if draft.figure is None else None
     return _write(path, draft.content(format_) if whole is None else whole().encode())
 

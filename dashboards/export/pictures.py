@@ -9,6 +9,7 @@ import kaleido
 from choreographer.browsers.chromium import Chromium
 from kaleido.errors import ChromeNotFoundError, JavascriptError, KaleidoError
 
+from dashboards.export.paper import Layout
 from dashboards.figures import Figure, as_json
 from sweeper.errors import ExportError
 
@@ -25,13 +26,14 @@ def find_browser() -> Path | None:
     return Path(found) if found and Path(found).is_file() else None
 
 
-def render(figure: Figure, image: str) -> bytes:
-    """Return a figure as the browser draws it, 2000 pixels wide, as ``png``, ``svg`` or ``pdf``.
+def render(figure: Figure, image: str, layout: Layout) -> bytes:
+    """Return a figure as the browser draws it, as ``png``, ``svg`` or ``pdf``.
 
     Raises:
         ExportError: no browser, or one that does not do its work.
     """
-    options = {"format": image, "width": 1000, "height": 560, "scale": 2.0}
+    scale = layout.scale * (layout.dots if image == "png" else 1.0)
+    options = {"format": image, "width": layout.width, "height": layout.height, "scale": scale}
     browser = {"mathjax": False, "timeout": _TIMEOUT_SECONDS}
     try:
         return bytes(kaleido.calc_fig_sync(as_json(figure), opts=options, kopts=browser))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from sweeper.errors import SweeperError
-from sweeper.results.exporters import Format, figure_names
+from sweeper.results.exporters import PRESETS, Format, figure_names
 
 DEFAULT_OUT = Path("sweeps-out")
 
@@ -15,6 +15,7 @@ FORMATS = tuple(one.value for one in Format)
 ALERT_FORMATS = ("auto", "json", "slack", "teams")
 
 ELSEWHERE, ALERTS, CONSENT = "Where it runs and is tracked", "Alerts", "Private selection"  # headings in the help
+PAPER = "Pictures for a paper"
 
 
 def choices(names: tuple[str, ...]) -> dict[str, Any]:
@@ -83,3 +84,22 @@ Figure = Annotated[
     str | None,
     typer.Option(help="One figure of the report instead of all of it.", show_default=False, autocompletion=_figures),
 ]
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        help="A column (85 mm, 8 points) or a page (178 mm, 9 points) wide.",
+        rich_help_panel=PAPER,
+        show_default=False,
+        **choices(tuple(PRESETS)),
+    ),
+]
+Width = Annotated[
+    float | None, typer.Option(help="Width in millimetres.", rich_help_panel=PAPER, metavar="MM", show_default=False)
+]
+Font = Annotated[
+    float | None,
+    typer.Option(
+        help="Size of the text in points; 8 with a width.", rich_help_panel=PAPER, metavar="PT", show_default=False
+    ),
+]
+NoTitle = Annotated[bool, typer.Option("--no-title", help="Leave the title out.", rich_help_panel=PAPER)]

@@ -5,6 +5,7 @@ So this package draws without importing what draws.
 
 import enum
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,52 @@ class Format(enum.Enum):
         """What HTTP calls it."""
         known = {Format.HTML: "text/html", Format.CSV: "text/csv", Format.SVG: "image/svg+xml", Format.PNG: "image/png"}
         return known.get(self, f"application/{self.value}")
+
+
+PICTURES = (Format.PNG, Format.SVG, Format.PDF)
+PRESETS = {"column": (85.0, 8.0), "page": (178.0, 9.0)}  # millimetres and points
+_WIDTHS, _FONTS = (30.0, 1000.0), (4.0, 40.0)
+_LEAST_MM_OF_POINT = 8.0  # a figure of less width has no room for its text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """The size of a picture.
+
+    Attributes:
+        width: millimetres, None for a screen's.
+        font: points of its text, None for a screen's.
+        title: whether it has a title.
+    """
+
+    width: float | None = None
+    font: float | None = None
+    title: bool = True
+
+    @classmethod
+    def of(cls, preset: str | None, width: float | None, font: float | None, *, title: bool) -> "Paper | None":
+        """Return the size that options ask for, None if they ask for none; width and font replace a preset's.
+
+        Raises:
+            ExportError: an unknown preset, a width or font that no picture has, or a width without room for the text.
+        """
+        if preset is not None and preset not in PRESETS:
+            known = ", ".join(PRESETS)
+            raise ExportError(f"Expected a preset out of {known}, got {preset!r} (--preset): name one of them")
+        _refuse_outside("--width", width, _WIDTHS, "millimetres")
+        _refuse_outside("--font", font, _FONTS, "points")
+        own_width, own_font = PRESETS.get(preset or "", (None, None))
+        width = width or own_width
+        font = font or own_font or (None if width is None else PRESETS["column"][1])
+        least = 0.0 if font is None else _LEAST_MM_OF_POINT * font
+        if width is not None and not width >= least:
+            raise ExportError(f"Expected --width of at least {least:g} for text of {font:g} points, got {width:g}")
+        return None if width is None and font is None and title else cls(width=width, font=font, title=title)
+
+
+def _refuse_outside(option: str, value: float | None, ends: tuple[float, float], unit: str) -> None:
+    if value is not None and not ends[0] <= value <= ends[1]:
+        raise ExportError(f"Expected {option} from {ends[0]:g} to {ends[1]:g} {unit}, got {value:g}: change it")
 
 
 def exporter(name: str) -> Callable[..., Any]:

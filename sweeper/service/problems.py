@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from clipless.errors import CliplessError
 from sweeper.errors import (
+    EmptyFigureError,
     ExportError,
     PickError,
     RecordError,
@@ -52,6 +53,7 @@ INTERNAL = "Something went wrong here; the log of the service has it under this 
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSweepError, 404),
     (UnknownFigureError, 404),
+    (EmptyFigureError, 409),
     (SpecError, 422),
     (PickError, 422),
     (ExportError, 503),

@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from sweeper.cli.options import DEFAULT_OUT, FORMATS, Figure, Out, SweepFolder, choices
+from sweeper.cli.options import (
+    DEFAULT_OUT,
+    FORMATS,
+    Figure,
+    Font,
+    NoTitle,
+    Out,
+    Preset,
+    SweepFolder,
+    Width,
+    choices,
+)
 from sweeper.errors import ExportError
 from sweeper.program import program
 
@@ -51,16 +62,20 @@ def front(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
     figure: Figure = None,
+    preset: Preset = None,
+    width: Width = None,
+    font: Font = None,
+    no_title: NoTitle = False,
 ) -> None:
     """Write the front of a sweep, its report, or one of its figures to a file."""
-    from sweeper.results.exporters import exporter
+    from sweeper.results.exporters import Paper, exporter
     from sweeper.results.sweep import load
 
     load(sweep)
     path = output or sweep / f"{figure or 'front'}.{format_ or 'html'}"
     if format_ is not None and path.suffix != f".{format_}":
         raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
-    exporter("front")(sweep, path, figure)
+    exporter("front")(sweep, path, figure, Paper.of(preset, width, font, title=not no_title))
     typer.echo(str(path))
 
 
@@ -81,11 +96,15 @@ def compare(
     linear_epsilon: Annotated[
         bool, typer.Option("--linear-epsilon", help="Measure epsilon itself, not its logarithm.")
     ] = False,
+    preset: Preset = None,
+    width: Width = None,
+    font: Font = None,
+    no_title: NoTitle = False,
 ) -> None:
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
     from sweeper.cli.tables import comparison_view, print_view
     from sweeper.results.comparison import compare as compare_fronts
-    from sweeper.results.exporters import exporter
+    from sweeper.results.exporters import Paper, exporter
     from sweeper.results.pick import read_numbers
     from sweeper.results.sweep import load
 
@@ -95,9 +114,12 @@ def compare(
         reference=read_numbers(reference, "epsilon=10", "--reference"),
         log_epsilon=not linear_epsilon,
     )
+    paper = Paper.of(preset, width, font, title=not no_title)
+    if paper is not None and output is None:
+        raise ExportError("Expected --output for a picture of a size, got none: name a png, svg or pdf")
     print_view(comparison_view(found))
     if output is not None:
-        typer.echo(str(exporter("comparison")(found, output, figure)))
+        typer.echo(str(exporter("comparison")(found, output, figure, paper)))
 
 
 @app.command()

@@ -57,6 +57,7 @@ def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> Render
     Raises:
         UnknownSweepError: there is no front yet.
         UnknownFigureError: no figure of that name.
+        EmptyFigureError: the sweep has nothing for the figure.
         ExportError: no browser for a picture, or one that does not do its work.
         RecordError: the front cannot be read.
     """

@@ -11,8 +11,9 @@ from dashboards import commands
 from dashboards.export import pictures
 from dashboards.export.files import export_front
 from dashboards.export.pictures import find_browser
-from dashboards.figures import DARK
-from sweeper.errors import ExportError
+from dashboards.figures import DARK, sweep_figures
+from sweeper.errors import EmptyFigureError, ExportError
+from sweeper.results.exporters import Paper
 from sweeper.results.front import read_front
 
 
@@ -66,6 +67,23 @@ def test_one_figure_is_a_page_of_its_own(sweep, tmp_path):
     assert 'id="plot-trajectories"' in page
     assert 'id="plot-front"' not in page
     assert "<title>digits: trajectories of the trials</title>" in page
+
+
+@pytest.mark.parametrize("suffix", ["csv", "png"])
+def test_a_figure_with_nothing_to_show_is_refused_with_what_it_needs(small, tmp_path, suffix):
+    for name, kind in sweep_figures().items():
+        with pytest.raises(EmptyFigureError) as caught:
+            export_front(small([]), tmp_path / f"front.{suffix}", figure=name)
+        said = f"Expected {kind.needs} for the figure {name}, found none: choose another figure"
+        assert str(caught.value) == said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "html"])
+def test_what_is_no_picture_has_no_size(sweep, tmp_path, suffix):
+    said = f"^Expected one of png, svg, pdf for a picture of a size, got {suffix}: change --output$"
+    with pytest.raises(ExportError, match=said):
+        export_front(sweep, tmp_path / f"front.{suffix}", figure="front", paper=Paper(width=85.0, font=8.0))
 
 
 def test_a_place_that_cannot_be_written_is_refused_and_nothing_is_left(sweep, tmp_path):

@@ -39,6 +39,18 @@ def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
     assert not (tmp_path / "pie.html").exists()
 
 
+def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence_each(ran, other, refusal, tmp_path):
+    sentence = "Expected a budget of two stages with points for the figure stages, found none: choose another figure"
+    assert sentence in refusal("front", ran.folder, "--figure", "stages", "-o", tmp_path / "stages.csv")
+    sentence = "Expected one of png, svg, pdf for a picture of a size, got html: change --output"
+    assert sentence in refusal("front", ran.folder, "--preset", "column", "-o", tmp_path / "front.html")
+    sentence = "Expected a preset out of column, page, got 'poster' (--preset): name one of them"
+    assert sentence in refusal("front", ran.folder, "--preset", "poster", "-o", tmp_path / "front.png")
+    sentence = "Expected --output for a picture of a size, got none: name a png, svg or pdf"
+    assert sentence in refusal("compare", ran.folder, other, "--no-title")
+    assert not list(tmp_path.glob("front.*"))
+
+
 def test_sweeps_are_compared_and_written(ran, other, answer, refusal, tmp_path):
     page = tmp_path / "both.html"
     shown = answer("compare", ran.folder, other, "-o", page)

@@ -1,0 +1,123 @@
+"""Figures at the size of a paper: as wide as a column or a page, with text of the size of a caption.
+
+A figure is laid out as wide as its text allows and scaled as a whole, so that text, lines and marks keep their
+proportions. What is as narrow as a column has its legend below, panels below each other, and fewer ticks.
+"""
+
+from dataclasses import dataclass
+from math import ceil, log10
+from textwrap import wrap
+from typing import Any
+
+from dashboards.figures import Figure
+from dashboards.figures._ticks import thin
+from sweeper.results.exporters import Paper
+
+SCREEN = (1000.0, 560.0)  # pixels of a figure that is for no paper
+_TEXT_PIXELS = 13.0  # of the text of a figure before it is scaled
+_PIXELS_OF_MM, _PIXELS_OF_POINT = 96.0 / 25.4, 96.0 / 72.0
+_RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch
+_NARROW = 600.0  # pixels
+_PANEL, _BETWEEN, _DEEP = 0.5, 0.22, 0.8  # heights, as shares of the width of a column
+_TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
+_LETTER, _LEGEND_LETTER, _SYMBOL = 7.5, 6.0, 46.0  # pixels
+_AT_EDGES, _BAR = 80.0, 70.0  # pixels beside an axis, and of a bar of colours
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a figure is drawn: pixels before they are scaled, the scale, and how many dots a scaled pixel has."""
+
+    width: float
+    height: float
+    scale: float
+    dots: float
+
+
+def is_narrow(paper: Paper) -> bool:
+    """Return whether a figure on this paper is as narrow as a column."""
+    return paper.width is not None and _width(paper) < _NARROW
+
+
+def fit(figure: Figure, paper: Paper) -> Layout:
+    """Lay a figure out as a paper wants it, and return its size."""
+    if not paper.title:
+        figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
+    scale, width = _scale(paper), _width(paper)
+    if paper.width is None:
+        return Layout(width, SCREEN[1] / scale, scale, 2.0)
+    if is_narrow(paper):
+        panels = _make_narrow(figure, width)
+    else:
+        panels = width * SCREEN[1] / SCREEN[0] - _margin(figure, "t") - _margin(figure, "b")
+    _move_legend(figure, width, panels)
+    return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, _RASTER)
+
+
+def _scale(paper: Paper) -> float:
+    return 1.0 if paper.font is None else paper.font * _PIXELS_OF_POINT / _TEXT_PIXELS
+
+
+def _width(paper: Paper) -> float:
+    return (SCREEN[0] if paper.width is None else paper.width * _PIXELS_OF_MM) / _scale(paper)
+
+
+def _margin(figure: Figure, side: str) -> float:
+    own = figure.layout.margin[side]
+    return float(figure.layout.template.layout.margin[side] if own is None else own)
+
+
+def _make_narrow(figure: Figure, width: float) -> float:
+    """Lay a figure out for a column, and return the height of its panels."""
+    title = wrap(figure.layout.title.text or "", int(width / 8.0), break_long_words=False)
+    more = _LINE * max(len(title) - 1, 0)
+    place = {"y": 1.0, "yref": "container", "yanchor": "top", "pad": {"t": 10.0 + more}}
+    figure.update_layout(
+        title={"text": "<br>".join(title), "font": {"size": 15}, **place} if title else None,
+        margin={"t": _margin(figure, "t") + more},
+    )
+    rows = max(len({axis.domain for axis in figure.select_yaxes()}), 1)
+    _thin_ticks(figure, width)
+    for trace in figure.select_traces({"type": "scatter"}):
+        bar = trace.marker.colorbar.title
+        bar.text = bar.text and bar.text.replace(" at radius", "<br>at radius")  # a bar is as high as a panel
+    has_depth = any(trace.type == "scatter3d" for trace in figure.data)
+    return width * (_DEEP if has_depth else _PANEL * rows + _BETWEEN * (rows - 1))
+
+
+def _move_legend(figure: Figure, width: float, panels: float) -> None:
+    """Put the legend below panels of so many pixels, where it has all the width, and make room for it."""
+    named = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+    if figure.layout.showlegend is False or not named or (len(figure.data) < 2 and not figure.layout.showlegend):
+        return
+    across = max(int((width - _AT_EDGES) / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))), 1)
+    below = _margin(figure, "b")
+    figure.update_layout(
+        legend={
+            "orientation": "h",
+            "x": 0,
+            "xanchor": "left",
+            "y": -below / panels,
+            "yanchor": "top",
+            "font": {"size": 11},
+        },
+        margin={"b": below + _LINE * ceil(len(named) / across) + 6.0},
+    )
+
+
+def _thin_ticks(figure: Figure, width: float) -> None:
+    bars = any(trace.type in ("scatter", "contour") and _shows_bar(trace) for trace in figure.data)
+    for axis in figure.select_xaxes():
+        low, high = axis.domain or (0.0, 1.0)
+        letters = (high - low) * (width - _AT_EDGES - (_BAR if bars else 0.0)) / _LETTER
+        if axis.tickvals is not None and axis.ticktext is not None and axis.range is not None:
+            at = [log10(tick) if axis.type == "log" else tick for tick in axis.tickvals]
+            kept = thin(at, axis.ticktext, tuple(axis.range), letters)
+            axis.update(tickvals=[axis.tickvals[i] for i in kept], ticktext=[axis.ticktext[i] for i in kept])
+        elif axis.nticks is None:
+            axis.update(nticks=max(int(letters / 8), 3))
+
+
+def _shows_bar(trace: Any) -> bool:
+    """Whether a bar of colours stands beside the panels for a trace."""
+    return bool((trace if trace.type == "contour" else trace.marker).colorbar.title.text)

@@ -1,0 +1,92 @@
+"""Figures at the size of a paper: how wide they are, and what changes where they are narrow."""
+
+import pytest
+
+from dashboards.data import SweepData
+from dashboards.export.paper import fit, is_narrow
+from dashboards.figures import Figure, sweep_figures
+from sweeper.errors import ExportError
+from sweeper.results.exporters import PRESETS, Paper
+
+FIGURES = sweep_figures()
+
+
+def draw(sweep: SweepData, name: str, paper: Paper) -> Figure:
+    return FIGURES[name].draw(sweep, narrow=is_narrow(paper))
+
+
+def of(
+    preset: str | None = None, width: float | None = None, font: float | None = None, *, title: bool = True
+) -> Paper:
+    paper = Paper.of(preset, width, font, title=title)
+    assert paper is not None
+    return paper
+
+
+@pytest.mark.parametrize(("name", "preset"), [*((name, "column") for name in FIGURES), ("front", "page")])
+def test_every_figure_is_as_wide_as_its_paper_and_its_text_as_large(sweep, name, preset):
+    paper, (millimetres, points) = of(preset), PRESETS[preset]
+    layout = fit(draw(sweep, name, paper), paper)
+    assert layout.width * layout.scale == pytest.approx(millimetres / 25.4 * 96)
+    assert layout.scale * 13 == pytest.approx(points * 96 / 72)
+    assert 0.5 < layout.height / layout.width < 2.0
+    assert layout.width * layout.scale * layout.dots >= 2000
+
+
+def test_without_a_size_a_figure_has_the_size_of_a_screen(sweep):
+    layout = fit(draw(sweep, "front", Paper()), Paper())
+    assert (layout.width, layout.height, layout.scale * layout.dots) == (1000, 560, 2)
+    larger = fit(draw(sweep, "front", of(font=19.5)), of(font=19.5))
+    assert larger.width * larger.scale == pytest.approx(1000)
+    assert larger.scale == pytest.approx(2.0)
+
+
+def test_a_figure_without_a_title_has_no_room_for_one(sweep):
+    paper = of("column", title=False)
+    with_title, without = draw(sweep, "front", of("column")), draw(sweep, "front", paper)
+    assert fit(without, paper).height < fit(with_title, of("column")).height
+    assert without.layout.title.text is None
+    assert with_title.layout.title.text == "digits: accuracy against epsilon"
+
+
+def test_in_a_column_legends_stand_below_ticks_do_not_touch_and_titles_break(sweep):
+    paper = of("column")
+    figure = draw(sweep, "front", paper)
+    ticks = len(figure.layout.xaxis.tickvals)
+    fit(figure, paper)
+    assert figure.layout.legend.y < 0
+    assert len(figure.layout.xaxis.tickvals) == len(figure.layout.xaxis.ticktext) < ticks
+    figure = draw(sweep, "temperature", paper)
+    fit(figure, paper)
+    assert "<br>" in figure.layout.title.text
+
+
+def test_in_a_column_panels_stand_below_each_other_and_few_axes_are_left(sweep):
+    paper = of("column")
+    for name, rows in (("slices", 2), ("contours", 2), ("ranks", 2), ("importances", 2)):
+        assert len({axis.domain for axis in draw(sweep, name, paper).select_yaxes()}) == rows
+        assert len({axis.domain for axis in draw(sweep, name, Paper()).select_yaxes()}) == 1
+    (lines,) = draw(sweep, "configurations", paper).data
+    assert len(lines.dimensions) == 4 + 3
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (("poster", None, None), "Expected a preset out of column, page, got 'poster' (--preset): name one of them"),
+        ((None, 5.0, None), "Expected --width from 30 to 1000 millimetres, got 5: change it"),
+        ((None, None, float("nan")), "Expected --font from 4 to 40 points, got nan: change it"),
+        (("column", None, 12.0), "Expected --width of at least 96 for text of 12 points, got 85"),
+    ],
+)
+def test_a_size_that_no_picture_has_is_refused(asked, said):
+    with pytest.raises(ExportError) as caught:
+        Paper.of(*asked, title=True)
+    assert str(caught.value) == said
+
+
+def test_width_and_font_replace_those_of_a_preset():
+    assert of("column", width=88.9) == Paper(width=88.9, font=8.0)
+    assert of("page", font=10.0) == Paper(width=178.0, font=10.0)
+    assert of(width=120.0) == Paper(width=120.0, font=8.0)
+    assert Paper.of(None, None, None, title=True) is None
