@@ -26,7 +26,7 @@ from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import Rehearsals
 from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
-from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, track_model
+from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
@@ -339,7 +339,7 @@ class SweepRun:
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)
-            conclude(self._tracker, front, status=status.value, page=self._options.page)
+            conclude(self._tracker, front, status=status.value, page=self._options.page, notes=notes_of(folder.path))
         finally:
             patience = 10.0 if cut and self._options.tracking else 30.0  # a store of one's own always answers
             if not self._left_early:

@@ -13,7 +13,7 @@ from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import best, value_text
 from sweeper.rounding import round_up
-from sweeper.tracking.names import ARTIFACT_LINK, metric_names
+from sweeper.tracking.names import ARTIFACT_LINK, best_names, escape_markdown
 
 EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)
 OWN = "if its configuration and epoch were fixed in advance; a model chosen by these numbers costs the price"
@@ -54,7 +54,7 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
     for one in objectives:
         if one.name == "epsilon":
             continue
-        name = f"best/{next(iter(metric_names({one.name: 0.0}))).removeprefix('val/')}"
+        name = next(iter(best_names({one.name: 0.0})))
         limits = {name: float("inf")} | {f"{name}/eps{epsilon:g}": epsilon for epsilon in EPSILONS}
         for key, epsilon in limits.items():
             point = best_within(points, one, epsilon)
@@ -68,7 +68,7 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
 def description(front: Front, *, status: str, page: str | None = None) -> str:
     """Return what a sweep found and costs, as Markdown for those who see its run alone."""
     counts = f"{len(front.trials)} trials, {len(front.on_front)} of {len(front.points)} points on the front"
-    blocks = [f"**{_plain(front.sweep)}**: {status}; {counts}."]
+    blocks = [f"**{escape_markdown(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
     blocks += _costs(front.ledger)
@@ -101,7 +101,3 @@ def _table(front: Front) -> str:
                 [f"{budget.epsilon:g}", *values, f"{first.label}, own epsilon {round_up(first.values['epsilon'])}"]
             )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def _plain(text: str) -> str:
-    return "".join(f"\\{character}" if character in "*_[]<>`|\\" else character for character in text)

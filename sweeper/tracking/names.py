@@ -1,8 +1,9 @@
 """Names and texts as MLflow takes them; MLflow itself is not imported here."""
 
+import getpass
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib import metadata
 from math import isfinite
@@ -15,6 +16,7 @@ from sweeper.specification.fields.nested import leaves
 if TYPE_CHECKING:
     from clipless.privacy.exposure import Risk
     from sweeper.privacy.pricing import Price
+    from sweeper.records import Point
 
 _SIZES = ("width", "channels", "depth")  # of a model, what its name shows first
 PAGE_VARIABLE = "SWEEPER_TRACKING_PAGE"  # where people find the tracking server that runs are sent to, if elsewhere
@@ -37,6 +39,7 @@ RUN_STATUS: Mapping[TrialStatus | SweepStatus, str] = {
 
 NAME_TAG = "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"  # a run's description, in Markdown
+USER_TAG = "mlflow.user"
 ARTIFACT_LINK = "artifact-of-this-run:"  # in a description, in front of the name of an artifact: links there
 
 PACKAGES = ("torch", "numpy", "optuna", "ray", "mlflow", "moocore", "autodp", "dp-accounting")
@@ -59,6 +62,46 @@ def metric_names(
         named[f"{prefix}{kind}" + (f"/{radius.replace('/', '_')}" if radius else "")] = value
     named |= {f"epsilon/{name}": value for name, value in (accountants or {}).items()}
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
+
+
+def best_names(values: Mapping[str, float]) -> dict[str, float]:
+    """Return the best values of a trial or a sweep under their MLflow names, which are the same for both.
+
+    >>> best_names({"epsilon": 1.0, "accuracy": 0.9, "certified@0.25": 0.5})
+    {'best/accuracy': 0.9, 'best/certified/0.25': 0.5, 'best/epsilon': 1.0}
+    """
+    named = {f"best/{name.removeprefix('val/')}": value for name, value in metric_names(values).items()}
+    return dict(sorted(named.items(), key=lambda item: item[0] == "best/epsilon"))  # MLflow compares the first one
+
+
+def name_test_scores(point: "Point") -> dict[str, float]:
+    """Return the test scores of a point under their MLflow names, with the ends of intervals of noisy ones.
+
+    >>> from sweeper.records import Point
+    >>> name_test_scores(Point(trial="t0001", epoch=3, values={}, test={"epsilon": 1.0, "accuracy": 0.88}))
+    {'test/accuracy': 0.88}
+    """
+    scores = {name: value for name, value in (point.test or {}).items() if name != "epsilon"}
+    found = dict(_as_test(scores))
+    for name in scores:
+        low, high = point.test_interval(name) or (None, None)
+        if low is not None and high is not None:
+            found |= {f"low/{key}": value for key, value in _as_test({name: low})}
+            found |= {f"high/{key}": value for key, value in _as_test({name: high})}
+    return found
+
+
+def _as_test(scores: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for name, value in metric_names(scores).items():
+        yield name.replace("val/", "test/", 1), value
+
+
+def user_tag() -> dict[str, str]:
+    """Return the tag of who runs this process, as MLflow has it; none where the machine does not know."""
+    try:
+        return {USER_TAG: getpass.getuser()}
+    except (KeyError, OSError, ImportError):  # no such user, and no variable that names one
+        return {}
 
 
 def rehearsal_metrics(values: Mapping[str, float], made_from: str = "") -> dict[str, float]:
@@ -153,3 +196,8 @@ def version_tags() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return tags
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text that people wrote, as Markdown shows it."""
+    return "".join(f"\\{character}" if character in "*_[]<>`|\\" else character for character in text)

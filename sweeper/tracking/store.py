@@ -29,7 +29,7 @@ from sweeper.tracking.entries import (
     TrackingRow,
     row_from_json,
 )
-from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, clean
+from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, USER_TAG, clean
 from sweeper.tracking.outbox import JsonRows
 
 if TYPE_CHECKING:
@@ -144,9 +144,13 @@ class Store:
         self._client = client
         return client
 
-    def _run(self, client: "MlflowClient", trial: str | None, at: int, name: str | None = None) -> str:
+    def _run(
+        self, client: "MlflowClient", trial: str | None, at: int, name: str | None = None, user: str | None = None
+    ) -> str:
+        """Return the run of a trial, made if need be; who resumes a sweep has not made its runs."""
         if trial not in self.run_ids:
             tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
+            tags |= {USER_TAG: user} if user else {}
             if trial is not None:
                 tags |= {TRIAL_TAG: trial, PARENT_TAG: self._run(client, None, at)}
             run = client.create_run(self._experiment, at, tags, run_name=name or trial or self._destination.sweep)
@@ -157,9 +161,9 @@ class Store:
         """Write the rows of one run; of its states the last one."""
         tagged = [row.tags for row in rows if isinstance(row, RunRow | TagsRow | EndRow)]
         tags = {clean(key): str(value) for one in tagged for key, value in one.items()}
-        name, trial = tags.pop(NAME_TAG, None), rows[0].trial
+        name, user, trial = tags.pop(NAME_TAG, None), tags.pop(USER_TAG, None), rows[0].trial
         is_new = trial not in self.run_ids
-        run = self._run(client, trial, rows[0].at, name)
+        run = self._run(client, trial, rows[0].at, name, user)
         stands = next((row for row in reversed(rows) if isinstance(row, RunRow | EndRow)), None)
         again = {"status": "RUNNING"} if isinstance(stands, RunRow) else {}
         if not is_new and (again or name is not None):

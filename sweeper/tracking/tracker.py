@@ -36,6 +36,7 @@ from sweeper.tracking.names import (
     mlflow_params,
     rehearsal_metrics,
     rehearsal_name,
+    user_tag,
 )
 from sweeper.tracking.outbox import Outbox, Undelivered, ahead_of, stored_rows
 from sweeper.tracking.store import Destination, Store, artifacts_beside
@@ -65,7 +66,9 @@ class Tracker:
         self._store = Store(self.destination)
         self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}
-        self._put(RunRow(trial=None, at=_now(), params=mlflow_params(params or {}), tags=dict(tags or {})))
+        self._user = user_tag()
+        told = self._user | dict(tags or {})
+        self._put(RunRow(trial=None, at=_now(), params=mlflow_params(params or {}), tags=told))
         if not waits:
             self.deliver()
 
@@ -76,7 +79,7 @@ class Tracker:
     def start_trial(self, trial: str, params: Mapping[str, object], tags: Mapping[str, str]) -> None:
         """Open the trial's run, with its parameters nested as in the spec."""
         self._running[trial] = None
-        self._put(RunRow(trial=trial, at=_now(), params=mlflow_params(params), tags=dict(tags)))
+        self._put(RunRow(trial=trial, at=_now(), params=mlflow_params(params), tags=self._user | dict(tags)))
 
     def log(self, trial: str | None, epoch: int, metrics: Mapping[str, float]) -> None:
         """Write metrics of one epoch of a trial, or of the sweep, under names as ``metric_names`` makes."""
@@ -106,7 +109,12 @@ class Tracker:
             configuration=configuration.id,
             name=rehearsal_name(configuration.id, configuration.config),
             params=mlflow_params(configuration.config),
-            tags={"sweeper.rehearsed_on": configuration.source.in_words, "sweeper.status": status.value, **reason},
+            tags={
+                **self._user,
+                "sweeper.rehearsed_on": configuration.source.in_words,
+                "sweeper.status": status.value,
+                **reason,
+            },
             metrics=sorted(steps.items()),
             status=RUN_STATUS[status],
         )

@@ -28,7 +28,7 @@ from sweeper.results.highlights import best
 from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import NAME_TAG, metric_names, risk_metrics, trial_name
+from sweeper.tracking.names import NAME_TAG, best_names, metric_names, risk_metrics, trial_name
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow
 
@@ -60,6 +60,7 @@ class TrialRecords:
         self.trials: dict[str, Trial] = folder.trials()
         self.points: dict[PointKey, Point] = folder.points()
         self._refused: dict[str, str] = {}
+        self._sensitivities: dict[str, dict[str, float]] = {}  # by trial, until its first epoch
         self.objectives = tuple(objectives)
         self._judge_again()
         self._best = _best_points(self._estimates.values(), objectives)
@@ -96,6 +97,8 @@ class TrialRecords:
 
     def end(self, trial: str, status: TrialStatus, reason: str) -> None:
         """Record how a trial ended; the tracker first, since nobody tells it again of a trial that has ended."""
+        if trial in self._sensitivities:  # it ended before its first epoch
+            self._tracker.log(trial, 0, self._sensitivities.pop(trial))
         self._tracker.end_trial(trial, status, reason)
         self.save(replace(self.trials[trial], status=status, reason=reason))
 
@@ -161,7 +164,8 @@ class TrialRecords:
     def _track(self, points: Sequence[Point]) -> None:
         """Tell the tracker of the points of one epoch, and of the best of the trial if it is among them."""
         metrics = {name: value for point in points for name, value in _metrics(point).items()}
-        self._tracker.log(points[0].trial, points[0].epoch, metrics | self._best_metrics(points))
+        planned = self._sensitivities.pop(points[0].trial, {})  # behind scores: MLflow compares what it heard first
+        self._tracker.log(points[0].trial, points[0].epoch, self._best_metrics(points) | metrics | planned)
 
     def front_values(self) -> list[dict[str, float]]:
         """Return the objectives' values on the front, which a model has to reach to be kept; none if all are kept."""
@@ -194,7 +198,8 @@ class TrialRecords:
             if trial.plan is not None:
                 self._track_plan(trial.id, trial.plan)
         for point in self._estimates.values():
-            self._tracker.log(point.trial, point.epoch, _metrics(point))
+            planned = self._sensitivities.pop(point.trial, {})
+            self._tracker.log(point.trial, point.epoch, _metrics(point) | planned)
         for trial in self.trials.values():
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
 
@@ -207,8 +212,7 @@ class TrialRecords:
         if found is None or found.epoch != points[0].epoch:
             return {}
         self._best[found.trial] = found
-        values = {"epoch": float(found.epoch), **metric_names(found.values)}
-        return {f"best/{name}": value for name, value in values.items()}
+        return {**best_names(found.values), "best/epoch": float(found.epoch)}
 
     def note_runs(self) -> bool:
         """Record which tracking run is which trial's, and return whether there was a new one."""
@@ -252,7 +256,7 @@ class TrialRecords:
                     (self._folder.path / point.model).unlink(missing_ok=True)
 
     def _track_plan(self, trial: str, plan: TrialPlan) -> None:
-        self._tracker.log(trial, 0, metric_names({}, sensitivities=plan.sensitivities))
+        self._sensitivities[trial] = metric_names({}, sensitivities=plan.sensitivities)
         if plan.scores is not None:
             std = {f"sweeper.score_std.{split}": f"{value:.3g}" for split, value in plan.scores.std.items()}
             self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{plan.scores.noise_multiplier:g}", **std})

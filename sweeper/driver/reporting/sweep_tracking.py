@@ -7,24 +7,32 @@ when it has ended.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.errors import PickError, SweeperError
+from sweeper.errors import PickError, RecordError, SweeperError
+from sweeper.records import Point, TrialStatus
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
+from sweeper.results.highlights import best
+from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
-from sweeper.tracking.names import NOTE_TAG, price_metrics
+from sweeper.store.notes import Notes, read_notes
+from sweeper.tracking.names import NOTE_TAG, name_test_scores, price_metrics
 from sweeper.tracking.system_metrics import SystemMetrics
 from sweeper.tracking.tracker import Tracker
 
-EVERY_SECONDS = 10.0  # between two samples
+EVERY_SECONDS = 10.0  # between two samples,
+AT_LEAST_SECONDS = 1.0  # and when a trial has ended
 DIGEST_LENGTH = 16
+_DONE = {status.value for status in (TrialStatus.COMPLETED, TrialStatus.STOPPED, TrialStatus.FAILED)}
 
 
 def public_facts(data: Dataset) -> dict[str, Any]:
@@ -60,27 +68,60 @@ class Watch:
     tracker: Tracker
     now: Callable[[], float] = time.monotonic
     _machine: SystemMetrics = field(default_factory=SystemMetrics)
-    _due: float = 0.0
+    _last: float = -inf
+    _done: int = 0
 
     def look(self, progress: SweepProgress) -> None:
         """Tell of a state, if it is time to."""
-        if progress.note or self.now() < self._due:
+        done, now = progress.done + progress.failed, self.now()
+        waited = now - self._last
+        if progress.note or waited < (EVERY_SECONDS if done == self._done else AT_LEAST_SECONDS):
             return
-        self._due = self.now() + EVERY_SECONDS
+        self._last, self._done = now, done
         ended = {"trials/done": float(progress.done), "trials/failed": float(progress.failed)}
         if progress.rehearsals is not None:
             ended["rehearsals/done"] = float(progress.rehearsals.done)
         found = best_values(progress.front, progress.objectives)
         if progress.hypervolume is not None:
             found["hypervolume"] = progress.hypervolume
-        self.tracker.log(None, _step(), ended | found | self._machine.sample())
+        self.tracker.log(None, done, found | ended | self._machine.sample())
 
 
-def conclude(tracker: Tracker, front: Front, *, status: str, page: str | None = None) -> None:
-    """Tell what a sweep found and costs."""
+def conclude(
+    tracker: Tracker,
+    front: Front,
+    *,
+    status: str,
+    page: str | None = None,
+    notes: Mapping[str, Notes] = MappingProxyType({}),
+) -> None:
+    """Tell what a sweep found and costs, and of each trial how it ended, its test scores and what people noted."""
     found = best_values(front.front_points, front.objectives) if tells_own_epsilons(front) else {}
-    tracker.log(None, _step() + 1, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found)
+    done = sum(trial.status in _DONE for trial in front.trials.values())
+    tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
+    tracker.log(None, done, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found | tested)
     tracker.tag(None, {NOTE_TAG: description(front, status=status, page=page)})
+    for point in front.front_points:
+        if not point.made_from and (scores := name_test_scores(point)):
+            tracker.log(point.trial, point.epoch, scores)
+    for trial in front.trials:
+        texts = notes[trial].texts if trial in notes else ()
+        tracker.tag(trial, {NOTE_TAG: describe_trial(front, trial, notes=texts, page=page)})
+
+
+def notes_of(folder: Path) -> Mapping[str, Notes]:
+    """Return what people noted of trials; nothing where the file is broken, which is no reason to fail at the end."""
+    try:
+        return read_notes(folder)
+    except RecordError:
+        return {}
+
+
+def _best_point(front: Front) -> tuple[Point, ...]:
+    """Return the point of the front that is best in the first objective that is not epsilon, if there is one."""
+    judged = next((one for one in front.objectives if one.name != "epsilon"), None)
+    found = None if judged is None else best(front.front_points, judged)
+    return () if found is None else (found,)
 
 
 def track_model(tracker: Tracker, folder: Path) -> Iterator[str]:
@@ -96,8 +137,3 @@ def track_model(tracker: Tracker, folder: Path) -> Iterator[str]:
         return
     except (SweeperError, CliplessError) as error:
         yield str(error)
-
-
-def _step() -> int:
-    """Return the step of what is told now: seconds of the clock, which grow when a sweep is resumed."""
-    return int(time.time())

@@ -3,11 +3,12 @@
 import json
 import multiprocessing
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.records import SweepStatus, Trial
+from sweeper.records import Point, SweepStatus, Trial
 from sweeper.results import notes
 from sweeper.results.notes import add_note, add_tag
 from sweeper.store.manifest import Manifest
@@ -54,6 +55,19 @@ def test_notes_add_up_and_the_last_tag_counts(folder, sent):
     assert {(where.uri, where.sweep, where.experiment) for where, *_ in sent} == {
         ("http://store", "digits-1", "digits")
     }
+
+
+def test_a_note_of_a_sweep_that_has_ended_keeps_the_description_of_its_trial(folder, sent, make_front):
+    sweep = SweepFolder(folder)
+    sweep.write_manifest(replace(sweep.read_manifest(), status=SweepStatus.COMPLETED))
+    add_note(folder, "t0001", "no front yet")
+    make_front([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})], sweep="x").write(sweep.front)
+    add_note(folder, "t0001", "done")
+    add_note(folder, "t0002", "in no front")
+    first, second, third = (tags["mlflow.note.content"] for _, _, tags in sent)
+    assert (first, third) == ("no front yet", "in no front")
+    assert second.startswith("**t0001** of x: completed")
+    assert second.endswith("## Notes\n\nno front yet\n\ndone\n")
 
 
 def test_a_store_out_of_reach_loses_no_note(folder, monkeypatch):

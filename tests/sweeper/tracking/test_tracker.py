@@ -22,7 +22,7 @@ from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking import outbox
 from sweeper.tracking import store as store_module
 from sweeper.tracking.client import delete_runs, find_runs, logged_trials, set_tags
-from sweeper.tracking.names import NAME_TAG
+from sweeper.tracking.names import NAME_TAG, user_tag
 from sweeper.tracking.outbox import Undelivered, stored_rows
 from sweeper.tracking.store import STORE_NAME, Destination, Store, own_store
 from sweeper.tracking.tracker import SPOOL_NAME, Tracker, how_to_look, replay_spool
@@ -378,6 +378,26 @@ def test_a_trial_is_told_of_in_as_few_calls_as_it_takes(folder, monkeypatch):
     run = runs_of(folder)[1]["t0001"]
     assert (run.info.run_name, run.info.status) == ("t0001 mlp-64 eps 2.9", "FINISHED")
     assert (run.data.params, run.data.metrics) == ({"a": "1"}, {"epsilon": 2.0})
+
+
+def test_runs_say_who_made_them_and_keep_that_when_another_resumes(folder, monkeypatch):
+    for user in ("ada", "grace"):
+        monkeypatch.setenv("LOGNAME", user)
+        tracker = Tracker(folder, "digits")
+        tracker.start_trial("t0001", {}, {})
+        if user == "grace":
+            tracker.start_trial("t0002", {}, {})
+        assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    found = {trial: run.data.tags["mlflow.user"] for trial, run in runs_of(folder)[1].items()}
+    assert found == {None: "ada", "t0001": "ada", "t0002": "grace"}
+
+
+def test_a_machine_that_does_not_know_its_user_says_nothing(monkeypatch):
+    def unknown():
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert user_tag() == {}
 
 
 def test_people_are_sent_to_the_address_for_people(monkeypatch):

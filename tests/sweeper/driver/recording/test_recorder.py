@@ -128,8 +128,11 @@ def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, pl
     ((trial, params, tags),) = kept.tracker.of("start_trial")
     assert (trial, params["model"], tags["sweeper.delta"]) == ("t0001", {"architecture": "mlp"}, "0.0001")
     assert (tags["sweeper.relation"], tags["sweeper.exploratory"]) == ("add-or-remove-one", "false")
-    assert kept.tracker.of("log") == [("t0001", 0, {"sensitivity/1.weight": 2.5, "sensitivity/3.weight": 1.25})]
+    assert kept.tracker.of("log") == []
     report(kept, 1, 0.5)
+    ((_, step, metrics),) = kept.tracker.of("log")
+    assert (step, metrics["sensitivity/1.weight"], metrics["sensitivity/3.weight"]) == (1, 2.5, 1.25)
+    assert (next(iter(metrics)), list(metrics)[-1]) == ("best/accuracy", "sensitivity/3.weight")
     kept.recorder.on_end("t0001", TrialStatus.STOPPED, "no hope", 2)
     assert kept.tracker.of("end_trial") == [("t0001", TrialStatus.STOPPED, "no hope")]
     stored = kept.folder.trials()["t0001"]
@@ -299,8 +302,17 @@ def test_a_point_has_one_price_from_the_beginning_and_says_what_each_accountant_
     assert point.values["epsilon"] == 0.9
     assert point.accountants == {"rdp": 1.0, "pld": 0.9}
     assert kept.recorder.records.archive.points == (point,)
-    numbers = {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9, "best/val/accuracy": 0.5}
-    assert kept.tracker.of("log")[1:] == [("t0001", 1, numbers | BEST)]
+    numbers = {"epsilon": 0.9, "val/accuracy": 0.5, "epsilon/rdp": 1.0, "epsilon/pld": 0.9, "best/accuracy": 0.5}
+    sensitivities = {"sensitivity/1.weight": 2.5, "sensitivity/3.weight": 1.25}
+    assert kept.tracker.of("log") == [("t0001", 1, numbers | BEST | sensitivities)]
+    report(kept, 2, 0.4)
+    assert not any("sensitivity" in name for name in kept.tracker.of("log")[1][2]), "once is enough"
+
+
+def test_a_trial_that_ends_before_its_first_epoch_has_its_sensitivities(kept, plan_row):
+    begin(kept.recorder, plan_row)
+    kept.recorder.on_end("t0001", TrialStatus.STOPPED, "no hope", 0)
+    assert kept.tracker.of("log") == [("t0001", 0, {"sensitivity/1.weight": 2.5, "sensitivity/3.weight": 1.25})]
 
 
 def with_free(kept, row, trial="t0001", **accuracies):
@@ -366,15 +378,15 @@ def test_a_trial_is_judged_and_told_once_for_each_epoch_by_its_iterate(kept, pla
 def test_points_made_from_iterates_are_tracked_under_names_of_their_own(kept, plan_row):
     begin(kept.recorder, plan_row)
     kept.recorder.on_epoch("t0001", with_free(kept, epoch_row(kept, "t0001", 1, 0.5), slow=0.6))
-    ((_, _, numbers),) = kept.tracker.of("log")[1:]
-    assert (numbers["val/accuracy"], numbers["slow/val/accuracy"], numbers["best/val/accuracy"]) == (0.5, 0.6, 0.6)
+    ((_, _, numbers),) = kept.tracker.of("log")
+    assert (numbers["val/accuracy"], numbers["slow/val/accuracy"], numbers["best/accuracy"]) == (0.5, 0.6, 0.6)
 
 
 def test_the_best_epoch_of_a_trial_is_tracked_beside_its_last_one(kept, plan_row):
     begin(kept.recorder, plan_row)
     for epoch, accuracy in enumerate((0.5, 0.7, 0.6), start=1):
         report(kept, epoch, accuracy)
-    told = [(step, metrics["best/val/accuracy"], metrics["best/epoch"]) for step, metrics in kept.tracker.best()]
+    told = [(step, metrics["best/accuracy"], metrics["best/epoch"]) for step, metrics in kept.tracker.best()]
     assert told == [(1, 0.5, 1.0), (2, 0.7, 2.0)]
 
 
@@ -638,7 +650,7 @@ def test_an_epoch_that_a_killed_driver_had_not_tracked_is_tracked_by_the_next(ke
     ((trial, epoch, metrics),) = second.records._tracker.of("log")
     assert (trial, epoch) == ("t0001", 2)
     assert (metrics["val/accuracy"], metrics["slow/val/accuracy"]) == (0.6, 0.7)
-    assert (metrics["best/epoch"], metrics["best/val/accuracy"]) == (2.0, 0.7)
+    assert (metrics["best/epoch"], metrics["best/accuracy"]) == (2.0, 0.7)
     second.on_end("t0001", TrialStatus.COMPLETED, "", 2)
     third, _ = take_up(kept)
     assert third.records._tracker.of("log") == []

@@ -12,11 +12,12 @@ from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.reporting import sweep_tracking
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, public_facts, track_model
+from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, public_facts, track_model
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, SweepStatus
 from sweeper.store.manifest import Manifest
+from sweeper.store.notes import Notes
 from sweeper.tracking.names import trial_name
 from tests.factories import FakeTracker
 
@@ -62,8 +63,12 @@ def test_a_sweep_that_runs_is_told_of_now_and_then_and_a_private_selection_is_no
     for now[0] in (100.0, 101.0, 109.0, 111.0):
         watch.look(state)
     assert len(told.calls) == 2
-    _, trial, _, metrics = told.calls[0]
-    assert trial is None
+    for now[0], done in ((111.5, 2), (112.5, 3)):
+        watch.look(replace(state, done=done))
+    assert [step for _, step, _ in told.of("log")] == [1, 1, 3], "and when a trial is done, once a second"
+    _, trial, step, metrics = told.calls[0]
+    assert (trial, step) == (None, 1), "the step is how many trials are done"
+    assert next(iter(metrics)) == "best/accuracy"
     assert metrics["best/accuracy"] == metrics["best/accuracy/eps3"] == 0.75
     assert "best/accuracy/eps2" not in metrics
     assert (metrics["hypervolume"], metrics["trials/done"]) == (0.5, 1.0)
@@ -89,6 +94,42 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     assert RISK.in_words() in tags["mlflow.note.content"]
     assert any(name.startswith("best/") for name in metrics) != hidden
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, make_front):
+    test = {"epsilon": 2.5, "accuracy": 0.7, "certified@1/4": 0.4}
+    later = replace(POINT, epoch=2, values={"epsilon": 3.5, "accuracy": 0.8, "certified@1/4": 0.4}, test=test)
+    other = Price(epsilon=math.inf, delta=1e-4, events=0) if hidden else price(9.0)
+    front = make_front([POINT, later], sweep="x_y", ledger={"winner": price(5.0), "everything": other})
+    told = Told()
+    conclude(told, front, status="completed", page="http://p", notes={"t0001": Notes(texts=("Look here.",))})
+    steps = {(trial, step): metrics for trial, step, metrics in told.of("log")}
+    assert steps["t0001", 2] == {"test/accuracy": 0.7, "test/certified/1_4": 0.4}
+    (parent,) = (metrics for (trial, _), metrics in steps.items() if trial is None)
+    assert parent["test/accuracy"] == 0.7, "of the point that is best on validation rows"
+    ((_, tags),) = ((trial, tags) for trial, tags in told.of("tag") if trial == "t0001")
+    text = tags["mlflow.note.content"]
+    assert text.startswith("**t0001** of x\\_y: completed after 2 epochs.\n")
+    assert ("own epsilon" in text.casefold()) != hidden
+    row = "| best accuracy | 2 | 3.500 | 0.800 | 0.400 | 0.700 | 0.400 |"
+    assert (row in text) != hidden
+    assert "2 of its 2 points are on the front of the sweep." in text
+    assert text.endswith("[Live page of the sweep](http://p)\n\n## Notes\n\nLook here.\n")
+
+
+def test_only_trials_that_are_done_are_counted(make_front):
+    front = make_front([POINT], sweep="x", ledger={})
+    cut = replace(front.trials["t0001"], status="interrupted")
+    told = Told()
+    conclude(told, replace(front, trials={**front.trials, "t0002": cut}), status="interrupted")
+    assert next(step for trial, step, _ in told.of("log") if trial is None) == 1
+
+
+def test_notes_that_cannot_be_read_are_left_out(tmp_path):
+    assert notes_of(tmp_path) == {}
+    (tmp_path / "notes.jsonl").write_text("{}\nno json\n{}\n")
+    assert notes_of(tmp_path) == {}
 
 
 def test_a_store_without_the_run_of_the_trial_is_not_asked_for_a_model(monkeypatch):

@@ -35,7 +35,9 @@ def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
     told = repr(Calls.told).encode()
     check_only_the_winner(everything_in(folder) + told, whole)
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
-    assert sum(call[0] == "log" and call[1:3] == ("t0001", 2) for call in Calls.told) == 1
+    logged = [call[3] for call in Calls.told if call[0] == "log" and call[1:3] == ("t0001", 2)]
+    assert [sum(f"{split}/accuracy" in metrics for metrics in logged) for split in ("val", "test")] == [1, 1]
+    assert len(logged) == 2
     assert ended.sweep.manifest().status is SweepStatus.COMPLETED
     assert ended.outcome == RunResult()
     assert all(point.test is not None for point in ended.front.front_points)
