@@ -105,14 +105,14 @@ class _Draft(Generic[D]):
                 from dashboards.export.pictures import render
 
                 paper = self.paper or Paper()
-                figure = self._draw(kind, narrow=is_narrow(paper))
+                figure = self._draw(kind, narrow=is_narrow(paper), still=True)
                 return render(figure, image.value, fit(figure, paper))
 
     def _numbers(self, kind: FigureKind[D, Any]) -> Table:
         return kind.numbers(self.data) or _refuse(kind)
 
-    def _draw(self, kind: FigureKind[D, Any], *, narrow: bool = False) -> Figure:
-        figure = kind.draw(self.data, self.theme, narrow=narrow)
+    def _draw(self, kind: FigureKind[D, Any], *, narrow: bool = False, still: bool = False) -> Figure:
+        figure = kind.draw(self.data, self.theme, narrow=narrow, still=still)
         return _refuse(kind) if is_empty(figure) else figure
 
 

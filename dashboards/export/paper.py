@@ -110,6 +110,8 @@ def _thin_ticks(figure: Figure, width: float) -> None:
     for axis in figure.select_xaxes():
         low, high = axis.domain or (0.0, 1.0)
         letters = (high - low) * (width - _AT_EDGES - (_BAR if bars else 0.0)) / _LETTER
+        if axis.tickangle:
+            continue  # names that stand aslant need no room beside each other
         if axis.tickvals is not None and axis.ticktext is not None and axis.range is not None:
             at = [log10(tick) if axis.type == "log" else tick for tick in axis.tickvals]
             kept = thin(at, axis.ticktext, tuple(axis.range), letters)

@@ -33,6 +33,7 @@ class FigureInfo:
     epsilon_title: str  # what the epsilon of the figure promises
     exploratory: bool  # whether the figure carries the watermark
     narrow: bool = False  # whether it is drawn for a column of a paper: panels below each other, fewer of them
+    still: bool = False  # whether it is drawn for a picture, which nobody can drag
 
 
 class Topic(enum.Enum):
@@ -83,10 +84,12 @@ class FigureKind(Generic[D, I]):
     awaits: str = ""
     needs: str = "points with finite values"
 
-    def draw(self, data: D, theme: Theme = LIGHT, certificate: str = "", *, narrow: bool = False) -> go.Figure:
+    def draw(
+        self, data: D, theme: Theme = LIGHT, certificate: str = "", *, narrow: bool = False, still: bool = False
+    ) -> go.Figure:
         """Return the figure of ``data``, for another certificate if one is named and the figure depends on it."""
         info = self.info_at(data, certificate) if certificate and self.info_at else self.info(data)
-        figure = self.plot(replace(info, narrow=narrow), theme)
+        figure = self.plot(replace(info, narrow=narrow, still=still), theme)
         if self.awaits:
             figure.update_annotations(selector={"text": NOTHING_YET}, text=self.awaits)
         return figure

@@ -3,10 +3,13 @@
 Only values that differ between them have an axis; `dashboards.figures.hyperparameters._axes` says how it is scaled.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
+from plotly.colors import sample_colorscale
 
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
@@ -18,6 +21,7 @@ from dashboards.figures.sweep.front import color_bar
 
 DRAWN_TRIALS = 300
 _NARROW_AXES = 4  # of hyperparameters that fit a column
+_ANGLE = (-18, -45)  # of names, on a page and in a column
 _RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
 
 
@@ -77,27 +81,74 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
     axes = _shown(info)
     rise = round(_RISE[info.narrow] * max((len(axis.title) for axis in axes), default=0))
-    margin = {"l": 40 if info.narrow else 64, "r": 36, "t": 64 + rise + (36 if info.note else 0), "b": 28}
+    margin = {
+        "l": 40 if info.narrow else 64,
+        "r": 36,
+        "t": (48 if info.narrow else 64) + rise + (36 if info.note else 0),
+        "b": 28,
+    }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
         return figure
-    figure.add_trace(
-        go.Parcoords(
-            line={
-                "color": info.colors,
-                "colorscale": theme.colorscale(),
-                "showscale": True,
-                "colorbar": color_bar(label(info.color_name)),
-            },
-            dimensions=[_dimension(axis) for axis in axes],
-            labelangle=-45 if info.narrow else -18,
-            labelfont={"size": 12, "color": theme.ink},
-            tickfont={"size": 11, "color": theme.ink},
-            rangefont={"size": 1, "color": theme.paper},
+    look = {"colorscale": theme.colorscale(), "showscale": True, "colorbar": color_bar(label(info.color_name))}
+    if info.still:
+        _draw_lines(figure, info, axes, theme, look)
+    else:
+        figure.add_trace(
+            go.Parcoords(
+                line={"color": info.colors, **look},
+                dimensions=[_dimension(axis) for axis in axes],
+                labelangle=_ANGLE[info.narrow],
+                labelfont={"size": 12, "color": theme.ink},
+                tickfont={"size": 11, "color": theme.ink},
+                rangefont={"size": 1, "color": theme.paper},
+            )
         )
-    )
     mark(figure, info.note, theme, up=30 + rise, narrow=info.narrow)
     return figure
+
+
+def _draw_lines(
+    figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[Axis], theme: Theme, look: Mapping[str, Any]
+) -> None:
+    """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
+    low, high = min(info.colors), max(info.colors)
+    heights = [_heights(axis, axis.positions) for axis in axes]
+    shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
+    for i in sorted(range(len(shares)), key=lambda i: shares[i]):
+        line = {"color": sample_colorscale(theme.colorscale(), [shares[i]])[0], "width": 1.0 if info.narrow else 1.4}
+        trial = [column[i] for column in heights]
+        figure.add_trace(go.Scatter(x=list(range(len(axes))), y=trial, mode="lines", line=line, opacity=0.75))
+    ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}
+    figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends))
+    for x, axis in enumerate(axes):
+        figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
+        for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True):
+            figure.add_annotation(
+                x=x,
+                y=y,
+                text=escape(text),
+                showarrow=False,
+                xanchor="right",
+                xshift=-2,
+                borderpad=0,
+                bgcolor=theme.paper,
+                opacity=0.9,
+                font={"size": 11, "color": theme.ink},
+            )
+    names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}
+    bare = {"showgrid": False, "showline": False}
+    figure.update_layout(
+        showlegend=False,
+        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE[info.narrow], "range": [-0.45, len(axes) - 0.9]},
+        yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
+    )
+
+
+def _heights(axis: Axis, positions: Sequence[float]) -> list[float]:
+    """Return positions as shares of the axis."""
+    low, high = _dimension(axis)["range"]
+    return [(position - low) / (high - low) for position in positions]
 
 
 def _shown(info: ConfigurationsInfo) -> list[Axis]:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import log10
 
+import numpy as np
 import pytest
 
 from dashboards.figures.hyperparameters import configurations, contours, ranks, slices
@@ -62,6 +63,17 @@ def test_figures_of_a_sweep_follow_its_spec(sweep):
     assert declared["training.batch_size"].logarithmic
     assert declared["training.batch_size"].ends == (log10(64), log10(512))
     assert not declared["training.learning_rate"].logarithmic
+
+
+def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
+    kind, info = configurations.FIGURE, configurations.info(sweep)
+    *lines, bar = kind.draw(sweep, still=True).data
+    assert len(lines) == len(info.trials)
+    assert all(len(line.y) == len(info.axes) and all(0 <= y <= 1 for y in line.y) for line in lines)
+    assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}
+    assert (min(bar.marker.color), max(bar.marker.color)) == (min(info.colors), max(info.colors))
+    names = kind.draw(sweep, still=True).layout.xaxis.ticktext
+    assert list(names) == [axis.title for axis in info.axes]
 
 
 def test_each_figure_has_a_title_of_its_own(sweep):
