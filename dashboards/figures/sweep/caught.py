@@ -16,7 +16,6 @@ from dashboards.figures._common import (
     header,
     hover_texts,
     label,
-    log_ticks,
     marks,
     new_figure,
     point_rows,
@@ -24,6 +23,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import log_ticks
 from dashboards.figures.sweep.front import DRAWN_DOMINATED, step_line
 from dashboards.text import percent
 from sweeper.records import Point
