@@ -122,7 +122,7 @@ def visitors(path: Path) -> Mapping[str, Visitor]:
     from sweeper.service.security.access import COOKIE, FORM_KEY, make_cookie, read_cookie
     from sweeper.service.security.tokens import KnownTokens, Role, make_token, revoke_token
 
-    reader, writer, gone = (make_token(path, role, 1) for role in (Role.READ, Role.WRITE, Role.WRITE))
+    reader, writer, gone = (make_token(path, role, 1, "client") for role in (Role.READ, Role.WRITE, Role.WRITE))
     revoke_token(path, gone.split("_")[1])
     tokens = KnownTokens(path)
 

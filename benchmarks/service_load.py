@@ -84,7 +84,7 @@ def main() -> None:
 def measure(out: Path, clients: int, seconds: float, *, live: bool = False) -> Load:
     """Serve the sweeps in a folder, and ask for one of them."""
     tokens = out.parent / "tokens.json"
-    made = [make_token(tokens, Role.READ, 1) for _ in range(clients)]
+    made = [make_token(tokens, Role.READ, 1, "client") for _ in range(clients)]
     with served(out, tokens) as (process, port):
         return uvloop.run(_ask(port, made, seconds, process, out / NAME if live else None))
 

@@ -10,13 +10,15 @@ from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus
+from sweeper.errors import RecordError
+from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus, Trial
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
+from sweeper.store.actions import Action, read_actions
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.rehearsal_records import RehearsedConfiguration, read_rehearsals
@@ -40,6 +42,8 @@ class SweepData:
         directory: the sweep folder, for the commands that the report shows.
         decisions: what a scheduler decided about trials, in that order; rows of ``decisions.jsonl``.
         evidence: what audits found, in that order; rows of ``audits.jsonl``.
+        actions: what people did to the sweep, oldest first.
+        recorded: the trials as ``trials.jsonl`` has them, by id, with what trained them and when.
         rehearsals: the configurations that were rehearsed before the first trial, best first. They are no trials of
             the sweep: none is among ``trials``, and nothing they have shown is a point.
     """
@@ -49,6 +53,8 @@ class SweepData:
     directory: str = ""
     decisions: tuple[Mapping[str, Any], ...] = ()
     evidence: tuple[Evidence, ...] = ()
+    actions: tuple[Action, ...] = ()
+    recorded: Mapping[str, Trial] = field(default_factory=dict)
     rehearsals: Rehearsed = field(default_factory=Rehearsed)
 
     @property
@@ -183,17 +189,26 @@ def read(directory: str | Path) -> SweepData:
         directory=str(directory),
         decisions=tuple(folder.decisions()),
         evidence=read_evidence(folder.path),
+        actions=known_actions(folder.path),
+        recorded=folder.trials(),
     )
     data = with_rehearsals(data, read_rehearsals(folder.rehearsals))
     has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING
     return data if has_ended else _with_newer_rows(data, folder)
 
 
+def known_actions(folder: Path) -> tuple[Action, ...]:
+    """Return what people did to a sweep, nothing where a file of it is broken: that hides no result."""
+    try:
+        return read_actions(folder)
+    except RecordError:
+        return ()
+
+
 def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:
     front = data.result
-    recorded = folder.trials()
-    trials = {id_: FrontTrial.of(trial) for id_, trial in recorded.items()}
-    shown = show_points(folder.points().values(), recorded, front.stages)
+    trials = {id_: FrontTrial.of(trial) for id_, trial in data.recorded.items()}
+    shown = show_points(folder.points().values(), data.recorded, front.stages)
     points = {point.key: point for point in (*shown, *front.points)}
     known = {key: point for key, point in points.items() if key[0] in trials or key[0] in front.trials}
     result = replace(front, trials=trials | dict(front.trials), points=tuple(known.values()))

@@ -45,6 +45,15 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def when(at: str) -> str:
+    """A time as records have it, to the minute.
+
+    >>> when("2026-01-02T10:00:59+00:00")
+    '2026-01-02 10:00 UTC'
+    """
+    return f"{at[:16].replace('T', ' ')} UTC" if at else MISSING
+
+
 def is_fraction(name: str) -> bool:
     """Whether a value lives in [0, 1] and reads best as a percentage."""
     named = name in ("accuracy", "balanced accuracy", BALANCED, "auroc", *MEMBERSHIP)

@@ -133,6 +133,8 @@
     const pulse = byId("pulse");
     pulse.textContent = { running: "live", completed: "ended" }[state.state] ?? state.state;
     pulse.classList.toggle("on", state.state === "running");
+    const owner = document.querySelector("[data-session]")?.dataset.session;
+    if (owner) byId("sign-out").title = `Signed in as ${owner}`;
     dispatchEvent(new Event("sweeper-shown"));
   };
 

@@ -35,6 +35,7 @@ class Rights:
     may_write: bool = False
     key: str = ""  # what forms send to prove where they come from
     session: bool = False  # whether a cookie says who it is, so that signing out means something
+    owner: str = ""  # the name under which it is recorded what they do; empty where nobody is asked for one
 
     @classmethod
     def of(cls, holder: Holder | None) -> "Rights":
@@ -42,7 +43,8 @@ class Rights:
         if holder is None:
             return cls()
         is_browser = holder.id.endswith(BROWSER)
-        return cls(holder.role is Role.WRITE or bool(holder.form_key), holder.form_key, is_browser)
+        may_write = holder.role is Role.WRITE or bool(holder.form_key)
+        return cls(may_write, holder.form_key, is_browser, holder.owner if is_browser else "")
 
 
 class DynamicFragments:
@@ -79,7 +81,7 @@ class DynamicFragments:
             SweeperError: no such sweep or trial, or one that cannot be read.
             RefusalError: a form, for one who may not write.
         """
-        mark = tag("span", hidden=True, data_session=True) if rights.session else None
+        mark = tag("span", hidden=True, data_session=rights.owner) if rights.session else None
         markup = str(join([self._made(name, view, rights), mark]))
         return Resource(gzip.compress(markup.encode(), 4), "text/html; charset=utf-8")
 

@@ -146,7 +146,7 @@ def card(snapshot: Snapshot, point: Point) -> Card:
     Raises:
         RecordError: its plan was not recorded.
     """
-    trial, front = snapshot.trials.get(point.trial), snapshot.sweep().result
+    trial, front = snapshot.sweep().recorded.get(point.trial), snapshot.sweep().result
     if trial is None:
         raise RecordError("The trial of this point was not recorded, so that there is no card")
     last = max(other.epoch for other in front.points if other.trial == trial.id)

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import yaml
@@ -15,7 +16,7 @@ from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of
-from dashboards.text import delta_text, interval_text, number, show, show_value
+from dashboards.text import delta_text, interval_text, number, show, show_value, when
 from sweeper.privacy.pricing import UPPER_BOUND, Price
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
@@ -87,7 +88,7 @@ def sweep_header(
 ) -> Html:
     """Name, state and terms of a sweep that has started, and the answers to four questions."""
     folder = tag("span", snapshot.name, class_="folder")
-    eyebrow = join([state(standing), _reason(standing), folder])
+    eyebrow = join([state(standing), _reason(standing), folder, _submitted(standing)])
     data = snapshot.data
     if data is None:
         said = tag("p", snapshot.trouble) if standing.runs else None
@@ -110,7 +111,7 @@ def waiting_header(standing: Standing, spec: Mapping[str, Any] | None, *, offers
     text = tag("pre", yaml.safe_dump(dict(known), sort_keys=False, allow_unicode=True), tabindex=0)
     return tag(
         "header",
-        tag("p", state(standing), _reason(standing), folder, class_="eyebrow"),
+        tag("p", state(standing), _reason(standing), folder, _submitted(standing), class_="eyebrow"),
         tag("h1", str(known.get("name", standing.name))),
         _answers(_answer("Is it still running?", _running(standing, Progress(0)), _waits(standing)), offers),
         tag("details", tag("summary", "Spec"), text) if spec else None,
@@ -165,6 +166,15 @@ def offers(view: View, actions: Sequence[Action], *, may_write: bool, readable: 
 
 def _reason(standing: Standing) -> Html | None:
     return tag("span", f": {standing.reason}", class_="reason") if standing.reason else None
+
+
+def _submitted(standing: Standing) -> Html | None:
+    """Who submitted the sweep and when, where somebody did."""
+    asked = standing.submission
+    if asked is None or not asked.by:
+        return None
+    at = datetime.fromtimestamp(asked.submitted, UTC).isoformat()
+    return tag("span", f"submitted by {asked.by}, {when(at)}", class_="folder")
 
 
 def _link(words: str, view: View) -> Html:

@@ -24,6 +24,7 @@ from dashboards.live.trial_page import one_trial
 from dashboards.live.view import Tab, View
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
+from dashboards.pages._actions import actions_table
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._rehearsals import rehearsals_table
 from sweeper.errors import PickError, SweeperError, UnknownSweepError
@@ -82,9 +83,10 @@ class Resources:
 def _records(snapshot: Snapshot, address: str | None) -> Html:
     named = partial(fragments.trial_link, snapshot.name)
     rehearsed = rehearsals_table(snapshot.sweep(), named)
+    people = actions_table(snapshot.sweep())
     if address is None:
-        return join([rehearsed, tables.records(snapshot.sweep(), named=named)])
-    return join([rehearsed, tables.records(snapshot.sweep(), partial(fragments.run_link, address), named)])
+        return join([rehearsed, tables.records(snapshot.sweep(), named=named), people])
+    return join([rehearsed, tables.records(snapshot.sweep(), partial(fragments.run_link, address), named), people])
 
 
 def _growing(snapshot: Snapshot) -> Html | None:

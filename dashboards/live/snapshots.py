@@ -16,9 +16,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar, cast
 
-from dashboards.data import SweepData, read, with_rehearsals
+from dashboards.data import SweepData, known_actions, read, with_rehearsals
 from sweeper.errors import RecordError, SweeperError, public_sentence
-from sweeper.records import SweepStatus, Trial
+from sweeper.records import SweepStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, apply_gate, read_front, still_admitted, up_to_date
 from sweeper.results.front_record import FrontTrial
@@ -59,7 +59,6 @@ class Snapshot:
     name: str  # of its folder
     token: str  # tells this snapshot from others of the sweep
     data: SweepData | None = None  # the sweep; None before it has a front, or where it cannot be read
-    trials: dict[str, Trial] = field(default_factory=dict)  # with their plans, by id
     trouble: str = ""  # why there are no data, in a sentence
     ledger: Path = field(default_factory=Path)  # what the sweep spent, the file
     seconds: float = 0.0
@@ -236,7 +235,7 @@ def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Sna
     started = time.thread_time()
     snapshot = Snapshot(name, token, ledger=folder.ledger)
     try:
-        snapshot.data, snapshot.trials = _read(folder, state)
+        snapshot.data = _read(folder, state)
     except RecordError as error:
         state.follower = None  # it may have lost rows; the next one reads all of them
         is_early = not folder.front.exists()
@@ -245,11 +244,11 @@ def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Sna
     return snapshot
 
 
-def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str, Trial]]:
+def _read(folder: SweepFolder, state: _SweepState) -> SweepData:
     manifest = folder.read_manifest()
     if manifest.status is not SweepStatus.RUNNING:
         state.follower = state.front = None
-        return replace(read(folder.path), directory=folder.path.name), folder.trials()
+        return replace(read(folder.path), directory=folder.path.name)
     follower = state.follower = state.follower or SweepTail(folder)
     follower.look()
     data = SweepData(
@@ -257,8 +256,10 @@ def _read(folder: SweepFolder, state: _SweepState) -> tuple[SweepData, dict[str,
         manifest=manifest,
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
+        actions=known_actions(folder.path),
+        recorded=follower.trials,
     )
-    return with_rehearsals(data, join_trainings(follower.rehearsals)), follower.trials
+    return with_rehearsals(data, join_trainings(follower.rehearsals))
 
 
 def _current(folder: SweepFolder, state: _SweepState) -> Front:

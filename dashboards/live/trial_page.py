@@ -11,12 +11,12 @@ from dashboards.live.snapshots import Snapshot
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, setting, show_test, show_value
+from dashboards.text import MISSING, setting, show_test, show_value, when
 from sweeper.errors import SweeperError, UnknownSweepError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.trial_log import trial_log
-from sweeper.store.notes import Notes, read_notes
+from sweeper.store.notes import Notes, SignedText, read_notes
 
 
 def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, may_write: bool) -> Html:
@@ -132,10 +132,14 @@ def _notes(snapshot: Snapshot, id_: str) -> Notes:
 def _said(notes: Notes) -> Html:
     if not notes.texts and not notes.tags:
         return section("notes", "Notes", tag("p", "None yet."))
-    texts = tag("ul", each("li", notes.texts), class_="plain") if notes.texts else None
-    pairs = [f"{key} = {value}" for key, value in notes.tags]
-    tags = tag("ul", each("li", pairs), class_="plain") if pairs else None
-    return section("notes", "Notes", texts, tags)
+    texts = tag("ul", *(tag("li", one.text, _signed(one)) for one in notes.texts), class_="plain")
+    tags = tag("ul", *(tag("li", f"{key} = {one.text}", _signed(one)) for key, one in notes.tags), class_="plain")
+    return section("notes", "Notes", texts if notes.texts else None, tags if notes.tags else None)
+
+
+def _signed(one: SignedText) -> Html | None:
+    """Who wrote it and when, where the row says it."""
+    return tag("small", f" {one.by}, {when(one.at)}", class_="signed") if one.by else None
 
 
 def _log(snapshot: Snapshot, id_: str) -> Html | None:

@@ -7,6 +7,7 @@ from dashboards.data import SweepData
 from dashboards.figures import Figure, FigureKind, sweep_figures
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
+from dashboards.pages._actions import actions_table
 from dashboards.pages._html import Html, tag
 from dashboards.pages._page import build, document, footer, panel
 from dashboards.pages._rehearsals import rehearsals_table
@@ -29,6 +30,7 @@ def build_report(data: SweepData) -> str:
             sections.how_to_pick(data),
             rehearsals_table(data) or Html(),
             tables.records(data),
+            actions_table(data) or Html(),
         ],
         versions=sections.versions(data),
     )

@@ -11,7 +11,7 @@ from sweeper.backend.interruption import Interruption
 from sweeper.backend.trial_states import TrialStates
 from sweeper.errors import public_line
 from sweeper.records import SweepStatus, TrialStatus
-from sweeper.store.requests import STOPPED_BY_REQUEST
+from sweeper.store.requests import stopped_in_words
 
 DIED = "its process died: killed, crashed or out of memory"
 GRACE_SECONDS = 2.0  # how long a stopped trial may finish its epoch before its process is killed
@@ -39,11 +39,13 @@ class RunResult:
         ending: the way.
         hours: those that were given, of one that is out of time.
         why: what is public of an error, or the conditions of a private selection that broke.
+        by: who asked for it, empty where nobody did or that is not known.
     """
 
     ending: RunEnding = RunEnding.COMPLETED
     hours: float = math.inf
     why: tuple[str, ...] = ()
+    by: str = ""
 
     @property
     def is_complete(self) -> bool:
@@ -78,7 +80,7 @@ class RunResult:
             case RunEnding.OUT_OF_TIME:
                 return f"the {self.hours:g} hours are used up"
             case RunEnding.REQUESTED:
-                return STOPPED_BY_REQUEST
+                return stopped_in_words(self.by)
             case RunEnding.FAILED:
                 return " ".join(self.why)
             case RunEnding.RAY_DIED:

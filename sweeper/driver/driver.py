@@ -40,7 +40,7 @@ from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.settings import AuditEffort
 from sweeper.store.input_format import DATA_NAME, write_input
 from sweeper.store.jsonl import replace_file
-from sweeper.store.requests import STOPPED_BY_REQUEST, Requests
+from sweeper.store.requests import Requests, stopped_in_words
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.names import version_tags
 from sweeper.tracking.outbox import Undelivered
@@ -316,9 +316,9 @@ class SweepRun:
             self._search.enqueue(configuration)
         if news.region is not None:
             self._steer(news.region)
-        for trial in news.trials:
-            self._recorder.stop(trial, STOPPED_BY_REQUEST)
-        return RunResult(RunEnding.REQUESTED) if news.stop else None
+        for trial, by in news.trials.items():
+            self._recorder.stop(trial, stopped_in_words(by))
+        return RunResult(RunEnding.REQUESTED, by=news.stopped_by) if news.stop else None
 
     def _steer(self, region: Sequence[str]) -> None:
         names = [objective.name for objective in self._plan.shared.objectives]

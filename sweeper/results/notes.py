@@ -8,7 +8,6 @@ winner alone, as a private selection does, none is told: it holds for no winner.
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
@@ -16,9 +15,10 @@ from sweeper.records import Objective, Point, SweepStatus
 from sweeper.results.budgets import OWN, tells_own_epsilons
 from sweeper.results.front import Front, read_front
 from sweeper.results.highlights import best, test_text, value_text
+from sweeper.store.actions import NOTES_NAME, signature
 from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
-from sweeper.store.notes import NOTES_NAME, read_notes
+from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import destination_of, set_tags
 from sweeper.tracking.names import NOTE_TAG, clean, escape_markdown
@@ -28,8 +28,10 @@ _KEY = re.compile(r"[\w.-][\w. /-]{0,99}")
 _RESERVED = ("mlflow.", "sweeper.")
 
 
-def add_note(folder: Path, trial: str, text: str) -> str | None:
+def add_note(folder: Path, trial: str, text: str, *, by: str | None = None) -> str | None:
     """Write a note about a trial, and send all of the trial's notes to its MLflow run.
+
+    ``by`` is who says it, as `sweeper.store.actions.signature` has it.
 
     Returns:
         Why MLflow does not have it, ``None`` if it does.
@@ -40,14 +42,15 @@ def add_note(folder: Path, trial: str, text: str) -> str | None:
     note = " ".join(text.split())
     if not 0 < len(note) <= MAX_LENGTH:
         raise RecordError(f"Expected a note of 1 to {MAX_LENGTH} characters, got {len(note)}")
-    manifest = _append(folder, trial, {"note": note})
+    manifest = _append(folder, trial, {"note": note}, by)
     return _send(folder, manifest, trial, {NOTE_TAG: _describe(folder, manifest, trial)})
 
 
-def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
+def add_tag(folder: Path, trial: str, key: str, value: str, *, by: str | None = None) -> str | None:
     """Write a tag of a trial, and set it on its MLflow run; the last value of a key counts.
 
-    A key has letters, digits, spaces and ``_ . - /``; it is not one of MLflow's or of this program.
+    A key has letters, digits, spaces and ``_ . - /``; it is not one of MLflow's or of this program. ``by`` is who sets
+    it, as `sweeper.store.actions.signature` has it.
 
     Returns:
         Why MLflow does not have it, ``None`` if it does.
@@ -68,19 +71,18 @@ def add_tag(folder: Path, trial: str, key: str, value: str) -> str | None:
         raise RecordError(f"Expected a key as MLflow keeps it, got {key!r}; use {kept!r}")
     if len(value) > MAX_LENGTH:
         raise RecordError(f"Expected a value of at most {MAX_LENGTH} characters, got {len(value)}")
-    manifest = _append(folder, trial, {"key": key, "value": value})
+    manifest = _append(folder, trial, {"key": key, "value": value}, by)
     return _send(folder, manifest, trial, {key: value})
 
 
-def _append(folder: Path, trial: str, content: dict[str, str]) -> Manifest:
+def _append(folder: Path, trial: str, content: dict[str, str], by: str | None) -> Manifest:
     sweep = SweepFolder(folder)
     manifest = sweep.read_manifest()
     trials = sweep.trials()
     if trial not in trials:
         known = f"{next(iter(trials))} to {list(trials)[-1]}" if trials else "none yet"
         raise RecordError(f"Expected a trial of {folder}, got {trial!r}; it has {known}")
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    append_alone(folder / NOTES_NAME, {"trial": trial, "at": now, **content}, durable=True)
+    append_alone(folder / NOTES_NAME, {"trial": trial, **signature(by), **content}, durable=True)
     return manifest
 
 

@@ -10,6 +10,7 @@ from sweeper.records import SweepStatus
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.supervision.states import Facts, Standing, state_of
+from sweeper.service.supervision.submissions import Submission
 from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
@@ -56,13 +57,21 @@ class RecordedStandings:
         return tuple(found for name in self._catalog.names() if (found := if_known(self, name)))
 
 
-def standing(name: str, state: SweepStatus, reason: str, place: int | None = None, *, started: bool = True) -> Standing:
+def standing(
+    name: str,
+    state: SweepStatus,
+    reason: str,
+    place: int | None = None,
+    *,
+    started: bool = True,
+    submission: Submission | None = None,
+) -> Standing:
     """Return how a sweep stands, with a reason where its own says nothing of the state."""
     if state is SweepStatus.LOST:
         reason = LOST
     if state in _DRIVEN:
         reason = ""  # that of its last end
-    return Standing(name=name, state=state, reason=reason, place=place, started=started)
+    return Standing(name=name, state=state, reason=reason, place=place, started=started, submission=submission)
 
 
 def submitted_spec(out: Path, name: str) -> Mapping[str, object] | None:

@@ -124,6 +124,7 @@ class _Exchange:
                     "status": self.status,
                     "milliseconds": round(1000 * took, 1),
                     "holder": None if holder is None else holder.id,
+                    "owner": None if holder is None else holder.owner,
                     **({} if self.failure is None else {"failure": where(self.failure)}),
                 }
             },

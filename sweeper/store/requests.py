@@ -1,8 +1,9 @@
 """What others ask of a running sweep: to stop, to stop one trial, to try a configuration next, to search elsewhere.
 
-Each request is a row that a process appends to ``requests.jsonl``; the driver looks there twice a second. A
-configuration that is asked for waits in the file until it is tried, in a later run of the sweep too; the region that
-was asked for last counts, likewise.
+Each request is a row that a process appends to ``requests.jsonl``, with who asks and when (see
+`sweeper.store.actions`); the driver looks there twice a second. What was asked of the service alone, to resume or
+extend a sweep, is a row too, which the driver passes over. A configuration that is asked for waits in the file until it
+is tried, in a later run of the sweep too; the region that was asked for last counts, likewise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,13 +14,11 @@ from typing import Any
 from sweeper.errors import RecordError, SpecError
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.objectives import MOST
+from sweeper.store.actions import REQUESTS_NAME, signature
 from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import is_driven
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import JsonlTail
-
-NAME = "requests.jsonl"
-STOPPED_BY_REQUEST = "it was asked to stop"
 
 
 @dataclass(slots=True)
@@ -27,7 +26,8 @@ class NewRequests:
     """What was asked for since the last look: to stop all, to stop trials after their epoch, to try configurations."""
 
     stop: bool = False
-    trials: list[str] = field(default_factory=list)
+    stopped_by: str = ""  # who asked to stop all, where the row says it
+    trials: dict[str, str] = field(default_factory=dict)  # to stop, each with who asked
     configurations: list[dict[str, Any]] = field(default_factory=list)
     region: tuple[str, ...] | None = None  # to search in, as constraints; None where nothing was said
 
@@ -36,7 +36,7 @@ class Requests:
     """The driver's side, made as soon as it has its lock: requests to stop that are older than this object are over."""
 
     def __init__(self, folder: Path) -> None:
-        self._rows = JsonlTail(folder / NAME)
+        self._rows = JsonlTail(folder / REQUESTS_NAME)
         earlier = self.look()
         self.earlier, self.region = earlier.configurations, earlier.region or ()
 
@@ -50,15 +50,26 @@ class Requests:
                 news.region = tuple(map(str, row["steer"]))
             elif row.get("stop") is True:
                 news.stop = True
-            else:
-                news.trials.append(str(row.get("stop")))
+                news.stopped_by = str(row.get("by", "")) or news.stopped_by
+            elif "stop" in row:
+                news.trials[str(row["stop"])] = str(row.get("by", ""))
         return news
 
 
-def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None = None) -> None:
+def stopped_in_words(by: str) -> str:
+    """Return why a sweep or a trial ended that somebody asked to stop.
+
+    >>> stopped_in_words("ada"), stopped_in_words("")
+    ('ada asked it to stop', 'it was asked to stop')
+    """
+    return f"{by} asked it to stop" if by else "it was asked to stop"
+
+
+def ask_to_stop(folder: Path, trial: str | None = None, *, by: str | None = None, driven: bool | None = None) -> None:
     """Ask the driver of a sweep to end it, or one trial after the epoch that it is in.
 
-    ``driven``: whether there is a driver, from who knows; looked for on this machine by default.
+    ``by`` is who asks, as `signature` has it. ``driven``: whether there is a driver, from who knows; looked for on this
+    machine by default.
 
     Raises:
         RecordError: no driver, no such trial that is running, or a private selection that has not ended.
@@ -72,13 +83,23 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, driven: bool | None =
         if trial not in running:
             known = ", ".join(running) or "none"
             raise RecordError(f"Expected a running trial of {folder}, got {trial!r}; running: {known}")
-    _append(folder, {"stop": trial or True})
+    _append(folder, {"stop": trial or True}, by)
 
 
-def enqueue(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
+def note_request(folder: Path, row: Mapping[str, object], by: str) -> None:
+    """Write down what somebody asked of the service: ``{"resume": True}``, ``{"extend": 30}``, ``{"stop": True}``.
+
+    Raises:
+        RecordError: not written.
+    """
+    _append(folder, row, by)
+
+
+def enqueue(folder: Path, values: Mapping[str, object], *, by: str | None = None) -> dict[str, Any]:
     """Ask for a configuration to be tried next, now or when the sweep is resumed or extended.
 
     ``values`` are as an entry of ``search.first``: open hyperparameters by dotted name; those left out are sampled.
+    ``by`` is who asks, as `signature` has it.
 
     Returns:
         The values by the names of the open hyperparameters.
@@ -95,7 +116,7 @@ def enqueue(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
             f"Expected a sweep with a slot that is left, but all {slots} of {folder} have their trial; name the "
             "configuration under search.first of another sweep"
         )
-    _append(folder, {"try": chosen})
+    _append(folder, {"try": chosen}, by)
     return chosen
 
 
@@ -115,10 +136,11 @@ def check_configuration(folder: Path, values: Mapping[str, object]) -> dict[str,
     return dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
 
 
-def steer(folder: Path, region: Sequence[str]) -> tuple[OutcomeConstraint, ...]:
+def steer(folder: Path, region: Sequence[str], *, by: str | None = None) -> tuple[OutcomeConstraint, ...]:
     """Ask the search to look within a region of the front, now or when the sweep is resumed or extended.
 
-    The region is bounds on objectives, ``epsilon <= 3``, which are returned; none to search everywhere again.
+    The region is bounds on objectives, ``epsilon <= 3``, which are returned; none to search everywhere again. ``by`` is
+    who asks, as `signature` has it.
 
     Raises:
         SpecError: not bounds on this sweep's objectives, or a search that nothing steers.
@@ -140,15 +162,15 @@ def steer(folder: Path, region: Sequence[str]) -> tuple[OutcomeConstraint, ...]:
         raise SpecError(f"Expected at most {MOST} bounds, got {len(region)}")
     names = [objective.name for objective in spec.objectives]
     bounds = tuple(parse_constraint(text, names) for text in region)
-    _append(folder, {"steer": [str(bound) for bound in bounds]})
+    _append(folder, {"steer": [str(bound) for bound in bounds]}, by)
     return bounds
 
 
 def steered(folder: Path) -> tuple[str, ...]:
     """Return the region that was asked for last, as constraints; none if the search goes everywhere."""
-    rows = JsonlFile(folder / NAME).read()
+    rows = JsonlFile(folder / REQUESTS_NAME).read()
     return next((tuple(map(str, row["steer"])) for row in reversed(rows) if "steer" in row), ())
 
 
-def _append(folder: Path, row: Mapping[str, object]) -> None:
-    append_alone(folder / NAME, row)
+def _append(folder: Path, row: Mapping[str, object], by: str | None) -> None:
+    append_alone(folder / REQUESTS_NAME, {**row, **signature(by)})

@@ -204,7 +204,7 @@ class Stack:
                 prepare(data, given, programs(), owner())
             if "/tokens" in place.folders and not (self._state / TOKEN).exists():
                 file = place.folders["/tokens"] / "tokens.json"
-                _new_secret(self._state / TOKEN, make_token(file, Role.WRITE, TOKEN_DAYS))
+                _new_secret(self._state / TOKEN, make_token(file, Role.WRITE, TOKEN_DAYS, "stack"))
 
     def _start(self) -> None:
         """Start every service once those are well that it depends on."""

@@ -111,6 +111,10 @@ def submit(
 @app.command()
 def token(
     role: Annotated[str, typer.Option(help="What it allows.", **choices(("read", "write")))] = "read",
+    owner: Annotated[
+        str | None,
+        typer.Option(help="Name of the person who gets it, shown beside what they do; yours by default."),
+    ] = None,
     days: Annotated[int, typer.Option(help="Days until it expires.")] = 30,
     tokens: Annotated[Path, typer.Option(help="File of tokens, made if need be.")] = Path("tokens.json"),
     revoke: Annotated[
@@ -119,6 +123,7 @@ def token(
 ) -> None:
     """Make a token for the service and print it, this once."""
     from sweeper.service.security.tokens import Role, make_token, revoke_token
+    from sweeper.store.actions import login_name
 
     if revoke is not None:
         revoke_token(tokens, revoke)
@@ -126,4 +131,4 @@ def token(
         return
     if role not in {known.value for known in Role}:
         raise SweeperError(f"Expected read or write, got {role!r} (--role)")
-    typer.echo(make_token(tokens, Role(role), days))
+    typer.echo(make_token(tokens, Role(role), days, login_name() if owner is None else owner))

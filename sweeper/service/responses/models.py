@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, computed_fiel
 from clipless.privacy.exposure import Basis, Risk
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SweepStatus
 from sweeper.results.front_record import FrontTrial
+from sweeper.store.actions import ActionKind
 
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity", "NaN"]}]})]
 Values = Mapping[str, Number]
@@ -66,6 +67,7 @@ class SweepRow(Answer):
     status: SweepStatus | None = Field(description="As its own records say, None where there are none.")
     reason: str
     submitted: float | None = Field(description="When, in seconds since 1970; None if it was not.")
+    by: str = Field(description="Who submitted it, by the owner of the token; empty if nobody did.")
 
 
 class SweepPage(Answer):
@@ -136,6 +138,7 @@ class Submitted(Answer):
     """What the service was asked about a sweep."""
 
     submitted: float
+    by: str
     trials: int | None
 
 
@@ -169,6 +172,22 @@ class PointRow(PointName):
     classes: ClassCounts | None = None
     curves: ReleasedCurves | None = None
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
+
+
+class ActionRow(Answer):
+    """Something that somebody did to a sweep, or to a trial of it."""
+
+    by: str = Field(description="Who, by the owner of the token, or the account of the machine.")
+    at: str = Field(description="When: ISO 8601 in UTC.")
+    kind: ActionKind
+    trial: str = Field(description="Of which trial; empty where it was done to the sweep.")
+    detail: str = Field(description="The text of a note, a tag and its value, a number of trials, values, or bounds.")
+
+
+class ActionList(Answer):
+    """What people did to a sweep, oldest first."""
+
+    actions: Sequence[ActionRow]
 
 
 class RehearsedRow(Answer):

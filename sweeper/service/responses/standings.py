@@ -29,7 +29,8 @@ class ServiceStandings:
     def _look(self, name: str) -> Standing:
         known = self._supervisor.status(name)
         reason = known.reason or (recorded(self._catalog.out / name)[1] if known.started else "")
-        return standing(name, known.state, self._redact(reason), known.place, started=known.started)
+        said, place = self._redact(reason), known.place
+        return standing(name, known.state, said, place, started=known.started, submission=known.submission)
 
     def _all(self) -> tuple[Standing, ...]:
         names = by_age([*self._catalog.names(), *self._supervisor.names()])

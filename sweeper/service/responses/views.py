@@ -20,6 +20,8 @@ from sweeper.results.rehearsal_ranking import ranked_rehearsals
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
 from sweeper.service.responses.models import (
+    ActionList,
+    ActionRow,
     FrontSummary,
     RehearsalList,
     RehearsedRow,
@@ -29,6 +31,7 @@ from sweeper.service.responses.models import (
 )
 from sweeper.service.standings import told_spec
 from sweeper.service.supervision.states import Standing
+from sweeper.store.actions import read_actions
 from sweeper.store.evidence import read_refusals
 from sweeper.store.jsonl import plain, read_object
 from sweeper.store.sweep_folder import SweepFolder
@@ -51,6 +54,7 @@ def listed(name: str, folder: Path, standing: Standing, redact: Redactor, troubl
         status=None if manifest is None else manifest.status,
         reason=redact(trouble or standing.reason or ("" if manifest is None else manifest.reason)),
         submitted=None if standing.submission is None else standing.submission.submitted,
+        by="" if standing.submission is None else standing.submission.by,
     )
 
 
@@ -148,6 +152,20 @@ def rehearsals(folder: SweepFolder) -> RehearsalList:
         for one in ranked_rehearsals(folder)
     ]
     return RehearsalList(rehearsed_on=course.rehearsed_on.in_words, planned=course.rehearsals, rehearsals=rows)
+
+
+def actions(folder: Path) -> ActionList:
+    """Return what people did to a sweep, oldest first.
+
+    Raises:
+        RecordError: the records of it cannot be read.
+    """
+    return ActionList(
+        actions=[
+            ActionRow(by=one.by, at=one.at, kind=one.kind, trial=one.trial, detail=one.detail)
+            for one in read_actions(folder)
+        ]
+    )
 
 
 def front_csv(folder: SweepFolder) -> str:

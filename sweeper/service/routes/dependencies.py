@@ -94,7 +94,7 @@ class Dependencies:
         """
         standing = await self.state(name)
         asked = standing.submission
-        said = None if asked is None else Submitted(submitted=asked.submitted, trials=asked.trials)
+        said = None if asked is None else Submitted(submitted=asked.submitted, by=asked.by, trials=asked.trials)
         status = SweepDetail(id=name, state=standing.state, trouble=self.redact(standing.reason), submission=said)
         if not standing.started:
             return RenderedResponse.of_answer(status)
@@ -119,3 +119,8 @@ class Dependencies:
         """Return whose request it is, to count by."""
         holder = request.scope["state"]["holder"]
         return str(holder.id) if self.tokens is not None else (request.client.host if request.client else "unknown")
+
+
+def person(request: Request) -> str:
+    """Return the name of who asks, under which it is recorded what they do."""
+    return str(request.scope["state"]["holder"].owner)

@@ -16,6 +16,7 @@ from sweeper.service.responses import exports, views
 from sweeper.service.responses.downloads import NO_MODEL, Download
 from sweeper.service.responses.events import EventStream, Feeds, Position
 from sweeper.service.responses.models import (
+    ActionList,
     CardContent,
     FigureNumbers,
     FrontContent,
@@ -103,6 +104,12 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     async def list_trials(request: Request, sweep: SweepId) -> Response:
         """Return the trials: how each ended, the values of its best point with their intervals, its configuration."""
         return (await parts.answers.get(sweep, "trials", _trials, FRONT_FILES)).to(request)
+
+    @router.get("/{sweep}/actions")
+    def list_actions(sweep: SweepId) -> ActionList:
+        """Return what people did to a sweep, oldest first: stops, extensions, configurations, regions, notes, tags."""
+        parts.supervisor.status(sweep)
+        return views.actions(parts.settings.out / sweep)
 
     @router.get("/{sweep}/front", response_model=FrontContent | FigureNumbers, responses=in_formats(*exports.DRAWN))
     async def show_front(

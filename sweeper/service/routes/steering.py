@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from sweeper.errors import SpecError
 from sweeper.results.notes import MAX_LENGTH, add_note, add_tag
 from sweeper.service.responses.models import CheckedSpec, Deleted, Enqueued, Noted, Steered
-from sweeper.service.routes.dependencies import Dependencies, SweepId
+from sweeper.service.routes.dependencies import Dependencies, SweepId, person
 from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
 from sweeper.service.security.spec_policy import accept_spec
 from sweeper.specification.fields.ranges import Scalar
@@ -69,30 +69,30 @@ def routes(parts: Dependencies) -> APIRouter:
         return await to_thread.run_sync(check)
 
     @router.post("/sweeps/{sweep}/enqueue", status_code=202)
-    def enqueue_configuration(sweep: SweepId, configuration: Configuration) -> Enqueued:
+    def enqueue_configuration(request: Request, sweep: SweepId, configuration: Configuration) -> Enqueued:
         """Try a configuration next, now or when the sweep is resumed or extended."""
         try:
-            chosen = enqueue(parts.catalog.folder(sweep).path, configuration.values)
+            chosen = enqueue(parts.catalog.folder(sweep).path, configuration.values, by=person(request))
         except ArithmeticError:
             raise SpecError("Expected numbers within the range of a computer (values)") from None
         return Enqueued(**dict(state_after(parts, sweep)), values=chosen)
 
     @router.post("/sweeps/{sweep}/steer", status_code=202)
-    def steer_sweep(sweep: SweepId, region: Region) -> Steered:
+    def steer_sweep(request: Request, sweep: SweepId, region: Region) -> Steered:
         """Search within a region of the front from now on, or everywhere again; recorded with the sweep."""
-        bounds = steer(parts.catalog.folder(sweep).path, region.region)
+        bounds = steer(parts.catalog.folder(sweep).path, region.region, by=person(request))
         return Steered(**dict(state_after(parts, sweep)), region=[str(bound) for bound in bounds])
 
     @router.post("/sweeps/{sweep}/trials/{trial}/note", status_code=201)
-    def note_trial(sweep: SweepId, trial: TrialId, note: Note) -> Noted:
+    def note_trial(request: Request, sweep: SweepId, trial: TrialId, note: Note) -> Noted:
         """Add a note to a trial, and to its MLflow run if that can be reached."""
-        trouble = add_note(parts.catalog.folder(sweep).path, trial, note.text)
+        trouble = add_note(parts.catalog.folder(sweep).path, trial, note.text, by=person(request))
         return Noted(**dict(state_after(parts, sweep)), trial=trial, tracked=trouble is None)
 
     @router.post("/sweeps/{sweep}/trials/{trial}/tag", status_code=201)
-    def tag_trial(sweep: SweepId, trial: TrialId, tag: Tag) -> Noted:
+    def tag_trial(request: Request, sweep: SweepId, trial: TrialId, tag: Tag) -> Noted:
         """Set a tag of a trial, and of its MLflow run if that can be reached."""
-        trouble = add_tag(parts.catalog.folder(sweep).path, trial, tag.key, tag.value)
+        trouble = add_tag(parts.catalog.folder(sweep).path, trial, tag.key, tag.value, by=person(request))
         return Noted(**dict(state_after(parts, sweep)), trial=trial, tracked=trouble is None)
 
     @router.delete("/sweeps/{sweep}")

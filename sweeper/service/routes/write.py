@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from sweeper.service.responses.models import SweepState
-from sweeper.service.routes.dependencies import Dependencies, SweepId
+from sweeper.service.routes.dependencies import Dependencies, SweepId, person
 from sweeper.service.security.spec_policy import YAML_TYPES, accept_spec
 from sweeper.service.supervision.submissions import hash_texts
 from sweeper.service.supervision.supervisor import SubmittedSweep
@@ -50,7 +50,7 @@ def routes(parts: Dependencies) -> APIRouter:
         def submit() -> SubmittedSweep:
             spec = accept_spec(body, kind, parts.settings, parts.catalog)
             key = None if idempotency_key is None else hash_texts(parts.client(request), idempotency_key)
-            return supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body))
+            return supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body), by=person(request))
 
         submitted = await to_thread.run_sync(submit)
         stands = await to_thread.run_sync(state_after, parts, submitted.name)
@@ -61,27 +61,27 @@ def routes(parts: Dependencies) -> APIRouter:
         return stands
 
     @router.post("/sweeps/{sweep}/stop", status_code=202)
-    def stop_sweep(sweep: SweepId) -> SweepState:
+    def stop_sweep(request: Request, sweep: SweepId) -> SweepState:
         """Stop a sweep that waits or runs; its front stays."""
-        supervisor.stop(sweep)
+        supervisor.stop(sweep, by=person(request))
         return state_after(parts, sweep)
 
     @router.post("/sweeps/{sweep}/trials/{trial}/stop", status_code=202)
-    def stop_trial(sweep: SweepId, trial: TrialId) -> SweepState:
+    def stop_trial(request: Request, sweep: SweepId, trial: TrialId) -> SweepState:
         """Stop one running trial after its epoch."""
-        supervisor.stop(sweep, trial)
+        supervisor.stop(sweep, trial, by=person(request))
         return state_after(parts, sweep)
 
     @router.post("/sweeps/{sweep}/resume", status_code=202)
-    def resume_sweep(sweep: SweepId) -> SweepState:
+    def resume_sweep(request: Request, sweep: SweepId) -> SweepState:
         """Resume a sweep that was stopped, interrupted or has failed."""
-        supervisor.resume(sweep)
+        supervisor.resume(sweep, by=person(request))
         return state_after(parts, sweep)
 
     @router.post("/sweeps/{sweep}/extend", status_code=202)
-    def extend_sweep(sweep: SweepId, extension: Extension) -> SweepState:
+    def extend_sweep(request: Request, sweep: SweepId, extension: Extension) -> SweepState:
         """Run more trials of a sweep that does not run."""
-        supervisor.resume(sweep, trials=extension.trials)
+        supervisor.resume(sweep, trials=extension.trials, by=person(request))
         return state_after(parts, sweep)
 
     @router.get("/schema", tags=["read"])

@@ -10,6 +10,7 @@ something, or opens a web socket, and comes from a page of another origin is ref
 
 import hmac
 from collections.abc import Iterable
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from itsdangerous import BadSignature, TimestampSigner
@@ -24,7 +25,7 @@ from sweeper.service.security.limits import RateLimiter
 from sweeper.service.security.tokens import Holder, KnownTokens, Role
 from sweeper.service.settings import ServiceSettings, is_loopback
 
-LOCAL = Holder("local", Role.WRITE)
+LOCAL = Holder("local", Role.WRITE, "a local user")
 COOKIE = "sweeper_session"
 BROWSER = ".browser"  # behind the id of a token, where its holder shows a cookie
 FORM_KEY = "X-Sweeper-Form"  # the header by which a page shows that it is one of the service
@@ -125,7 +126,7 @@ def holder_of(tokens: KnownTokens, headers: Headers) -> Holder | None:
     if found is None or not found.form_key or len(keys) != 1:
         return found
     is_own = hmac.compare_digest(keys[0].encode(), found.form_key.encode())
-    return Holder(found.id, Role.WRITE, found.form_key) if is_own else found
+    return replace(found, role=Role.WRITE) if is_own else found
 
 
 def make_cookie(tokens: KnownTokens, holder: Holder) -> str:
@@ -152,7 +153,7 @@ def read_cookie(tokens: KnownTokens, value: str) -> Holder | None:
         return None
     may_write = holder.role is Role.WRITE and role == Role.WRITE.value
     key = hmac.digest(tokens.cookie_key.encode(), f"form:{value}".encode(), "sha256").hex() if may_write else ""
-    return Holder(id_ + BROWSER, Role.READ, key)
+    return Holder(id_ + BROWSER, Role.READ, holder.owner, key)
 
 
 def host_of(text: str) -> str:

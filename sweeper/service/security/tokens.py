@@ -20,9 +20,11 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from sweeper.errors import RecordError, SweeperError
+from sweeper.store.actions import MAX_NAME, check_name
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 PREFIX = "sweeper_"
+VERSION = 1  # of the file
 MAX_LENGTH = 200
 MAX_DAYS = 3660
 _DAY_SECONDS = 86400
@@ -41,6 +43,7 @@ class Holder:
 
     id: str  # of the token; ``local`` where none is needed
     role: Role  # what they may do
+    owner: str  # their name, which stands beside what they do; no secret
     form_key: str = ""  # of a browser's session that may write: what its forms send to do so
 
 
@@ -49,11 +52,12 @@ class _Token(BaseModel, extra="forbid", frozen=True):
 
     id: str
     role: Role
+    owner: str = Field(min_length=1, max_length=MAX_NAME)
     hash: str = Field(pattern="^[0-9a-f]{64}$")
     expires: float
 
 
-_UNKNOWN = _Token(id="", role=Role.READ, hash="0" * 64, expires=0.0)
+_UNKNOWN = _Token(id="", role=Role.READ, owner="nobody", hash="0" * 64, expires=0.0)
 
 
 class _Content(BaseModel, extra="forbid", frozen=True):
@@ -64,23 +68,24 @@ class _Content(BaseModel, extra="forbid", frozen=True):
     tokens: tuple[_Token, ...]
 
 
-def make_token(path: Path, role: Role, days: int) -> str:
-    """Add a token to the file, which is made if need be, readable by its owner only.
+def make_token(path: Path, role: Role, days: int, owner: str) -> str:
+    """Add a token of a person to the file, which is made if need be, readable by the account alone that runs this.
 
     Returns:
         The token; only its hash is kept.
 
     Raises:
-        SweeperError: not 1 to 3660 days.
+        SweeperError: not 1 to 3660 days, or no name that can be shown.
         RecordError: the file cannot be read or written.
     """
     if not 1 <= days <= MAX_DAYS:
         raise SweeperError(f"Expected 1 to {MAX_DAYS} days, got {days} (--days)")
+    name, expires = check_name(owner), time.time() + days * _DAY_SECONDS
     id_, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     token = f"{PREFIX}{id_}_{secret}"
-    made = _Token(id=id_, role=role, hash=_hash(token), expires=time.time() + days * _DAY_SECONDS)
+    made = _Token(id=id_, role=role, owner=name, hash=_hash(token), expires=expires)
     with _alone(path):
-        content = _read(path) if path.exists() else _Content(version=1, cookie_key=secrets.token_hex(32), tokens=())
+        content = _read(path) if path.exists() else _empty()
         _write(path, content.model_copy(update={"tokens": (*content.tokens, made)}))
     return token
 
@@ -152,8 +157,12 @@ class KnownTokens:
         self._cookie_key, self._known = content.cookie_key, {token.id: token for token in content.tokens}
 
 
+def _empty() -> _Content:
+    return _Content(version=VERSION, cookie_key=secrets.token_hex(32), tokens=())
+
+
 def _valid(known: _Token) -> Holder | None:
-    return Holder(known.id, known.role) if time.time() < known.expires else None
+    return Holder(known.id, known.role, known.owner) if time.time() < known.expires else None
 
 
 def _hash(token: str) -> str:
@@ -166,8 +175,8 @@ def _read(path: Path) -> _Content:
     except ValidationError as error:
         field = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
         raise RecordError(f"Expected tokens as sweeper token writes them in {path}, but not in {field}") from None
-    if content.version != 1:
-        raise RecordError(f"Expected version 1 in {path}, got {content.version}; make the tokens again")
+    if content.version != VERSION:
+        raise RecordError(f"Expected version {VERSION} in {path}, got {content.version}; make the tokens again")
     return content
 
 

@@ -68,7 +68,7 @@ class Drivers:
         elif self._clock() - self._asked_at.get(folder.name, 0.0) > ASK_AGAIN_SECONDS:
             self._asked_at[folder.name] = self._clock()
             with suppress(RecordError):  # it has ended meanwhile, or is asked again
-                ask_to_stop(folder, driven=True)
+                ask_to_stop(folder, by="", driven=True)  # again: who asked first is written already
 
     def _data_dir(self, out: Path) -> Path | None:
         """Return where drivers find data; a driver that has such a folder fetches nothing."""

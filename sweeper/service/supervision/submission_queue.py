@@ -79,13 +79,13 @@ class SubmissionQueue:
         """Whether the driver of a sweep has written what it is."""
         return (self._out / name / "sweep.json").is_file()
 
-    def add(self, spec: AcceptedSpec, key: str | None, digest: str) -> str:
-        """Make the folder of a new sweep and return its name.
+    def add(self, spec: AcceptedSpec, key: str | None, digest: str, by: str) -> str:
+        """Make the folder of a new sweep, which ``by`` submits, and return its name.
 
         Raises:
             RecordError: the folder cannot be made.
         """
-        submission = Submission(submitted=self._clock(), key=key, digest=digest)
+        submission = Submission(submitted=self._clock(), by=by, key=key, digest=digest)
         now = datetime.fromtimestamp(self._clock())
         folder = submissions.reserve(self._out, spec.name, spec.text, submission, now)
         self._known[folder.name] = submission

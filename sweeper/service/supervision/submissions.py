@@ -16,8 +16,8 @@ from typing import Self
 from pydantic import BaseModel, ValidationError
 
 from sweeper.errors import RecordError
+from sweeper.store.actions import REQUESTS_NAME
 from sweeper.store.jsonl import JsonlFile, read_object, replace_file, to_text
-from sweeper.store.requests import NAME as REQUESTS_NAME
 from sweeper.store.sweep_folder import SweepFolder
 
 NAME = "submission.json"
@@ -46,6 +46,7 @@ class Submission(BaseModel, extra="forbid", frozen=True):
 
     version: int = 1
     submitted: float  # when, in seconds since 1970; the earliest runs first
+    by: str = ""  # who submitted it; empty where it was started otherwise, and the service resumes it
     key: str | None = None  # hash of the client's name for the request, None without one
     digest: str | None = None  # hash of what was submitted under that name
     intent: Intent = Intent.RUN  # what is to be done

@@ -27,7 +27,7 @@ from sweeper.service.supervision.submission_queue import SubmissionQueue
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
 from sweeper.store.lock import ServiceLock
-from sweeper.store.requests import ask_to_stop
+from sweeper.store.requests import ask_to_stop, note_request
 from sweeper.store.sweep_folder import SweepFolder, is_waiting
 
 TICK_SECONDS = 1.0
@@ -97,8 +97,8 @@ class Supervisor:
         """Whether it watches."""
         return self._thread is not None and self._thread.is_alive()
 
-    def submit(self, spec: AcceptedSpec, key: str | None, digest: str) -> SubmittedSweep:
-        """Keep a sweep to be run.
+    def submit(self, spec: AcceptedSpec, key: str | None, digest: str, by: str) -> SubmittedSweep:
+        """Keep a sweep to be run, which ``by`` submits.
 
         ``key`` is a hash of the client's own name for the request; the same one again gives the same sweep.
 
@@ -114,10 +114,10 @@ class Supervisor:
                 return SubmittedSweep(earlier[0], is_new=False)
             if self._queue.waiting >= self._settings.limits.queued:
                 raise RefusalError("Expected fewer sweeps that wait; try again later", 429, {"Retry-After": "60"})
-            return SubmittedSweep(self._queue.add(spec, key, digest), is_new=True)
+            return SubmittedSweep(self._queue.add(spec, key, digest, by), is_new=True)
 
-    def stop(self, name: str, trial: str | None = None) -> None:
-        """Stop a sweep, waiting or running, or one of its trials.
+    def stop(self, name: str, trial: str | None = None, *, by: str) -> None:
+        """Stop a sweep, waiting or running, or one of its trials, as ``by`` asks.
 
         Raises:
             UnknownSweepError: no such sweep.
@@ -127,16 +127,19 @@ class Supervisor:
             folder, submission, facts = self._look_at(name)
             runs = facts.runs or (submission is not None and submission.intent is Intent.RUN)
             if trial is not None or not runs:
-                ask_to_stop(folder, trial, driven=facts.runs)
+                ask_to_stop(folder, trial, by=by, driven=facts.runs)
                 return
+            hears = facts.driven or (facts.runs and facts.status is not None)
+            if not hears:
+                note_request(folder, {"stop": True}, by)
             if submission is not None:
                 self._queue.keep(name, submission.but(intent=Intent.STOP))
-            if facts.driven or (facts.runs and facts.status is not None):
+            if hears:
                 with suppress(RecordError):  # it has ended meanwhile, or is asked again soon
-                    ask_to_stop(folder, driven=True)
+                    ask_to_stop(folder, by=by, driven=True)
 
-    def resume(self, name: str, trials: int | None = None) -> None:
-        """Resume a sweep that does not run, or give it more trials, so many in all.
+    def resume(self, name: str, trials: int | None = None, *, by: str) -> None:
+        """Resume a sweep that does not run, or give it more trials, so many in all, as ``by`` asks.
 
         Raises:
             UnknownSweepError: no such sweep.
@@ -149,6 +152,7 @@ class Supervisor:
             before = submission or Submission(submitted=self._clock())
             self._queue.delays.forget(name)
             again = before.but(intent=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0)
+            note_request(folder, {"resume": True} if trials is None else {"extend": trials}, by)
             self._queue.keep(name, again.but(cause=None, failure=""))
 
     def delete(self, name: str) -> Path | None:

@@ -34,7 +34,7 @@ def test_the_list_leads_to_a_sweep_and_back(visit, sweep):
 @pytest.mark.long
 def test_a_token_opens_the_page_and_is_asked_for_again_without_its_session(context, out, listening, tmp_path):
     tokens = tmp_path / "tokens.json"
-    token = make_token(tokens, Role.READ, 1)
+    token = make_token(tokens, Role.READ, 1, "ada")
     with (
         serving(ServiceSettings(out=out, tokens=tokens), listening) as address,
         contextlib.closing(context.new_page()) as page,

@@ -235,7 +235,7 @@ def test_a_refusal_is_said_beside_the_form(context, address):
 @pytest.mark.long
 def test_a_session_that_writes_acts_and_one_that_reads_is_offered_nothing(context, driven, out, listening, tmp_path):
     tokens = tmp_path / "tokens.json"
-    token = make_token(tokens, Role.WRITE, 1)
+    token = make_token(tokens, Role.WRITE, 1, "ada")
     with (
         serving(ServiceSettings(out=out, tokens=tokens), listening) as address,
         contextlib.closing(context.new_page()) as page,

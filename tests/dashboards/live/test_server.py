@@ -168,7 +168,7 @@ class TestBehindTheService:
 
     def test_nothing_is_open_without_a_token(self, serve, tmp_path):
         tokens = tmp_path / "tokens.json"
-        token = make_token(tokens, Role.READ, 1)
+        token = make_token(tokens, Role.READ, 1, "ada")
         client = serve(tokens=tokens)
         paths = ["/", "/live/page.js", "/live/part/sweeps", f"/live/figure/front?sweep={ENDED}", STATE]
         for path in paths:

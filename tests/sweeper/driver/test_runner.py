@@ -45,6 +45,7 @@ from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
+from sweeper.store.actions import login_name
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
@@ -685,7 +686,7 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
 
     monkeypatch.setattr(driver, "open_backend", fake_backend(until_asked))
     manifest = resume(ended, trials=5).manifest()
-    assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, "it was asked to stop")
+    assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, f"{login_name()} asked it to stop")
 
 
 @pytest.mark.usefixtures("bare")

@@ -11,8 +11,9 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.records import Point, SweepStatus, Trial
 from sweeper.results import notes
 from sweeper.results.notes import add_note, add_tag
+from sweeper.store.actions import NOTES_NAME, ActionKind, read_actions
 from sweeper.store.manifest import Manifest
-from sweeper.store.notes import NOTES_NAME, Notes, read_notes
+from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -37,18 +38,24 @@ def sent(monkeypatch):
 
 def test_notes_add_up_and_the_last_tag_counts(folder, sent):
     assert read_notes(folder) == {}
-    assert add_note(folder, "t0001", " looks \n good ") is None
-    assert add_note(folder, "t0001", "it is good") is None
+    assert add_note(folder, "t0001", " looks \n good ", by="ada") is None
+    assert add_note(folder, "t0001", "it is good", by="") is None
     for value in ("a=b", ""):
-        assert add_tag(folder, "t0002", "owner/team", value) is None
-    assert read_notes(folder) == {
-        "t0001": Notes(texts=("looks good", "it is good")),
-        "t0002": Notes(tags=(("owner/team", ""),)),
+        assert add_tag(folder, "t0002", "owner/team", value, by="bob") is None
+    found = read_notes(folder)
+    day = found["t0001"].texts[0].at[:10]
+    assert {trial: str(notes) for trial, notes in found.items()} == {
+        "t0001": f"looks good (ada, {day}); it is good",
+        "t0002": f"owner/team= (bob, {day})",
     }
-    assert str(read_notes(folder)["t0001"]) == "looks good; it is good"
+    assert [(one.by, one.kind, one.trial, one.detail) for one in read_actions(folder)] == [
+        ("ada", ActionKind.NOTE, "t0001", "looks good"),
+        ("bob", ActionKind.TAG, "t0002", "owner/team = a=b"),
+        ("bob", ActionKind.TAG, "t0002", "owner/team = "),
+    ]
     assert [tags for _, _, tags in sent] == [
-        {"mlflow.note.content": "looks good"},
-        {"mlflow.note.content": "looks good\n\nit is good"},
+        {"mlflow.note.content": f"looks good (ada, {day})"},
+        {"mlflow.note.content": f"looks good (ada, {day})\n\nit is good"},
         {"owner/team": "a=b"},
         {"owner/team": ""},
     ]
@@ -77,7 +84,8 @@ def test_a_store_out_of_reach_loses_no_note(folder, monkeypatch):
     monkeypatch.setattr(notes, "set_tags", refuse)
     assert add_note(folder, "t0001", "kept") == "Cannot use the store"
     assert add_tag(folder, "t0001", "k", "v") == "Cannot use the store"
-    assert read_notes(folder)["t0001"] == Notes(("kept",), (("k", "v"),))
+    kept = read_notes(folder)["t0001"]
+    assert ([one.text for one in kept.texts], [(key, one.text) for key, one in kept.tags]) == (["kept"], [("k", "v")])
 
 
 @pytest.mark.usefixtures("sent")
@@ -102,7 +110,7 @@ def test_several_people_may_write_at_once(folder):
         person.start()
     for person in people:
         person.join()
-    texts = read_notes(folder)["t0001"].texts
+    texts = [one.text for one in read_notes(folder)["t0001"].texts]
     assert [text for text in texts if text[0] == "a"] == [f"a {i}" for i in range(20)]
     assert len(texts) == 40
 

@@ -144,7 +144,7 @@ def client(serve):
 def tokens(tmp_path):
     """A file with a token of each role, and the tokens by role."""
     path = tmp_path / "tokens.json"
-    return path, {role.value: make_token(path, role, 1) for role in Role}
+    return path, {role.value: make_token(path, role, 1, "ada") for role in Role}
 
 
 @pytest.fixture

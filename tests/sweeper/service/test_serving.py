@@ -129,7 +129,7 @@ def test_killing_the_service_touches_no_sweep_and_the_next_one_knows_them_all(ru
 
 @pytest.mark.slow
 def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_path, capsys, monkeypatch):
-    token = make_token(tmp_path / "tokens.json", Role.WRITE, 1)
+    token = make_token(tmp_path / "tokens.json", Role.WRITE, 1, "ada")
     _, url = run_service("--tokens", str(tmp_path / "tokens.json"))
     spec = tmp_path / "tiny.yaml"
     spec.write_text(SPEC)

@@ -12,6 +12,7 @@ from sweeper.errors import RecordError, SpecError, SweeperError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.trial_log import trial_log
+from sweeper.store.actions import login_name
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import NewRequests, Requests, ask_to_stop, enqueue, steer, steered
 from sweeper.store.sweep_folder import SweepFolder
@@ -34,10 +35,12 @@ def test_requests_are_taken_once_and_in_order(folder):
     with driver_lock(folder):
         ask_to_stop(folder, "t0003")
         enqueue(folder, {"training.learning_rate": 0.05})
-        assert requests.look() == NewRequests(trials=["t0003"], configurations=[{"training.learning_rate": 0.05}])
+        assert requests.look() == NewRequests(
+            trials={"t0003": login_name()}, configurations=[{"training.learning_rate": 0.05}]
+        )
         assert requests.look() == NewRequests()
         ask_to_stop(folder)
-    assert requests.look() == NewRequests(stop=True)
+    assert requests.look() == NewRequests(stop=True, stopped_by=login_name())
 
 
 def test_a_later_run_tries_what_waits_and_has_not_to_stop(folder):

@@ -16,8 +16,8 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.results.front import read_front
 from sweeper.specification.spec import Spec
+from sweeper.store.actions import REQUESTS_NAME
 from sweeper.store.jsonl import append_alone
-from sweeper.store.requests import NAME
 from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps
 from sweeper.trials.settings import TrialSettings
 
@@ -91,7 +91,9 @@ def test_a_generator_that_is_not_the_secure_one_breaks_the_conditions(play):
 
 
 def test_a_request_to_stop_leaves_it_waiting_and_shows_nothing(play):
-    ran = play({"t0002": lambda engine, _states, _trial: append_alone(engine.folder.path / NAME, {"stop": True})})
+    ran = play(
+        {"t0002": lambda engine, _states, _trial: append_alone(engine.folder.path / REQUESTS_NAME, {"stop": True})}
+    )
     assert ran.folder is None
     assert len(ran.engine.asked) == 2
     assert [path.name for path in ran.out.iterdir()] == [ran.hidden.path.name]

@@ -18,8 +18,8 @@ from sweeper.errors import SweeperError
 from sweeper.records import SweepStatus
 from sweeper.results.sweep import Sweep
 from sweeper.specification.spec import Spec
+from sweeper.store.actions import REQUESTS_NAME
 from sweeper.store.jsonl import append_alone
-from sweeper.store.requests import NAME
 from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps
 
 from .played import SPEC, Calls, check_only_the_winner, everything_in, killed, main_quietly, said
@@ -137,7 +137,7 @@ def test_a_selection_goes_on_on_no_cluster_and_not_from_one_that_an_earlier_vers
 @pytest.mark.usefixtures("bare")
 def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys):
     def stop(engine, *_):
-        append_alone(engine.folder.path / NAME, {"stop": True})
+        append_alone(engine.folder.path / REQUESTS_NAME, {"stop": True})
 
     whole.does = {"t0002": stop}
     path = tmp_path / "small.yaml"

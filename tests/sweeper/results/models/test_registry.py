@@ -180,7 +180,7 @@ def test_a_table_is_served_by_columns(tmp_path):
 
 def test_notes_and_tags_reach_the_runs(registered, tracked, client):
     trial = registered.picked.point.trial
-    assert add_note(tracked.directory, trial, "looks good") is None
+    assert add_note(tracked.directory, trial, "looks good", by="") is None
     assert add_tag(tracked.directory, trial, "owner", "Ada") is None
     tags = client.get_run(registered.run).data.tags
     assert (tags["mlflow.note.content"], tags["owner"]) == ("looks good", "Ada")

@@ -60,7 +60,7 @@ def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep):
     assert [row["id"] for row in last["sweeps"]] == ["digits-20250101-000000"]
     assert last["sweeps"][0] == {
         "id": "digits-20250101-000000", "name": "digits", "state": "completed", "status": "completed", "reason": "",
-        "submitted": None,
+        "submitted": None, "by": "",
     }  # fmt: skip
     assert is_problem(client.get("/api/v1/sweeps", params={"limit": 1001}), 422, "limit")
     assert is_problem(client.get("/api/v1/sweeps", params={"offset": -1}), 422, "offset")

@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from sweeper.service.security.tokens import Role, make_token
 from sweeper.specification.spec import Spec
 from sweeper.specification.spec import schema as spec_schema
 from sweeper.store.lock import driver_lock
@@ -44,13 +45,33 @@ def test_the_same_key_gives_the_same_sweep_to_the_same_client_only(serve, tokens
     assert (first.status_code, again.status_code) == (201, 200)
     assert first.json()["id"] == again.json()["id"]
     assert is_problem(submit(client, SPEC + "\n", **mine, **{"Idempotency-Key": "k"}), 422, "Idempotency-Key")
-    from sweeper.service.security.tokens import Role, make_token
-
-    other = bearer(make_token(tokens[0], Role.WRITE, 1))
+    other = bearer(make_token(tokens[0], Role.WRITE, 1, "ada"))
     assert submit(client, **other, **{"Idempotency-Key": "k"}).status_code == 201
     assert is_problem(submit(client, **mine, **{"Idempotency-Key": "k" * 201}), 422)
     kept = (client.app.state.parts.settings.out / first.json()["id"] / "submission.json").read_text()
     assert json.loads(kept)["key"] != "k"
+
+
+def test_who_did_what_is_recorded_by_name_and_no_token_is_anywhere(serve, tokens, out, caplog):
+    caplog.set_level("INFO", "sweeper")
+    client, asked = serve(tokens=tokens[0]), {}
+    for name in ("ada", "bob"):
+        asked[name] = make_token(tokens[0], Role.WRITE, 1, f" {name} ")
+    ada, bob = (bearer(token) for token in asked.values())
+    made = submit(client, **ada).json()
+    assert client.post(f"{made['url']}/stop", headers=bob).status_code == 202
+    client.app.state.parts.supervisor.tick()
+    assert client.post(f"{made['url']}/resume", headers=ada).status_code == 202
+    texts = [client.get(made["url"], headers=bob).text, client.get(f"{made['url']}/actions", headers=bob).text]
+    actions = json.loads(texts[1])["actions"]
+    assert [(one["by"], one["kind"], one["trial"]) for one in actions] == [("bob", "stop", ""), ("ada", "resume", "")]
+    assert json.loads(texts[0])["submission"]["by"] == "ada"
+    assert client.get(URL, headers=bob).json()["sweeps"][0]["by"] == "ada"
+    assert {record.fields["owner"] for record in caplog.records if record.getMessage() == "request"} == {"ada", "bob"}
+    texts += [str(vars(record)) for record in caplog.records]
+    texts += [file.read_text() for file in [tokens[0], *(out / made["id"]).iterdir()] if file.is_file()]
+    for token in asked.values():
+        assert not [text for text in texts if token in text or token.split("_", 2)[2] in text]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +135,7 @@ def test_a_running_trial_is_stopped(client, make_sweep):
     with driver_lock(folder.path):
         driver = Requests(folder.path)
         assert client.post(f"{URL}/{DONE}/trials/t0002/stop").status_code == 202
-        assert driver.look().trials == ["t0002"]
+        assert driver.look().trials == {"t0002": "a local user"}
         assert is_problem(client.post(f"{URL}/{DONE}/trials/t0001/stop"), 409, "running: t0002")
 
 

@@ -355,4 +355,4 @@ def test_guessing_tokens_at_the_form_is_slowed_down(serve, tokens):
 
 
 def test_a_token_made_while_the_service_runs_opens(guarded, tokens):
-    assert guarded.get("/metrics", headers=bearer(make_token(tokens[0], Role.READ, 1))).status_code == 200
+    assert guarded.get("/metrics", headers=bearer(make_token(tokens[0], Role.READ, 1, "ada"))).status_code == 200

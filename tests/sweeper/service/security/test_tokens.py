@@ -15,10 +15,10 @@ def path(tmp_path):
 
 
 def test_a_token_is_found_and_the_file_does_not_hold_it(path):
-    token = make_token(path, Role.WRITE, 1)
-    other = make_token(path, Role.READ, 1)
+    token = make_token(path, Role.WRITE, 1, "ada")
+    other = make_token(path, Role.READ, 1, "ada")
     known = KnownTokens(path)
-    assert known.find(token) == Holder(token.split("_")[1], Role.WRITE)
+    assert known.find(token) == Holder(token.split("_")[1], Role.WRITE, "ada")
     assert known.find(other).role is Role.READ
     assert token.split("_", 2)[2] not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -27,13 +27,13 @@ def test_a_token_is_found_and_the_file_does_not_hold_it(path):
 
 @pytest.mark.parametrize("spoil", [str.upper, lambda t: t[:-1], lambda t: t + "x", lambda _: "", lambda t: t * 9999])
 def test_nothing_but_the_whole_token_is_found(spoil, path):
-    token = make_token(path, Role.WRITE, 1)
+    token = make_token(path, Role.WRITE, 1, "ada")
     assert KnownTokens(path).find(spoil(token)) is None
     assert KnownTokens(path).find("sweeper_\udcff\x00ü") is None
 
 
 def test_a_hash_is_compared_in_constant_time_whoever_asks(path, monkeypatch):
-    made = [make_token(path, Role.READ, 1) for _ in range(3)]
+    made = [make_token(path, Role.READ, 1, "ada") for _ in range(3)]
     compared = []
     whole = tokens_module.hmac.compare_digest
     monkeypatch.setattr(tokens_module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or whole(a, b))
@@ -48,7 +48,7 @@ def test_a_hash_is_compared_in_constant_time_whoever_asks(path, monkeypatch):
 
 @pytest.mark.parametrize("hash_", ["", "ab", "é" * 64, "g" * 64])
 def test_a_file_with_something_else_for_a_hash_is_refused(hash_, path):
-    make_token(path, Role.READ, 1)
+    make_token(path, Role.READ, 1, "ada")
     content = json.loads(path.read_text())
     content["tokens"][0]["hash"] = hash_
     path.write_text(json.dumps(content))
@@ -57,7 +57,7 @@ def test_a_file_with_something_else_for_a_hash_is_refused(hash_, path):
 
 
 def test_an_expired_token_is_nobodys(path, monkeypatch):
-    token = make_token(path, Role.READ, 1)
+    token = make_token(path, Role.READ, 1, "ada")
     known, now = KnownTokens(path), time.time()
     monkeypatch.setattr(time, "time", lambda: now + 86_399)
     assert known.find(token) is not None
@@ -68,7 +68,7 @@ def test_an_expired_token_is_nobodys(path, monkeypatch):
 
 
 def test_a_token_that_is_taken_back_is_refused_at_once(path):
-    kept, gone = make_token(path, Role.READ, 1), make_token(path, Role.READ, 1)
+    kept, gone = make_token(path, Role.READ, 1, "ada"), make_token(path, Role.READ, 1, "ada")
     known = KnownTokens(path)
     assert known.find(gone) is not None
     revoke_token(path, gone.split("_")[1])
@@ -80,7 +80,7 @@ def test_a_token_that_is_taken_back_is_refused_at_once(path):
 
 
 def test_a_file_that_cannot_be_read_any_more_permits_nothing(path):
-    token = make_token(path, Role.WRITE, 1)
+    token = make_token(path, Role.WRITE, 1, "ada")
     known, content = KnownTokens(path), path.read_text()
     path.write_text("{")
     assert known.find(token) is None
@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_read_any_more_permits_nothing(path):
     ],
 )
 def test_a_file_of_another_kind_is_refused(spoil, said, path):
-    make_token(path, Role.READ, 1)
+    make_token(path, Role.READ, 1, "ada")
     path.write_text(json.dumps(spoil(json.loads(path.read_text()))))
     with pytest.raises(RecordError, match=said):
         KnownTokens(path)
@@ -109,11 +109,20 @@ def test_a_file_of_another_kind_is_refused(spoil, said, path):
 @pytest.mark.parametrize("days", [0, -1, 3661])
 def test_a_token_lasts_a_day_to_ten_years(days, path):
     with pytest.raises(SweeperError, match=rf"Expected 1 to 3660 days, got {days} \(--days\)"):
-        make_token(path, Role.READ, days)
+        make_token(path, Role.READ, days, "ada")
+
+
+@pytest.mark.parametrize("owner", ["", "  ", "a\nb", "a\u202eb", "x" * 61])
+def test_an_owner_has_a_name_that_can_be_shown(owner, path):
+    with pytest.raises(
+        SweeperError, match=r"Expected a name of 1 to 60 characters that can be shown, got .* \(--owner\)"
+    ):
+        make_token(path, Role.READ, 1, owner)
+    assert not path.exists()
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(RecordError, match=r"Cannot write .*none/tokens.json.*\(--tokens\)"):
-        make_token(tmp_path / "none" / "tokens.json", Role.READ, 1)
+        make_token(tmp_path / "none" / "tokens.json", Role.READ, 1, "ada")
     with pytest.raises(RecordError, match=r"Cannot read .*tokens.json"):
         KnownTokens(tmp_path / "tokens.json")

@@ -66,7 +66,7 @@ def begin(folder, status="running"):
 def submitted(supervise, spec):
     """A supervisor and the name of the one sweep that was submitted to it."""
     supervisor = supervise()
-    return supervisor, supervisor.submit(spec, None, "").name
+    return supervisor, supervisor.submit(spec, None, "", "ada").name
 
 
 def started(supervise, spec):
@@ -88,7 +88,7 @@ def state(supervisor, name):
 
 
 def test_a_sweep_is_known_before_its_driver_is_started(supervise, spec, out, launcher):
-    made = supervise().submit(spec, None, "digest")
+    made = supervise().submit(spec, None, "digest", "ada")
     folder = out / made.name
     assert made.is_new
     assert made.name.startswith("digits-2025")
@@ -101,7 +101,7 @@ def test_a_sweep_is_known_before_its_driver_is_started(supervise, spec, out, lau
 
 def test_a_driver_gets_the_folder_the_data_and_how_to_run(supervise, spec, out, launcher, tmp_path):
     supervisor = supervise(data_dir=tmp_path, tracking="http://mlflow", cluster="auto", page="https://sweeps.org/")
-    name = supervisor.submit(spec, None, "").name
+    name = supervisor.submit(spec, None, "", "ada").name
     supervisor.tick()
     folder = out / name
     assert launcher.started == [
@@ -115,14 +115,14 @@ def test_a_driver_gets_the_folder_the_data_and_how_to_run(supervise, spec, out, 
 @pytest.mark.usefixtures("out")
 def test_a_driver_without_data_is_given_an_empty_folder_so_that_it_fetches_nothing(supervise, spec, launcher):
     supervisor = supervise()
-    supervisor.submit(spec, None, "")
+    supervisor.submit(spec, None, "", "ada")
     supervisor.tick()
     place = Path(launcher.started[0][launcher.started[0].index("--data-dir") + 1])
     assert place.is_dir()
     assert not any(place.iterdir())
     assert place.name.startswith(".")
     free = supervise(allow_fetch=True)
-    free.submit(spec, None, "")
+    free.submit(spec, None, "", "ada")
     launcher.alive.clear()
     free.tick()
     assert "--data-dir" not in launcher.started[-1]
@@ -131,7 +131,7 @@ def test_a_driver_without_data_is_given_an_empty_folder_so_that_it_fetches_nothi
 def test_so_many_drivers_run_at_a_time_first_come_first_served(supervise, spec, launcher, clock):
     supervisor, names = supervise(drivers=2), []
     for _ in range(5):
-        names.append(supervisor.submit(spec, None, "").name)
+        names.append(supervisor.submit(spec, None, "", "ada").name)
         clock.now += 0.1
     supervisor.tick()
     supervisor.tick()
@@ -146,56 +146,56 @@ def test_so_many_drivers_run_at_a_time_first_come_first_served(supervise, spec, 
 
 def test_the_same_request_again_is_the_same_sweep_also_after_a_restart(supervise, spec):
     first = supervise()
-    name = first.submit(spec, "key", "digest").name
-    assert first.submit(spec, "key", "digest").name == name
-    again = supervise().submit(spec, "key", "digest")
+    name = first.submit(spec, "key", "digest", "ada").name
+    assert first.submit(spec, "key", "digest", "ada").name == name
+    again = supervise().submit(spec, "key", "digest", "ada")
     assert (again.name, again.is_new) == (name, False)
     with pytest.raises(RefusalError, match="Expected another Idempotency-Key") as refused:
-        first.submit(spec, "key", "another")
+        first.submit(spec, "key", "another", "ada")
     assert refused.value.status == 422
-    assert first.submit(spec, "another", "digest").name != name
-    assert first.submit(spec, None, "digest").is_new
-    assert first.submit(spec, None, "digest").is_new
+    assert first.submit(spec, "another", "digest", "ada").name != name
+    assert first.submit(spec, None, "digest", "ada").is_new
+    assert first.submit(spec, None, "digest", "ada").is_new
 
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_the_key_of_a_sweep_that_was_deleted_submits_another(begun, supervise, spec, out, launcher):
     supervisor = supervise()
-    name = supervisor.submit(spec, "key", "digest").name
+    name = supervisor.submit(spec, "key", "digest", "ada").name
     if begun:
         supervisor.tick()
         begin(out / name, "completed")
         launcher.alive.clear()
     else:
-        supervisor.stop(name)
+        supervisor.stop(name, by="ada")
     supervisor.tick()
     (out / name).rename(out / ".deleted")
     for _ in range(2):
         supervisor.tick()
-    again = supervisor.submit(spec, "key", "another digest")
+    again = supervisor.submit(spec, "key", "another digest", "ada")
     assert again.is_new
     assert state(supervisor, again.name) is SweepStatus.QUEUED
-    assert not supervisor.submit(spec, "key", "another digest").is_new
+    assert not supervisor.submit(spec, "key", "another digest", "ada").is_new
 
 
 @pytest.mark.usefixtures("launcher")
 def test_only_so_many_may_wait(supervise, spec):
     supervisor = supervise(limits=Limits(queued=2))
-    supervisor.submit(spec, None, "")
-    supervisor.submit(spec, "key", "")
+    supervisor.submit(spec, None, "", "ada")
+    supervisor.submit(spec, "key", "", "ada")
     with pytest.raises(RefusalError, match="Expected fewer sweeps that wait") as refused:
-        supervisor.submit(spec, None, "")
+        supervisor.submit(spec, None, "", "ada")
     assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "60")
-    assert not supervisor.submit(spec, "key", "").is_new, "one that is known is no more"
+    assert not supervisor.submit(spec, "key", "", "ada").is_new, "one that is known is no more"
     supervisor.tick()
-    assert supervisor.submit(spec, None, "").is_new
+    assert supervisor.submit(spec, None, "", "ada").is_new
 
 
 def test_a_crash_while_a_folder_is_made_leaves_nothing_of_it(supervise, spec, out, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(submissions, "write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
         with pytest.raises(RecordError, match=r"Cannot make a folder in .*No space left"):
-            supervise().submit(spec, None, "")
+            supervise().submit(spec, None, "", "ada")
     assert list(out.iterdir()) == []
     (out / ".submitting-abc" / "models").mkdir(parents=True)
     assert supervise().names() == ()
@@ -204,7 +204,7 @@ def test_a_crash_while_a_folder_is_made_leaves_nothing_of_it(supervise, spec, ou
 
 def test_a_service_that_was_killed_finds_its_sweeps_again(supervise, spec, launcher, out):
     first = supervise(drivers=5)
-    waiting, running, orphan = (first.submit(spec, None, "").name for _ in range(3))
+    waiting, running, orphan = (first.submit(spec, None, "", "ada").name for _ in range(3))
     first.tick()
     begin(out / running)
     launcher.alive -= {"job1", "job3"}
@@ -236,14 +236,14 @@ def test_a_driver_that_died_is_replaced_by_one_that_resumes(supervise, spec, out
     assert len(launcher.started) == MOST_DEATHS
     standing = supervisor.status(name)
     assert (standing.state, standing.submission.cause) == (SweepStatus.FAILED, Cause.GIVEN_UP)
-    supervisor.resume(name)
+    supervisor.resume(name, by="ada")
     supervisor.tick()
     assert len(launcher.started) == MOST_DEATHS + 1, "a person may ask for more"
 
 
 def test_while_no_driver_can_be_started_sweeps_wait_however_long_that_lasts(supervise, spec, launcher, clock):
     supervisor = supervise(drivers=2)
-    names = [supervisor.submit(spec, None, "").name for _ in range(5)]
+    names = [supervisor.submit(spec, None, "", "ada").name for _ in range(5)]
     launcher.broken, tried = True, 0
     start = launcher.start
 
@@ -270,7 +270,7 @@ def test_a_driver_that_alone_cannot_be_started_does_not_keep_others_waiting(
     supervise, spec, launcher, clock, monkeypatch
 ):
     supervisor = supervise()
-    odd, good = (supervisor.submit(spec, None, "").name for _ in range(2))
+    odd, good = (supervisor.submit(spec, None, "", "ada").name for _ in range(2))
     start = launcher.start
 
     def refuse(arguments, folder):
@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_written_to_gets_no_driver_and_keeps_nobody_wait
     supervise, spec, launcher, clock, monkeypatch
 ):
     supervisor = supervise()
-    full, good = (supervisor.submit(spec, None, "").name for _ in range(2))
+    full, good = (supervisor.submit(spec, None, "", "ada").name for _ in range(2))
     write = submissions.write
 
     def fail(folder, submission):
@@ -315,7 +315,7 @@ def test_a_driver_whose_start_could_not_be_written_down_is_known_and_written_dow
     supervise, spec, out, launcher, clock, monkeypatch
 ):
     supervisor, write = supervise(), submissions.write
-    name = supervisor.submit(spec, None, "").name
+    name = supervisor.submit(spec, None, "", "ada").name
 
     def fail(folder, submission):
         if submission.job is not None:
@@ -350,8 +350,8 @@ def test_a_place_without_room_for_what_drivers_need_delays_them(supervise, spec,
 def test_a_driver_that_cannot_be_asked_to_stop_is_one_all_the_same(supervise, spec, out, launcher):
     supervisor, name = running(supervise, spec, out)
     (out / name / "requests.jsonl").mkdir()
-    supervisor.stop(name)
-    supervisor.submit(spec, None, "")
+    supervisor.stop(name, by="ada")
+    supervisor.submit(spec, None, "", "ada")
     supervisor.tick()
     assert len(launcher.started) == 1, "as many as may run"
 
@@ -366,7 +366,7 @@ def test_nobody_asks_whether_a_driver_lives_whose_end_was_seen(status, supervise
     for each in (supervisor, supervise()):
         assert state(each, name) is SweepStatus(status)
     with pytest.raises(RecordError, match="no process drives"):
-        supervisor.stop(name)
+        supervisor.stop(name, by="ada")
 
 
 def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(supervise, spec, out, launcher):
@@ -380,7 +380,7 @@ def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(s
         "Expected batch_size <= N",
         False,
     )
-    supervisor.resume(name)
+    supervisor.resume(name, by="ada")
     supervisor.tick()
     launcher.alive.clear()
     supervisor.tick()
@@ -389,19 +389,19 @@ def test_a_spec_that_does_not_fit_its_data_fails_with_the_drivers_own_sentence(s
 
 def test_a_sweep_that_waits_is_stopped_and_never_begins(supervise, spec, launcher):
     supervisor, name = submitted(supervise, spec)
-    supervisor.stop(name)
+    supervisor.stop(name, by="ada")
     supervisor.tick()
     assert launcher.started == []
     standing = supervisor.status(name)
     assert (standing.state, standing.submission.cause) == (SweepStatus.STOPPED, Cause.NEVER_BEGUN)
-    supervisor.resume(name)
+    supervisor.resume(name, by="ada")
     supervisor.tick()
     assert launcher.started[0][0] == "run"
 
 
 def test_a_driver_that_has_not_begun_is_ended(supervise, spec, launcher):
     supervisor, name = started(supervise, spec)
-    supervisor.stop(name)
+    supervisor.stop(name, by="ada")
     assert state(supervisor, name) is SweepStatus.STOPPING
     supervisor.tick()
     supervisor.tick()
@@ -411,7 +411,7 @@ def test_a_driver_that_has_not_begun_is_ended(supervise, spec, launcher):
 
 def test_a_stop_is_asked_again_until_the_driver_hears_it(supervise, spec, out, launcher, clock):
     supervisor, name = running(supervise, spec, out)
-    supervisor.stop(name)
+    supervisor.stop(name, by="ada")
     driver = Requests(out / name)  # which begins to listen only now
     assert not driver.look().stop
     clock.now += ASK_AGAIN_SECONDS + 1
@@ -433,7 +433,7 @@ def test_a_stop_is_asked_again_until_the_driver_hears_it(supervise, spec, out, l
 def test_a_stop_is_not_undone_by_a_death_or_a_restart(how, restart, supervise, spec, out, launcher, clock):
     supervisor, name = running(supervise, spec, out)
     if how == "service":
-        supervisor.stop(name)
+        supervisor.stop(name, by="ada")
     else:
         ask_to_stop(out / name, driven=True)
     launcher.alive.clear()  # killed before it heard
@@ -452,28 +452,28 @@ def test_a_sweep_that_somebody_else_drives_is_stopped_by_asking(supervise, make_
     with driver_lock(folder.path):
         assert state(supervisor, DONE) is SweepStatus.RUNNING
         driver = Requests(folder.path)
-        supervisor.stop(DONE)
+        supervisor.stop(DONE, by="ada")
         assert driver.look().stop
     with pytest.raises(RecordError, match="no process drives"):
-        supervisor.stop(DONE)
+        supervisor.stop(DONE, by="ada")
 
 
 def test_one_trial_is_stopped_if_it_runs(supervise, make_sweep):
     folder, supervisor = make_sweep(status="running"), supervise()
     with driver_lock(folder.path), pytest.raises(RecordError, match="Expected a running trial"):
-        supervisor.stop(DONE, "t0001")
+        supervisor.stop(DONE, "t0001", by="ada")
 
 
 @pytest.mark.usefixtures("out")
 def test_an_ended_sweep_is_extended_and_goes_on_after_deaths(supervise, make_sweep, launcher, clock):
     folder, supervisor = make_sweep(), supervise()
     with pytest.raises(RecordError, match="has completed all of them; extend it"):
-        supervisor.resume(DONE)
+        supervisor.resume(DONE, by="ada")
     with pytest.raises(RecordError, match=r"Expected at least the 2 trials of .*, got trials=1"):
-        supervisor.resume(DONE, trials=1)
-    supervisor.resume(DONE, trials=4)
+        supervisor.resume(DONE, trials=1, by="ada")
+    supervisor.resume(DONE, trials=4, by="ada")
     with pytest.raises(RecordError, match="is queued; stop it first"):
-        supervisor.resume(DONE, trials=5)
+        supervisor.resume(DONE, trials=5, by="ada")
     supervisor.tick()
     page = f"http://127.0.0.1:8000/?sweep={folder.path.name}"
     assert launcher.started == [["extend", str(folder.path), "--trials", "4", "--page", page]]
@@ -488,26 +488,26 @@ def test_an_ended_sweep_is_extended_and_goes_on_after_deaths(supervise, make_swe
 def test_more_trials_than_there_are_configurations_are_refused(supervise, make_sweep, content):
     make_sweep(spec=content | {"model": {"architecture": "mlp", "width": [16, 32]}, "search": {"trials": 2}})
     with pytest.raises(SpecError, match="trials <= 2"):
-        supervise().resume(DONE, trials=3)
+        supervise().resume(DONE, trials=3, by="ada")
 
 
 def test_a_stopped_sweep_is_resumed_and_a_private_one_is_not(supervise, make_sweep, launcher, content):
     make_sweep(status="stopped")
     supervisor = supervise()
-    supervisor.resume(DONE)
+    supervisor.resume(DONE, by="ada")
     supervisor.tick()
     assert launcher.started[0][0] == "resume"
     private = content | {"search": {"selection": "private"}}
     make_sweep("private-20250101-000000", status="stopped", spec=private)
     with pytest.raises(RecordError, match="selected privately; submit another one"):
-        supervisor.resume("private-20250101-000000")
+        supervisor.resume("private-20250101-000000", by="ada")
 
 
 @pytest.mark.parametrize("spec", [None, [], "search"])
 def test_a_sweep_whose_spec_is_gone_cannot_go_on(spec, supervise, make_sweep):
     make_sweep(spec=spec)
     with pytest.raises(RecordError, match=r"Expected spec of a sweep in .*sweep\.json, got "):
-        supervise().resume(DONE)
+        supervise().resume(DONE, by="ada")
 
 
 def test_a_sweep_that_is_deleted_is_forgotten(supervise, spec, out, launcher):
@@ -520,7 +520,7 @@ def test_a_sweep_that_is_deleted_is_forgotten(supervise, spec, out, launcher):
     supervisor.tick()
     assert launcher.started == []
     with pytest.raises(UnknownSweepError):
-        supervisor.stop("none")
+        supervisor.stop("none", by="ada")
 
 
 @pytest.mark.usefixtures("out")
@@ -554,19 +554,19 @@ def test_a_folder_that_cannot_be_taken_is_named(tmp_path, launcher):
 
 def test_a_broken_folder_does_not_keep_others_from_running(supervise, spec, out, launcher, clock):
     supervisor = supervise(drivers=2)
-    broken = supervisor.submit(spec, None, "").name
+    broken = supervisor.submit(spec, None, "", "ada").name
     supervisor.tick()
     (out / broken / "requests.jsonl").write_text("odd\n{}\n")
     launcher.alive.clear()
     clock.now += 1
-    good = supervisor.submit(spec, None, "").name
+    good = supervisor.submit(spec, None, "", "ada").name
     supervisor.tick()
     assert Path(launcher.started[-1][3]).name == good
 
 
 def test_requests_that_cannot_be_read_start_no_driver_and_keep_nobody_waiting(supervise, spec, out, launcher):
     supervisor = supervise(drivers=2)
-    odd, good = (supervisor.submit(spec, None, "").name for _ in range(2))
+    odd, good = (supervisor.submit(spec, None, "", "ada").name for _ in range(2))
     (out / odd / "requests.jsonl").write_text("odd\n{}\n")
     supervisor.tick()
     assert [Path(arguments[3]).name for arguments in launcher.started] == [good]
