@@ -43,7 +43,7 @@ class SweepData:
         decisions: what a scheduler decided about trials, in that order; rows of ``decisions.jsonl``.
         evidence: what audits found, in that order; rows of ``audits.jsonl``.
         actions: what people did to the sweep, oldest first.
-        recorded: the trials as ``trials.jsonl`` has them, by id, with what trained them and when.
+        trial_rows: the rows of ``trials.jsonl``, in their order: several of each trial.
         rehearsals: the configurations that were rehearsed before the first trial, best first. They are no trials of
             the sweep: none is among ``trials``, and nothing they have shown is a point.
     """
@@ -54,7 +54,7 @@ class SweepData:
     decisions: tuple[Mapping[str, Any], ...] = ()
     evidence: tuple[Evidence, ...] = ()
     actions: tuple[Action, ...] = ()
-    recorded: Mapping[str, Trial] = field(default_factory=dict)
+    trial_rows: tuple[Trial, ...] = ()
     rehearsals: Rehearsed = field(default_factory=Rehearsed)
 
     @property
@@ -71,6 +71,11 @@ class SweepData:
     def points(self) -> tuple[Point, ...]:
         """Every recorded point."""
         return self.result.points
+
+    @cached_property
+    def recorded(self) -> Mapping[str, Trial]:
+        """Trial by id as its last row has it, with its plan and what trains it."""
+        return {trial.id: trial for trial in self.trial_rows}
 
     @cached_property
     def front_points(self) -> tuple[Point, ...]:
@@ -190,7 +195,7 @@ def read(directory: str | Path) -> SweepData:
         decisions=tuple(folder.decisions()),
         evidence=read_evidence(folder.path),
         actions=known_actions(folder.path),
-        recorded=folder.trials(),
+        trial_rows=tuple(folder.trial_rows()),
     )
     data = with_rehearsals(data, read_rehearsals(folder.rehearsals))
     has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING

@@ -23,6 +23,12 @@ def best_of(data: SweepData, name: str, epsilon: float = inf) -> Point | None:
     return best_within(usable, Objective(name, data.direction(name)), epsilon)
 
 
+def total_price(data: SweepData) -> Price | None:
+    """Return what everything costs that the sweep releases; what its winner costs where nothing else may leave."""
+    everything = data.result.ledger.get("everything")
+    return everything if everything is not None and everything.released else data.result.price
+
+
 def budgets(data: SweepData) -> tuple[WithinBudget, ...]:
     """The headline: what each budget buys, in every objective but epsilon."""
     points = [point for point in data.front_points if finite(point, "epsilon")]

@@ -39,7 +39,8 @@
     };
     const first = place.dataset.markup === undefined;
     place.innerHTML = place.dataset.markup = markup;
-    for (const box of inside("input[type=checkbox]")) box.checked = kept.checked.includes(box.value);
+    sweeperTables.equip(place);
+    for (const box of inside("input[type=checkbox][name]")) box.checked = kept.checked.includes(box.value);
     if (!first) inside("details").forEach((one, i) => (one.open = kept.open[i] ?? one.open));
     inside(".scroll").forEach((one, i) => kept.scrolls[i] && one.scrollTo(...kept.scrolls[i]));
     if (kept.focus >= 0) inside("a, button, input, summary, [tabindex]")[kept.focus]?.focus({ preventScroll: true });

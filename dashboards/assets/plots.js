@@ -23,6 +23,7 @@ const sweeperPlots = (() => {
     return loading;
   };
   const PAINTING_MILLISECONDS = 50; // for the browser to show a picture before the library keeps it busy
+  const [ABOVE, LEAST] = [430, 420]; // pixels above the front, which ends where the window does, and that it has at least
   const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, PAINTING_MILLISECONDS)));
   const config = { ...sweeperFigures.config, responsive: false }; // sized by their places, not by the window
   const kept = config.modeBarButtonsToRemove.filter((name) => name !== "select2d");
@@ -54,6 +55,7 @@ const sweeperPlots = (() => {
     if (marks) mark(made, marks);
     if (theme() === "dark") made = sweeperFigures.repaint(made, SWEEPER_DARK);
     if (phone.matches && !section.querySelector(".wide")) made = sweeperFigures.narrow(made);
+    if (id === "figure-front" && !phone.matches) made.layout.height = Math.min(made.layout.height, Math.max(innerHeight - ABOVE, LEAST));
     section.querySelector(".frame").style.height = `${made.layout.height ?? 450}px`;
     return made;
   };
@@ -168,6 +170,23 @@ const sweeperPlots = (() => {
     sketches.then(painted).then(() => latest === resources && all(draw));
     return sketches;
   };
+
+  // The chosen trials of a table: the figure of all curves, reduced to theirs.
+  sweeperCompare.drawFrom(async () => {
+    const url = latest?.["figure-curves"];
+    if (!url) return {};
+    const [figure] = await Promise.all([get(url, "json"), library()]);
+    const paint = async (frame, made) => {
+      let figure = theme() === "dark" ? sweeperFigures.repaint(made, SWEEPER_DARK) : made;
+      if (phone.matches) figure = sweeperFigures.narrow(figure);
+      frame.style.height = `${figure.layout.height}px`;
+      const place = frame.firstElementChild;
+      await window.Plotly.react(place, figure.data, figure.layout, config);
+      sizes.observe(place);
+    };
+    return { figure, paint };
+  });
+  addEventListener("sweeper-theme", sweeperCompare.again);
 
   return { show };
 })();

@@ -20,6 +20,14 @@
 
   draw(prefersDark.matches);
   prefersDark.addEventListener("change", (event) => draw(event.matches));
+  sweeperCompare.drawFrom(async () => ({
+    figure: figures["plot-curves"],
+    paint: (frame, made) => {
+      const figure = prefersDark.matches ? repaint(made, dark) : made;
+      return Plotly.react(frame.firstElementChild, figure.data, { ...figure.layout, autosize: true }, config);
+    },
+  }));
+  prefersDark.addEventListener("change", sweeperCompare.again);
   addEventListener("beforeprint", () => draw(false));
   addEventListener("afterprint", () => draw(prefersDark.matches));
   let width = innerWidth;

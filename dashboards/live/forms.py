@@ -13,9 +13,10 @@ import yaml
 
 from dashboards.data import SweepData
 from dashboards.live.fragments import API
-from dashboards.live.header import TITLES, total_price
+from dashboards.live.header import TITLES
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
+from dashboards.summary import total_price
 from dashboards.text import number, setting
 from sweeper.records import Direction, Objective
 from sweeper.specification.dimensions import Dimension

@@ -15,9 +15,9 @@ from dashboards.live.sweep_list import in_words, state
 from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
-from dashboards.summary import best_of
+from dashboards.summary import best_of, total_price
 from dashboards.text import delta_text, interval_text, number, show, show_value, when
-from sweeper.privacy.pricing import UPPER_BOUND, Price
+from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
 from sweeper.store.manifest import Manifest
@@ -243,12 +243,6 @@ def _costs(data: SweepData, standing: Standing) -> list[Child]:
     more = f" {UPPER_BOUND}" if standing.runs and not price.fixed else ""
     words = f"at {delta_text(data)}, whichever model you choose. {price.course}{more}"
     return [_big(number(price.epsilon, 4, up=True), "epsilon"), tag("p", words)]
-
-
-def total_price(data: SweepData) -> Price | None:
-    """Return the price of the sweep; that of its winner where nothing else may leave."""
-    everything = data.result.ledger.get("everything")
-    return everything if everything is not None and everything.released else data.result.price
 
 
 def _running(standing: Standing, progress: Progress) -> Html:

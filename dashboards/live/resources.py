@@ -27,6 +27,7 @@ from dashboards.pages import _tables as tables
 from dashboards.pages._actions import actions_table
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._rehearsals import rehearsals_table
+from dashboards.pages._trials import trials_table
 from sweeper.errors import PickError, SweeperError, UnknownSweepError
 from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.results.pick import meeting
@@ -83,10 +84,8 @@ class Resources:
 def _records(snapshot: Snapshot, address: str | None) -> Html:
     named = partial(fragments.trial_link, snapshot.name)
     rehearsed = rehearsals_table(snapshot.sweep(), named)
-    people = actions_table(snapshot.sweep())
-    if address is None:
-        return join([rehearsed, tables.records(snapshot.sweep(), named=named), people])
-    return join([rehearsed, tables.records(snapshot.sweep(), partial(fragments.run_link, address), named), people])
+    data, run_link = snapshot.sweep(), partial(fragments.run_link, address) if address is not None else lambda _: None
+    return join([rehearsed, trials_table(data, run_link, named), tables.decisions_table(data)])
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
@@ -112,6 +111,7 @@ _PARTS: dict[str, Callable[[Snapshot], Html]] = {
             sections.attacks(snapshot.sweep()),
         ]
     ),
+    "people": lambda snapshot: join([actions_table(snapshot.sweep())]),
     "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
 }
 

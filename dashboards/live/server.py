@@ -26,12 +26,14 @@ from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.standings import RecordedStandings, Standings
 
 _PLOTLY = "plotly.js"
-_SCRIPTS = ("figures.js", "sketch.js", "tables.js", "browser.js", "plots.js", "live.js", "actions.js")
 _ASSETS = {
     "page.css": ("text/css", ("report.css", "live.css", "actions.css")),
     "page.js": (
         "text/javascript",
-        ("figures.js", "sketch.js", "tables.js", "browser.js", "plots.js", "live.js", "actions.js"),
+        (
+            *("figures.js", "sketch.js", "tables.js", "compare.js"),
+            *("browser.js", "plots.js", "live.js", "actions.js"),
+        ),
     ),
     "icon.svg": ("image/svg+xml", ("icon.svg",)),
     _PLOTLY: ("text/javascript", ()),

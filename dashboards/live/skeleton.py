@@ -19,13 +19,13 @@ FRONT, FRONT_3D = "front", "front-3d"  # which share one place, above the others
 PARTS_OF: dict[Tab, tuple[str, ...]] = {
     Tab.FRONT: ("picked", "headline", "points"),
     Tab.ROBUSTNESS: (),
-    Tab.TRIALS: ("records",),
+    Tab.TRIALS: ("records", "people"),
     Tab.SEARCH: (),
     Tab.PRICE: ("cost",),
     Tab.EXPORT: ("exports",),
 }
 TITLES = {tab: tab.value.title() for tab in Tab}
-_LATE = ("headline", "points", "records", "cost", "exports")  # below the figures, and filled after them
+_LATE = ("headline", "points", "people", "cost", "exports")  # below the figures, and filled after them
 _MARKS = {-2.0: "0.01", -1.0: "0.1", 0.0: "1", 0.477: "3", 1.0: "10", 2.0: "any"}
 _SHARES = {0.0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1.0: "100 %"}
 
@@ -82,6 +82,7 @@ def _main() -> Html:
         _tabs(),
         _views(),
         _front(),
+        _part("records"),
         *map(_panel, others),
         _part("compared"),
         *map(_panel, comparison_figures().values()),
@@ -117,7 +118,7 @@ def _front() -> Html:
     filters += [_filter(f"minimum-{i}", 0.0, 1.0, _SHARES) for i in range(MINIMUMS)]
     return tag(
         "section",
-        tag("div", tag("h2", kind.heading), _controls(), _figure(kind, _graph(kind))),
+        tag("div", tag("div", tag("h2", kind.heading), _controls(), class_="above"), _figure(kind, _graph(kind))),
         tag(
             "aside",
             tag("h2", "Pick a point"),

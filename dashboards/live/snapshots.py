@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from dashboards.data import SweepData, known_actions, read, with_rehearsals
+from dashboards.summary import best_of, total_price
 from sweeper.errors import RecordError, SweeperError, public_sentence
-from sweeper.records import SweepStatus
+from sweeper.records import Interval, SweepStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, apply_gate, read_front, still_admitted, up_to_date
 from sweeper.results.front_record import FrontTrial
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.problems import Redactor
-from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import Manifest
 from sweeper.store.rehearsal_records import join_trainings
 from sweeper.store.sweep_folder import SweepFolder
@@ -47,9 +47,12 @@ class SweepSummary:
     status: str
     started: str = ""
     trials: int | None = None
-    points: int | None = None
     hypervolume: float | None = None
     exploratory: bool = False
+    utility: str = ""  # name of the objective that ``best`` is a value of
+    best: float | None = None  # on the front
+    interval: Interval | None = None  # of it, where it is an estimate from noisy scores
+    price: float | None = None  # epsilon of what everything costs that is released
 
 
 @dataclass
@@ -161,7 +164,7 @@ class Snapshots:
         except RecordError:
             return SweepSummary(name=name, status="unreadable")
         if manifest.status is not SweepStatus.RUNNING:
-            row = _SummaryEntry(token, _summary(name, manifest, _written_counts(folder)))
+            row = _SummaryEntry(token, _summary(name, manifest, _written_front_alone(folder)))
         elif known is not None and known.until > self._clock():
             return known.listed
         else:
@@ -173,7 +176,7 @@ class Snapshots:
         started = time.thread_time()
         snapshot = self.get(name)
         seconds = time.thread_time() - started
-        listed = _summary(name, manifest, _live_counts(snapshot.data))
+        listed = _summary(name, manifest, snapshot.data)
         return _SummaryEntry(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
 
     def get(self, name: str) -> Snapshot:
@@ -210,24 +213,29 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, manifest: Manifest, counts: tuple[int, int, float, bool] | None) -> SweepSummary:
+def _summary(name: str, manifest: Manifest, data: SweepData | None) -> SweepSummary:
     started = _STARTED.search(name)
-    return SweepSummary(name, manifest.status.value, started.group(1) if started else "", *(counts or ()))
-
-
-def _live_counts(data: SweepData | None) -> tuple[int, int, float, bool] | None:
+    summary = SweepSummary(name, manifest.status.value, started.group(1) if started else "")
     if data is None:
-        return None
-    return len(data.trials), len(data.points), data.result.hypervolume, data.result.claim.exploratory
+        return summary
+    best, price, utility = best_of(data, data.utility), total_price(data), data.utility
+    return replace(
+        summary,
+        trials=len(data.trials),
+        hypervolume=data.result.hypervolume,
+        exploratory=data.result.claim.exploratory,
+        utility=utility,
+        best=None if best is None else best.values[utility],
+        interval=None if best is None else best.interval(utility),
+        price=None if price is None else price.epsilon,
+    )
 
 
-def _written_counts(folder: SweepFolder) -> tuple[int, int, float, bool] | None:
-    """Return what the list shows of an ended sweep, without making points of its rows."""
+def _written_front_alone(folder: SweepFolder) -> SweepData | None:
+    """Return what the list shows of an ended sweep: its front, with newer prices and without what audits refuse."""
     try:
-        content = read_object(folder.front)
-        volume, exploratory = content["hypervolume"]["value"], content["claim"]["exploratory"]
-        return len(content["trials"]), len(content["points"]), float(volume), bool(exploratory)
-    except (RecordError, KeyError, TypeError, ValueError):
+        return SweepData(result=read_front(folder.front, whole=False))
+    except RecordError:
         return None
 
 
@@ -257,7 +265,7 @@ def _read(folder: SweepFolder, state: _SweepState) -> SweepData:
         directory=folder.path.name,
         decisions=tuple(follower.decisions),
         actions=known_actions(folder.path),
-        recorded=follower.trials,
+        trial_rows=tuple(follower.trial_rows),
     )
     return with_rehearsals(data, join_trainings(follower.rehearsals))
 

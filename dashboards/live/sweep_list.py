@@ -7,13 +7,16 @@ from datetime import datetime
 from dashboards.live.fragments import age
 from dashboards.live.snapshots import SweepSummary
 from dashboards.live.view import Action, View
-from dashboards.pages._html import Child, Html, join, tag
-from dashboards.text import MISSING
+from dashboards.pages._html import Html, join, tag
+from dashboards.pages._page import working_table
+from dashboards.text import MISSING, in_parentheses, number, show
 from sweeper.records import SweepStatus
 from sweeper.service.supervision.states import Standing
 
-_HEADS = ("compare", "sweep", "state", "trials", "points", "hypervolume", "age")
-_NUMERIC = ("trials", "points", "hypervolume")
+_HEADS = ("sweep", "state", "by", "trials", "best", "price", "hypervolume", "age")
+_WORDS = "Best: of the first objective beside epsilon, on the front. Price: epsilon of all that is released."
+_WORDS = "Best: of the first objective beside epsilon, on the front. Price: epsilon of all that is released."
+_NUMERIC = ("trials", "best", "price", "hypervolume")
 
 
 def sweeps(standings: Sequence[Standing], rows: Sequence[SweepSummary], now: datetime, *, may_write: bool) -> Html:
@@ -25,18 +28,17 @@ def sweeps(standings: Sequence[Standing], rows: Sequence[SweepSummary], now: dat
         words = ("No sweep yet. Submit one with ", submit, ", or run one into the folder that is served.")
         return join([title, tag("p", *words, class_="none")])
     known = {row.name: row for row in rows}
-    top = tag("tr", *(tag("th", h, scope="col", class_="number" if h in _NUMERIC else None) for h in _HEADS))
+    heads = [tag("th", tag("span", "compare", class_="unseen"), scope="col"), *map(_head, _HEADS)]
     body = (_row(one, known.get(one.name) or SweepSummary(one.name, ""), now) for one in standings)
-    table = tag("table", tag("thead", top), tag("tbody", *body))
-    form = tag(
-        "form",
-        tag("div", table, class_="scroll tall", tabindex=0, role="region", aria_label="Sweeps"),
-        tag("p", tag("button", "Compare the chosen sweeps", type="submit", class_="button"), class_="actions"),
-        action="/",
-        method="get",
-        data_local=True,
-    )
-    return join([title, form])
+    button = tag("button", "Compare the chosen sweeps", type="submit", class_="button")
+    table = working_table("sweeps", heads, body)
+    form = tag("form", table, tag("p", button, class_="actions"), action="/", method="get", data_local=True)
+    return join([title, tag("section", tag("p", _WORDS), form, class_="list")])
+
+
+def _head(name: str) -> Html:
+    button = tag("button", name, type="button")
+    return tag("th", button, scope="col", class_="number" if name in _NUMERIC else None, data_name=name)
 
 
 def _to(action: Action) -> str:
@@ -46,18 +48,30 @@ def _to(action: Action) -> str:
 def _row(standing: Standing, row: SweepSummary, now: datetime) -> Html:
     box = tag("input", type="checkbox", name="compare", value=row.name, aria_label=f"Compare {row.name}")
     link = tag("a", row.name, href=f"/{View(sweep=row.name).query()}", data_local=True, data_row=True)
-    numbers: list[Child] = [MISSING if value is None else str(value) for value in (row.trials, row.points)]
-    numbers.append(MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}")
     mark = tag("small", "exploratory", class_="mark") if row.exploratory else None
     said = tag("small", standing.reason, class_="why", title=standing.reason) if standing.reason else None
+    by = "" if standing.submission is None else standing.submission.by
+    started = row.started or standing.name[-15:]
+    best = MISSING
+    if row.best is not None:
+        best = f"{show(row.utility, row.best)}{in_parentheses(row.utility, row.interval)}"
     return tag(
         "tr",
         tag("td", tag("label", box, class_="box") if standing.started else None),
-        tag("td", link, mark),
-        tag("td", state(standing), said),
-        *(tag("td", value, class_="number") for value in numbers),
-        tag("td", age(row.started or standing.name[-15:], now)),
+        tag("td", link, mark, data_value=row.name),
+        tag("td", state(standing), said, data_value=standing.state.value),
+        tag("td", by or MISSING, data_value=by),
+        _number(row.trials, MISSING if row.trials is None else str(row.trials)),
+        _number(row.best, best, row.utility),
+        _number(row.price, MISSING if row.price is None else number(row.price, 4, up=True)),
+        _number(row.hypervolume, MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}"),
+        tag("td", age(started, now), data_value=f"at {started}"),
     )
+
+
+def _number(value: float | None, text: str, of: str = "") -> Html:
+    small = tag("small", f" {of}") if of and value is not None else None
+    return tag("td", text, small, class_="number", data_value="" if value is None else value)
 
 
 def state(standing: Standing) -> Html:

@@ -8,7 +8,7 @@ from dashboards.data import SweepData
 from dashboards.live.fragments import API, run_link, status
 from dashboards.live.header import TITLES
 from dashboards.live.snapshots import Snapshot
-from dashboards.live.view import Action, View
+from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting, show_test, show_value, when
@@ -30,11 +30,13 @@ def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: b
     ended = trial.status if runs or trial.status != TrialStatus.RUNNING.value else "lost"
     reason = f": {trial.reason}" if trial.reason else None
     back = tag("a", data.name, href=f"/{View(sweep=snapshot.name).query()}", data_local=True)
+    stage = data.result.stage_of(id_) if len(data.result.stages) > 1 else None
     return tag(
         "header",
         tag("p", back, class_="eyebrow"),
         tag("h1", id_),
-        tag("p", status(ended), reason),
+        tag("nav", *_neighbours(snapshot, id_), class_="links", aria_label="Other trials"),
+        tag("p", status(ended), reason, None if stage is None else f"; stage {stage + 1} of {len(data.result.stages)}"),
         tag("div", *_links(snapshot, id_, run_address, may_write=may_write), class_="links"),
     )
 
@@ -67,6 +69,20 @@ def one_trial(data: SweepData, id_: str) -> SweepData:
     known_trial(data, id_)
     points = tuple(point for point in data.points if point.trial == id_)
     return replace(data, result=replace(data.result, trials={id_: data.trials[id_]}, points=points))
+
+
+def _neighbours(snapshot: Snapshot, id_: str) -> list[Html]:
+    """Links to the trials before and after this one, and to the table of all."""
+    ids = list(snapshot.sweep().trials)
+    at = ids.index(id_)
+    found = {"Previous": ids[at - 1] if at else None, "Next": ids[at + 1] if at + 1 < len(ids) else None}
+    links = [
+        tag("a", f"{words}: {other}", href=f"/{View(sweep=snapshot.name, trial=other).query()}", data_local=True)
+        for words, other in found.items()
+        if other is not None
+    ]
+    table = View(sweep=snapshot.name, tab=Tab.TRIALS)
+    return [*links, tag("a", f"All {len(ids)} trials", href=f"/{table.query()}", data_local=True)]
 
 
 def _links(snapshot: Snapshot, id_: str, run_address: str | None, *, may_write: bool) -> list[Child]:

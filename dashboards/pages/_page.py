@@ -22,11 +22,11 @@ from dashboards.figures import (
     is_empty,
     plotly_js,
 )
-from dashboards.pages._html import Child, Html, json_script, tag
+from dashboards.pages._html import Child, Html, join, json_script, tag
 
 D = TypeVar("D")
 
-SCRIPTS = ("figures.js", "tables.js", "report.js")
+SCRIPTS = ("figures.js", "tables.js", "compare.js", "report.js")
 COMPLETE = "This page is complete: it loads nothing from elsewhere."
 # No network; plotly's WebGL figures compile their shaders' drivers with Function().
 POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; script-src 'unsafe-inline' 'unsafe-eval'"
@@ -82,12 +82,17 @@ def header(
     eyebrow: Child, title: str, banner: Html | None = None, facts: Mapping[str, tuple[str, str | None]] | None = None
 ) -> Html:
     """Return the header of a page: its name, a warning if there is one, and facts, each with a note or none."""
+    listed = facts_list(facts) if facts else None
+    return tag("header", tag("p", eyebrow, class_="eyebrow"), tag("h1", title), banner, listed)
+
+
+def facts_list(facts: Mapping[str, tuple[str, str | None]]) -> Html:
+    """Return facts by name, each with a note or none."""
     pairs = (
         tag("div", tag("dt", name), tag("dd", value, tag("small", note) if note else None))
-        for name, (value, note) in (facts or {}).items()
+        for name, (value, note) in facts.items()
     )
-    listed = tag("dl", *pairs, class_="facts") if facts else None
-    return tag("header", tag("p", eyebrow, class_="eyebrow"), tag("h1", title), banner, listed)
+    return tag("dl", *pairs, class_="facts")
 
 
 def exploratory(more: str = "") -> Html:
@@ -105,6 +110,15 @@ def scrolling_table(heads: Html, rows: Iterable[Html]) -> Html:
     """Return a table that scrolls sideways where it is too wide."""
     table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
     return tag("div", table, class_="scroll", tabindex=0)
+
+
+def working_table(name: str, heads: Iterable[Html], rows: Iterable[Html], *, compares: str = "") -> Html:
+    """Return a table that `tables.js` lets readers sort, filter and reduce to columns; its name is unique on the page.
+
+    A heading has its name in ``data-name``, and ``data-hidden`` where its column is hidden at first. Where boxes with
+    ``data-choose`` choose rows, ``compares`` says what they are.
+    """
+    return tag("div", scrolling_table(join(heads), rows), data_table=name, data_compares=compares or None)
 
 
 def section(id_: str, heading: str, *parts: Child) -> Html:

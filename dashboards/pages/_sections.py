@@ -10,7 +10,7 @@ from clipless.datasets.metadata import units_word
 from clipless.privacy.exposure import FALSE_ALARMS, Basis
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, each, join, tag
-from dashboards.pages._page import card, exploratory, header, scrolling_table, section
+from dashboards.pages._page import card, exploratory, facts_list, header, scrolling_table, section
 from dashboards.summary import best_of, budgets
 from dashboards.text import (
     MISSING,
@@ -40,7 +40,10 @@ _BASES = {
 
 
 def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | None = None) -> Html:
-    """Name, data, and the terms under which every epsilon of the page is stated; ``answers`` come before these."""
+    """Name, data, and the terms under which every epsilon of the page is stated.
+
+    ``answers`` come before these, which are then one line that opens.
+    """
     claim = data.result.claim
     facts: dict[str, tuple[str, str | None]] = {
         "data": (claim.data, f"{claim.population} training {units_word(claim.unit)}"),
@@ -53,7 +56,11 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | 
     }
     facts |= _constant_fact(data)
     banner = exploratory(" The conditions below say what.") if claim.exploratory else None
-    return header(eyebrow, data.name, join([banner, answers]), facts)
+    if answers is None:
+        return header(eyebrow, data.name, banner, facts)
+    terms = [data.result.claim.data, delta_text(data), *data.relations, f"{claim.population} {units_word(claim.unit)}"]
+    line = tag("summary", tag("b", "Terms"), " ", ", ".join([*terms, f"scored on {claim.evaluation} rows"]))
+    return header(eyebrow, data.name, join([banner, answers, tag("details", line, facts_list(facts), class_="terms")]))
 
 
 def _tried_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:

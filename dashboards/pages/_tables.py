@@ -1,18 +1,17 @@
-"""The tables of the report: the points of the front, why trials ended early, and the trials."""
+"""Tables of the report: the points of the front, and why trials ended early."""
 
 from collections import Counter
 from collections.abc import Callable, Sized
 from typing import Any
 
-from dashboards.data import SweepData, chosen_trials, evenly, finite
-from dashboards.pages._html import Child, Html, each, join, tag
-from dashboards.pages._page import scrolling_table, section
+from dashboards.data import SweepData, evenly
+from dashboards.pages._html import Child, Html, each, tag
+from dashboards.pages._page import scrolling_table, section, working_table
 from dashboards.summary import front_rows
-from dashboards.text import MISSING, setting, show, show_value
-from sweeper.records import Point
+from dashboards.text import MISSING, setting, show
 
 SHOWN_POINTS = 300
-SHOWN_TRIALS = 300
+SHOWN_DECISIONS = 300
 OPEN_ROWS = 12
 _DECIDED = ("trial", "epoch", "rung", "reason")
 
@@ -30,7 +29,13 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
         )
     numeric = {name for name in rows[0] if any(isinstance(row[name], int | float) for row in rows)}
     heads = [
-        tag("th", tag("button", _heading(n), type="button"), scope="col", class_="number" if n in numeric else None)
+        tag(
+            "th",
+            tag("button", _heading(n), type="button"),
+            scope="col",
+            class_="number" if n in numeric else None,
+            data_name=_heading(n),
+        )
         for n in rows[0]
     ]
     body = [
@@ -39,7 +44,7 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
     words = "Select a heading to sort by it. Values not marked test are measured on validation rows."
     cut = _omission(rows, found, "points of the front, evenly spread over epsilon")
     return section(
-        "points", "Points of the front", tag("p", words, cut, _left_out(data)), scrolling_table(join(heads), body)
+        "points", "Points of the front", tag("p", words, cut, _left_out(data)), working_table("points", heads, body)
     )
 
 
@@ -74,78 +79,24 @@ def _front_cell(name: str, value: Any, numeric: bool, named: Callable[[str], Chi
     return tag("td", named(value), data_value=value) if name == "trial" else _cell(name, value, numeric)
 
 
-def trials_table(
-    data: SweepData,
-    run_link: Callable[[str], Html | None] = lambda _: None,
-    named: Callable[[str], Child] = str,
-) -> Html:
-    """The trials, how they ended, and what their best epochs reached; of very many, those on the front and others.
-
-    ``run_link`` makes a link of the id of a trial's tracking run, if one can; ``named`` returns what stands for the id
-    of a trial.
-    """
-    epochs = Counter(point.trial for point in data.points if not point.made_from)
-    shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
-    rows, best, objectives = [], _best(data), [objective.name for objective in data.result.objectives]
-    for id_ in shown:
-        trial, flat = data.trials[id_], data.settings[id_]
-        point = best.get(id_)
-        texts: list[Child] = [named(id_), trial.status, trial.reason, str(epochs[id_])]
-        texts += [show_value(point, name) if point and name in point.values else MISSING for name in objectives]
-        texts += [setting(flat[name]) if flat.get(name) is not None else MISSING for name in data.varying]
-        link = run_link(trial.run_id) if trial.run_id else None
-        rows.append(tag("tr", each("td", [*texts, *([link] if link else [])])))
-    linked = any(run_link(trial.run_id) for trial in data.trials.values() if trial.run_id)
-    best_of = [f"{name}, best epoch" if name == data.utility else name for name in objectives]
-    columns = ["trial", "ended", "why", "epochs", *best_of, *data.varying, *(["run"] if linked else [])]
-    heads = each("th", columns, scope="col")
-    return tag(
-        "details",
-        tag("summary", f"All {len(data.trials)} trials"),
-        _note(_omission(shown, data.trials, "trials, those on the front among them")),
-        scrolling_table(heads, rows),
-    )
-
-
-def _best(data: SweepData) -> dict[str, Point]:
-    """Return the point of each trial that is best in the utility."""
-    sign = data.direction(data.utility).sign
-    best: dict[str, Point] = {}
-    for point in data.points:
-        known = best.get(point.trial)
-        if finite(point, data.utility) and (
-            known is None or sign * point.values[data.utility] > sign * known.values[data.utility]
-        ):
-            best[point.trial] = point
-    return best
-
-
-def records(
-    data: SweepData,
-    run_link: Callable[[str], Html | None] = lambda _: None,
-    named: Callable[[str], Child] = str,
-) -> Html:
-    """The section of both tables of trials; the arguments are those of `trials_table`."""
-    return section("records", "Records", decisions_table(data), trials_table(data, run_link, named))
-
-
 def decisions_table(data: SweepData) -> Html | None:
-    """Why the scheduler ended trials early, rung by rung; None where it decided nothing."""
+    """Why the scheduler ended trials early, rung by rung, as a section; None where it decided nothing."""
     if not data.decisions:
         return None
     ended = [decision for decision in data.decisions if not decision.get("goes_on")]
-    shown = evenly(ended, SHOWN_TRIALS)
+    shown = evenly(ended, SHOWN_DECISIONS)
     rows = [tag("tr", *(_cell(name, row.get(name), name in ("epoch", "rung")) for name in _DECIDED)) for row in shown]
     counts = Counter("at a rung" if decision.get("rung") is not None else "between rungs" for decision in ended)
     how = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     compared = len(data.decisions) - len(ended)
-    return tag(
+    table = tag(
         "details",
         tag("summary", f"{len(ended)} trials ended early{f' ({how})' if how else ''}; {compared} times one continued"),
         _note(_omission(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
         scrolling_table(each("th", _DECIDED, scope="col"), rows),
         open=len(shown) <= OPEN_ROWS,
     )
+    return section("records", "Ended early", table)
 
 
 def _omission(shown: Sized, found: Sized, what: str, *, where: str = "front.csv") -> str | None:

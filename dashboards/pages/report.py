@@ -11,6 +11,7 @@ from dashboards.pages._actions import actions_table
 from dashboards.pages._html import Html, tag
 from dashboards.pages._page import build, document, footer, panel
 from dashboards.pages._rehearsals import rehearsals_table
+from dashboards.pages._trials import trials_table
 
 
 def build_report(data: SweepData) -> str:
@@ -29,7 +30,8 @@ def build_report(data: SweepData) -> str:
             sections.attacks(data) or Html(),
             sections.how_to_pick(data),
             rehearsals_table(data) or Html(),
-            tables.records(data),
+            trials_table(data),
+            tables.decisions_table(data) or Html(),
             actions_table(data) or Html(),
         ],
         versions=sections.versions(data),

@@ -135,7 +135,15 @@ class SweepFolder:
         Raises:
             RecordError: the file is broken.
         """
-        return {trial.id: trial for trial in trials_of(self._trials.read(), self._trials.path)}
+        return {trial.id: trial for trial in self.trial_rows()}
+
+    def trial_rows(self) -> list[Trial]:
+        """Return the rows of trials in the order in which they were written, several of each trial.
+
+        Raises:
+            RecordError: the file is broken.
+        """
+        return trials_of(self._trials.read(), self._trials.path)
 
     def points(self) -> dict[PointKey, Point]:
         """Return the points by key, in the order in which they arrived.

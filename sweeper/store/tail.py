@@ -69,6 +69,7 @@ class SweepTail:
         names = ("trials", "points", "decisions")
         self._trials, self._points, self._decisions = (JsonlTail(folder.path / f"{name}.jsonl") for name in names)
         self.trials: dict[str, Trial] = {}
+        self.trial_rows: list[Trial] = []  # several of each trial
         self.points: dict[PointKey, Point] = {}
         self.decisions: list[dict[str, Any]] = []
         self._rehearsals = JsonlTail(folder.rehearsals)
@@ -84,6 +85,7 @@ class SweepTail:
         self.points = ({} if fresh else self.points) | {point.key: point for point in found}
         known, fresh = self._trials.read_as(trials_of)
         self.trials = ({} if fresh else self.trials) | {trial.id: trial for trial in known}
+        self.trial_rows = ([] if fresh else self.trial_rows) + known
         decisions, fresh = self._decisions.read()
         self.decisions = ([] if fresh else self.decisions) + decisions
         rehearsals, fresh = self._rehearsals.read_as(rehearsals_of)

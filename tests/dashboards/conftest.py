@@ -1,7 +1,8 @@
 """A synthetic sweep that looks like a real one: 24 trials x 20 epochs, three objectives, four ways to end."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,20 @@ def load(tmp_path: Path) -> Callable[[dict[str, Any]], SweepData]:
 
 @pytest.fixture(scope="session")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> SweepData:
-    return read(write_folder(tmp_path_factory.mktemp("out") / "digits-20260101-120000", synthetic_front()))
+    data = read(write_folder(tmp_path_factory.mktemp("out") / "digits-20260101-120000", synthetic_front()))
+    return replace(data, trial_rows=tuple(_rows_of_trials(data)))
+
+
+def _rows_of_trials(data: SweepData) -> Iterator[Trial]:
+    """Rows as two workers of one machine write them: each trial begins when the one before the last has ended."""
+    trials, place = list(data.trials.items()), {"node": "head", "device": "cpu"}
+    for i, (id_, trial) in enumerate(trials):
+        for before, ended in trials[i - 2 : i - 1] if i >= 2 else ():
+            yield Trial(id=before, config=ended.config, placed=place, status=TrialStatus(ended.status))
+        yield Trial(id=id_, config=trial.config)
+        yield Trial(id=id_, config=trial.config, placed=place)
+    for id_, trial in trials[-2:]:
+        yield Trial(id=id_, config=trial.config, placed=place, status=TrialStatus(trial.status))
 
 
 @pytest.fixture(scope="session")

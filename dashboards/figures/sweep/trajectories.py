@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, Step, header, marks, over_epsilon, reached, staircase
+from dashboards.figures._common import DASHES, MANY, Step, header, marks, over_epsilon, reached, staircase
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from sweeper.records import Interval, Point, TrialStatus
@@ -33,6 +33,7 @@ class Trajectory:
     """One trial's iterates in the order of their epochs; by epoch, why it continued or ended there."""
 
     trial: str
+    stage: int | None  # of the sweep's budget, from 0
     status: TrialStatus
     reason: str
     epochs: tuple[int, ...]
@@ -51,6 +52,7 @@ class TrajectoriesInfo(FigureInfo):
     # trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first
     trajectories: tuple[Trajectory, ...]
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
+    stages: int  # of the budget, 1 where it was not cut
 
 
 def info(data: SweepData) -> TrajectoriesInfo:
@@ -66,6 +68,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
         status, reason = TrialStatus(data.trials[id_].status), data.trials[id_].reason
         trajectory = Trajectory(
             trial=id_,
+            stage=data.result.stage_of(id_),
             status=status,
             reason=reason,
             epochs=tuple(point.epoch for point in own),
@@ -81,6 +84,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
         utility=data.utility,
         trajectories=tuple(trajectories),
         steps=staircase(data.front_points, data.utility, data.direction(data.utility)),
+        stages=max(len(data.result.stages), 1),
     )
 
 
@@ -98,6 +102,7 @@ def rows(info: TrajectoriesInfo) -> Table:
     return [
         {
             "trial": t.trial,
+            "stage": None if t.stage is None else t.stage + 1,
             "epoch": epoch,
             "epsilon": epsilon,
             info.utility: value,
@@ -111,16 +116,19 @@ def rows(info: TrajectoriesInfo) -> Table:
 
 
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the trajectories, one colour and end mark for each way a trial can end."""
+    """Draw the trajectories: an end mark for each way a trial can end, and a colour for it, or for the stage."""
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     crowded = len(info.trajectories) > MANY
-    for status, (_, name) in _LOOKS.items():
-        chosen = [t for t in info.trajectories if t.status is status]
-        if chosen:
-            color = getattr(theme, name)
-            figure.add_trace(_paths(chosen, color, info.utility, status.value, crowded=crowded))
-            figure.add_trace(_ends(chosen, color, info.utility, size=6 if crowded else 8))
+    for stage in range(info.stages):
+        for status, (_, name) in _LOOKS.items():
+            chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
+            if chosen:
+                is_staged = info.stages > 1
+                color = theme.hue(stage) if is_staged else getattr(theme, name)
+                group = f"stage {stage + 1}, {status.value}" if is_staged else status.value
+                figure.add_trace(_paths(chosen, color, info.utility, group, stage, crowded=crowded))
+                figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8))
     if any(t.passed for t in info.trajectories):
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
     if epsilons:
@@ -128,7 +136,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status: str, *, crowded: bool) -> go.Scatter:
+def _paths(
+    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, stage: int, *, crowded: bool
+) -> go.Scatter:
     texts: list[str] = []
     for t in trajectories:
         texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
@@ -136,13 +146,13 @@ def _paths(trajectories: Sequence[Trajectory], color: str, utility: str, status:
         x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
         y=[value for t in trajectories for value in (*t.values, None)],
         mode="lines",
-        line={"color": color, "width": 1.2},
+        line={"color": color, "width": 1.2, "dash": DASHES[stage % len(DASHES)]},
         opacity=0.3 if crowded else 0.55,
         text=texts,
         hovertemplate="%{text}<extra></extra>",
-        legendgroup=status,
+        legendgroup=group,
         showlegend=False,
-        name=status,
+        name=group,
     )
 
 
@@ -159,14 +169,14 @@ def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
     return marks(x, y, texts, marker, name="continued after a decision")
 
 
-def _ends(trajectories: list[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
+def _ends(trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int) -> go.Scatter:
     status = trajectories[0].status
     epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
     texts = [
         _text(t, -1, utility) + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}" for t in trajectories
     ]
     marker = {"symbol": _LOOKS[status][0], "size": size, "color": color}
-    return marks(epsilons, values, texts, marker, legendgroup=status.value, name=status.value)
+    return marks(epsilons, values, texts, marker, legendgroup=group, name=group)
 
 
 def _text(t: Trajectory, i: int, utility: str) -> str:
@@ -180,7 +190,7 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that a "
-        "scheduler let it continue."
+        "scheduler let it continue. Where the budget is cut into stages, each has its colour and dash."
     ),
     position=70,
     info=info,

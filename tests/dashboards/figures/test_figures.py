@@ -11,11 +11,11 @@ from dashboards.figures import DARK, LIGHT, as_json, exchange, is_empty, sweep_f
 from dashboards.figures._common import WATERMARK, epsilon_axis
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
-from dashboards.figures.sweep import front3d, hypervolume, robustness, trajectories
+from dashboards.figures.sweep import curves, front3d, hypervolume, robustness, trajectories, workers
 from dashboards.text import MISSING
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
-from sweeper.records import NoisyScores, Point
+from sweeper.records import NoisyScores, Point, Trial, TrialStatus
 
 FIGURES = sweep_figures()
 
@@ -66,7 +66,7 @@ def test_a_trajectory_follows_the_epochs_of_its_trial(sweep):
 
 
 def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
-    figure = trajectories.plot(trajectories.info(sweep))
+    figure = trajectories.plot(trajectories.info(replace(sweep, result=replace(sweep.result, stages=()))))
     ends = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
         "completed": 20,
@@ -76,6 +76,58 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     }
     assert "failed: accuracy is NaN at epoch 7" in ends["failed"].text[0]
     assert len({trace.marker.symbol for trace in ends.values()}) == 4
+
+
+def test_trajectories_of_stages_are_told_apart_by_colour_and_dash(sweep):
+    figure = trajectories.plot(trajectories.info(sweep))
+    lines = {
+        trace.name: trace.line for trace in figure.data if trace.name.startswith("stage") and trace.mode == "lines"
+    }
+    assert {name.partition(",")[0] for name in lines} == {"stage 1", "stage 2", "stage 3"}
+    for look in ("color", "dash"):
+        assert len({(name.partition(",")[0], line[look]) for name, line in lines.items()}) == 3
+        assert len({line[look] for line in lines.values()}) == 3
+    assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
+
+
+def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):
+    info = curves.info(sweep)
+    assert len(info.curves) == 24
+    for curve, line in zip(info.curves, curves.plot(info).data, strict=True):
+        assert (list(line.x), list(line.y), line.meta) == (list(curve.epochs), list(curve.values), curve.trial)
+        assert [cell[0] for cell in line.customdata] == list(curve.epsilons)
+        assert line.error_y.array is None
+    noisy = NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.4, 0.8)})
+    data = small([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.7}, noisy=noisy)])
+    (line,) = curves.plot(curves.info(data)).data
+    assert line.customdata[0][2] == "70.0 % (40.0 to 80.0\N{NO-BREAK SPACE}%)"
+    assert (line.error_y.array[0], line.error_y.arrayminus[0]) == pytest.approx((0.1, 0.3))
+    (row,) = curves.rows(curves.info(data))
+    assert (row["low"], row["high"]) == (0.4, 0.8)
+
+
+def test_workers_have_their_trials_in_the_order_of_the_records_and_a_private_selection_has_none(sweep):
+    info = workers.info(sweep)
+    assert len(info.stays) == 24
+    assert {stay.worker for stay in info.stays} == {"head, cpu, worker 1", "head, cpu, worker 2"}
+    for worker in ("head, cpu, worker 1", "head, cpu, worker 2"):
+        own = [stay for stay in info.stays if stay.worker == worker]
+        assert all(before.end <= after.stint.first for before, after in itertools.pairwise(own))
+    drawn = workers.plot(info).data
+    assert sum(len(trace.x) for trace in drawn) == 24
+    assert all(length > 0 for trace in drawn for length in trace.x)
+    private = replace(sweep.manifest, spec={"search": {"selection": "private"}})
+    for manifest in (private, None):
+        assert not workers.info(replace(sweep, manifest=manifest)).stays
+
+
+def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_has_no_end(sweep):
+    place = {"node": "head", "device": "cuda"}
+    again = [TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.RUNNING]
+    rows = tuple(Trial(id="t0001", config={}, placed=place, status=status) for status in again)
+    first, second = workers.info(replace(sweep, trial_rows=rows)).stays
+    assert (first.stint.first, first.stint.last, second.stint.first, second.stint.last) == (0, 1, 2, None)
+    assert second.end > second.stint.first
 
 
 def test_of_a_huge_sweep_the_trials_of_the_front_are_drawn_and_others_evenly(small):

@@ -227,7 +227,7 @@ def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, s
     xs = [
         value
         for trace in figure["data"]
-        if trace.get("mode") == "lines" and trace["name"] == "completed"
+        if trace.get("mode") == "lines" and trace["name"].endswith("completed")
         for value in trace["x"]
     ]
     assert len([x for x in xs if x is not None]) == len(points)

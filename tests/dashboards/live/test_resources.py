@@ -37,6 +37,9 @@ def trace(figure, name):
 def test_every_figure_of_the_report_is_served(show, sweep, name):
     figure = show("figure", name)
     rows = FIGURES[name].numbers(sweep)
+    if name == "workers":  # the folder has no rows of trials
+        assert (figure, len(rows)) == (None, 24)
+        return
     assert (figure is None) == (not rows and name == "repeats")
     assert figure is None or "title" not in figure["layout"]
 
@@ -310,7 +313,8 @@ def test_text_of_users_is_shown_and_never_run(snapshots, show, out, write_sweep,
             continue
         content = json.loads(gzip.decompress(resources.get("figure", figure, view).content))
         for trace in content["data"] if content else ():
-            trace.pop("customdata", None)  # whose point it is, shown nowhere
+            if figure != "curves":
+                trace.pop("customdata", None)  # whose point it is, shown nowhere
         assert "<script" not in json.dumps(content), figure
         assert "<img" not in json.dumps(content), figure
 
@@ -353,7 +357,7 @@ def test_private_selections_show_their_winner_only(snapshots, out, write_sweep, 
     cost = gzip.decompress(resources.get("part", "cost", View(sweep=name)).content).decode()
     assert cost.count("not released") >= 2
     records = gzip.decompress(resources.get("part", "records", View(sweep=name)).content).decode()
-    assert "All 1 trials" in records
+    assert (records.count("data-choose"), "completed" in records) == (1, True)
     assert "t00" not in records
 
 

@@ -196,16 +196,18 @@ def test_hidden_sweeps_are_nobodys_to_see(snapshots, out, write_sweep):
         snapshots.get(".selecting-digits-20260103-120000")
 
 
-def test_the_list_counts_without_a_front_being_parsed(snapshots, growing, monkeypatch, sweep):
+def test_the_list_has_the_best_and_the_price_without_a_sweep_being_read_whole(snapshots, growing, monkeypatch, sweep):
     monkeypatch.setattr(module, "read", lambda *_: pytest.fail("parsed"))
     growing.start("t0001")
     growing.add("t0001", 1, 0.5, 0.6)
     rows = {row.name: row for row in snapshots.summaries()}
     ended = rows[ENDED]
-    assert (ended.status, ended.trials, ended.points) == ("completed", 24, len(sweep.points))
+    best = max(point.values["accuracy"] for point in sweep.front_points)
+    assert (ended.status, ended.trials, ended.best, ended.price) == ("completed", 24, best, 13.61)
+    assert (ended.utility, ended.interval) == ("accuracy", None)
     assert ended.hypervolume == sweep.result.hypervolume
     assert ended.started == "20260101-120000"
-    assert (rows[RUNNING].status, rows[RUNNING].trials, rows[RUNNING].points) == ("running", 1, 1)
+    assert (rows[RUNNING].status, rows[RUNNING].trials, rows[RUNNING].best) == ("running", 1, 0.6)
     assert list(rows) == [RUNNING, ENDED]
 
 
@@ -214,7 +216,7 @@ def test_running_sweeps_are_not_read_again_for_the_list_however_many_there_are(
 ):
     snapshots = Snapshots(catalog, clock, limit=2)
     all_ = [growing, *(Growing(out / f"grows-2026010{day}-120000", make_front()) for day in (3, 4))]
-    assert [row.points for row in snapshots.summaries()] == [0, 0, 0, len(make_front()["points"])]
+    assert [row.trials for row in snapshots.summaries()] == [0, 0, 0, 24]
     read, original = [], module._read
     monkeypatch.setattr(module, "_read", lambda folder, *rest: read.append(folder.path) or original(folder, *rest))
     clock.now += 100
@@ -222,7 +224,7 @@ def test_running_sweeps_are_not_read_again_for_the_list_however_many_there_are(
     assert read == []
     all_[1].start("t0001")
     all_[1].add("t0001", 1, 0.5, 0.6)
-    assert [row.points for row in snapshots.summaries()][1] == 1
+    assert [row.trials for row in snapshots.summaries()][1] == 1
     assert read == [all_[1].folder.path]
 
 

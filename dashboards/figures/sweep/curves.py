@@ -1,0 +1,153 @@
+"""Curves: the utility of every trial over its epochs; pages that compare trials reduce it to these.
+
+Beside its epochs each curve carries its epsilons, over which a page can draw it too, and the intervals of noisy scores.
+"""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, chosen_trials, finite
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
+from dashboards.figures._common import MANY, header, label, new_figure, value_axis
+from dashboards.figures._theme import LIGHT, Theme
+from dashboards.text import show, show_value
+from sweeper.records import Interval, Point
+
+DRAWN_TRIALS = 200
+HUES = 5  # colours that tell curves apart; then dashes do too
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """One trial's iterates in the order of their epochs."""
+
+    trial: str
+    stage: int | None  # of the sweep's budget, from 0
+    epochs: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    values: tuple[float, ...]
+    shown: tuple[str, ...]  # the values in words, with the intervals of noisy scores
+    intervals: tuple[Interval | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvesInfo(FigureInfo):
+    """Numbers of the curves figure."""
+
+    utility: str  # name on the vertical axis
+    curves: tuple[Curve, ...]  # by trial; `DRAWN_TRIALS` of many, those on the front first
+    stages: int  # of the budget, 1 where it was not cut
+
+
+def info(data: SweepData) -> CurvesInfo:
+    """Compute the curves."""
+    points: dict[str, list[Point]] = {}
+    for point in data.points:
+        if not point.made_from and finite(point, "epsilon", data.utility):
+            points.setdefault(point.trial, []).append(point)
+    curves = []
+    for id_ in chosen_trials(data, sorted(points), DRAWN_TRIALS):
+        own = sorted(points[id_], key=lambda point: point.epoch)
+        curve = Curve(
+            trial=id_,
+            stage=data.result.stage_of(id_),
+            epochs=tuple(point.epoch for point in own),
+            epsilons=tuple(point.values["epsilon"] for point in own),
+            values=tuple(point.values[data.utility] for point in own),
+            shown=tuple(show_value(point, data.utility) for point in own),
+            intervals=tuple(point.interval(data.utility) for point in own),
+        )
+        curves.append(curve)
+    stages = max(len(data.result.stages), 1)
+    return CurvesInfo(
+        **header(data, "trials over their epochs"), utility=data.utility, curves=tuple(curves), stages=stages
+    )
+
+
+def rows(info: CurvesInfo) -> Table:
+    """The numbers of the figure: one row per point, with the ends of its interval where its score is noisy."""
+    return [
+        {
+            "trial": curve.trial,
+            "epoch": epoch,
+            "epsilon": epsilon,
+            info.utility: value,
+            "low": None if interval is None else interval[0],
+            "high": None if interval is None else interval[1],
+        }
+        for curve in info.curves
+        for epoch, epsilon, value, interval in zip(
+            curve.epochs, curve.epsilons, curve.values, curve.intervals, strict=True
+        )
+    ]
+
+
+def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw the curves, one colour for each stage of the budget; few of them with their intervals."""
+    xaxis = {"title": {"text": "epoch"}, "rangemode": "tozero"}
+    meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
+    figure = new_figure(
+        info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info.utility), meta=meta
+    )
+    drawn: set[int] = set()
+    for curve in info.curves:
+        stage = curve.stage or 0
+        figure.add_trace(_line(info, curve, theme, is_first=stage not in drawn, crowded=len(info.curves) > MANY))
+        drawn.add(stage)
+    return figure
+
+
+def _line(info: CurvesInfo, curve: Curve, theme: Theme, *, is_first: bool, crowded: bool) -> go.Scatter:
+    stage = curve.stage or 0
+    color = theme.hue(stage)
+    cells = [
+        [epsilon, show("epsilon", epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
+    ]
+    return go.Scatter(
+        x=curve.epochs,
+        y=curve.values,
+        mode="lines+markers",
+        line={"color": color, "width": 1.2 if crowded else 1.6},
+        marker={"size": 3 if crowded else 5, "color": color},
+        opacity=0.35 if crowded else 0.75,
+        error_y=_bars(curve, color),
+        text=f"<b>{escape(curve.trial)}</b>",
+        customdata=cells,
+        hovertemplate=(
+            f"%{{text}}<br>{label(info.utility)}: %{{customdata[2]}}<br>epsilon: %{{customdata[1]}}<extra></extra>"
+        ),
+        meta=escape(curve.trial),
+        name=f"stage {stage + 1}" if info.stages > 1 else "trials",
+        legendgroup=str(stage),
+        showlegend=is_first and info.stages > 1,
+    )
+
+
+def _bars(curve: Curve, color: str) -> dict[str, Any] | None:
+    """The intervals of noisy scores, as far as they lie beyond the values."""
+    if not any(curve.intervals):
+        return None
+    ends = [
+        (0.0, 0.0) if interval is None else (max(interval[1] - value, 0.0), max(value - interval[0], 0.0))
+        for value, interval in zip(curve.values, curve.intervals, strict=True)
+    ]
+    above, below = [up for up, _ in ends], [down for _, down in ends]
+    look = {"color": color, "thickness": 1, "width": 3}
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
+
+
+FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
+    name="curves",
+    heading="The trials over their epochs",
+    summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
+    caption="One line per trial, one point per epoch. Choose trials in the table to see these alone.",
+    position=72,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them"),
+    topic=Topic.TRIALS,
+)

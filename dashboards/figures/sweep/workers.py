@@ -1,0 +1,129 @@
+"""Workers: which worker trained which trial, in the order in which trials began and ended.
+
+The axis counts beginnings and ends; it is no time, which no record has. A private selection shows none of it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
+from dashboards.figures._common import header, new_figure
+from dashboards.figures._theme import LIGHT, Theme
+from sweeper.records import TrialStatus
+from sweeper.store.stints import Stint, find_stints
+
+DRAWN_STINTS = 400  # the last ones
+_COLORS = {
+    TrialStatus.COMPLETED: "blue",
+    TrialStatus.STOPPED: "orange",
+    TrialStatus.FAILED: "red",
+    TrialStatus.INTERRUPTED: "purple",
+    TrialStatus.RUNNING: "green",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A stay of a trial with a worker, and which worker that was."""
+
+    stint: Stint
+    worker: str
+    end: int  # of the stay, or of the records while it lasts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkersInfo(FigureInfo):
+    """Numbers of the workers figure."""
+
+    stays: tuple[Stay, ...]  # in the order in which they began
+    total: int  # of all stays, drawn or not
+
+
+def info(data: SweepData) -> WorkersInfo:
+    """Find the stays of trials with workers; none of a private selection, whose trials are not to be counted.
+
+    Guarantees:
+        Nothing of a sweep that selects privately, or of which that is not known.
+    """
+    is_told = data.manifest is not None and not data.manifest.selects_privately
+    stints = [one for one in find_stints(data.trial_rows) if one.node] if is_told else []
+    end = max((one.last or one.first for one in stints), default=0) + 1
+    stays = tuple(_with_workers(stints, end))
+    return WorkersInfo(**header(data, "workers and their trials"), stays=stays[-DRAWN_STINTS:], total=len(stays))
+
+
+def _with_workers(stints: Iterable[Stint], end: int) -> Iterable[Stay]:
+    """Tell the workers of one device apart: each trial has the first one that was free when it began."""
+    busy: dict[str, list[int]] = {}
+    for one in stints:
+        place = f"{one.node}, {one.device}"
+        until = end if one.last is None else one.last
+        slots = busy.setdefault(place, [])
+        free = next((i for i, taken in enumerate(slots) if taken <= one.first), len(slots))
+        slots[free : free + 1] = [until]
+        yield Stay(one, f"{place}, worker {free + 1}", until)
+
+
+def rows(info: WorkersInfo) -> Table:
+    """The numbers of the figure: one row per stay."""
+    return [
+        {
+            "worker": stay.worker,
+            "trial": stay.stint.trial,
+            "began": stay.stint.first,
+            "ended": stay.stint.last,
+            "status": stay.stint.status.value,
+        }
+        for stay in info.stays
+    ]
+
+
+def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
+    """Draw a lane for each worker and a bar for each stay."""
+    workers = sorted({stay.worker for stay in info.stays}, reverse=True)
+    height = 150 + 34 * len(workers)
+    xaxis = {"title": {"text": "beginnings and ends of trials, in their order"}}
+    yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
+    figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
+    for status, name in _COLORS.items():
+        chosen = [stay for stay in info.stays if stay.stint.status is status]
+        if chosen:
+            figure.add_trace(_bars(chosen, getattr(theme, name), theme.paper, status.value))
+    return figure
+
+
+def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
+    return go.Bar(
+        orientation="h",
+        y=[stay.worker for stay in stays],
+        base=[stay.stint.first for stay in stays],
+        x=[stay.end - stay.stint.first for stay in stays],
+        marker={"color": color, "line": {"color": edge, "width": 2}},
+        text=[f"<b>{escape(stay.stint.trial)}</b>, {status}" for stay in stays],
+        textposition="none",
+        hovertemplate="%{text}<br>%{y}<extra></extra>",
+        name=status,
+        showlegend=True,
+    )
+
+
+FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
+    name="workers",
+    heading="Which worker trained which trial",
+    summary="a lane for each worker with its trials in the order in which they began and ended",
+    caption=(
+        "One bar per stay of a trial with a worker. The axis counts beginnings and ends of trials: the records have no "
+        "times. Workers of one device are told apart by which was free."
+    ),
+    position=77,
+    info=info,
+    plot=plot,
+    rows=rows,
+    omitted=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
+    topic=Topic.TRIALS,
+    wide=True,
+)
