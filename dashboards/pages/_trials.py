@@ -15,7 +15,8 @@ SHOWN_TRIALS = 1000
 _TAKEN = ("trial", "stage", "ended", "why", "epochs", "best epoch", "epsilon", "accuracy", "run")
 FIRST_SETTINGS = 8  # columns of hyperparameters that are shown before somebody chooses
 _WORDS = (
-    "Filter by words, or by conditions such as accuracy > 0.9, stage = 2. Choose two or more trials to compare them."
+    "Filter by words and conditions with commas between them: completed, epsilon < 3. "
+    "Choose two or more trials to compare them."
 )
 
 

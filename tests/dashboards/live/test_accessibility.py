@@ -18,7 +18,8 @@ pytestmark = [pytest.mark.chromium, pytest.mark.slow]
 SECOND, FAILED, LOST = "second-20260105-120000", "failed-20260104-120000", "lost-20260103-120000"
 FIGURES = (f"?sweep={RUNNING}", f"?sweep={ENDED}", f"?sweep={FAILED}")
 TABS = tuple(f"?sweep={ENDED}&tab={tab}" for tab in ("robustness", "trials", "search", "price", "export"))
-TRIALS = (f"?sweep={RUNNING}&trial=t0001", f"?sweep={ENDED}&trial=t0003")
+COMPARED = f"?sweep={ENDED}&tab=trials&table-trials=chosen%3Dt0001.t0003"
+TRIALS = (COMPARED, f"?sweep={RUNNING}&trial=t0001", f"?sweep={ENDED}&trial=t0003")
 FORMS = ("?do=submit", "?do=sign-out", f"?sweep={ENDED}&do=extend", f"?sweep={ENDED}&do=delete")
 FORMS += tuple(f"?sweep={RUNNING}&do={action}" for action in ("stop", "enqueue", "steer"))
 FORMS += tuple(f"?sweep={RUNNING}&trial=t0001&do={action}" for action in ("stop-trial", "note", "tag"))

@@ -259,7 +259,7 @@ def test_a_chosen_sweep_stays_chosen_when_the_list_changes(visit, growing):
     box = page.get_by_label(f"Compare {ENDED}")
     box.check()
     growing.start("t0001")
-    expect(page.locator("#part-sweeps tbody tr").first).to_contain_text("running1", timeout=PATIENCE)
+    expect(page.locator("#part-sweeps tbody tr").first).to_contain_text("running\N{EN DASH}1", timeout=PATIENCE)
     assert box.is_checked()
     assert page.evaluate("document.activeElement.value") == ENDED
 

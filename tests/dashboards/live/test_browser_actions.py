@@ -205,8 +205,7 @@ def test_a_box_on_the_front_becomes_the_region_of_the_search(visit, driven):
 @pytest.mark.long
 def test_a_row_and_a_line_lead_to_the_trial_and_it_is_noted_and_stopped(visit, driven):
     page = visit(f"?sweep={RUNNING}&tab=trials")
-    page.locator("#part-records summary", has_text="trials").click()
-    page.locator("#part-records tbody tr").first.locator("td").nth(1).click()
+    page.locator("#part-records tbody tr").first.locator("td").nth(3).click()
     expect(page.locator("#part-trial h1")).to_have_text("t0001")
     page.wait_for_function("document.querySelector('#figure-trial .js-plotly-plot')?.data?.length > 1")
     page.get_by_role("link", name="Add a note").click()
@@ -217,7 +216,9 @@ def test_a_row_and_a_line_lead_to_the_trial_and_it_is_noted_and_stopped(visit, d
     expect(page.locator(".price")).to_contain_text("nothing more")
     page.get_by_role("button", name="Stop this trial t0001").click()
     expect(page.locator("#part-trial h1")).to_be_visible()  # the form hides it until the service has answered
-    assert JsonlFile(driven.folder.path / "requests.jsonl").read() == [{"stop": "t0001"}]
+    (row,) = JsonlFile(driven.folder.path / "requests.jsonl").read()
+    assert (row["stop"], row["by"]) == ("t0001", "a local user")
+    expect(page.locator("#part-trial-records")).to_contain_text("a local user")
 
 
 @pytest.mark.long
@@ -253,7 +254,8 @@ def test_a_session_that_writes_acts_and_one_that_reads_is_offered_nothing(contex
         page.goto(f"{address}/?sweep={RUNNING}&do=stop")
         page.get_by_role("button", name="Stop").click()
         page.wait_for_selector("#part-head h1")
-        assert JsonlFile(driven.folder.path / "requests.jsonl").read() == [{"stop": True}]
+        (row,) = JsonlFile(driven.folder.path / "requests.jsonl").read()
+        assert (row["stop"], row["by"]) == (True, "ada")
         page.get_by_role("link", name="Sign out").click()
         page.get_by_role("button", name="Sign out").click()
         expect(page.get_by_label("Token")).to_be_visible()
