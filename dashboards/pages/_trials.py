@@ -1,7 +1,7 @@
 """The table of trials: how each ended, its best epoch, and its configuration; to sort, filter, reduce and compare."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 from dashboards.data import SweepData, chosen_trials, finite
@@ -32,10 +32,15 @@ def trials_table(
     """
     shown = chosen_trials(data, list(data.trials), SHOWN_TRIALS)
     links = {id_: link for id_ in shown if (run := data.trials[id_].run_id) and (link := run_link(run)) is not None}
-    heads = [tag("th", tag("span", "choose", class_="unseen"), scope="col"), *_heads(data, has_links=bool(links))]
+    numeric = {name for name in data.varying if _is_numeric(data, name)}
+    first = tag("th", tag("span", "choose", class_="unseen"), scope="col")
+    heads = [first, *_heads(data, numeric, has_links=bool(links))]
     epochs = Counter(point.trial for point in data.points if not point.made_from)
     best = best_points(data)
-    rows = [tag("tr", *_cells(data, id_, epochs[id_], best.get(id_), named(id_)), _link(links, id_)) for id_ in shown]
+    rows = [
+        tag("tr", *_cells(data, id_, epochs[id_], best.get(id_), named(id_), numeric), _link(links, id_))
+        for id_ in shown
+    ]
     total = len(data.trials)
     cut = f" Shown: {len(shown)} of {total} trials, those on the front among them; all of them are in front.csv."
     words = tag("p", _WORDS, cut if len(shown) < total else None)
@@ -55,7 +60,7 @@ def best_points(data: SweepData) -> Mapping[str, Point]:
     return best
 
 
-def _heads(data: SweepData, *, has_links: bool) -> Iterable[Html]:
+def _heads(data: SweepData, numeric: Set[str], *, has_links: bool) -> Iterable[Html]:
     yield _head("trial")
     if len(data.result.stages) > 1:
         yield _head("stage", number=True)
@@ -66,7 +71,7 @@ def _heads(data: SweepData, *, has_links: bool) -> Iterable[Html]:
     for objective in data.result.objectives:
         yield _head(objective.name, number=True)
     for i, (name, short) in enumerate(short_names(data.varying, _TAKEN).items()):
-        yield _head(name, short, number=_is_numeric(data, name), hidden=i >= FIRST_SETTINGS)
+        yield _head(name, short, number=name in numeric, hidden=i >= FIRST_SETTINGS)
     if has_links:
         yield _head("run", hidden=True)
 
@@ -76,7 +81,9 @@ def _head(name: str, short: str = "", *, number: bool = False, hidden: bool = Fa
     return tag("th", button, scope="col", class_="number" if number else None, data_name=name, data_hidden=hidden)
 
 
-def _cells(data: SweepData, id_: str, epochs: int, best: Point | None, named: Child) -> Iterable[Html]:
+def _cells(
+    data: SweepData, id_: str, epochs: int, best: Point | None, named: Child, numeric: Set[str]
+) -> Iterable[Html]:
     trial, flat = data.trials[id_], data.settings[id_]
     box = tag("input", type="checkbox", value=id_, data_choose=True, aria_label=f"Compare {id_}")
     yield tag("td", tag("label", box, class_="box"))
@@ -92,7 +99,7 @@ def _cells(data: SweepData, id_: str, epochs: int, best: Point | None, named: Ch
         value = None if best is None else best.values.get(objective.name)
         yield _number(value, MISSING if best is None or value is None else show_value(best, objective.name))
     for name in data.varying:
-        yield _setting(flat.get(name), numeric=_is_numeric(data, name))
+        yield _setting(flat.get(name), numeric=name in numeric)
 
 
 def _setting(value: Any, *, numeric: bool) -> Html:

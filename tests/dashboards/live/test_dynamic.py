@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import datetime
 
 import pytest
 from starlette.testclient import TestClient
@@ -9,7 +10,8 @@ from starlette.testclient import TestClient
 from clipless.audits.finding import AuditKind, Finding
 from dashboards.live.dynamic import PARTS, Rights
 from dashboards.live.forms import EXAMPLE
-from dashboards.live.header import Pace, offered
+from dashboards.live.header import Pace, offered, waiting_header
+from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND
@@ -18,6 +20,7 @@ from sweeper.service.app import create_app
 from sweeper.service.security.tokens import Holder, Role
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.service.supervision.states import Standing
+from sweeper.service.supervision.submissions import Submission
 from sweeper.specification.spec import Spec
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.store.evidence import Evidence, append_evidence
@@ -382,3 +385,16 @@ def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_lea
     assert "0 of 2" in head
     assert "<progress" not in head
     assert "leads with" not in head
+
+
+def test_who_submitted_a_sweep_stands_in_the_list_and_at_its_top_as_text():
+    submission = Submission(submitted=1_767_348_000.0, by="<ada>")
+    standing = Standing(
+        name="s-20260102-100000", state=SweepStatus.QUEUED, place=1, started=False, submission=submission
+    )
+    listed = str(sweeps([standing], (), datetime(2026, 1, 2), may_write=False))
+    head = str(waiting_header(standing, None, offers=""))
+    assert "&lt;ada&gt;" in listed
+    assert "submitted by &lt;ada&gt;, 2026-01-02 10:00 UTC" in head
+    nobody = replace(standing, submission=Submission(submitted=0.0))
+    assert "submitted by" not in str(waiting_header(nobody, None, offers=""))
