@@ -28,6 +28,7 @@
     },
   }));
   prefersDark.addEventListener("change", sweeperCompare.again);
+  sweeperTables.equip(document);
   addEventListener("beforeprint", () => draw(false));
   addEventListener("afterprint", () => draw(prefersDark.matches));
   let width = innerWidth;

@@ -162,6 +162,5 @@ const sweeperTables = (() => {
       change(wrapper, "chosen", chosen.length ? chosen.map((box) => box.value).join(".") : null);
     }
   });
-  addEventListener("DOMContentLoaded", () => equip(document));
   return { equip, element };
 })();

@@ -85,7 +85,7 @@ def _records(snapshot: Snapshot, address: str | None) -> Html:
     named = partial(fragments.trial_link, snapshot.name)
     rehearsed = rehearsals_table(snapshot.sweep(), named)
     data, run_link = snapshot.sweep(), partial(fragments.run_link, address) if address is not None else lambda _: None
-    return join([rehearsed, trials_table(data, run_link, named), tables.decisions_table(data)])
+    return join([trials_table(data, run_link, named), tables.decisions_table(data), rehearsed])
 
 
 def _growing(snapshot: Snapshot) -> Html | None:
