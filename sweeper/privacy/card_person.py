@@ -10,7 +10,7 @@ from sweeper.rounding import round_up
 _COLUMNS = {
     "fixed_in_advance": "fixed in advance",
     "chosen_afterwards": "epoch chosen afterwards",
-    "price": "price of the sweep",
+    "price": "at the price",
 }
 _BASES = {
     Basis.PROFILE: "the whole privacy profile of what was done",

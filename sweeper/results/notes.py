@@ -88,7 +88,7 @@ def _append(folder: Path, trial: str, content: dict[str, str], by: str | None) -
 
 def _describe(folder: Path, manifest: Manifest, trial: str) -> str:
     """Return what MLflow shows of a trial: how it ended, as soon as the sweep has, and all of its notes."""
-    texts = read_notes(folder)[trial].texts
+    texts = [str(one) for one in read_notes(folder)[trial].texts]
     path = SweepFolder(folder).front
     if manifest.status is not SweepStatus.RUNNING:
         with contextlib.suppress(RecordError):  # without a front that can be read there are the notes

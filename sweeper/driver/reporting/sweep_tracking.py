@@ -105,7 +105,7 @@ def conclude(
         if not point.made_from and (scores := name_test_scores(point)):
             tracker.log(point.trial, point.epoch, scores)
     for trial in front.trials:
-        texts = notes[trial].texts if trial in notes else ()
+        texts = [str(one) for one in notes[trial].texts] if trial in notes else []
         tracker.tag(trial, {NOTE_TAG: describe_trial(front, trial, notes=texts, page=page)})
 
 

@@ -452,4 +452,4 @@ def test_a_winner_that_was_selected_privately_has_the_risk_of_its_selection_alon
     ledger = {"winner": replace(LEDGER["winner"], exposure=exposure), "front": hidden, "everything": hidden}
     text = make_card(trial, point, claim, ledger=ledger).to_markdown()
     assert exposure.risk.in_words() in text
-    assert "| an attacker who knows all other rows | price of the sweep |" in text
+    assert "| an attacker who knows all other rows | at the price |" in text
