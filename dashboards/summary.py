@@ -24,7 +24,7 @@ def best_of(data: SweepData, name: str, epsilon: float = inf) -> Point | None:
 
 
 def total_price(data: SweepData) -> Price | None:
-    """Return what everything costs that the sweep releases; what its winner costs where nothing else may leave."""
+    """Return the price of the sweep; that of its winner where nothing else may leave."""
     everything = data.result.ledger.get("everything")
     return everything if everything is not None and everything.released else data.result.price
 

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import re
 import shutil
 from dataclasses import replace
 
@@ -67,14 +68,14 @@ def test_notes_add_up_and_the_last_tag_counts(folder, sent):
 def test_a_note_of_a_sweep_that_has_ended_keeps_the_description_of_its_trial(folder, sent, make_front):
     sweep = SweepFolder(folder)
     sweep.write_manifest(replace(sweep.read_manifest(), status=SweepStatus.COMPLETED))
-    add_note(folder, "t0001", "no front yet")
+    add_note(folder, "t0001", "no front yet", by="")
     make_front([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})], sweep="x").write(sweep.front)
-    add_note(folder, "t0001", "done")
-    add_note(folder, "t0002", "in no front")
+    add_note(folder, "t0001", "done", by="ada")
+    add_note(folder, "t0002", "in no front", by="")
     first, second, third = (tags["mlflow.note.content"] for _, _, tags in sent)
     assert (first, third) == ("no front yet", "in no front")
     assert second.startswith("**t0001** of x: completed")
-    assert second.endswith("## Notes\n\nno front yet\n\ndone\n")
+    assert re.search(r"## Notes\n\nno front yet\n\ndone \(ada, [\d-]+\)\n$", second)
 
 
 def test_a_store_out_of_reach_loses_no_note(folder, monkeypatch):

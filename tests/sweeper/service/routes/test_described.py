@@ -56,7 +56,7 @@ def schemas(described):
 
 def test_every_json_answer_has_a_schema(described):
     found = dict(schemas(described))
-    assert len(found) == 24
+    assert len(found) == 25
     for operation, content in found.items():
         if operation in OTHERS:
             assert list(content) == [OTHERS[operation]]
