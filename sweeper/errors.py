@@ -48,6 +48,10 @@ class RecordError(SweeperError, ValueError):
     """A sweep folder, ledger or front file that cannot be read."""
 
 
+class AccountError(SweeperError, ValueError):
+    """The account of a data set refuses a sweep, or what is asked of it; nothing was taken."""
+
+
 class PickError(SweeperError, LookupError):
     """No point of the front meets the conditions."""
 

@@ -1,0 +1,83 @@
+"""What an account costs a driver: reserve and settle beside eight other clients, and opening one of 10,000 entries.
+
+    python benchmarks/account.py [FOLDER] [--pairs 50] [--pause 1.0] [--entries 10000]
+
+FOLDER lies on the disk that is measured. Each client reserves and settles, then pauses, as drivers do between sweeps.
+"""
+
+import argparse
+import datetime
+import multiprocessing
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from clipless.privacy.events import Relation
+from sweeper.account.account import Account
+from sweeper.account.cost import AccountCost
+from sweeper.account.entries import Side
+from sweeper.account.owner import open_account
+from sweeper.account.rules import ALL_ROWS, Reservation
+from sweeper.account.summary import summarise
+from sweeper.specification.addresses import AccountAddress
+
+CLIENTS = 8
+RELATION = Relation.ADD_OR_REMOVE_ONE
+
+
+def wants(sweep: str) -> Reservation:
+    """Return what a small sweep asks."""
+    costs = {Side.TRAINING: AccountCost(1e-6, 1e-13)}
+    given = {"unit": "row", "relation": RELATION, "split": "{}", "blocks": {ALL_ROWS: "rows"}}
+    return Reservation(sweep=sweep, title=sweep, spender="me", costs=costs, **given)
+
+
+def spend(address: AccountAddress, name: str, pairs: int, pause: float, times: Any) -> None:
+    """Reserve and settle so many sweeps, and tell how long each pair took in seconds."""
+    account, ledger, took = Account(address), Path(address.store).with_name(f"{name}.jsonl"), []
+    ledger.write_text("{}\n", encoding="utf-8")
+    for number in range(pairs):
+        begun = time.perf_counter()
+        account.reserve(wants(f"{name}-{number}"))
+        account.settle(f"{name}-{number}", ledger)
+        took.append(time.perf_counter() - begun)
+        time.sleep(pause)
+    times.put(took)
+
+
+def main() -> None:
+    """Print three lines."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path)
+    parser.add_argument("--pairs", type=int, default=50)
+    parser.add_argument("--pause", type=float, default=1.0)
+    parser.add_argument("--entries", type=int, default=10_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        address = AccountAddress(f"{folder}/accounts.db", "clinic")
+        now = datetime.datetime.now(datetime.UTC)
+        open_account(address, unit="row", relation=RELATION, epsilon=6.8, delta=1e-5, by="me", at=now)
+        for clients in (1, CLIENTS + 1):
+            times = multiprocessing.Queue()
+            each = [(address, f"{clients}-{k}", given.pairs, given.pause, times) for k in range(clients)]
+            processes = [multiprocessing.Process(target=spend, args=one) for one in each]
+            for process in processes:
+                process.start()
+            took = sorted(1e3 * one for _ in processes for one in times.get())
+            last = took[int(0.9 * len(took))]
+            print(f"{clients} clients: reserve and settle {statistics.median(took):.1f} ms, nine in ten {last:.1f} ms")
+        account, ledger = Account(address), Path(folder) / "more.jsonl"
+        while account.head.number < given.entries:
+            number = account.head.number
+            account.reserve(wants(f"more-{number}"))
+            account.settle(f"more-{number}", ledger)
+        begun = time.perf_counter()
+        count = len(summarise(Account(address).balance()).sweeps)
+        seconds = time.perf_counter() - begun
+        print(f"an account of {given.entries} entries, {count} sweeps: looked at in {seconds:.2f} s")
+
+
+if __name__ == "__main__":
+    main()

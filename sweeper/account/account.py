@@ -1,0 +1,157 @@
+"""One account as sweeps spend it: reserved from before anything is drawn, charged at each draw, settled at the end."""
+
+import datetime
+from collections.abc import Callable
+from pathlib import Path
+
+from sweeper.account.balance import Balance, SweepAccount
+from sweeper.account.chain import AccountChain
+from sweeper.account.cost import AccountCost
+from sweeper.account.entries import Costs, Settled, Side
+from sweeper.account.owner import time_in_text
+from sweeper.account.positions import check_position, position_of
+from sweeper.account.rules import (
+    Reservation,
+    charge_entries,
+    charge_refusal,
+    find_refusal,
+    reserve_entries,
+)
+from sweeper.account.store import Head, StoreTransaction
+from sweeper.errors import AccountError, RecordError
+from sweeper.specification.addresses import AccountAddress
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+class Account:
+    """An account that has been opened.
+
+    Args:
+        address: of its store, and its name.
+        clock: tells the time.
+
+    Raises:
+        RecordError: there is no such account, or its store cannot be read.
+
+    Guarantees:
+        When ``reserve``, ``charge`` or ``settle`` has returned, its entries are on the disk. On every side of every
+        block, what sweeps hold together never exceeds the budget, whatever number of processes uses the account and
+        whenever they are killed. When ``charge`` raises, no noise may be drawn.
+    """
+
+    def __init__(self, address: AccountAddress, *, clock: Callable[[], datetime.datetime] = _now) -> None:
+        self.address, self._clock = address, clock
+        self._chain = AccountChain(address)
+
+    @property
+    def store_id(self) -> str:
+        """The id of the store, which its copies have too."""
+        return self._chain.store_id
+
+    @property
+    def key(self) -> bytes:
+        """The key of the digests of rows."""
+        return self._chain.key
+
+    @property
+    def head(self) -> Head:
+        """The last entry that was read or written."""
+        return self._chain.head
+
+    def digest_at(self, number: int) -> str | None:
+        """Return the hash of an entry, ``None`` if there are not as many."""
+        return self._chain.digest_at(number)
+
+    def balance(self) -> Balance:
+        """Return what the account has given away by now."""
+        return self._chain.balance()
+
+    def refusal(self, wanted: Reservation) -> str | None:
+        """Return why ``reserve`` would refuse a sweep now, ``None`` if there is room for it."""
+        with self._chain.reading() as (transaction, balance):
+            return self._refusal(transaction, balance, wanted)
+
+    def reserve(self, wanted: Reservation) -> None:
+        """Reserve everything that a sweep plans; what it has reserved before is found again and not taken twice.
+
+        Raises:
+            AccountError: there is no room for it, or its data are not those of the account; nothing was reserved.
+            RecordError: the store cannot be written to; nothing was reserved.
+        """
+        with self._chain.change() as (transaction, balance, entries):
+            refused = self._refusal(transaction, balance, wanted)
+            if refused is not None:
+                raise AccountError(refused)
+            entries += reserve_entries(balance, wanted, self._at())
+
+    def charge(self, wanted: Reservation, what: str, costs: Costs, ledger: Path) -> None:
+        """Charge a release that the ledger of its sweep has entered, before its noise is drawn.
+
+        It takes from what its sweep has reserved, and where that is not enough, from what the account has left.
+
+        Args:
+            wanted: the sweep, which has reserved.
+            what: which release, once for each; a second call changes nothing.
+            costs: what it takes on each side of the sweep's own split.
+            ledger: the file.
+
+        Raises:
+            AccountError: the account has no room for it.
+            RecordError: a ledger that has lost what the account knows of it, or a store that cannot be written to. No
+                noise may be drawn then either.
+        """
+        with self._chain.change() as (_, balance, entries):
+            known = _find(balance, wanted.sweep)
+            check_position(known.position, ledger, known.title)
+            if what in known.charged:
+                return
+            refused = charge_refusal(balance, wanted, costs, self._clock().date())
+            if refused is not None:
+                raise AccountError(refused)
+            entries += charge_entries(balance, wanted, what, costs, position_of(ledger), self._at())
+
+    def charge_refusal(self, wanted: Reservation, costs: Costs) -> str | None:
+        """Return why ``charge`` would refuse a release now, ``None`` if there is room for it."""
+        return charge_refusal(self.balance(), wanted, costs, self._clock().date())
+
+    def settle(self, sweep: str, ledger: Path) -> dict[Side, AccountCost]:
+        """Give back what a sweep has reserved and not drawn, and return that; a second call gives nothing.
+
+        Every draw of its ledger must be charged before.
+
+        Raises:
+            RecordError: as for ``charge``.
+        """
+        with self._chain.change() as (_, balance, entries):
+            known = _find(balance, sweep)
+            check_position(known.position, ledger, known.title)
+            returned = known.undrawn
+            if known.is_open:
+                position = position_of(ledger)
+                entries.append(Settled(sweep=sweep, returned=returned, position=position, at=self._at()))
+            return returned
+
+    def _refusal(self, transaction: StoreTransaction, balance: Balance, wanted: Reservation) -> str | None:
+        for block, digest in wanted.blocks.items():
+            owner = transaction.owner_of_rows(digest)
+            if owner not in (None, self.address.name):
+                return (
+                    f"Expected rows of no other account, but account {owner!r} of {self.address.store} has those of "
+                    f"block {block!r}: a budget is that of the people; use {owner!r}"
+                )
+        return find_refusal(balance, wanted, self._clock().date())
+
+    def _at(self) -> str:
+        return time_in_text(self._clock())
+
+
+def _find(balance: Balance, sweep: str) -> SweepAccount:
+    known = balance.sweeps.get(sweep)
+    if known is None:
+        raise RecordError(
+            f"Expected a sweep that has reserved from account {balance.opened.name!r}, got {sweep!r}; reserve it first"
+        )
+    return known

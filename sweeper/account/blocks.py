@@ -1,0 +1,112 @@
+"""Which rows share a budget: blocks of data that grows, sides of a split, and a digest that knows rows again.
+
+A public attribute of the privacy unit cuts the rows into blocks, and each block has its own budget. A new month brings
+new rows, and with them a new block whose budget nobody has touched (Lecuyer et al. 2019, Sage, arXiv 1909.01502). That
+holds only while the people of two blocks are different people.
+
+What says the side of each row is one text: two sweeps with the same text have every row on the same side.
+
+Rows are known again by a keyed digest. A plain hash would let anybody who guesses the rows confirm the guess; the key
+stays in the store of the account, which its owner alone can read. The digest is a multiset's: the HMAC-SHA256 of every
+row, sorted, under the key again. Files that overlap in part have digests that tell nothing of it.
+"""
+
+import hmac
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sweeper.account.entries import Opened
+from sweeper.errors import RecordError
+
+if TYPE_CHECKING:
+    from clipless.datasets.dataset import Dataset
+    from clipless.datasets.splits import Splitting
+
+_HASH = "sha256"
+_CHUNK = 4096  # rows that are copied at a time
+_ROW, _ALL = b"row", b"all"
+
+
+def cut_into_blocks(blocks: Sequence[str], units: Sequence[object]) -> dict[str, list[int]]:
+    """Return the numbers of the rows of each block, in the order in which blocks first occur.
+
+    Args:
+        blocks: the public attribute of each row, such as its month of admission.
+        units: the privacy unit of each row; a number of its own where the row is the unit.
+
+    Raises:
+        RecordError: a unit with rows in two blocks, or none of a row's.
+
+    Guarantees:
+        Every unit is in one block, so that one unit more or less changes one block. The message names no unit.
+    """
+    if len(blocks) != len(units):
+        raise RecordError(f"Expected a block for each of the {len(units)} rows, got {len(blocks)} blocks")
+    found: dict[str, list[int]] = defaultdict(list)
+    block_of: dict[object, str] = {}
+    for number, (block, unit) in enumerate(zip(blocks, units, strict=True)):
+        if not block:
+            raise RecordError("Expected a block for every row, but a row has none; fill the column of blocks")
+        if block_of.setdefault(unit, block) != block:
+            raise RecordError(
+                "Expected every privacy unit in one block, but a unit has rows in two; cut by an attribute of the "
+                "unit, such as the month in which it first came"
+            )
+        found[block].append(number)
+    return dict(found)
+
+
+def split_in_text(splitting: "Splitting", name: str) -> str:
+    """Return what says the side of each row of the data set of that name.
+
+    The name is part of the key of a split by hash: the same rows under another name are on other sides.
+    """
+    from clipless.datasets.splits import ColumnSplit
+
+    if isinstance(splitting, ColumnSplit):
+        values = {"train": splitting.train, "validation": splitting.validation, "test": splitting.test}
+        return _text({"column": splitting.column, **{side: sorted(marks) for side, marks in values.items()}})
+    fractions = {"validation": splitting.validation, "test": splitting.test}
+    return _text({"salt": splitting.salt, "name": name, **fractions})
+
+
+def is_declared(opened: Opened, split: str | None) -> bool:
+    """Whether a split is one that an account was opened for; without a salt or a column any is."""
+    if split is None or (opened.salt is None and opened.column is None):
+        return split is not None
+    said = json.loads(split)
+    return bool(said.get("salt") == opened.salt and said.get("column") == opened.column)
+
+
+def _text(content: dict[str, object]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def digest_rows(key: bytes, rows: Iterable[bytes | memoryview]) -> str:
+    """Return the digest of rows, each in bytes, as hexadecimal digits.
+
+    Guarantees:
+        The order of the rows does not count, and how often each occurs does.
+    """
+    row_key, all_key = (hmac.digest(key, use, _HASH) for use in (_ROW, _ALL))
+    digests = sorted(hmac.digest(row_key, row, _HASH) for row in rows)
+    return hmac.digest(all_key, b"".join(digests), _HASH).hex()
+
+
+def digest_dataset(key: bytes, data: "Dataset") -> str:
+    """Return the digest of all rows of a data set, as they are encoded, with their labels.
+
+    The splits do not count: the same rows on other sides have the same digest.
+    """
+    return digest_rows(key, _rows_of(data))
+
+
+def _rows_of(data: "Dataset") -> Iterable[bytes]:
+    from clipless.datasets.splits import row_bytes
+
+    for split in (data.train, data.validation, data.test):
+        for x, y in zip(split.x.split(_CHUNK), split.y.split(_CHUNK), strict=True):
+            for row, label in zip(row_bytes(x.numpy()), y.numpy().astype("<i8"), strict=True):
+                yield label.tobytes() + row

@@ -1,0 +1,155 @@
+r"""What a release takes of an account, and what there is to take: one additive number and its slack.
+
+A mechanism costs ``(mu^2, s)`` if Gaussian observations of signal mu dominate it up to the slack s, in both directions:
+``delta_i(eps) <= (1 - s) delta_G(mu; eps) + s`` for all eps >= 0, with
+
+    delta_G(mu; eps) = Phi(-eps / mu + mu / 2) - e^eps Phi(-eps / mu - mu / 2).
+
+Mechanisms that are chosen after everything before them, with ``sum mu_i^2 <= mu^2`` and ``sum s_i <= s`` whatever
+happens, together satisfy ``delta(eps) <= delta_G(mu; eps) + s`` (Smith and Thakurta 2022, arXiv 2210.17520). So the
+budget ``(epsilon, delta)`` of an account is the pair ``(mu^2, s)`` with ``delta_G(mu; epsilon) + s = delta``.
+
+Events are priced by `clipless.privacy.accounting.gaussian_filter`, whose arithmetic takes seconds to import; to look at
+an account needs none of it. Amounts are whole multiples of two powers of two, costs rounded up to them and budgets
+down. Sums and differences of such numbers are exact in double precision, so what is left does not depend on the order
+of entries and never drifts.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from clipless.errors import AccountingError
+from clipless.privacy.events import Event
+
+SQUARE_STEP = 2.0**-40  # of mu^2
+SLACK_STEP = 2.0**-52
+MOST_SQUARE = 2.0**12  # sums of multiples are exact up to here, where epsilon is in the thousands
+SLACK_SHARE = 0.05  # of the delta of a budget, as in the filter
+_ROUNDING = 1e-9  # relative, of the normal distribution function
+_LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class AccountCost:
+    """What a mechanism takes, or what there is to take."""
+
+    square: float = 0.0  # mu^2; infinite where no signal is enough
+    slack: float = 0.0  # the probability with which it is worse than that
+
+
+NOTHING = AccountCost()
+
+
+def total(costs: Iterable[AccountCost]) -> AccountCost:
+    """Return the sum of costs, which is exact if they are whole multiples."""
+    costs = tuple(costs)
+    return AccountCost(sum(cost.square for cost in costs), sum(cost.slack for cost in costs))
+
+
+def is_within(cost: AccountCost, most: AccountCost) -> bool:
+    """Whether a cost is no more than another in both numbers; one with a number that is none is not."""
+    return cost.square <= most.square and cost.slack <= most.slack
+
+
+def left_of(whole: AccountCost, taken: AccountCost) -> AccountCost:
+    """Return what is left, in each of both numbers; none of it is below 0."""
+    return AccountCost(max(whole.square - taken.square, 0.0), max(whole.slack - taken.slack, 0.0))
+
+
+def larger(one: AccountCost, other: AccountCost) -> AccountCost:
+    """Return a cost that covers either of two, of which one applies to each row."""
+    return AccountCost(max(one.square, other.square), max(one.slack, other.slack))
+
+
+def rounded_up(cost: AccountCost) -> AccountCost:
+    """Return the least cost of whole multiples that covers a cost; an infinite one stays infinite."""
+    return AccountCost(_to_step(cost.square, SQUARE_STEP, math.ceil), _to_step(cost.slack, SLACK_STEP, math.ceil))
+
+
+def rounded_down(cost: AccountCost) -> AccountCost:
+    """Return the largest cost of whole multiples that is within a cost."""
+    return AccountCost(_to_step(cost.square, SQUARE_STEP, math.floor), _to_step(cost.slack, SLACK_STEP, math.floor))
+
+
+def is_whole(cost: AccountCost) -> bool:
+    """Whether both numbers are whole multiples, none of them negative, so that sums of them are exact."""
+    sound = 0.0 <= cost.square <= MOST_SQUARE and 0.0 <= cost.slack <= 1.0
+    return sound and cost == rounded_down(cost)
+
+
+def _to_step(value: float, step: float, rounded: Callable[[float], int]) -> float:
+    return rounded(value / step) * step if math.isfinite(value) else value
+
+
+def gaussian_delta(square: float, epsilon: float) -> float:
+    """Return delta_G(mu; epsilon) for mu^2 = ``square``, rounded up.
+
+    >>> f"{gaussian_delta(1.0, 1.0):.6f}"
+    '0.126937'
+    """
+    if square == 0.0:
+        return 0.0
+    mu = math.sqrt(square)
+    first = _normal(-epsilon / mu + mu / 2)
+    second = 0.0 if epsilon > _LARGEST_EXPONENT else math.exp(epsilon) * _normal(-epsilon / mu - mu / 2)
+    return min(max(first - second, 0.0) + _ROUNDING * first, 1.0)
+
+
+def budget_of(epsilon: float, delta: float) -> AccountCost:
+    """Return what may be spent under ``(epsilon, delta)``, a twentieth of delta as slack.
+
+    Raises:
+        AccountingError: not epsilon > 0 and 0 < delta < 1, or more than can be added up.
+    """
+    if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
+        raise AccountingError(f"Expected epsilon > 0 and 0 < delta < 1, got epsilon={epsilon!r}, delta={delta!r}")
+    slack = rounded_down(AccountCost(0.0, SLACK_SHARE * delta)).slack
+    low, _ = _bisect(0.0, MOST_SQUARE, lambda square: gaussian_delta(square, epsilon) + slack <= delta)
+    budget = rounded_down(AccountCost(low, slack))
+    if not (budget.square > 0.0 and slack > 0.0):
+        raise AccountingError(
+            f"Expected a budget of which something can be spent, got epsilon={epsilon!r} at delta={delta!r}"
+        )
+    return budget
+
+
+def epsilon_of(cost: AccountCost, delta: float) -> float:
+    """Return the epsilon at delta of everything that a cost covers, rounded up; infinite if the slack is all of delta.
+
+    >>> f"{epsilon_of(AccountCost(0.721**2, 1e-7), 1e-5):.2f}"
+    '3.01'
+    """
+    if cost.slack >= delta or not math.isfinite(cost.square):
+        return math.inf
+    if cost.square == 0.0:
+        return 0.0
+    most = cost.square + 100.0 * math.sqrt(cost.square)
+    _, epsilon = _bisect(0.0, most, lambda epsilon: gaussian_delta(cost.square, epsilon) + cost.slack > delta)
+    return epsilon
+
+
+def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
+    """Return what an event takes of an account of ``(epsilon, delta)``, its share of the slack that of the signal.
+
+    Raises:
+        clipless.errors.AccountingError: no accountant here can price it.
+    """
+    from clipless.privacy.accounting.gaussian_filter import GaussianFilter  # takes seconds
+
+    cost = GaussianFilter(epsilon, delta).cost(event)
+    return rounded_up(AccountCost(cost.square, cost.slack))
+
+
+def _bisect(low: float, high: float, holds: Callable[[float], bool]) -> tuple[float, float]:
+    """Return neighbours between which a condition stops to hold; it holds at the first unless that is ``low``."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
+def _normal(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2.0))

@@ -1,0 +1,252 @@
+"""Why an account refuses a reservation, and what a reservation takes on each side of each block."""
+
+import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from clipless.privacy.events import Relation
+from sweeper.account.balance import Balance, Place, SweepAccount
+from sweeper.account.blocks import is_declared
+from sweeper.account.cost import NOTHING, AccountCost, epsilon_of, is_within, larger, left_of, rounded_up, total
+from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Side
+from sweeper.rounding import round_down, round_up
+
+ALL_ROWS = "all"  # the block of data that is not cut into blocks
+_COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reservation:
+    """What a sweep asks of an account: everything that it plans, of which it may have a part already.
+
+    Attributes:
+        sweep: its id, which it keeps when it is resumed.
+        spender: whose share it takes from.
+        unit: the privacy unit of its data, and ``relation`` that of its events.
+        costs: all that it plans, by the side of its own split that each release reads.
+        split: what says the side of each row, see `splits`; ``None`` where rows are not assigned one by one.
+        blocks: the blocks that it reads, each with the keyed digest of its rows.
+    """
+
+    sweep: str
+    title: str
+    spender: str
+    unit: str
+    relation: Relation
+    costs: Costs
+    split: str | None
+    blocks: Mapping[str, str]
+
+
+def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) -> dict[Side, AccountCost]:
+    """Return what releases cost on each side of an account, in whole steps.
+
+    Args:
+        costs: by the side of the sweep's own split that a release reads.
+        split: see `Reservation`.
+        relation: of the events.
+        own: whether the split is that of the account.
+
+    Guarantees:
+        A row of either side of the account loses no more than what is charged there. By the account's own split it is
+        read by the releases of its side alone. By another one it may be on any side of the sweep, so every side pays
+        the largest. Where rows are not assigned one by one, or a neighbouring data set replaces a row and so may change
+        two sides, every side pays everything.
+    """
+    if split is not None and own and relation is Relation.ADD_OR_REMOVE_ONE:
+        return {side: rounded_up(cost) for side, cost in costs.items()}
+    if split is not None and relation is Relation.ADD_OR_REMOVE_ONE:
+        most = NOTHING
+        for cost in costs.values():
+            most = larger(most, rounded_up(cost))
+        return dict.fromkeys(Side, most)
+    return dict.fromkeys(Side, total(map(rounded_up, costs.values())))
+
+
+def account_sides(balance: Balance, wanted: Reservation, costs: Costs) -> dict[Side, AccountCost]:
+    """Return what releases of a sweep cost on each side of an account, whose split is that of its first sweep."""
+    own = wanted.split == balance.split if balance.split is not None else is_declared(balance.opened, wanted.split)
+    return sides_of(costs, split=wanted.split, relation=wanted.relation, own=own)
+
+
+def missing_sides(balance: Balance, wanted: Reservation) -> dict[Side, AccountCost]:
+    """Return what a sweep must still reserve: all that it plans without what it has, where that is anything."""
+    known = balance.sweeps.get(wanted.sweep)
+    held = {} if known is None else known.held
+    planned = account_sides(balance, wanted, wanted.costs)
+    left = {side: left_of(cost, held.get(side, NOTHING)) for side, cost in planned.items()}
+    return {side: cost for side, cost in left.items() if cost != NOTHING}
+
+
+def find_refusal(balance: Balance, wanted: Reservation, today: datetime.date) -> str | None:
+    """Return why an account refuses a request, in one sentence, ``None`` if it has room for it."""
+    missing = missing_sides(balance, wanted)
+    known = balance.sweeps.get(wanted.sweep)
+    reasons = (
+        _refuse_description(balance, wanted),
+        _refuse_rows(balance, wanted),
+        _refuse_sweep(known, wanted),
+        _refuse_end(balance, wanted, today) if missing or known is None else None,
+        _refuse_amount(balance, wanted, missing),
+    )
+    return next(filter(None, reasons), None)
+
+
+def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[Entry]:
+    """Yield what an account enters for a request that it does not refuse; nothing if the sweep has it already."""
+    split = wanted.split if balance.split is None else None
+    missing = missing_sides(balance, wanted)
+    for block, digest in wanted.blocks.items():
+        if block not in balance.digests:
+            yield Bound(block=block, digest=digest, split=split, at=at)
+    known = balance.sweeps.get(wanted.sweep)
+    if missing or known is None or not known.is_open:
+        blocks, title, spender = tuple(wanted.blocks), wanted.title, wanted.spender
+        yield Reserved(sweep=wanted.sweep, title=title, spender=spender, blocks=blocks, costs=missing, at=at)
+
+
+def charge_refusal(balance: Balance, wanted: Reservation, costs: Costs, today: datetime.date) -> str | None:
+    """Return why an account has no room for a release beyond what its sweep has reserved, ``None`` if it has."""
+    beyond = _beyond(balance, wanted, account_sides(balance, wanted, costs))
+    if not beyond:
+        return None
+    return _refuse_end(balance, wanted, today) or _refuse_amount(balance, wanted, beyond)
+
+
+def charge_entries(
+    balance: Balance, wanted: Reservation, what: str, costs: Costs, position: Position, at: str
+) -> Iterator[Entry]:
+    """Yield what an account enters for a release that it does not refuse, first what it reserves for it."""
+    taken = account_sides(balance, wanted, costs)
+    if beyond := _beyond(balance, wanted, taken):
+        blocks, title, spender = tuple(wanted.blocks), wanted.title, wanted.spender
+        yield Reserved(sweep=wanted.sweep, title=title, spender=spender, blocks=blocks, costs=beyond, at=at)
+    yield Charged(sweep=wanted.sweep, what=what, costs=taken, position=position, at=at)
+
+
+def _beyond(balance: Balance, wanted: Reservation, taken: Costs) -> dict[Side, AccountCost]:
+    undrawn = balance.sweeps[wanted.sweep].undrawn
+    beyond = {side: left_of(cost, undrawn.get(side, NOTHING)) for side, cost in taken.items()}
+    return {side: cost for side, cost in beyond.items() if cost != NOTHING}
+
+
+def _refuse_description(balance: Balance, wanted: Reservation) -> str | None:
+    opened = balance.opened
+    if wanted.unit != opened.unit:
+        return (
+            f"Expected data whose privacy unit is {opened.unit!r}, that of account {opened.name!r}, got "
+            f"{wanted.unit!r}; change data.unit, or open another account"
+        )
+    if wanted.relation is not opened.relation:
+        return (
+            f"Expected the relation {opened.relation.value} of account {opened.name!r}, got {wanted.relation.value}; "
+            "change privacy.relation, or open another account"
+        )
+    return None
+
+
+def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
+    name, known = balance.opened.name, balance.digests
+    if not wanted.blocks:
+        return f"Expected a block of account {name!r} that the sweep reads, got none; name one"
+    if ALL_ROWS in wanted.blocks and len(wanted.blocks) > 1:
+        return f"Expected all rows of account {name!r} or named blocks of them, got both; name the blocks alone"
+    if known and (ALL_ROWS in known) != (ALL_ROWS in wanted.blocks):
+        were, got = ", ".join(known), ", ".join(wanted.blocks)
+        return f"Expected rows cut into blocks as before in account {name!r} ({were}), got {got}; cut them alike"
+    for block, digest in wanted.blocks.items():
+        bound = known.get(block)
+        if bound is None and digest in known.values():
+            return f"Expected new rows in block {block!r} of account {name!r}, got those of another; name that one"
+        if bound is not None and bound != digest:
+            return (
+                f"Expected the rows that block {block!r} of account {name!r} is bound to, got others; restore the data "
+                "and how its rows are encoded, or open an account for the others"
+            )
+    if len(set(wanted.blocks.values())) < len(wanted.blocks):
+        return f"Expected other rows in each block of account {name!r}, got the same in two; cut them apart"
+    return None
+
+
+def _refuse_sweep(known: SweepAccount | None, wanted: Reservation) -> str | None:
+    if known is None or (known.spender, known.blocks) == (wanted.spender, tuple(wanted.blocks)):
+        return None
+    if known.spender != wanted.spender:
+        return (
+            f"Expected the spender {known.spender!r}, who has reserved sweep {known.title!r}, got {wanted.spender!r}; "
+            "let them resume it"
+        )
+    was = ", ".join(known.blocks)
+    return f"Expected the blocks {was} that sweep {known.title!r} has reserved, got {', '.join(wanted.blocks)}"
+
+
+def _refuse_end(balance: Balance, wanted: Reservation, today: datetime.date) -> str | None:
+    opened = balance.opened
+    for block in (None, *wanted.blocks):
+        if block in balance.closed:
+            what = f"account {opened.name!r}" if block is None else f"block {block!r} of account {opened.name!r}"
+            return f"Expected an account that is open, but {what} is closed: {balance.closed[block]}"
+    if opened.until is not None and today > datetime.date.fromisoformat(opened.until):
+        return f"Expected a day until {opened.until}, the end of account {opened.name!r}, got {today.isoformat()}"
+    return None
+
+
+def _refuse_amount(balance: Balance, wanted: Reservation, missing: Costs) -> str | None:
+    name, spender = balance.opened.name, wanted.spender
+    shares = balance.shares_of(spender)
+    if balance.shares and not shares and missing:
+        known = ", ".join(sorted(share.name for share in balance.shares))
+        return f"Expected a spender with a share of account {name!r} ({known}), got {spender!r}; ask its owner for one"
+    for block in wanted.blocks:
+        for side, cost in missing.items():
+            left = balance.left((block, side))
+            if not is_within(cost, left):
+                return _too_much(balance, f"account {name!r}", "its budget", (block, side), cost, left)
+            for share in shares:
+                own = balance.left_under(share, spender, (block, side))
+                if not is_within(cost, own):
+                    who = spender if share.name in (spender, "*") else f"group {share.name}"
+                    what = f"the share of {who} in account {name!r}, {100 * share.part:g} % of its budget,"
+                    return _too_much(balance, what, "the budget", (block, side), cost, own)
+    return None
+
+
+def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: AccountCost, left: AccountCost) -> str:
+    block, side = place
+    where = f"on {side.value} rows" + ("" if block == ALL_ROWS else f" of block {block!r}")
+    fits, alone = epsilon_of(left, balance.delta), round_up(epsilon_of(cost, balance.delta), 3)
+    room = "nothing is left" if left.square == 0.0 else f"one sweep of epsilon {round_down(fits, 3)} would fit"
+    remedy = "lower privacy.sweep_epsilon" if left.square else "ask its owner to raise it"
+    return (
+        f"Expected a sweep that {what} has room for, got one that takes {part_in_words(cost, balance.budget)} of "
+        f"{whose} {where} (epsilon {alone} at delta {balance.delta!r} by itself) where "
+        f"{part_in_words(left, balance.budget, up=False)} is left: {room}; {remedy}"
+    )
+
+
+def part_in_words(cost: AccountCost, budget: AccountCost, *, up: bool = True) -> str:
+    """Return how much of a budget a cost is, in percent, by the number of which it takes more or of which less is left.
+
+    >>> part_in_words(AccountCost(1.0, 0.0), AccountCost(8.0, 0.5))
+    '12.5 %'
+    """
+    parts = cost.square / budget.square, cost.slack / budget.slack
+    return f"{round_up(100 * max(parts), 3) if up else round_down(100 * min(parts), 3)} %"
+
+
+def count_alike(left: AccountCost, cost: AccountCost) -> int | None:
+    """Return how often a cost fits into what is left, ``None`` for ever."""
+    pairs = ((left.square, cost.square), (left.slack, cost.slack))
+    return min((int(have // need) for have, need in pairs if need), default=None)
+
+
+def count_in_words(count: int | None) -> str:
+    """Return a number of further sweeps as people say it.
+
+    >>> count_in_words(2), count_in_words(0)
+    ('two more sweeps like this one', 'no more sweep like this one')
+    """
+    if count is None:
+        return "any number of sweeps like this one"
+    word = _COUNTS[count] if count < len(_COUNTS) else str(count)
+    return f"{word} more sweep{'s' * (count > 1)} like this one"

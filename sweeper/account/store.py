@@ -1,0 +1,248 @@
+"""The database of accounts: append-only entries in an SQLite file, or in PostgreSQL for several hosts.
+
+Every change is one transaction that begins by locking the whole store (``BEGIN IMMEDIATE``, or the row of the store
+``FOR UPDATE``), so that of two drivers who want the last of an account one waits, sees what the other took, and is
+refused. A killed process leaves its transaction undone. Nothing is ever updated but the head of an account, the number
+and hash of its last entry, without which the last entries could be cut off unseen.
+"""
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+
+from sweeper.account.entries import Bound, Entry, Link, link
+from sweeper.errors import RecordError
+from sweeper.specification.addresses import AccountAddress
+from sweeper.store.jsonl import alone
+
+FORMAT = 1
+BUSY_SECONDS = 60.0  # how long a process waits for others before it gives up
+_WRITES = "sweeper_writes"
+
+_tables = sa.MetaData()
+_STORE = sa.Table(
+    "account_store",
+    _tables,
+    sa.Column("row", sa.Integer, primary_key=True),  # there is one
+    sa.Column("id", sa.String(32), nullable=False),
+    sa.Column("key", sa.String(64), nullable=False),
+    sa.Column("format", sa.Integer, nullable=False),
+)
+_HEADS = sa.Table(
+    "account_heads",
+    _tables,
+    sa.Column("account", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+)
+_ENTRIES = sa.Table(
+    "account_entries",
+    _tables,
+    sa.Column("account", sa.String(64), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("text", sa.Text, nullable=False),
+)
+_ROWS = sa.Table(
+    "account_rows",
+    _tables,
+    sa.Column("rows_digest", sa.String(64), primary_key=True),
+    sa.Column("account", sa.String(64), nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The number and the hash of the last entry of an account."""
+
+    number: int
+    digest: str
+
+
+class StoreTransaction:
+    """What may be asked and done inside one transaction."""
+
+    def __init__(self, connection: sa.Connection, where: str, *, writes: bool) -> None:
+        self._connection = connection
+        one = sa.select(_STORE.c.id, _STORE.c.key, _STORE.c.format)
+        row = connection.execute(one.with_for_update() if writes else one).one_or_none()
+        if row is None or row.format != FORMAT:
+            found = "none" if row is None else f"format {row.format}"
+            raise RecordError(f"Expected a store of accounts of format {FORMAT} in {where}, got {found}")
+        self.id: str = row.id
+        self.key = bytes.fromhex(row.key)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all accounts."""
+        return tuple(self._connection.execute(sa.select(_HEADS.c.account).order_by(_HEADS.c.account)).scalars())
+
+    def head(self, account: str) -> Head | None:
+        """Return the head of an account, ``None`` if there is no such account."""
+        columns = sa.select(_HEADS.c.number, _HEADS.c.digest).where(_HEADS.c.account == account)
+        row = self._connection.execute(columns).one_or_none()
+        return None if row is None else Head(row.number, row.digest)
+
+    def links(self, account: str, after: int = 0) -> tuple[Link, ...]:
+        """Return the entries of an account behind the one of that number, in order."""
+        columns = sa.select(_ENTRIES.c.number, _ENTRIES.c.text, _ENTRIES.c.digest)
+        chosen = columns.where(_ENTRIES.c.account == account, _ENTRIES.c.number > after).order_by(_ENTRIES.c.number)
+        return tuple(
+            Link(number=row.number, text=row.text, digest=row.digest) for row in self._connection.execute(chosen)
+        )
+
+    def owner_of_rows(self, digest: str) -> str | None:
+        """Return the account that is bound to the rows of a keyed digest, ``None`` if there is none."""
+        columns = sa.select(_ROWS.c.account).where(_ROWS.c.rows_digest == digest)
+        return self._connection.execute(columns).scalar_one_or_none()
+
+    def append(self, account: str, head: Head, entries: Sequence[Entry]) -> Head:
+        """Write entries behind the head of an account, number 0 for a new one, and return its new head."""
+        is_new = head.number == 0
+        for entry in entries:
+            one = link(entry, head.number + 1, head.digest)
+            row = {"account": account, "number": one.number, "digest": one.digest, "text": one.text}
+            self._connection.execute(sa.insert(_ENTRIES), row)
+            if isinstance(entry, Bound):
+                self._connection.execute(sa.insert(_ROWS), {"rows_digest": entry.digest, "account": account})
+            head = Head(one.number, one.digest)
+        values = {"number": head.number, "digest": head.digest}
+        if is_new:
+            self._connection.execute(sa.insert(_HEADS), {"account": account, **values})
+        else:
+            self._connection.execute(sa.update(_HEADS).where(_HEADS.c.account == account).values(**values))
+        return head
+
+
+class AccountStore:
+    """The store of accounts at an address.
+
+    Connections live as long as their transaction: a driver forks its workers, which must share none.
+
+    Raises:
+        RecordError: no store there, or one that other users of this machine can read: it has the key of digests.
+    """
+
+    def __init__(self, address: AccountAddress) -> None:
+        self.where, self._path = address.store, address.path
+        if self._path is not None:
+            _check_private(self._path)
+        self.engine = _make_engine(address)
+
+    @classmethod
+    def create(cls, address: AccountAddress) -> "AccountStore":
+        """Return the store at an address, which is made if need be, readable by its owner only.
+
+        Raises:
+            RecordError: it cannot be made.
+        """
+        if address.path is not None and not address.path.exists():
+            try:
+                os.close(os.open(address.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            except OSError as error:
+                raise RecordError(
+                    f"Cannot make {address.path}: {error.strerror or error}; choose another file (account)"
+                ) from error
+        store = cls(address)
+        with store._translate_errors(), store.engine.connect() as connection:
+            writing = connection.execution_options(**{_WRITES: True})
+            with writing.begin():
+                _tables.create_all(writing)
+                if writing.execute(sa.select(_STORE.c.row)).one_or_none() is None:
+                    row = {"row": 1, "id": secrets.token_hex(16), "key": secrets.token_hex(32), "format": FORMAT}
+                    writing.execute(sa.insert(_STORE), row)
+        return store
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[StoreTransaction]:
+        """Read inside the block, everything as of one moment.
+
+        Raises:
+            RecordError: the store cannot be read.
+        """
+        with self._transaction(writes=False) as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[StoreTransaction]:
+        """Keep all others out inside the block; what it did is on the disk behind it, or nothing of it is.
+
+        Raises:
+            RecordError: the store cannot be written to; nothing was then.
+        """
+        with self._transaction(writes=True) as transaction:
+            yield transaction
+
+    @contextlib.contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[StoreTransaction]:
+        turn = self._turn() if writes else contextlib.nullcontext()
+        with turn, self._translate_errors(), self.engine.connect() as connection:
+            own = connection.execution_options(**{_WRITES: writes})
+            if self._path is None and not writes:  # SQLite's are so
+                own = own.execution_options(isolation_level="REPEATABLE READ")
+            with own.begin():
+                yield StoreTransaction(own, self.where, writes=writes)
+
+    def _turn(self) -> contextlib.AbstractContextManager[None]:
+        """Wait for other writers of this machine in a queue of the system; SQLite alone would poll, for seconds."""
+        if self._path is None:
+            return contextlib.nullcontext()
+        return alone(self._path.with_name(f"{self._path.name}-lock"), 0o600)
+
+    @contextlib.contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as error:
+            cause = getattr(error, "orig", None) or error
+            first = str(cause).strip().partition("\n")[0]
+            raise RecordError(
+                f"Cannot use the accounts in {self.where}: {first}; nothing was changed: free space, check "
+                "permissions, or wait for others"
+            ) from error
+
+
+def _make_engine(address: AccountAddress) -> sa.Engine:
+    if address.path is None:
+        url = sa.make_url(address.store).set(drivername="postgresql+psycopg2")
+        try:
+            return sa.create_engine(url, poolclass=sa.NullPool)
+        except ModuleNotFoundError as error:
+            raise RecordError(
+                f"Expected psycopg2 for accounts in {address.store}, got none; pip install 'sweeper[stack]'"
+            ) from error
+    url = sa.URL.create("sqlite", database=str(address.path))
+    engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": BUSY_SECONDS})
+    sa.event.listen(engine, "connect", _begin_by_hand)
+    sa.event.listen(engine, "begin", _begin)
+    return engine
+
+
+def _begin_by_hand(connection: Any, _record: Any) -> None:
+    """Leave transactions to `_begin`: sqlite3 would start them late, after both of two have read."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = PERSIST")  # on the disk when a commit returns, which DELETE is not
+    connection.execute("PRAGMA synchronous = FULL")
+
+
+def _begin(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _check_private(path: Path) -> None:
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise RecordError(
+            f"Expected a store of accounts at {path}, got {error.strerror or error}; make it with sweeper account open"
+        ) from error
+    if mode & stat.S_IRWXO:
+        raise RecordError(f"Expected a store that no other user can read, for it has a key; chmod o= {path}")

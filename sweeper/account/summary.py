@@ -1,0 +1,153 @@
+"""An account as people look at it: what was spent, by whom, on what, when, and what is left per block and spender."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sweeper.account.balance import Balance, SweepAccount
+from sweeper.account.cost import AccountCost, larger
+from sweeper.account.entries import EVERYBODY, Side
+from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceSummary:
+    """How much of the budget of one side of one block is taken, and how much of that was drawn; from 0 to 1."""
+
+    block: str
+    side: str
+    taken: float
+    drawn: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepSummary:
+    """What one sweep has of an account: the largest share of a budget that it holds, and has drawn; from 0 to 1."""
+
+    id: str
+    title: str
+    spender: str
+    blocks: tuple[str, ...]
+    since: str
+    taken: float
+    drawn: float
+    is_settled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpenderSummary:
+    """The largest share of a budget that a spender has taken, and may take; from 0 to 1."""
+
+    name: str
+    taken: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountSummary:
+    """How an account stands.
+
+    Attributes:
+        claim: what holds for everything that is ever released from the data, in one sentence.
+        closed: the blocks that are closed and why, all rows for the whole account.
+    """
+
+    name: str
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    claim: str
+    until: str | None
+    closed: Mapping[str, str]
+    places: tuple[PlaceSummary, ...]
+    spenders: tuple[SpenderSummary, ...]
+    sweeps: tuple[SweepSummary, ...]
+
+
+def summarise(balance: Balance) -> AccountSummary:
+    """Return how an account stands, its sweeps in the order in which they reserved."""
+    opened, budget = balance.opened, balance.budget
+    each = "" if set(balance.digests) <= {ALL_ROWS} else " of each block"
+    claim = (
+        f"Everything that is ever released from the private rows{each} through account {opened.name!r} costs epsilon "
+        f"{balance.epsilon:g} at delta {balance.delta!r} together, whatever earlier sweeps showed (unit "
+        f"{opened.unit}, {opened.relation.value})."
+    )
+    drawn = _drawn(balance)
+    shared = (share.name for share in balance.shares if share.name != EVERYBODY and not share.members)
+    return AccountSummary(
+        name=opened.name,
+        unit=opened.unit,
+        relation=opened.relation.value,
+        epsilon=balance.epsilon,
+        delta=balance.delta,
+        claim=claim,
+        until=opened.until,
+        closed={block or ALL_ROWS: why for block, why in balance.closed.items()},
+        places=tuple(
+            PlaceSummary(
+                block=block,
+                side=side.value,
+                taken=part_of(balance.taken((block, side)), budget),
+                drawn=part_of(drawn.get((block, side), AccountCost()), budget),
+            )
+            for block, side in balance.places()
+        ),
+        spenders=tuple(_of_spender(balance, name) for name in sorted({*balance.spenders, *shared})),
+        sweeps=tuple(_of_sweep(id_, sweep, budget) for id_, sweep in balance.sweeps.items()),
+    )
+
+
+def part_of(cost: AccountCost, budget: AccountCost) -> float:
+    """Return the share of a budget that a cost is, of its square or of its slack, whatever is larger."""
+    return max(cost.square / budget.square, cost.slack / budget.slack)
+
+
+def further_sweeps(balance: Balance, wanted: Reservation) -> int | None:
+    """Return how many more sweeps of what one wants there is room for behind it, ``None`` for any number."""
+    counts = []
+    for block in wanted.blocks:
+        for side, cost in missing_sides(balance, wanted).items():
+            rooms = [balance.left((block, side))]
+            rooms += [
+                balance.left_under(share, wanted.spender, (block, side)) for share in balance.shares_of(wanted.spender)
+            ]
+            counts += [count for room in rooms if (count := count_alike(room, cost)) is not None]
+    return max(min(counts) - 1, 0) if counts else None
+
+
+def _drawn(balance: Balance) -> dict[tuple[str, Side], AccountCost]:
+    found: dict[tuple[str, Side], AccountCost] = {}
+    for sweep in balance.sweeps.values():
+        for block in sweep.blocks:
+            for side, cost in sweep.drawn.items():
+                before = found.get((block, side), AccountCost())
+                found[block, side] = AccountCost(before.square + cost.square, before.slack + cost.slack)
+    return found
+
+
+def _of_sweep(id_: str, sweep: SweepAccount, budget: AccountCost) -> SweepSummary:
+    return SweepSummary(
+        id=id_,
+        title=sweep.title,
+        spender=sweep.spender,
+        blocks=sweep.blocks,
+        since=sweep.since,
+        taken=part_of(_largest(sweep.held), budget),
+        drawn=part_of(_largest(sweep.drawn), budget),
+        is_settled=not sweep.is_open,
+    )
+
+
+def _largest(costs: Mapping[Side, AccountCost]) -> AccountCost:
+    most = AccountCost()
+    for cost in costs.values():
+        most = larger(most, cost)
+    return most
+
+
+def _of_spender(balance: Balance, name: str) -> SpenderSummary:
+    taken = [part_of(balance.taken_by(name, place), balance.budget) for place in balance.places()]
+    shares = [share.part for share in balance.shares_of(name)]
+    none = 0.0 if balance.shares else 1.0
+    return SpenderSummary(name=name, taken=max(taken, default=0.0), most=min(shares, default=none))

@@ -1,0 +1,139 @@
+"""Whether an account is what was written: its chain, its arithmetic, and the ledgers of its sweeps."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeper.account.account import Account
+from sweeper.account.balance import Balance
+from sweeper.account.cost import NOTHING, event_cost
+from sweeper.account.draws import Draw, read_draws
+from sweeper.account.entries import Costs
+from sweeper.account.positions import begins_with
+from sweeper.account.receipts import RECEIPT_NAME, read_receipt
+from sweeper.errors import AccountError, SweeperError
+from sweeper.specification.addresses import AccountAddress, parse_address
+from sweeper.store.lock import undriven
+
+LEDGER_NAME = "ledger.jsonl"
+_ROUNDING = 0.98  # a raised budget has another slack, by which the square of the same event differs a little
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What a look at an account found.
+
+    Attributes:
+        entries: in its chain.
+        folders: of sweeps that were compared with it.
+        findings: one sentence for each thing that is not as it was written; none if all is well.
+        unsettled: titles of sweeps that hold what they have not drawn.
+    """
+
+    entries: int
+    folders: int
+    findings: tuple[str, ...]
+    unsettled: tuple[str, ...] = ()
+
+
+def verify_account(address: AccountAddress, folders: Iterable[Path] = ()) -> Verification:
+    """Replay an account from its first entry, and compare it with the ledgers of sweeps.
+
+    Args:
+        address: of the account.
+        folders: of sweeps, or what deletion has kept of them; those that spend other accounts are left out.
+
+    Raises:
+        RecordError: there is no such store.
+
+    Guarantees:
+        A byte that was changed in any entry is found, and so is an entry that is missing. Who may write the store can
+        write a whole new chain; that is found if the folder of a sweep is given that saw the old one.
+    """
+    try:
+        account = Account(address)
+    except SweeperError as error:
+        return Verification(entries=0, folders=0, findings=(str(error),))
+    found: list[str] = []
+    compared = 0
+    for folder in folders:
+        try:
+            own = list(_compare(account, folder))
+        except SweeperError as error:
+            own = [f"{folder}: {error}"]
+        found += filter(None, own)
+        compared += bool(own)
+    balance = account.balance()
+    unsettled = tuple(sweep.title for sweep in balance.sweeps.values() if sweep.is_open and sweep.undrawn)
+    return Verification(entries=account.head.number, folders=compared, findings=tuple(found), unsettled=unsettled)
+
+
+def settle_folder(folder: Path) -> AccountAddress:
+    """Give back what a sweep has reserved and never drew, which no driver will go on with; return the account.
+
+    ``folder`` is that of the sweep, or what deletion has kept of it.
+
+    Raises:
+        AccountError: it spends no account, or has drawn what its account does not know.
+        RecordError: a process drives it, or the store or the folder cannot be read or written.
+    """
+    receipt = read_receipt(folder)
+    if receipt is None:
+        raise AccountError(f"Expected the folder of a sweep that spends an account, got {folder}")
+    account = Account(parse_address(receipt.account))
+    with undriven(folder):
+        receipt.check_against(account)
+        sweep = account.balance().sweeps.get(receipt.sweep)
+        charged = frozenset() if sweep is None else frozenset(sweep.charged)
+        if uncharged := read_draws(folder / LEDGER_NAME).keys() - charged:
+            raise AccountError(
+                f"Expected every draw of {folder} to be charged, got {_listed(uncharged)} that is not; resume the "
+                "sweep, which charges it"
+            )
+        if sweep is not None:
+            account.settle(receipt.sweep, folder / LEDGER_NAME)
+            receipt.seen(account).write(folder)
+    return account.address
+
+
+def find_folders(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Return the folders of sweeps with an account among paths and, down to ``spent``, in them."""
+    found = [receipt.parent for path in paths for receipt in sorted(path.rglob(RECEIPT_NAME))]
+    return tuple(dict.fromkeys(found))
+
+
+def _compare(account: Account, folder: Path) -> Iterator[str]:
+    """Yield what is wrong with the folder of a sweep, and an empty text for one that spends this account."""
+    receipt = read_receipt(folder)
+    if receipt is None or receipt.account.rpartition("#")[2] != account.address.name:
+        return
+    yield ""
+    receipt.check_against(account)
+    sweep, ledger = account.balance().sweeps.get(receipt.sweep), folder / LEDGER_NAME
+    drawn = read_draws(ledger)
+    if sweep is None:
+        if drawn:
+            yield f"{folder}: the account has no reservation of it, but its ledger has drawn {_listed(drawn)}"
+        return
+    if sweep.position is not None and not begins_with(ledger, sweep.position):
+        yield f"{folder}: its ledger does not hold what was charged: it is a copy, or was restored from a backup"
+    if uncharged := drawn.keys() - sweep.charged.keys():
+        yield f"{folder}: drawn and not charged: {_listed(uncharged)}; resume the sweep, or settle it"
+    if undrawn := sweep.charged.keys() - drawn.keys():
+        yield f"{folder}: charged and not in its ledger: {_listed(undrawn)}; restore the ledger"
+    balance = account.balance()
+    known = [draw for what, draw in drawn.items() if what in sweep.charged]
+    if cheap := [one.what for one in known if _is_too_cheap(one, sweep.charged[one.what], balance)]:
+        yield f"{folder}: charged less than its ledger says: {_listed(cheap)}; restore the store"
+
+
+def _is_too_cheap(draw: Draw, charged: Costs, balance: Balance) -> bool:
+    """Whether a release was charged less than its event costs on a side that it reads."""
+    return any(
+        charged.get(side, NOTHING).square < _ROUNDING * event_cost(event, balance.epsilon, balance.delta).square
+        for side, event in draw.events.items()
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))

@@ -1,0 +1,333 @@
+"""Sweeps that spend one account: it is never overspent, nothing that drew comes back, and refusals say what would fit."""
+
+import datetime
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clipless.privacy.events import Relation
+from sweeper.account.account import Account
+from sweeper.account.balance import Balance
+from sweeper.account.cost import AccountCost, budget_of, is_within, rounded_up, total
+from sweeper.account.entries import Charged, Opened, Position, Settled, Share, Side
+from sweeper.account.owner import close_account, give_shares, open_account, raise_account
+from sweeper.account.rules import ALL_ROWS, find_refusal, reserve_entries
+from sweeper.account.summary import further_sweeps, summarise
+from sweeper.errors import AccountError, RecordError
+
+from .accounts import DAY, ONE, OTHER_SPLIT, RELATION, SPLIT, costs, make, wants, write_rows
+
+TRAINING = (ALL_ROWS, Side.TRAINING)
+EMPTY = Position(length=0, digest="")
+
+
+def test_four_sweeps_fit_and_the_fifth_is_told_what_is_left_what_it_asks_and_what_would_fit(account):
+    for number in range(4):
+        account.reserve(wants(f"s{number}"))
+    with pytest.raises(AccountError) as refused:
+        account.reserve(wants("s4"))
+    assert str(refused.value) == (
+        "Expected a sweep that account 'clinic' has room for, got one that takes 24.7 % of its budget on training rows "
+        "(epsilon 3.01 at delta 1e-05 by itself) where 1.37 % is left: one sweep of epsilon 0.61 would fit; lower "
+        "privacy.sweep_epsilon"
+    )
+    assert sorted(account.balance().sweeps) == ["s0", "s1", "s2", "s3"]
+
+
+def test_a_sweep_that_is_resumed_finds_its_own_reservation_and_takes_nothing_twice(account, address):
+    account.reserve(wants("s"))
+    before = account.balance().taken(TRAINING)
+    again = Account(address, clock=lambda: DAY)
+    again.reserve(wants("s"))
+    assert again.balance().taken(TRAINING) == before
+    again.reserve(wants("s", costs(2 * ONE)))  # extended: the rest alone
+    assert again.balance().taken(TRAINING) == rounded_up(AccountCost(2 * ONE, 1e-8))
+
+
+def test_what_was_never_drawn_is_returned_and_what_drew_is_not(account, ledger):
+    account.reserve(wants("s"))
+    write_rows(ledger, "draw")
+    drawn = {Side.TRAINING: rounded_up(AccountCost(ONE / 4, 1e-9))}
+    account.charge(wants("s"), "t1/1", drawn, ledger)
+    account.charge(wants("s"), "t1/1", drawn, ledger)  # again changes nothing
+    returned = account.settle("s", ledger)
+    assert total([returned[Side.TRAINING], drawn[Side.TRAINING]]) == rounded_up(AccountCost(ONE, 1e-8))
+    assert account.balance().taken(TRAINING) == drawn[Side.TRAINING]
+    assert account.settle("s", ledger) == {}
+    account.reserve(wants("s"))  # it goes on: what it drew counts for what it plans
+    assert account.balance().taken(TRAINING) == rounded_up(AccountCost(ONE, 1e-8))
+
+
+def test_what_is_drawn_beyond_the_reservation_is_taken_too_or_refused(account, ledger):
+    account.reserve(wants("s"))
+    write_rows(ledger, "draw")
+    account.charge(wants("s"), "t1/1", costs(2 * ONE), ledger)
+    account.charge(wants("s"), "test/1", costs(ONE / 2, side=Side.TEST), ledger)
+    assert account.balance().taken(TRAINING) == rounded_up(AccountCost(2 * ONE, 1e-8))
+    assert account.balance().sweeps["s"].drawn == account.balance().sweeps["s"].held
+    assert account.charge_refusal(wants("s"), costs(ONE)) is None
+    assert "has room for, got one that takes" in account.charge_refusal(wants("s"), costs(3 * ONE))
+    with pytest.raises(AccountError, match="has room for"):
+        account.charge(wants("s"), "t2/1", costs(3 * ONE), ledger)
+    with pytest.raises(RecordError, match="got 'unknown'; reserve it first"):
+        account.charge(wants("unknown"), "t1/1", costs(), ledger)
+
+
+def test_nothing_is_charged_beyond_what_is_reserved():
+    balance = Balance(_opened())
+    for entry in reserve_entries(balance, wants("s"), ""):
+        balance.take(entry)
+    for more in (costs(2 * ONE), costs(side=Side.TEST)):
+        whole = {side: rounded_up(cost) for side, cost in more.items()}
+        with pytest.raises(RecordError, match="no more than what sweep 's' has reserved"):
+            balance.take(Charged(sweep="s", what="t1/1", costs=whole, position=EMPTY, at=""))
+    with pytest.raises(RecordError, match="whole steps"):
+        balance.take(Charged(sweep="s", what="t1/1", costs=costs(0.1), position=EMPTY, at=""))
+    with pytest.raises(RecordError, match="got 'unknown', which has none; reserve it first"):
+        balance.take(Charged(sweep="unknown", what="t1/1", costs={}, position=EMPTY, at=""))
+
+
+OPERATIONS = st.lists(
+    st.tuples(
+        st.sampled_from(["reserve", "charge", "settle"]),
+        st.integers(0, 5),
+        st.floats(0.0, 1.2),
+        st.sampled_from(list(Side)),
+        st.sampled_from([SPLIT, OTHER_SPLIT, None]),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=40)
+@given(operations=OPERATIONS)
+def test_no_sequence_of_several_spenders_overspends_or_takes_back_what_drew(operations):
+    """Spenders a, b and c have shares; the model adds up what drew on each side in the worst case for each row."""
+    balance = Balance(_opened(Share(name="*", part=0.5), Share(name="c", part=0.9)))
+    drawn, most, charged = defaultdict(list), balance.budget, 0
+    for what, number, size, side, split in operations:
+        sweep, spender = f"s{number}", "abc"[number % 3]
+        known = balance.sweeps.get(sweep)
+        if what == "reserve":
+            wanted = wants(sweep, costs(size * most.square, size * most.slack, side), split=split, spender=spender)
+            if find_refusal(balance, wanted, DAY.date()) is None:
+                for entry in list(reserve_entries(balance, wanted, "")):
+                    balance.take(entry)
+        elif known is not None and known.is_open and what == "charge":
+            undrawn = known.undrawn
+            part = {one: rounded_up(AccountCost(min(size, 1) * cost.square, 0.0)) for one, cost in undrawn.items()}
+            part = {one: cost for one, cost in part.items() if is_within(cost, undrawn[one])}
+            charged += 1
+            balance.take(Charged(sweep=sweep, what=f"{charged}", costs=part, position=EMPTY, at=""))
+            for one, cost in part.items():
+                drawn[one, spender].append(cost)
+        elif known is not None and known.is_open:
+            balance.take(Settled(sweep=sweep, returned=known.undrawn, position=EMPTY, at=""))
+        for one in Side:
+            spent = {name: total(drawn[one, name]) for name in "abc"}
+            assert is_within(total(spent.values()), balance.taken((ALL_ROWS, one)))
+            assert is_within(balance.taken((ALL_ROWS, one)), most)
+            for name, part in zip("abc", (0.5, 0.5, 0.9), strict=True):
+                assert is_within(spent[name], AccountCost(part * most.square, part * most.slack))
+
+
+def _opened(*shares):
+    budget = budget_of(6.8, 1e-5)
+    values = {"epsilon": 6.8, "delta": 1e-5, "square": budget.square, "slack": budget.slack}
+    return Opened(name="clinic", unit="row", relation=RELATION, shares=shares, by="", at="", **values)
+
+
+def test_the_sides_of_the_accounts_own_split_pay_each_for_itself(account):
+    account.reserve(wants("s", {**costs(ONE), **costs(ONE / 2, side=Side.VALIDATION)}))
+    balance = account.balance()
+    assert balance.taken(TRAINING) == rounded_up(AccountCost(ONE, 1e-8))
+    assert balance.taken((ALL_ROWS, Side.VALIDATION)) == rounded_up(AccountCost(ONE / 2, 1e-8))
+    assert balance.taken((ALL_ROWS, Side.TEST)) == AccountCost()
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"split": OTHER_SPLIT}, ONE),  # the largest side of the sweep, wherever a row is
+        ({"split": None}, 1.5 * ONE),  # all of it, where a row more moves others
+    ],
+)
+def test_another_split_is_charged_on_every_side(account, changes, expected):
+    account.reserve(wants("first", costs(0.0)))
+    account.reserve(wants("s", {**costs(ONE), **costs(ONE / 2, side=Side.VALIDATION)}, **changes))
+    for side in Side:
+        taken = account.balance().taken((ALL_ROWS, side))
+        assert taken.square == rounded_up(AccountCost(expected, 0.0)).square
+
+
+def test_a_replaced_row_may_change_two_sides_and_so_every_side_pays_everything(address):
+    replaced = Relation.REPLACE_ONE
+    account = make(address, relation=replaced)
+    asked = {**costs(ONE), **costs(ONE / 2, side=Side.VALIDATION)}
+    account.reserve(wants("s", asked, relation=replaced))
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(AccountCost(1.5 * ONE, 0.0)).square
+
+
+def test_the_salt_that_an_account_was_opened_with_is_that_of_its_split(address):
+    account = make(address, salt="b")
+    account.reserve(wants("s"))  # the salt is "a"
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(AccountCost(ONE, 0.0)).square
+    other = make(type(address)(address.store, "second"), column="part")
+    other.reserve(
+        wants("s", split='{"column":"part","test":["c"],"train":["a"],"validation":["b"]}', blocks={ALL_ROWS: "x"})
+    )
+    assert other.balance().taken((ALL_ROWS, Side.TEST)) == AccountCost()
+
+
+def test_every_block_has_its_own_budget_and_a_sweep_charges_the_blocks_it_names(account):
+    for number in range(4):
+        account.reserve(wants(f"s{number}", blocks={"january": "j"}))
+    with pytest.raises(AccountError, match="on training rows of block 'january'"):
+        account.reserve(wants("late", blocks={"january": "j"}))
+    account.reserve(wants("new", blocks={"february": "f"}))
+    with pytest.raises(AccountError, match="on training rows of block 'january'"):
+        account.reserve(wants("both", blocks={"february": "f", "january": "j"}))
+    assert "both" not in account.balance().sweeps
+
+
+def test_every_block_is_charged_that_a_sweep_names(account):
+    account.reserve(wants("s", blocks={"january": "j", "february": "f"}))
+    balance = account.balance()
+    assert balance.taken(("january", Side.TRAINING)) == balance.taken(("february", Side.TRAINING))
+    assert balance.taken(("january", Side.TRAINING)) == rounded_up(AccountCost(ONE, 1e-8))
+
+
+def test_the_slack_of_an_account_is_spent_like_its_square(account):
+    slack = account.balance().budget.slack
+    account.reserve(wants("s", costs(1e-3, 0.7 * slack)))
+    with pytest.raises(AccountError, match=r"takes 70.1 % of its budget on training rows .* where 29.9 % is left"):
+        account.reserve(wants("t", costs(1e-3, 0.7 * slack)))
+
+
+def test_rows_are_those_of_one_account_and_of_one_block(account, address):
+    account.reserve(wants("s", blocks={"january": "j"}))
+    for blocks, sentence in (
+        ({"january": "other"}, "Expected the rows that block 'january' of account 'clinic' is bound to, got others"),
+        ({"february": "j"}, "Expected new rows in block 'february' of account 'clinic', got those of another"),
+        ({"march": "m", "april": "m"}, "other rows in each block of account 'clinic', got the same in two"),
+        ({ALL_ROWS: "x"}, r"Expected rows cut into blocks as before in account 'clinic' \(january\), got all"),
+        ({ALL_ROWS: "x", "march": "m"}, "all rows of account 'clinic' or named blocks of them, got both"),
+        ({}, "Expected a block of account 'clinic' that the sweep reads, got none"),
+    ):
+        with pytest.raises(AccountError, match=sentence):
+            account.reserve(wants("t", blocks=blocks))
+    second = make(type(address)(address.store, "second"))
+    with pytest.raises(
+        AccountError, match=r"account 'clinic' of .* has those of block 'all': a budget is that of the people"
+    ):
+        second.reserve(wants("t", blocks={ALL_ROWS: "j"}))
+
+
+def test_data_of_another_unit_or_relation_are_refused(account):
+    with pytest.raises(AccountError, match=r"Expected data whose privacy unit is 'row'.* got 'patient'"):
+        account.reserve(wants("s", unit="patient"))
+    with pytest.raises(AccountError, match="Expected the relation add-or-remove-one"):
+        account.reserve(wants("s", relation=Relation.REPLACE_ONE))
+
+
+def test_a_sweep_belongs_to_who_reserved_it_and_to_its_blocks(account):
+    account.reserve(wants("s", blocks={"january": "j"}))
+    with pytest.raises(AccountError, match="Expected the spender 'ann', who has reserved sweep 's', got 'ben'"):
+        account.reserve(wants("s", spender="ben", blocks={"january": "j"}))
+    with pytest.raises(AccountError, match="Expected the blocks january that sweep 's' has reserved, got march"):
+        account.reserve(wants("s", blocks={"march": "m"}))
+
+
+def test_a_spender_takes_at_most_their_share_and_a_group_its_own_together(address):
+    shares = [Share(name="ann", part=0.3), Share(name="lab", part=0.5, members=("ann", "ben", "cem"))]
+    account = make(address, shares=shares)
+    account.reserve(wants("a"))
+    with pytest.raises(AccountError, match="the share of ann in account 'clinic', 30 % of its budget, has room for"):
+        account.reserve(wants("b"))
+    account.reserve(wants("c", spender="ben"))
+    with pytest.raises(AccountError, match="the share of group lab in account 'clinic', 50 % of its budget, has room"):
+        account.reserve(wants("d", spender="cem"))
+    with pytest.raises(AccountError, match=r"a spender with a share of account 'clinic' \(ann, lab\), got 'eve'"):
+        account.reserve(wants("e", spender="eve"))
+    give_shares(address, [Share(name="*", part=1.0)], by="owner", at=DAY)
+    account.reserve(wants("e", spender="eve"))
+
+
+@pytest.mark.parametrize(
+    "shares", [[Share(name="", part=0.5)], [Share(name="a", part=1.5)], [Share(name="a", part=0.1)] * 2]
+)
+def test_shares_that_are_none_are_refused(address, shares):
+    with pytest.raises(AccountError, match="--share"):
+        make(address, shares=shares)
+
+
+def test_nothing_new_is_reserved_after_the_end_or_once_closed_and_what_is_reserved_may_be_drawn(address, ledger):
+    account = make(address, until=datetime.date(2026, 3, 1))
+    account.reserve(wants("s"))
+    late = Account(address, clock=lambda: DAY + datetime.timedelta(days=1))
+    with pytest.raises(
+        AccountError, match="Expected a day until 2026-03-01, the end of account 'clinic', got 2026-03-02"
+    ):
+        late.reserve(wants("t"))
+    late.reserve(wants("s"))
+    close_account(address, because="the study has ended", by="owner", at=DAY)
+    with pytest.raises(AccountError, match="but account 'clinic' is closed: the study has ended"):
+        account.reserve(wants("t"))
+    write_rows(ledger, "draw")
+    account.charge(wants("s"), "t1/1", account.balance().sweeps["s"].undrawn, ledger)
+
+
+def test_a_closed_block_leaves_the_others(account, address):
+    account.reserve(wants("s", blocks={"january": "j", "february": "f"}))
+    close_account(address, block="january", because="old", by="owner", at=DAY)
+    with pytest.raises(AccountError, match="but block 'january' of account 'clinic' is closed: old"):
+        account.reserve(wants("t", blocks={"january": "j"}))
+    account.reserve(wants("t", blocks={"february": "f"}))
+    with pytest.raises(AccountError, match=r"Expected a block of account 'clinic' \(january, february\), got 'march'"):
+        close_account(address, block="march", because="old", by="owner", at=DAY)
+
+
+def test_a_raised_budget_has_room_and_is_never_lowered(account, address):
+    for number in range(4):
+        account.reserve(wants(f"s{number}"))
+    raise_account(address, 9.0, 1e-5, because="ethics board 12/26", by="owner", at=DAY)
+    account.reserve(wants("s4"))
+    for smaller in ((6.8, 1e-5), (9.0, 1e-6)):
+        with pytest.raises(RecordError, match="Expected a budget that is no smaller than epsilon 9"):
+            raise_account(address, *smaller, because="", by="owner", at=DAY)
+    assert account.balance().epsilon == 9.0
+
+
+@pytest.mark.usefixtures("account")
+def test_an_account_is_opened_once(address):
+    with pytest.raises(AccountError, match=r"Expected a new name in .*, got 'clinic', which is there"):
+        make(address)
+    with pytest.raises(AccountError, match="Expected a salt or a column of the split, got both"):
+        open_account(
+            type(address)(address.store, "other"), unit="row", relation=RELATION, epsilon=1.0, delta=1e-5, by="", at=DAY,
+            salt="a", column="b",
+        )  # fmt: skip
+    with pytest.raises(RecordError, match=r"Expected an account of .* \(clinic\), got 'other'; open it first"):
+        Account(type(address)(address.store, "other"))
+
+
+def test_the_summary_says_what_is_taken_by_whom_and_how_many_more_sweeps_would_fit(account, ledger):
+    assert further_sweeps(account.balance(), wants("s", {})) is None
+    account.reserve(wants("s0"))
+    write_rows(ledger, "draw")
+    account.charge(wants("s0"), "t1/1", account.balance().sweeps["s0"].undrawn, ledger)
+    account.reserve(wants("s1", spender="ben"))
+    balance = account.balance()
+    assert further_sweeps(balance, wants("s2")) == 1
+    summary = summarise(balance)
+    training = next(place for place in summary.places if place.side == "training")
+    assert training.taken == pytest.approx(2 * ONE / balance.budget.square)
+    assert training.drawn == pytest.approx(ONE / balance.budget.square)
+    assert [(one.name, one.most) for one in summary.spenders] == [("ann", 1.0), ("ben", 1.0)]
+    assert [(one.title, one.is_settled) for one in summary.sweeps] == [("s0", False), ("s1", False)]
+    assert summary.claim == (
+        "Everything that is ever released from the private rows through account 'clinic' costs epsilon 6.8 at delta "
+        "1e-05 together, whatever earlier sweeps showed (unit row, add-or-remove-one)."
+    )

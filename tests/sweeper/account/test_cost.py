@@ -1,0 +1,78 @@
+"""What a release takes of an account: one additive number that is never too small, and exact when it is added up."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clipless.errors import AccountingError
+from sweeper.account.cost import (
+    AccountCost,
+    budget_of,
+    epsilon_of,
+    gaussian_delta,
+    is_whole,
+    is_within,
+    rounded_down,
+    rounded_up,
+    total,
+)
+
+COSTS = st.builds(AccountCost, st.floats(0.0, 50.0), st.floats(0.0, 1e-3))
+
+
+def test_four_sweeps_at_epsilon_3_fit_into_6_8_and_a_fifth_does_not():
+    one, budget = rounded_up(AccountCost(0.721**2, 1e-7)), budget_of(6.8, 1e-5)
+    assert epsilon_of(one, 1e-5) == pytest.approx(3.01, abs=0.01)
+    assert is_within(total([one] * 4), budget)
+    assert not is_within(total([one] * 5), budget)
+
+
+@given(st.floats(0.05, 60.0), st.floats(1e-9, 0.5))
+def test_a_budget_never_costs_more_than_it_says(epsilon, delta):
+    budget = budget_of(epsilon, delta)
+    assert is_whole(budget)
+    assert gaussian_delta(budget.square, epsilon) + budget.slack <= delta
+    assert epsilon * (1 - 1e-6) <= epsilon_of(budget, delta) <= epsilon * (1 + 1e-9)
+
+
+@given(st.lists(COSTS, max_size=30))
+def test_costs_are_rounded_up_and_their_sums_are_exact(costs):
+    whole = [rounded_up(cost) for cost in costs]
+    assert all(is_within(cost, up) and is_whole(up) for cost, up in zip(costs, whole, strict=True))
+    assert all(is_within(rounded_down(cost), cost) for cost in costs)
+    added = total(whole)
+    assert Fraction(added.square) == sum(Fraction(cost.square) for cost in whole)
+    assert Fraction(added.slack) == sum(Fraction(cost.slack) for cost in whole)
+    assert added == total(whole[::-1])
+
+
+def test_the_divergence_of_two_gaussians_is_that_of_the_literature():
+    for mu, epsilon in ((0.5, 0.3), (1.0, 1.0), (2.0, 6.0)):
+        expected = 0.5 * math.erfc((epsilon / mu - mu / 2) / 2**0.5)
+        expected -= math.exp(epsilon) * 0.5 * math.erfc((epsilon / mu + mu / 2) / 2**0.5)
+        assert expected <= gaussian_delta(mu**2, epsilon) <= expected + 2e-9
+
+
+def test_what_no_signal_covers_has_no_epsilon():
+    assert epsilon_of(AccountCost(math.inf, 0.0), 1e-5) == math.inf
+    assert epsilon_of(AccountCost(1.0, 1e-5), 1e-5) == math.inf
+    assert epsilon_of(AccountCost(), 1e-5) == 0.0
+    assert rounded_up(AccountCost(math.inf, 0.0)).square == math.inf
+    assert not is_whole(AccountCost(math.inf, 0.0))
+    assert not is_within(AccountCost(math.nan, 0.0), AccountCost(1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(0.0, 1e-5), (math.nan, 1e-5), (math.inf, 1e-5), (1.0, 0.0), (1.0, 1.0)]
+)
+def test_a_budget_that_is_none_is_refused(epsilon, delta):
+    with pytest.raises(AccountingError, match="epsilon > 0 and 0 < delta < 1"):
+        budget_of(epsilon, delta)
+
+
+def test_a_budget_of_which_nothing_can_be_spent_is_refused():
+    with pytest.raises(AccountingError, match="of which something can be spent"):
+        budget_of(1e-9, 1e-16)

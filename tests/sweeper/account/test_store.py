@@ -1,0 +1,193 @@
+"""The database of accounts: killed, raced for, full, and readable by others."""
+
+import itertools
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from sweeper.account.account import Account
+from sweeper.account.cost import rounded_up
+from sweeper.account.entries import Side
+from sweeper.account.rules import ALL_ROWS
+from sweeper.account.store import AccountStore
+from sweeper.account.verify import verify_account
+from sweeper.errors import RecordError, SweeperError
+from sweeper.specification.addresses import AccountAddress, find_account, parse_address
+from tools.stack import database
+
+from .accounts import DAY, ONE, costs, make, wants, write_rows
+
+ROOT = Path(__file__).parents[3]
+KILLED, WON, REFUSED = 9, 0, 3
+TRAINING = (ALL_ROWS, Side.TRAINING)
+
+
+def run_apart(code, *arguments):
+    """What code of `crashes` prints in a process of its own, with the packages that this one has."""
+    path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(ROOT)]))
+    command = [sys.executable, "-P", "-c", f"from tests.sweeper.account import crashes; {code}", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def crash(folder, step):
+    return run_apart("crashes.main()", folder, step)
+
+
+def check_crashes(found):
+    assert found["races"] == [[WON, REFUSED]] * 2
+    for one in found["kills"]:
+        assert one == {"ended": KILLED, "charged before it drew": False, "holds what it drew": True}
+
+
+def test_killed_between_statements_a_sweep_goes_on_with_its_own_and_of_two_that_race_one_wins(tmp_path):
+    found = crash(tmp_path, 3)  # one of them between an entry and the head of its chain
+    assert len(found["kills"]) >= 6
+    check_crashes(found)
+
+
+@pytest.mark.long
+def test_killed_before_any_statement_a_sweep_goes_on_with_its_own(tmp_path):
+    found = crash(tmp_path, 1)
+    assert len(found["kills"]) >= 20
+    check_crashes(found)
+
+
+def fill_up(account, names):
+    for name in names:
+        account.reserve(wants(f"full{name}", costs(1e-9, 1e-12)))
+
+
+def test_a_full_disk_refuses_and_loses_nothing(account, ledger, address):
+    account.reserve(wants("s"))
+    before, pages = account.balance().taken, []
+
+    def fill(connection, _record):
+        pages.append(connection.execute("PRAGMA page_count").fetchone()[0])
+        connection.execute(f"PRAGMA max_page_count = {pages[0]}")
+
+    engine = account._chain._store.engine
+    sa.event.listen(engine, "connect", fill)
+    names = itertools.count()
+    with pytest.raises(RecordError, match="database or disk is full; nothing was changed: free space"):
+        fill_up(account, names)
+    refused = next(names) - 1
+    write_rows(ledger, "draw")
+    with pytest.raises(RecordError, match="full"):
+        account.charge(wants("s"), "t1/1", account.balance().sweeps["s"].undrawn, ledger)
+    sa.event.remove(engine, "connect", fill)
+    assert verify_account(address).findings == ()
+    held = rounded_up(costs(1e-9, 1e-12)[Side.TRAINING]).square * refused
+    assert before(TRAINING).square + held == pytest.approx(Account(address).balance().taken(TRAINING).square)
+    account.charge(wants("s"), "t1/1", account.balance().sweeps["s"].undrawn, ledger)
+
+
+def test_a_store_is_its_owners_alone(account, address):
+    assert address.path.stat().st_mode & 0o777 == 0o600
+    address.path.chmod(0o604)
+    with pytest.raises(RecordError, match="Expected a store that no other user can read, for it has a key; chmod o="):
+        Account(address)
+    assert account.head.number == 1
+
+
+def test_a_store_that_is_none_or_of_another_format_is_refused(address, tmp_path):
+    with pytest.raises(RecordError, match="make it with sweeper account open"):
+        Account(address)
+    make(address)
+    with sqlite3.connect(address.path) as connection:
+        connection.execute("UPDATE account_store SET format = 9")
+    with pytest.raises(RecordError, match=r"Expected a store of accounts of format 1 in .*, got format 9"):
+        Account(address)
+    other = tmp_path / "text"
+    other.write_text("no database, but a text that is longer than a header of one would be" * 20)
+    other.chmod(0o600)
+    with pytest.raises(RecordError, match="file is not a database"):
+        Account(AccountAddress(str(other), "clinic"))
+    with pytest.raises(RecordError, match=r"Cannot make .*choose another file"):
+        AccountStore.create(AccountAddress(str(tmp_path / "no" / "folder.db"), "clinic"))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("accounts.db", "Expected FILE#NAME"),
+        ("accounts.db#", "Expected FILE#NAME"),
+        ("#clinic", "Expected FILE#NAME"),
+        ("accounts.db#a b", "Expected FILE#NAME"),
+        ("mysql://host/accounts#clinic", "Expected a file or postgresql://HOST/DATABASE"),
+        ("postgresql://me:secret@host/accounts#clinic", "Expected no password in 'postgresql://...@host/accounts'"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_and_no_password_is_repeated(text, sentence):
+    with pytest.raises(SweeperError) as refused:
+        parse_address(text)
+    assert sentence in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_relative_file_lies_beside_the_spec_and_a_database_nowhere(tmp_path):
+    spec = tmp_path / "spec.yaml"
+    assert find_account("a.db#x", str(spec)) == AccountAddress(str(Path("a.db").absolute()), "x")
+    (tmp_path / "a.db").touch()
+    assert find_account("a.db#x", str(spec)) == AccountAddress(str(tmp_path / "a.db"), "x")
+    database_ = find_account("postgresql://host/a#x", str(spec))
+    assert (str(database_), database_.path) == ("postgresql://host/a#x", None)
+
+
+def test_without_the_driver_of_postgresql_the_remedy_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    with pytest.raises(
+        RecordError, match="Expected psycopg2 for accounts in postgresql://host/a, got none; pip install"
+    ):
+        Account(AccountAddress("postgresql://host/a", "clinic"))
+
+
+@pytest.mark.long
+@pytest.mark.postgresql
+def test_the_same_account_lives_in_postgresql_where_one_of_two_wins_too():
+    bin_, owner = database.programs(), database.owner()
+    identity = {} if owner is None else {"user": owner, "group": owner, "extra_groups": []}
+    with tempfile.TemporaryDirectory() as name:
+        folder, data = Path(name), Path(name) / "data"
+        folder.chmod(0o777)
+        data.mkdir()
+        if owner is not None:
+            shutil.chown(data, owner, owner)
+        subprocess.run(
+            [bin_ / "initdb", "--pgdata", data, "--username=me", "--auth=trust", "--no-sync", "--no-instructions"],
+            check=True, cwd="/", stdout=subprocess.DEVNULL, **identity,
+        )  # fmt: skip
+        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
+        with subprocess.Popen(
+            [bin_ / "postgres", "-D", data, *options], cwd="/", stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **identity
+        ) as server:  # fmt: skip
+            try:
+                waits = [bin_ / "pg_isready", "--quiet", "--host", folder]
+                while subprocess.run(waits, check=False).returncode != 0:
+                    assert server.poll() is None
+                _spend_in_postgresql(parse_address(f"postgresql://me@/postgres?host={folder}#clinic"), folder)
+            finally:
+                server.terminate()
+
+
+def _spend_in_postgresql(address, folder):
+    account = make(address)
+    ledger = folder / "ledger.jsonl"
+    account.reserve(wants("s"))
+    write_rows(ledger, "draw")
+    account.charge(wants("s"), "t1/1", {side: rounded_up(cost) for side, cost in costs(ONE / 2, 1e-9).items()}, ledger)
+    account.settle("s", ledger)
+    races = "import sys; print(crashes.race(crashes.parse_address(sys.argv[1]), 2))"
+    assert run_apart(races, address) == [[WON, REFUSED]] * 2
+    assert verify_account(address).findings == ()
+    assert Account(address, clock=lambda: DAY).balance().sweeps["s"].is_open is False
