@@ -27,6 +27,7 @@ _PANELS = {
     "models": "Use a model",
     "records": "Keep house",
     "data": "Data",
+    "account": "Data",
     "service": "The service",
 }
 

@@ -21,6 +21,7 @@ from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.caller import Caller
 from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_results
 from sweeper.driver.options import Options, manifest_of
+from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
@@ -62,6 +63,7 @@ class SweepRun:
         selected: how a private selection ended, which has trained what there is, but for the final that its budget may
             hold.
         caller: who proposes its trials, ``None`` where its search does.
+        account: of the data, from which the sweep has reserved.
     """
 
     def __init__(
@@ -76,12 +78,13 @@ class SweepRun:
         resumed: bool = False,
         rebooted: bool = False,
         selected: RunResult | None = None,
+        account: AccountCharges | None = None,
         troubles: Sequence[str] = (),
         caller: Caller | None = None,
     ) -> None:
         self._plan, self._options, self._data, self._folder = plan, options, data, folder
         self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted
-        self._selected, self._caller = selected, caller
+        self._selected, self._caller, self._account = selected, caller, account
         self._requests = Requests(folder.path)  # at once: what is asked from now on is asked of this run
         self._started = self._shown_at = time.monotonic()
         self._earlier = earlier
@@ -156,7 +159,8 @@ class SweepRun:
             trials=self._plan.proposed if self._caller is None else 0,
         )
         self._steer(self._requests.region)
-        self._recorder = Recorder(self._plan, self._folder, self._tracker, self._search, rebooted=self._rebooted)
+        given = self._plan, self._folder, self._tracker, self._search
+        self._recorder = Recorder(*given, rebooted=self._rebooted, account=self._account)
         if self._selected is None:
             self._recorder.spending.enter_budget()
         slot, count = self._plan.spending.final_slot, self._plan.rehearsals
@@ -333,6 +337,7 @@ class SweepRun:
         folder, recorder, cut = self._folder, self._recorder, status is SweepStatus.INTERRUPTED
         try:
             recorder.records.close()
+            self._troubles += [] if cut else troubles_of(recorder.spending.settle)
             front = recorder.front(tight=not cut)
             self._unwritten += write_results(folder, front, page=not self._left_early)
             self._unwritten += troubles_of(lambda: self._describe(status, reason))

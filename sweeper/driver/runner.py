@@ -11,11 +11,12 @@ from sweeper.driver.caller import Caller
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
+from sweeper.driver.recording.account_charges import reserve_account
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
-from sweeper.errors import RecordError, SweeperError, TrialError
+from sweeper.errors import AccountError, RecordError, SweeperError, TrialError
 from sweeper.planning.defaults import complete
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
@@ -52,6 +53,7 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
         SweeperError: a spec that asks for a GPU that this machine has not, or a private selection on a cluster,
             likewise.
         clipless.errors.DataError: data that cannot be used.
+        AccountError: the account of the data has no room for the sweep; nothing was drawn, and no folder is left.
         RecordError: the folder cannot be made, or not be written to.
         SelectionWaitsError: a private selection was interrupted; it can be resumed.
         TrialError: trials that no caller may propose.
@@ -77,13 +79,18 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(driver_lock(folder.path))
-            except RecordError:
+                _check_is_new(folder)
+                account = reserve_account(plan, data, folder)
+            except (AccountError, RecordError):
                 if options.into is None:
                     shutil.rmtree(folder.path, ignore_errors=True)
                 raise
-            _check_is_new(folder)
             run_ = SweepRun(
-                plan, options, data, folder, interruption, earlier=earlier, troubles=recovered, caller=caller
+                *(plan, options, data, folder, interruption),
+                earlier=earlier,
+                account=account,
+                troubles=recovered,
+                caller=caller,
             )
             return run_.run()
 
@@ -205,5 +212,12 @@ def resume_sweep(
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
-        run_ = SweepRun(plan, options, data, folder, interruption, resumed=True, rebooted=rebooted, caller=caller)
+        account = reserve_account(plan, data, folder)
+        run_ = SweepRun(
+            *(plan, options, data, folder, interruption),
+            resumed=True,
+            rebooted=rebooted,
+            account=account,
+            caller=caller,
+        )
         return run_.run()

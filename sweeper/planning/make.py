@@ -11,6 +11,7 @@ from clipless.datasets import Dataset, Evaluation, input_format
 from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
 from sweeper.errors import SpecError, SweeperError
+from sweeper.planning.account_plan import claim_beside, plan_account
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
 from sweeper.planning.defaults import complete
 from sweeper.planning.prior import prior_facts
@@ -72,6 +73,10 @@ def make_sweep_plan(
     chosen = (*completed.chosen, *_explain(spec, request.noise, spending))
     plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=chosen)
     plan = replace(plan, spec=replace(plan.spec, text=_text_of(written, spec)))
+
+    account = plan_account(written, plan, data)
+    claim = replace(plan.claim, conditions=(*plan.claim.conditions, claim_beside(account)))
+    plan = replace(plan, account=account, claim=claim)
 
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))

@@ -11,11 +11,13 @@ from typing import Any
 from clipless.datasets import InputFormat
 from clipless.plans.plan import Plan
 from clipless.privacy.events import PoissonGaussian
+from sweeper.account.entries import Side
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Spending
 from sweeper.privacy.spending._composition import compose
 from sweeper.records import RehearsalSource
+from sweeper.specification.addresses import AccountAddress
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.left_out import Default
 from sweeper.specification.search import SearchSettings
@@ -46,6 +48,25 @@ class RecordedSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedAccount:
+    """What a sweep plans to take from the account of its data.
+
+    Attributes:
+        address: of the account.
+        unit: the privacy unit of the data.
+        split: what says the side of each row, ``None`` where rows are not assigned one by one.
+        events: every release, by the side that it reads; empty where a filter decides on the way.
+        filter_epsilon: what that filter may spend on each side, ``None`` without one.
+    """
+
+    address: AccountAddress
+    unit: str
+    split: str | None
+    events: Mapping[Side, tuple[PoissonGaussian, ...]]
+    filter_epsilon: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPlan:
     """What a sweep does, and what that may cost; nothing of it depends on a row.
 
@@ -64,6 +85,7 @@ class SweepPlan:
         announcement: the price, in one line.
         input: how rows are encoded; ``None`` where its data are not at hand.
         chosen: what the spec left to the data, and why it became what it is.
+        account: what it plans to take from the account of its data, ``None`` where its spec names none.
     """
 
     spec: RecordedSpec
@@ -80,6 +102,7 @@ class SweepPlan:
     announcement: str = ""
     input: InputFormat | None = None
     chosen: tuple[Default, ...] = ()
+    account: PlannedAccount | None = None
 
     @property
     def name(self) -> str:

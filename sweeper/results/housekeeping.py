@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweeper.account.receipts import RECEIPT_NAME
 from sweeper.adapters import dump
 from sweeper.errors import RecordError, SweeperError
 from sweeper.records import SweepStatus, TrialStatus
@@ -243,7 +244,7 @@ def _keep(folder: Path) -> Path | None:
     place = next(place for place in places if not place.exists())
     try:
         place.mkdir(parents=True)
-        for name in ("ledger.jsonl", EVIDENCE_NAME, "spec.yaml"):
+        for name in ("ledger.jsonl", EVIDENCE_NAME, "spec.yaml", RECEIPT_NAME):
             if (folder / name).is_file():
                 replace_file(place / name, (folder / name).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:

@@ -46,6 +46,7 @@ OF_THE_SWEEP = (
     "final_scores",
     "curve_noise",
     "audit",
+    "account",
 )
 """Fields of the section ``privacy`` that are of the sweep, not of its trials."""
 

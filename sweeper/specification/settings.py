@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from clipless.projections import CONSTRAINTS
+from sweeper.errors import SweeperError
+from sweeper.specification.addresses import parse_address
 from sweeper.specification.architectures import ArchitectureSettings, architecture_options
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, OpenSection, Section, open_section
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
@@ -105,6 +107,24 @@ class TrainingSettings(_TrainingOptions):
         return self
 
 
+class AccountName(FieldType):
+    """The address of an account: a file or a database, and behind ``#`` the name of the account in it."""
+
+    def parse(self, value: Any) -> str:
+        """Return the address."""
+        expected = "an account as FILE#NAME or postgresql://HOST/DATABASE#NAME, without a password"
+        if not isinstance(value, str):
+            raise bad_value(expected)
+        try:
+            return str(parse_address(value))
+        except SweeperError:  # the value may have a password
+            raise bad_value(expected, got=None) from None
+
+    def json_schema(self) -> dict[str, Any]:
+        """A text with a name behind ``#``."""
+        return {"type": "string", "pattern": "^.+#[A-Za-z0-9][A-Za-z0-9._-]*$"}
+
+
 class AuditEffort(enum.Enum):
     """How hard the promises of front points are attacked at the end of a sweep."""
 
@@ -130,6 +150,7 @@ class PrivacySettings(_PrivacyOptions):
     audit: Annotated[AuditEffort, Name(names=AuditEffort, fixed=True)] | None = None
 
     curve_noise: Annotated[float, ONE_POSITIVE] | None = None
+    account: Annotated[str, AccountName()] | None = None
 
     @property
     def in_slots(self) -> bool:

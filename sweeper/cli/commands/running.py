@@ -364,11 +364,15 @@ def _check_webhook(page: str | None) -> str | None:
 
 def with_whole_paths(spec: "Spec") -> "Spec":
     """Return a spec that names the same files from wherever it is read."""
+    from sweeper.specification.addresses import find_account
+
     content, options = spec.to_plain(), spec.data_options()
     if spec.data.path is not None:
         content["data"]["path"] = str(Path(options["source"]).resolve())
     if spec.data.ranges is not None:
         content["data"]["ranges"] = str(Path(options["ranges"]).resolve())
+    if spec.privacy.account is not None:
+        content["privacy"]["account"] = str(find_account(spec.privacy.account, spec.source))
     earlier = spec.search.warm_start
     if earlier is not None and (beside := Path(spec.source).parent / earlier).exists():
         content["search"]["warm_start"] = str(beside.resolve())

@@ -29,6 +29,14 @@ def check(
 
     found = check_spec(Spec.from_yaml(spec), data_dir, configurations=configurations, measure=measure)
     print_view(render_check(found.plan, found.data, found.previews))
+    if found.plan.account is not None:
+        from sweeper.account.account import Account
+        from sweeper.account.owner import user_of_machine
+        from sweeper.planning.account_plan import account_in_words, make_reservation
+
+        account, title = Account(found.plan.account.address), found.plan.name
+        wanted = make_reservation(found.plan, found.data, account, sweep="", title=title, spender=user_of_machine())
+        typer.echo(f"\n{account_in_words(account, wanted)}")
     if found.estimate is not None:
         typer.echo(f"\n{in_words(found.estimate)}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"

@@ -17,6 +17,7 @@ from typing import Any
 from clipless.sketches.release import Sketch
 from sweeper.adapters import dump
 from sweeper.backend.trial_states import Hooks
+from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_tags
 from sweeper.errors import RecordError, TrialError
@@ -44,6 +45,7 @@ class Recorder:
         keep_every_model: keep the models of points that are not on the front too.
         rebooted: whether the machine was started again since the last run, so that the last rows may be lost: a trial
             that ran then is charged in full.
+        account: of the data, from which the sweep has reserved.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Recorder:
         *,
         keep_every_model: bool = False,
         rebooted: bool = False,
+        account: AccountCharges | None = None,
     ) -> None:
         self._plan, self._folder, self._search = plan, folder, search
         objectives, tags = plan.shared.objectives, run_tags(plan.privacy, plan.claim)
@@ -62,7 +65,7 @@ class Recorder:
         self.records = TrialRecords(
             folder, objectives, tracker, tags, keep_every_model=keep_every_model, noisy_stages=noisy
         )
-        self.spending = SpendingRecord(folder, plan)
+        self.spending = SpendingRecord(folder, plan, account)
         self._scheduler = make_scheduler(plan.search, objectives)
         self._write_at = -math.inf
         self._stopping: dict[str, str] = {}

@@ -7,6 +7,9 @@ have drawn.
 from collections.abc import Sequence
 
 from clipless.privacy.events import PoissonGaussian
+from sweeper.account.draws import SKETCH, Draw, draw_of, name_of_test
+from sweeper.account.entries import Side
+from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.errors import RecordError, TrialError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.entries import Entry
@@ -21,7 +24,8 @@ from sweeper.trials.stream import PlanRow
 class SpendingRecord:
     """Enters trainings and test scores of one sweep into its ledger."""
 
-    def __init__(self, folder: SweepFolder, plan: SweepPlan) -> None:
+    def __init__(self, folder: SweepFolder, plan: SweepPlan, account: AccountCharges | None = None) -> None:
+        self._account = account
         self._ledger, self._delta, self._folder = Ledger(folder.ledger), plan.privacy.delta, folder
         self._planned = plan.spending
         self._latest: Entry | None = None  # as it was asked for, whether or not there was room
@@ -52,6 +56,7 @@ class SpendingRecord:
     def enter_sketch(self, event: PoissonGaussian) -> None:
         """Enter a sketch of the training rows before its noise is drawn; see `Ledger.enter_sketch`."""
         self._ledger.enter_sketch(event)
+        self._charge(Draw(what=SKETCH, events={Side.TRAINING: event}))
 
     @property
     def rows(self) -> int:
@@ -99,6 +104,8 @@ class SpendingRecord:
         ends = [drawn_by(row.plan, epoch) for epoch in rungs] if self._ledger.spending.refunds else []
         self._latest = Entry(trial=trial.id, attempt=1, event=event, ends=tuple(ends))
         refused = self._ledger.refusal(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage)
+        if refused is None and self._account is not None:
+            refused = self._account.refusal(draw_of(trial.id, 0, event, scores))
         if refused is not None:
             return f"{refused}; it is not trained"
         self._ledger.open(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage, marked=True)
@@ -123,11 +130,13 @@ class SpendingRecord:
     def draw(self, trial: str) -> None:
         """Charge a trial from now on: it is about to draw its first noise."""
         self._ledger.draw(trial)
+        last = next(entry for entry in reversed(self._ledger.entries()) if entry.trial == trial)
+        self._charge(draw_of(trial, last.attempt, last.event, last.scores))
 
     def check_drawn(self, trial: str) -> None:
         """Raise a `TrialError` for an epoch of a trial that has not said that it draws noise, and charge it."""
         if not self._ledger.is_drawn(trial):
-            self._ledger.draw(trial)
+            self.draw(trial)
             raise TrialError("it reported an epoch before it said that it draws noise; it is charged in full")
 
     def check_points(self) -> None:
@@ -160,9 +169,27 @@ class SpendingRecord:
     def pay_test(self, point: Point, paid: PaidScores) -> str | None:
         """Enter what noisy test scores of a point cost before they are drawn; a text says why they may not be."""
         refused = self._ledger.test_refusal(paid)
+        draw = Draw(what=name_of_test(len(self._ledger.tests()) + 1), events={Side.TEST: paid.event})
+        if refused is None and self._account is not None:
+            refused = self._account.refusal(draw)
         if refused is None:
             self._ledger.enter_test(point.trial, point.epoch, paid)
+            self._charge(draw)
         return refused
+
+    def settle(self) -> None:
+        """Give what was never drawn back to the account of the data, where there is one.
+
+        Raises:
+            RecordError: that could not be written.
+        """
+        if self._account is not None:
+            self._account.settle()
+
+    def _charge(self, draw: Draw) -> None:
+        """Charge a release that the ledger has, before its noise is drawn."""
+        if self._account is not None:
+            self._account.charge(draw)
 
     def _close_at(self, trial: Trial, started_epochs: int) -> None:
         """Close the last training of a trial, with the noise that it can have drawn in so many epochs."""

@@ -93,6 +93,14 @@ class Slots(CutBudget):
         return {f"stage {number}": stage.slot for number, stage in enumerate(self.stages, start=1)}
 
     @property
+    def planned_trainings(self) -> tuple[PoissonGaussian, ...]:
+        """The sketch, every slot and the spare steps, each as a release of its own."""
+        first = [] if self.sketch is None else [self.sketch]
+        slots = [stage.slot for stage in self.stages for _ in range(stage.trials)]
+        spare = [stage.slot.with_steps(stage.spare) for stage in self.stages if stage.spare]
+        return (*first, *slots, *spare)
+
+    @property
     def shares(self) -> tuple[float, ...]:
         """What each stage has of the squared signal of all stages."""
         return shares([stage.pool for stage in self.stages])

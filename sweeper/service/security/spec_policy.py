@@ -141,6 +141,9 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
             spec.search.selection.value,
             "run it with sweeper run, or serve with --duration-is-seen",
         )
+    if spec.privacy.account is not None:
+        expected = "no account in a service, which opens no file or database that a request names"
+        raise spec.mistaken(expected, "privacy.account", remedy="run it with sweeper run")
     content = spec.to_plain()
     data, search = content["data"], content["search"]
     if spec.data.name is not None:

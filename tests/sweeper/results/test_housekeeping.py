@@ -53,6 +53,12 @@ def test_a_deletion_keeps_what_was_spent_and_claimed(folder):
     assert not garbage(folder.parent)
 
 
+def test_a_deletion_keeps_the_receipt_of_an_account(folder):
+    (folder / "account.json").write_text('{"account": "accounts.db#clinic"}')
+    kept = delete_sweep(folder).kept
+    assert (kept / "account.json").read_text() == '{"account": "accounts.db#clinic"}'
+
+
 def test_what_a_killed_sweep_spent_is_stated_in_full(folder, event):
     ledger = Ledger(folder / "ledger.jsonl")
     ledger.open("t0009", event)

@@ -21,7 +21,7 @@ columns: {age: {low: 0, high: 120}}
 """
 # Keys of a spec that hold free text, each judged by the policy or harmless: the names of columns, labels and splits.
 FREE_TEXT = {"name", "data.name", "data.path", "data.ranges", "data.target", "data.unit", "data.splits.column",
-             "data.splits.salt", "search.warm_start"}  # fmt: skip
+             "data.splits.salt", "privacy.account", "search.warm_start"}  # fmt: skip
 TABLE = {"path": "patients.csv", "target": "sick", "evaluation": "public", "ranges": "ranges.yaml"}
 
 
@@ -162,6 +162,13 @@ def test_every_key_of_a_spec_that_takes_free_text_was_judged():
     texts = {"data.splits.train", "data.splits.validation", "data.splits.test", "search.objectives", "search.metrics",
              "search.constraints"}  # fmt: skip
     assert found - FREE_TEXT <= texts, "judge it in sweeper/service/security/spec_policy.py"
+
+
+def test_no_account_is_named_over_the_network(read, data_dir):
+    content = {"name": "a", "data": {"name": "digits"}, "model": {"architecture": "mlp"}, "training": {"epochs": 1}}
+    privacy = {"epsilon": 3.0, "delta": 1e-4, "account": f"{data_dir.parent}/accounts.db#clinic"}
+    with pytest.raises(SpecError, match="Expected no account in a service, which opens no file or database"):
+        read(content | {"privacy": privacy})
 
 
 BOMB = b"a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: [*b, *b, *b, *b]\n"

@@ -1,0 +1,232 @@
+"""The commands ``sweeper account``: open the account of a data set, show and verify it, raise, share and close it."""
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sweeper.cli.options import SweepFolder, choices
+from sweeper.errors import SweeperError
+
+if TYPE_CHECKING:
+    from sweeper.account.entries import Share
+    from sweeper.account.summary import AccountSummary
+    from sweeper.specification.addresses import AccountAddress
+
+EXIT_FOUND = 1
+_NUMBERS = ("taken", "drawn", "left", "may take", "holds")
+RELATIONS = ("add-or-remove-one", "replace-one")
+
+app = typer.Typer(name="account", help="One budget for everything that ever reads a data set.", no_args_is_help=True)
+
+Address = Annotated[
+    str,
+    typer.Argument(help="FILE#NAME, or postgresql://HOST/DATABASE#NAME.", metavar="ACCOUNT", show_default=False),
+]
+Epsilon = Annotated[float, typer.Option(help="Price of everything that is ever released, at delta.")]
+Delta = Annotated[float, typer.Option(help="The probability that the guarantee may fail with.")]
+Shares = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--share",
+        metavar="WHO=PART",
+        help="The most that a spender takes, ann=0.5; a group, lab=0.5:ann,ben; *=0.25 for all others; repeatable.",
+    ),
+]
+Because = Annotated[str, typer.Option(help="Why; it stays on record.", show_default=False)]
+
+
+@app.command("open")
+def open_(
+    account: Address,
+    epsilon: Epsilon,
+    delta: Delta,
+    unit: Annotated[str, typer.Option(help="The privacy unit: row, or the column that identifies it.")] = "row",
+    relation: Annotated[str, typer.Option(help="Which data sets are neighbours.", **choices(RELATIONS))] = RELATIONS[0],
+    share: Shares = None,
+    until: Annotated[str | None, typer.Option(help="The last day on which a sweep may begin, YYYY-MM-DD.")] = None,
+    salt: Annotated[str | None, typer.Option(help="Of the split by hash; that of the first sweep by default.")] = None,
+    split_column: Annotated[str | None, typer.Option(help="Column that declares the split, instead of a salt.")] = None,
+) -> None:
+    """Open an account, in a new store or one that is there."""
+    from clipless.privacy.events import Relation
+    from sweeper.account.owner import open_account
+
+    if relation not in RELATIONS:
+        raise SweeperError(f"Expected a relation out of {', '.join(RELATIONS)}, got {relation!r} (--relation)")
+    address = _address(account)
+    open_account(
+        address,
+        unit=unit,
+        relation=Relation(relation),
+        epsilon=epsilon,
+        delta=delta,
+        by=_user(),
+        at=_now(),
+        shares=_shares(share or []),
+        until=None if until is None else _day(until),
+        salt=salt,
+        column=split_column,
+    )
+    typer.echo(f"opened: {address}\nin a spec: privacy: {{account: '{address}'}}")
+
+
+@app.command()
+def show(
+    account: Address,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what was spent, by whom, on what, when, and what is left."""
+    from sweeper.account.account import Account
+    from sweeper.account.summary import summarise
+
+    summary = summarise(Account(_address(account)).balance())
+    if json_:
+        from sweeper.adapters import dump
+        from sweeper.store.jsonl import to_text
+
+        typer.echo(to_text(dump(summary), indent=1))
+        return
+    from rich.console import Console
+
+    Console().print(*_tables(summary), sep="\n")
+
+
+@app.command()
+def verify(
+    account: Address,
+    sweeps: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders of sweeps, or of many sweeps, whose ledgers are compared.", show_default=False),
+    ] = None,
+) -> None:
+    """Replay the chain of an account, and compare it with the ledgers of its sweeps."""
+    from sweeper.account.verify import find_folders, verify_account
+
+    found = verify_account(_address(account), find_folders(sweeps or []))
+    for finding in found.findings:
+        typer.echo(finding, err=True)
+    if found.findings:
+        raise typer.Exit(EXIT_FOUND)
+    open_ = f"; not settled yet: {', '.join(found.unsettled)}" if found.unsettled else ""
+    typer.echo(f"verified: {found.entries} entries, {found.folders} ledgers{open_}")
+
+
+@app.command()
+def settle(sweep: SweepFolder) -> None:
+    """Give back what a sweep has reserved and never drew, if it will not be resumed."""
+    from sweeper.account.verify import settle_folder
+
+    typer.echo(f"settled: {settle_folder(sweep)}")
+
+
+@app.command("raise")
+def raise_(account: Address, epsilon: Epsilon, delta: Delta, because: Because) -> None:
+    """Raise the budget of an account, a new statement to the people in the data that stays on record."""
+    from sweeper.account.owner import raise_account
+
+    raise_account(_address(account), epsilon, delta, because=because, by=_user(), at=_now())
+    typer.echo(f"raised: epsilon {epsilon:g} at delta {delta!r}")
+
+
+@app.command()
+def share(
+    account: Address,
+    shares: Annotated[
+        list[str], typer.Argument(help="WHO=PART, as --share of open; in place of those before.", show_default=False)
+    ],
+) -> None:
+    """Give spenders and groups their shares of an account."""
+    from sweeper.account.owner import give_shares
+
+    give_shares(_address(account), _shares(shares), by=_user(), at=_now())
+    typer.echo(f"shared: {', '.join(shares)}")
+
+
+@app.command()
+def close(
+    account: Address,
+    because: Because,
+    block: Annotated[str | None, typer.Option(help="Close this block alone.", show_default=False)] = None,
+) -> None:
+    """Close an account, or one of its blocks: no sweep begins any more, those that have begun go on."""
+    from sweeper.account.owner import close_account
+
+    close_account(_address(account), block=block, because=because, by=_user(), at=_now())
+    typer.echo(f"closed: {account}" + (f", block {block}" if block else ""))
+
+
+def _address(text: str) -> "AccountAddress":
+    from sweeper.specification.addresses import parse_address
+
+    return parse_address(text)
+
+
+def _user() -> str:
+    from sweeper.account.owner import user_of_machine
+
+    return user_of_machine()
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _day(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError:
+        raise SweeperError(f"Expected a day as YYYY-MM-DD, got {text!r} (--until)") from None
+
+
+def _shares(texts: list[str]) -> "list[Share]":
+    from sweeper.account.entries import Share
+
+    found = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        part, _, members = value.partition(":")
+        try:
+            number = float(part) if sign else -1.0
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number <= 1.0:
+            raise SweeperError(f"Expected WHO=PART with a part from 0 to 1, such as ann=0.5, got {text!r} (--share)")
+        found.append(Share(name=name, part=number, members=tuple(members.split(",")) if members else ()))
+    return found
+
+
+def _tables(summary: "AccountSummary") -> list[Any]:
+    from rich.table import Table
+    from rich.text import Text
+
+    shown: list[Any] = [Text(summary.claim)]
+    shown += [Text(f"No sweep begins after {summary.until}.")] if summary.until else []
+    shown += [Text(f"Closed, {block}: {why}", style="bold") for block, why in summary.closed.items()]
+    places = _table("What is left", "block", "rows", "taken", "drawn", "left")
+    for place in summary.places:
+        row = (_percent(place.taken), _percent(place.drawn), _percent(1 - place.taken))
+        places.add_row(place.block, place.side, *row)
+    spenders = _table("By whom", "spender", "taken", "may take")
+    for spender in summary.spenders:
+        spenders.add_row(spender.name, _percent(spender.taken), _percent(spender.most))
+    sweeps = _table("On what", "sweep", "spender", "blocks", "since", "holds", "drawn", "settled")
+    for sweep in summary.sweeps:
+        row = (_percent(sweep.taken), _percent(sweep.drawn), "yes" if sweep.is_settled else "no")
+        sweeps.add_row(sweep.title, sweep.spender, ", ".join(sweep.blocks), sweep.since, *row)
+    tables: list[Table] = [table for table in (places, spenders, sweeps) if table.row_count]
+    return shown + tables if tables else [*shown, Text("Nothing was reserved from it yet.")]
+
+
+def _table(title: str, *columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(title=title, box=None, title_justify="left")
+    for column in columns:
+        table.add_column(column, justify="right" if column in _NUMBERS else "left")
+    return table
+
+
+def _percent(share_: float) -> str:
+    return f"{100 * share_:.1f} %"

@@ -1,0 +1,129 @@
+"""What a sweep plans to take from the account of its data: every release, by the rows that it reads."""
+
+from clipless.datasets import Dataset, HashSplit
+from clipless.privacy.accounting.gaussian_filter import GaussianFilter
+from clipless.privacy.events import PoissonGaussian
+from sweeper.account.account import Account
+from sweeper.account.balance import Balance
+from sweeper.account.blocks import digest_dataset, split_in_text
+from sweeper.account.cost import AccountCost, event_cost, rounded_up, total
+from sweeper.account.entries import Side
+from sweeper.account.rules import ALL_ROWS, Reservation, count_in_words
+from sweeper.account.summary import further_sweeps, part_of
+from sweeper.errors import AccountError
+from sweeper.planning.configurations import plan_first
+from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
+from sweeper.privacy.spending.filter import Filter
+from sweeper.privacy.spending.slots import Slots
+from sweeper.rounding import round_down, round_up
+from sweeper.specification.addresses import find_account
+from sweeper.specification.spec import Spec
+
+NO_ACCOUNT = "No account adds this sweep to others: what they release from the same rows comes on top of its price."
+_POINTS = 16  # of a front, where nothing else says how many there may be
+
+
+def plan_account(spec: Spec, plan: SweepPlan, data: Dataset) -> PlannedAccount | None:
+    """Return what a sweep plans to take from the account that its spec names, ``None`` where it names none.
+
+    Raises:
+        SpecError: results on its rows leave unpaid, so that no account can answer for them.
+    """
+    if spec.privacy.account is None:
+        return None
+    if plan.claim.exploratory:
+        expected = "no account for a sweep that looks at private rows without paying: no budget covers that"
+        remedy = "leave it out, or pay for what is looked at (evaluation: private, ranges from public sources)"
+        raise spec.mistaken(expected, "privacy.account", spec.privacy.account, remedy)
+    splitting = HashSplit() if spec.data.splits is None else spec.data.splits.splitting()
+    split = split_in_text(splitting, data.metadata.name) if data.metadata.split_by_row else None
+    return PlannedAccount(
+        address=find_account(spec.privacy.account, spec.source),
+        unit=data.metadata.unit,
+        split=split,
+        events=_events(plan, data),
+        filter_epsilon=plan.spending.epsilon if isinstance(plan.spending, Filter) else None,
+    )
+
+
+def claim_beside(planned: PlannedAccount | None) -> str:
+    """Return what holds for this sweep and all others on the same rows together, in one sentence.
+
+    Raises:
+        RecordError: there is no such account, or its store cannot be read.
+    """
+    if planned is None:
+        return NO_ACCOUNT
+    balance = Account(planned.address).balance()
+    claim = f"costs epsilon {balance.epsilon:g} at delta {balance.delta!r} together"
+    return (
+        f"Other sweeps may be charged to account {planned.address.name!r} too. Everything that is ever released "
+        f"through it {claim}; what is released from the same rows outside of it comes on top."
+    )
+
+
+def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian, ...]]:
+    """Return every release that a sweep plans, by the side that it reads; those that a filter admits are not known."""
+    spending, noise = plan.spending, plan.shared.noise
+    if isinstance(spending, Filter):
+        return dict.fromkeys([Side.TRAINING] if noise is None else Side, ())
+    if isinstance(spending, Slots):
+        events = {Side.TRAINING: spending.planned_trainings}
+        if spending.score_pools is not None:
+            validation, test = spending.score_pools
+            events |= {Side.VALIDATION: (validation.event,), Side.TEST: (test.event,)}
+        return events
+    trainings, scores = plan.expected_events(plan_first(plan.shared, plan.trials, data))
+    events = {Side.TRAINING: tuple(trainings)}
+    if noise is not None:
+        events |= {Side.VALIDATION: tuple(scores), Side.TEST: (noise.paid_test(_POINTS).event,)}
+    return events
+
+
+def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[Side, AccountCost]:
+    """Return what a sweep plans to take from an account, by the side of its own split that each release reads."""
+    if plan.filter_epsilon is not None:
+        square = GaussianFilter(plan.filter_epsilon, delta).budget.square
+        slack = balance.budget.slack * square / balance.budget.square
+        return dict.fromkeys(plan.events, rounded_up(AccountCost(square, slack)))
+    return {
+        side: total(event_cost(event, balance.epsilon, balance.delta) for event in events)
+        for side, events in plan.events.items()
+    }
+
+
+def make_reservation(
+    plan: SweepPlan, data: Dataset, account: Account, *, sweep: str, title: str, spender: str
+) -> Reservation:
+    """Return what a sweep asks of its account, under its id and the title that people know it by.
+
+    Raises:
+        AccountError: its plan names none.
+    """
+    if plan.account is None:
+        raise AccountError(f"Expected a sweep that names an account, got {plan.name} without (privacy.account)")
+    return Reservation(
+        sweep=sweep,
+        title=title,
+        spender=spender,
+        unit=plan.account.unit,
+        relation=plan.privacy.relation,
+        costs=planned_costs(plan.account, plan.privacy.delta, account.balance()),
+        split=plan.account.split,
+        blocks={ALL_ROWS: digest_dataset(account.key, data)},
+    )
+
+
+def account_in_words(account: Account, wanted: Reservation) -> str:
+    """Return what a sweep would take of an account, and what that would leave, or why it is refused."""
+    refused = account.refusal(wanted)
+    if refused is not None:
+        return f"Refused by its account: {refused}"
+    balance = account.balance()
+    taken = max((part_of(cost, balance.budget) for cost in wanted.costs.values()), default=0.0)
+    left = 1.0 - max((part_of(balance.taken(place), balance.budget) for place in balance.places()), default=0.0)
+    return (
+        f"Account {account.address}: the sweep would take {round_up(100 * taken, 3)} % of its budget, epsilon "
+        f"{balance.epsilon:g} at delta {balance.delta!r}, of which {round_down(100 * left, 3)} % is left; behind it "
+        f"there is room for {count_in_words(further_sweeps(balance, wanted))}."
+    )

@@ -1,0 +1,242 @@
+"""A sweep that names an account reserves before it draws, charges each draw after its ledger, and is settled at its end."""
+
+import datetime
+import re
+from types import SimpleNamespace
+
+import pytest
+
+import clipless
+from clipless.privacy.events import PoissonGaussian, Relation
+from sweeper.account.account import Account
+from sweeper.account.draws import draw_of, draws_of
+from sweeper.account.entries import Side
+from sweeper.account.owner import close_account, open_account
+from sweeper.account.receipts import read_receipt
+from sweeper.account.rules import ALL_ROWS
+from sweeper.account.verify import verify_account
+from sweeper.driver.options import Options
+from sweeper.driver.recording.account_charges import reserve_account
+from sweeper.driver.recording.spending import SpendingRecord
+from sweeper.driver.runner import run
+from sweeper.errors import AccountError, SpecError, TrialError
+from sweeper.planning.account_plan import NO_ACCOUNT, account_in_words, make_reservation, planned_costs
+from sweeper.planning.make import make_sweep_plan
+from sweeper.privacy.ledger import Ledger
+from sweeper.results.front import read_front
+from sweeper.specification.addresses import parse_address
+from sweeper.store.sweep_folder import SweepFolder
+from tests.factories import make_spec, small_content, spec_error
+
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+EVENT = PoissonGaussian(noise_multiplier=3.0, sampling_rate=0.1, steps=20, relation=Relation.ADD_OR_REMOVE_ONE)
+PRIVATE = small_content(
+    data={"name": "breast_cancer", "evaluation": "private"}, search={"trials": 2, "rehearse": False}
+)
+
+
+def opened(folder, epsilon=6.0):
+    address = parse_address(f"{folder}/accounts.db#clinic")
+    open_account(
+        address, unit="row", relation=Relation.ADD_OR_REMOVE_ONE, epsilon=epsilon, delta=1e-4, by="owner", at=NOW
+    )
+    return address
+
+
+def content(address, **privacy):
+    keys = {"sweep_epsilon": 3.0, "delta": 1e-4, "account": str(address), "epsilon": None, **privacy}
+    given = {**PRIVATE, "privacy": {key: value for key, value in keys.items() if value is not None}}
+    return {**given, "training": {"epochs": 1, "batch_size": 64, "learning_rate": {"log": [0.02, 0.1]}}}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return clipless.datasets.load("breast_cancer", evaluation="private")
+
+
+@pytest.mark.usefixtures("bare", "in_process", "untracked")
+def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_nothing(tmp_path):
+    address = opened(tmp_path)
+    sweep = run(make_spec(content(address)), Options(out=tmp_path / "out"))
+    verification = verify_account(address, [sweep.directory])
+    assert (verification.findings, verification.unsettled, verification.folders) == ((), (), 1)
+    known = Account(address).balance().sweeps[read_receipt(sweep.directory).sweep]
+    assert not known.is_open
+    assert known.title == sweep.directory.name
+    assert known.held == known.drawn
+    trainings = {f"{entry.trial}/{entry.attempt}" for entry in Ledger(sweep.directory / "ledger.jsonl").entries()}
+    assert trainings <= set(known.charged)
+    assert {name for name in known.charged if name not in trainings} == {
+        f"test/{number}" for number in range(1, len(known.charged) - len(trainings) + 1)
+    }
+    (condition,) = [one for one in read_front(sweep.directory / "front.json").claim.conditions if "account" in one]
+    assert "Everything that is ever released through it costs epsilon 6 at delta 0.0001 together" in condition
+    before = Account(address).head
+    with pytest.raises(AccountError, match=r"account 'clinic' has room for, got one that takes .* lower privacy.sweep"):
+        run(make_spec(content(address, sweep_epsilon=5.5)), Options(out=tmp_path / "out"))
+    assert Account(address).head == before
+    assert [path for path in (tmp_path / "out").iterdir() if path.is_dir()] == [sweep.directory]
+
+
+def reserved(tmp_path, data, address, **privacy):
+    folder = SweepFolder(tmp_path / "sweep")
+    folder.path.mkdir(exist_ok=True)
+    plan = make_sweep_plan(make_spec(content(address, **privacy)), data)
+    return folder, plan, reserve_account(plan, data, folder)
+
+
+def test_a_driver_that_was_killed_between_its_ledger_and_its_account_charges_what_it_drew(tmp_path, data):
+    address = opened(tmp_path)
+    folder, plan, _ = reserved(tmp_path, data, address)
+    sweep = read_receipt(folder.path).sweep
+    ledger = Ledger(folder.ledger)
+    ledger.set_budget(plan.spending.budget)
+    event = plan.spending.first_slot
+    ledger.open("t0001", event, stage=0, marked=True)
+    reserve_account(plan, data, folder)
+    assert Account(address).balance().sweeps[sweep].charged == {}
+    ledger.draw("t0001")
+    held = Account(address).balance().sweeps[sweep].held
+    reserve_account(plan, data, folder)
+    again = Account(address).balance().sweeps[sweep]
+    assert list(again.charged) == ["t0001/1"]
+    assert again.held == held  # its own reservation, found again
+
+
+class Witness:
+    """Stands for the account of a sweep, and says what the ledger had when a release was charged."""
+
+    def __init__(self, ledger, refused=None):
+        self._ledger, self._refused, self.charged = ledger, refused, {}
+
+    def refusal(self, _draw):
+        return self._refused
+
+    def charge(self, draw):
+        ledger = Ledger(self._ledger)
+        drawn = {f"{one.trial}/{one.attempt}" for one in ledger.entries() if one.drawn}
+        drawn |= {f"test/{number + 1}" for number in range(len(ledger.tests()))} | (
+            {"sketch"} if ledger.sketch else set()
+        )
+        self.charged[draw.what] = draw.what in drawn
+
+
+@pytest.fixture
+def spending(tmp_path, data):
+    def make(refused=None, **search):
+        folder = SweepFolder(tmp_path)
+        account = Witness(folder.ledger, refused)
+        keys = content(opened(tmp_path))
+        plan = make_sweep_plan(make_spec(keys | {"search": keys["search"] | search}), data)
+        made = SpendingRecord(folder, plan, account)
+        made.enter_budget()
+        return made, account, plan
+
+    return make
+
+
+def test_every_release_is_in_the_ledger_before_it_is_charged(spending):
+    made, account, plan = spending()
+    made._ledger.open("t0001", plan.spending.first_slot, stage=0, marked=True)
+    made.draw("t0001")
+    made.pay_test(SimpleNamespace(trial="t0001", epoch=1), plan.shared.noise.paid_test(1))
+    assert account.charged == {"t0001/1": True, "test/1": True}
+
+
+def test_a_training_is_charged_with_the_scores_of_its_validation_rows(spending, tmp_path):
+    _, _, plan = spending()
+    scores = plan.shared.noise.paid(1)
+    draw = draw_of("t0001", 1, plan.spending.first_slot, scores)
+    assert draw.events == {Side.TRAINING: plan.spending.first_slot, Side.VALIDATION: scores.event}
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    ledger.open("t0001", plan.spending.first_slot, scores=scores, stage=0)
+    assert draws_of(ledger) == (draw,)
+
+
+def test_a_sketch_is_in_the_ledger_before_it_is_charged(spending):
+    made, account, plan = spending(trials=3, rehearse="sketch")
+    made.enter_sketch(plan.spending.sketch)
+    assert account.charged == {"sketch": True}
+    assert plan.spending.sketch in plan.account.events[Side.TRAINING]
+
+
+def test_an_epoch_before_the_mark_of_its_draw_is_charged_too(spending):
+    made, account, plan = spending()
+    made._ledger.open("t0001", plan.spending.first_slot, stage=0, marked=True)
+    with pytest.raises(TrialError):
+        made.check_drawn("t0001")
+    assert account.charged == {"t0001/1": True}
+
+
+def test_what_the_account_has_no_room_for_is_not_entered(spending):
+    made, account, plan = spending("no room")
+    assert made.pay_test(SimpleNamespace(trial="t0001", epoch=1), plan.shared.noise.paid_test(1)) == "no room"
+    assert (made._ledger.tests(), account.charged) == ((), {})
+
+
+def test_other_rows_are_refused_and_a_closed_account_begins_no_sweep(tmp_path, data):
+    address = opened(tmp_path)
+    reserved(tmp_path, data, address)
+    fewer = clipless.datasets.Dataset(
+        data.metadata, data.train, data.validation, data.test.take(data.test.y.nonzero()[:, 0])
+    )
+    plan = make_sweep_plan(make_spec(content(address)), data)
+    other = SweepFolder(tmp_path / "other")
+    other.path.mkdir()
+    with pytest.raises(AccountError, match="is bound to, got others"):
+        reserve_account(plan, fewer, other)
+    close_account(address, because="spent", by="owner", at=NOW)
+    with pytest.raises(AccountError, match="is closed: spent"):
+        reserve_account(plan, data, other)
+
+
+def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data):
+    address = opened(tmp_path, epsilon=8.0)
+    plan = make_sweep_plan(make_spec(content(address)), data)
+    account = Account(address)
+    wanted = make_reservation(plan, data, account, sweep="", title="t", spender="ann")
+    said = account_in_words(account, wanted)
+    assert re.search(
+        r"the sweep would take [\d.]+ % of its budget, epsilon 8 at delta 0.0001, of which 100 % is left", said
+    )
+    assert said.endswith("more sweeps like this one.")
+    assert set(wanted.costs) == set(Side)
+    close_account(address, because="spent", by="owner", at=NOW)
+    assert account_in_words(account, wanted).startswith("Refused by its account: ")
+
+
+@pytest.mark.parametrize(
+    "privacy", [{"accounting": "filter", "epsilon": 1.0}, {"sweep_epsilon": None, "epsilon": 1.0, "score_noise": 20.0}]
+)
+def test_a_filter_may_take_its_whole_budget_and_trials_without_one_what_the_first_would(tmp_path, data, privacy):
+    address = opened(tmp_path)
+    plan = make_sweep_plan(make_spec(content(address, **privacy)), data)
+    costs = planned_costs(plan.account, plan.privacy.delta, Account(address).balance())
+    assert set(costs) == set(Side)
+    assert all(cost.square > 0.0 for cost in costs.values())
+
+
+def test_a_sweep_without_an_account_says_so(data):
+    keys = content("", account=None)
+    assert make_sweep_plan(make_spec(keys), data).claim.conditions[-1] == NO_ACCOUNT
+    assert reserve_account(make_sweep_plan(make_spec(keys), data), data, SweepFolder("nowhere")) is None
+
+
+def test_the_candidates_of_a_private_selection_are_told_to_no_account(tmp_path):
+    keys = content(opened(tmp_path), sweep_epsilon=None, epsilon=1.0)
+    keys["training"] = {"batch_size": 64, "epochs": 1, "learning_rate": {"log": [0.02, 0.1]}}
+    keys["search"] = {"selection": "private", "selection_mean": 4, "sampler": "random"}
+    assert "Expected no account under selection: private, whose candidates stay secret" in spec_error(keys)
+
+
+def test_what_no_account_can_answer_for_is_refused(tmp_path):
+    address = opened(tmp_path)
+    exploratory = clipless.datasets.load("breast_cancer", evaluation="exploratory")
+    spec = make_spec({**content(address), "data": {"name": "breast_cancer", "evaluation": "exploratory"}})
+    with pytest.raises(SpecError, match="no account for a sweep that looks at private rows without paying"):
+        make_sweep_plan(spec, exploratory)
+    for wrong in ("accounts.db", 3, "postgresql://me:secret@host/db#clinic"):
+        sentence = spec_error(content(address), privacy__account=wrong)
+        assert "Expected an account as FILE#NAME or postgresql://HOST/DATABASE#NAME" in sentence
+        assert "secret" not in sentence
+    assert ALL_ROWS not in Account(address).balance().digests
