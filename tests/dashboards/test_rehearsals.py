@@ -68,7 +68,7 @@ def test_each_line_is_what_a_configuration_reached_at_its_last_epoch(rehearsed_s
 
 def test_what_mattered_is_learnt_from_enough_rehearsals(rehearsed_sweep):
     objectives = rehearsed_sweep.result.objectives
-    assert rehearsed_importances(Rehearsed(rehearsed_sweep.rehearsals[1:]), objectives) == ()  # one has failed
+    assert rehearsed_importances(Rehearsed(rehearsed_sweep.rehearsals[:7]), objectives) == ()
     found = rehearsed_importances(rehearsed_sweep.rehearsals, objectives)
     assert [one.target for one in found] == ["accuracy", "certified@0.25", "hypervolume"]
     assert "training.learning_rate" in found[0].shares

@@ -24,7 +24,7 @@ Address = Annotated[
     str,
     typer.Argument(help="FILE#NAME, or postgresql://HOST/DATABASE#NAME.", metavar="ACCOUNT", show_default=False),
 ]
-Epsilon = Annotated[float, typer.Option(help="Price of everything that is ever released, at delta.")]
+Epsilon = Annotated[float, typer.Option(help="Price of all that is ever released, at delta.")]
 Delta = Annotated[float, typer.Option(help="The probability that the guarantee may fail with.")]
 Shares = Annotated[
     list[str] | None,

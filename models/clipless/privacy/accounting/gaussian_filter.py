@@ -35,15 +35,13 @@ from clipless.privacy.accounting.selection_composed import selection_profiles
 from clipless.privacy.accounting.spending import (
     LARGEST_LOSS,
     MOST_STEPS,
+    SLACK_SHARE,
     check_delta,
     costly_events,
     overflow_slack,
     too_little_noise,
 )
 from clipless.privacy.events import Event, PoissonGaussian, Relation
-
-SLACK_SHARE = 0.05
-"""Share of delta that is slack. With 0.01 to 0.1, one to twelve trainings cost within 0.5 % of the same epsilon."""
 
 _ROUNDING = 1e-9  # of a signal, relative, for the arithmetic of this module: 10^6 times what was seen
 _LEAST_SIGNAL = 1e-13  # likewise, absolute

@@ -13,7 +13,6 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting import gaussian_filter
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.gaussian_filter import (
-    SLACK_SHARE,
     GaussianCost,
     GaussianFilter,
     attacks_of,
@@ -25,7 +24,7 @@ from clipless.privacy.accounting.lower_profile import lower_profiles
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_composed import selection_profiles
 from clipless.privacy.accounting.selection_price import selection_epsilon
-from clipless.privacy.accounting.spending import MOST_STEPS
+from clipless.privacy.accounting.spending import MOST_STEPS, SLACK_SHARE
 from clipless.privacy.events import Composed, Relation
 from tests.clipless.factories import event
 

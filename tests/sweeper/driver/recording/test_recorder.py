@@ -491,7 +491,7 @@ def test_the_front_is_priced_by_what_the_ledger_holds(kept, plan_row, claim):
     ledger = Ledger(kept.folder.ledger)
     assert front.ledger == ledger.answers(1e-4)
     assert kept.recorder.front(tight=True).ledger == ledger.answers(1e-4, tight=True)
-    assert front.claim is claim
+    assert front.claim == claim
     assert {id_: trial.noise_multiplier for id_, trial in front.trials.items()} == {"t0001": 2.0, "t0002": 2.0}
 
 
