@@ -25,7 +25,7 @@ from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
-from sweeper.driver.rehearsals import Rehearsals
+from sweeper.driver.rehearsals import open_rehearsals
 from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
@@ -163,12 +163,8 @@ class SweepRun:
         self._recorder = Recorder(*given, rebooted=self._rebooted, account=self._account)
         if self._selected is None:
             self._recorder.spending.enter_budget()
-        slot, count = self._plan.spending.final_slot, self._plan.rehearsals
-        self._rehearsals = (
-            Rehearsals(shared.space, count, self._folder, slot, source=self._plan.rehearsed_on, tracker=self._tracker)
-            if count and slot is not None and self._selected is None
-            else None
-        )
+        is_first = self._selected is None
+        self._rehearsals = open_rehearsals(self._plan, self._folder, self._tracker) if is_first else None
         if self._selected is not None:
             self._recorder.records.track_ended()
         self._recorder.write_front_now_and_then()

@@ -11,15 +11,17 @@ from sweeper.adapters import dump
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.driver.reporting.progress import RehearsalProgress
+from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import signal_of
 from sweeper.records import Objective, RehearsalSource, TrialStatus
-from sweeper.results.rehearsal_ranking import rank_rehearsals
-from sweeper.search.finalists import Explored, Merit, Values, measure_merit
+from sweeper.results.rehearsal_ranking import judge_rehearsal, rank_rehearsals
+from sweeper.search.finalists import Explored, Merit, Values
 from sweeper.search.space import sample
 from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.rehearsal_records import (
+    FIRST,
     RehearsalRecord,
     RehearsedConfiguration,
     join_trainings,
@@ -46,6 +48,7 @@ class Rehearsals:
         slot: gives each of them its noise.
         source: the rows that they are trained and scored on.
         tracker: is told of each configuration of which both trainings have ended.
+        has_prior: whether the first configuration is one of a prior, which is preferred to the others.
     """
 
     def __init__(
@@ -57,8 +60,10 @@ class Rehearsals:
         *,
         source: RehearsalSource,
         tracker: RehearsalTracker,
+        has_prior: bool = False,
     ) -> None:
         self._space, self._folder, self._slot, self._source, self._tracker = space, folder, slot, source, tracker
+        self._preferred = FIRST if has_prior else None
         self._file = JsonlFile(folder.rehearsals, patient=True)
         self._records = {one.rehearsal: one for one in rehearsals_of(self._file.read(), folder.rehearsals)}
         proposals = sample(space, count)
@@ -106,6 +111,8 @@ class Rehearsals:
                 signal=signal_of(self._slot),
                 stage=BEFORE_ALL,
                 points=[epoch.values for epoch in self._ended[id_].epochs] if id_ in self._ended else [],
+                parts=self._ended[id_].parts if id_ in self._ended else (),
+                preferred=id_ == self._preferred,
             )
             for name, id_ in ((name, _configuration_of(name)) for name in list(self.proposals)[::HALVES])
         ]
@@ -129,7 +136,7 @@ class Rehearsals:
             key = (one.id, tuple(constraints))
             if key in self._merits:
                 return self._merits[key]
-            found = measure_merit([epoch.values for epoch in one.epochs], objectives, constraints)
+            found = judge_rehearsal(one, objectives, constraints)
             if one.id in self._ended:
                 self._merits[key] = found
             return found
@@ -139,7 +146,9 @@ class Rehearsals:
             done=len(self._ended),
             total=self.total // HALVES,
             fraction=min((self.done + sum(shares)) / self.total, 1.0),
-            ranked=rank_rehearsals([*self._ended.values(), *self._training()], objectives, trained, judge=judge),
+            ranked=rank_rehearsals(
+                [*self._ended.values(), *self._training()], objectives, trained, judge=judge, preferred=self._preferred
+            ),
         )
 
     def _training(self) -> list[RehearsedConfiguration]:
@@ -156,6 +165,7 @@ class Rehearsals:
                     proposal=self.proposals[name],
                     config=config,
                     epochs=mean_epochs(shown),
+                    parts=tuple(tuple(points.values()) for points in shown),
                 )
             )
         return found
@@ -200,6 +210,15 @@ class Rehearsals:
 
     def _on_failure(self, name: str, error: str) -> None:
         self._folder.save_failure(error, name)
+
+
+def open_rehearsals(plan: SweepPlan, folder: SweepFolder, tracker: RehearsalTracker) -> Rehearsals | None:
+    """Return the rehearsals of a sweep, ``None`` where its plan has none."""
+    slot, count = plan.spending.final_slot, plan.rehearsals
+    if slot is None or not count:
+        return None
+    source, has_prior = plan.rehearsed_on, plan.search.has_prior
+    return Rehearsals(plan.shared.space, count, folder, slot, source=source, tracker=tracker, has_prior=has_prior)
 
 
 def _configuration_of(name: str) -> str:

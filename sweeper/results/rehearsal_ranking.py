@@ -1,7 +1,8 @@
 """The order of configurations that were rehearsed: by what they have shown, as finalists are chosen.
 
 Ranks say which configurations were worth training. They are no results of the sweep: a rehearsed configuration has no
-epsilon, no model and no place on the front.
+epsilon, no model and no place on the front. One that did best on public tables comes first unless another is better by
+more than the error of rehearsals.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweeper.records import Objective
-from sweeper.search.finalists import Merit, measure_merit
+from sweeper.search.finalists import Merit, measure_error, measure_merit
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields.nested import flatten
-from sweeper.store.rehearsal_records import RehearsedConfiguration, RehearsedEpoch, read_rehearsals
+from sweeper.specification.search import Prior
+from sweeper.store.rehearsal_records import FIRST, RehearsedConfiguration, RehearsedEpoch, read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class RankedRehearsal:
         best: its best epoch in the first objective beside epsilon.
         volume: share of the box that its epochs dominate together, over every objective but epsilon.
         trials: those of the sweep that train this configuration.
+        error: of rehearsals, where it is first because no other is better by more than that; infinite where too few
+            were rehearsed to say it.
     """
 
     place: int | None
@@ -38,6 +42,7 @@ class RankedRehearsal:
     best: RehearsedEpoch | None = None
     volume: float | None = None
     trials: tuple[str, ...] = ()
+    error: float | None = None
 
     @property
     def id(self) -> str:
@@ -93,6 +98,7 @@ def rank_rehearsals(
     trained: Mapping[str, Mapping[str, Any]],
     constraints: Sequence[OutcomeConstraint] = (),
     judge: Judge | None = None,
+    preferred: str | None = None,
 ) -> Rehearsed:
     """Return configurations in the order of their merit; those without scores come last.
 
@@ -102,12 +108,18 @@ def rank_rehearsals(
         trained: configuration by trial, of the trials that have begun.
         constraints: those of the spec.
         judge: returns the merit of a configuration, for who keeps it; that of its epochs by default.
+        preferred: the id of the configuration that others have to be better than by more than their error.
     """
-    merit = judge or (lambda one: measure_merit([epoch.values for epoch in one.epochs], objectives, constraints))
+    merit = judge or (lambda one: judge_rehearsal(one, objectives, constraints))
     utility = next((one for one in objectives if one.name != "epsilon"), None)
     judged = [(merit(one), one) for one in configurations]
     good = [(found, one) for found, one in judged if found is not None]
     good.sort(key=lambda pair: pair[0], reverse=True)  # of equals the first one, as among finalists
+    error = measure_error([found for found, _ in good])
+    leads = next((pair for pair in good[1:] if pair[1].id == preferred and pair[0].plus(error) > good[0][0]), None)
+    if leads is not None:
+        good.remove(leads)
+        good.insert(0, leads)
     ranked = [
         RankedRehearsal(
             place=place,
@@ -115,6 +127,7 @@ def rank_rehearsals(
             best=_best(one.epochs, utility),
             volume=found.volume,
             trials=_trials_of(one, trained),
+            error=error if leads is not None and place == 1 else None,
         )
         for place, (found, one) in enumerate(good, start=1)
     ]
@@ -144,7 +157,15 @@ def rank_recorded(
     names = [objective.name for objective in objectives]
     recorded = tuple(dict.fromkeys(("epsilon", "accuracy", *names, *search.get("metrics", ()))))
     wanted = [parse_constraint(text, recorded) for text in search.get("constraints", ())]
-    return rank_rehearsals(configurations, objectives, trained, wanted)
+    preferred = None if search.get("prior") in (None, Prior.NONE.value) else FIRST
+    return rank_rehearsals(configurations, objectives, trained, wanted, preferred=preferred)
+
+
+def judge_rehearsal(
+    one: RehearsedConfiguration, objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint]
+) -> Merit | None:
+    """Return what recommends a configuration by what it has shown; see `measure_merit`."""
+    return measure_merit([epoch.values for epoch in one.epochs], objectives, constraints, one.parts)
 
 
 def _best(epochs: Sequence[RehearsedEpoch], utility: Objective | None) -> RehearsedEpoch | None:

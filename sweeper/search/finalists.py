@@ -4,11 +4,14 @@ Explorers train with far more noise than finals do. Their scores are only compar
 for is a set: each finalist adds as much as possible to the hypervolume of those before it, over every objective but
 epsilon, which the stage fixes. A constraint of the spec is a preference: outcomes that miss it count only where none
 meets it.
+
+Rehearsals of few rows are noisy too, and synthetic rows are no real ones. So a configuration that did best on public
+tables is preferred: another one comes before it only if it is better by more than the error of their difference.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from math import floor, isfinite, nan
+from math import floor, inf, isfinite, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +24,9 @@ from sweeper.specification.search_space import SearchSpace
 
 Values = Mapping[str, float]
 
+_TRAININGS = 2  # of a configuration that is rehearsed
+_LEAST_DIFFERENCES = 3  # of them, for an error
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explored:
@@ -30,6 +36,8 @@ class Explored:
     signal: float  # sampling rate * sqrt(steps) / noise multiplier of its training
     stage: int  # from 0
     points: Sequence[Values]  # values by objective of its epochs, ``epsilon`` among them; none of a trial that failed
+    parts: Sequence[Sequence[Values]] = ()  # of a rehearsal: those of each of its trainings, whose means ``points`` are
+    preferred: bool = False  # whether another one has to be better by more than the error of rehearsals
 
 
 def choose_finalists(
@@ -74,17 +82,42 @@ class Merit(NamedTuple):
     nearness: float  # 0 where an epoch meets the constraints, else minus what the nearest one misses them by
     volume: float  # share of the box that its epochs dominate, over every objective but epsilon
     best: float  # sum over objectives of the best value, as a share of the box
+    volumes: tuple[float, ...] = ()  # the same of each of its trainings, where it had several
+
+    def plus(self, error: float) -> "Merit":
+        """Return the merit that counts where it is preferred: others have to be better by more than the error."""
+        return self._replace(volume=self.volume + error, best=inf)
 
 
 def measure_merit(
-    points: Sequence[Values], objectives: Sequence[Objective], constraints: Sequence[OutcomeConstraint] = ()
+    points: Sequence[Values],
+    objectives: Sequence[Objective],
+    constraints: Sequence[OutcomeConstraint] = (),
+    parts: Sequence[Sequence[Values]] = (),
 ) -> Merit | None:
-    """Return what recommends a configuration by the values of its epochs; ``None`` where none has every objective."""
+    """Return what recommends a configuration by the values of its epochs; ``None`` where none has every objective.
+
+    ``parts`` are the values of each of its trainings, where ``points`` are their means.
+    """
     axes, wanted = _judged(objectives, constraints)
-    shown = _Shown.of(points, axes, wanted)
+    shown, nothing = _Shown.of(points, axes, wanted), np.empty((0, len(axes)))
     if not len(shown.rows):
         return None
-    return Merit(-shown.missed, *shown.adds_to(np.empty((0, len(axes)))))
+    volumes = tuple(_Shown.of(part, axes, wanted).adds_to(nothing)[0] for part in parts)
+    return Merit(-shown.missed, *shown.adds_to(nothing), volumes)
+
+
+def measure_error(merits: Sequence[Merit]) -> float:
+    """Return the standard error of the difference of two configurations' volumes, each the mean of two trainings.
+
+    It comes from the two trainings of each configuration: what all of them have in common, such as a half that is
+    easier than the other, is no error. Infinite where too few configurations had two trainings to say it.
+
+    >>> round(measure_error([Merit(0.0, 0.0, 0.0, pair) for pair in ((0.5, 0.7), (0.6, 0.6), (0.7, 0.5))]), 3)
+    0.141
+    """
+    differences = [one.volumes[0] - one.volumes[1] for one in merits if len(one.volumes) == _TRAININGS]
+    return sqrt(float(np.var(differences, ddof=1)) / 2.0) if len(differences) >= _LEAST_DIFFERENCES else inf
 
 
 def _judged(
@@ -108,13 +141,28 @@ def _ranked(
     shown = [_Shown.of(trial.points, axes, wanted) for trial in trials]
     left = [i for i, one in enumerate(shown) if len(one.rows)]
     front: Floats = np.empty((0, len(axes)))
-    ranked = []
+    ranked: list[Explored] = []
     while left:
         best = max(left, key=lambda i: (-shown[i].missed, *shown[i].adds_to(front), -i))
+        if not ranked and any(trial.preferred for trial in trials):
+            best = _first_of(trials, left, objectives, constraints)
         front = np.concatenate([front, shown[best].rows])
         left.remove(best)
         ranked.append(trials[best])
     return ranked
+
+
+def _first_of(
+    trials: Sequence[Explored],
+    left: Sequence[int],
+    objectives: Sequence[Objective],
+    constraints: Sequence[OutcomeConstraint],
+) -> int:
+    """Return the first finalist where some trials are preferred, by its place."""
+    measured = {i: measure_merit(trials[i].points, objectives, constraints, trials[i].parts) for i in left}
+    merits = {i: merit for i, merit in measured.items() if merit is not None}
+    error = measure_error(list(merits.values()))
+    return max(merits, key=lambda i: (merits[i].plus(error) if trials[i].preferred else merits[i], -i))
 
 
 @dataclass(frozen=True, slots=True)

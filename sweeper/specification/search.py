@@ -188,6 +188,11 @@ class SearchSettings(Section):
         return not isinstance(self.sampler, Sampler) or self.sampler in _ADAPTIVE
 
     @property
+    def has_prior(self) -> bool:
+        """Whether the first configuration is one that did best on public data, which others have to be better than."""
+        return self.prior not in (None, Prior.NONE)
+
+    @property
     def outcomes(self) -> tuple[OutcomeConstraint, ...]:
         """The constraints, each under the name that its value is recorded by."""
         return tuple(parse_constraint(text, self._recorded) for text in self.constraints)

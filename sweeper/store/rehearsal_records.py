@@ -16,6 +16,7 @@ from sweeper.specification.fields.ranges import Scalar
 from sweeper.store.jsonl import JsonlFile
 
 Values = Mapping[str, float]
+FIRST = "c0001"  # the configuration that was proposed first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,7 @@ class RehearsedConfiguration:
         proposal: values of open dimensions by name.
         config: all values, nested as in the spec.
         epochs: what it has shown; nothing where one of its trainings failed.
+        parts: what each of its trainings has shown, of which ``epochs`` are the means.
         reason: why it has shown nothing.
     """
 
@@ -65,6 +67,7 @@ class RehearsedConfiguration:
     proposal: Mapping[str, Scalar]
     config: Mapping[str, Any]
     epochs: tuple[RehearsedEpoch, ...] = ()
+    parts: tuple[tuple[Values, ...], ...] = ()
     reason: str = ""
 
 
@@ -106,6 +109,7 @@ def _joined(records: Sequence[RehearsalRecord]) -> RehearsedConfiguration:
         proposal=first.proposal,
         config=first.config,
         epochs=mean_epochs([record.points for record in records]),
+        parts=tuple(tuple(record.points.values()) for record in records),
         reason=next((record.reason for record in records if record.reason), ""),
     )
 

@@ -328,12 +328,22 @@ def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
 def _lead(leaders: Sequence[RankedRehearsal]) -> str:
     """Which rehearsed configuration leads, by what, and how far it is ahead."""
     first, *others = leaders
+    if first.error is not None:
+        return f"{first.id} leads with {first.scores()}{_why(first)}"
     ahead = [
         f", {first.volume - one.volume:.3f} ahead of {one.id}"
         for one in others
         if first.volume is not None and one.volume is not None
     ]
     return f"{first.id} leads with {first.scores()}{''.join(ahead)}"
+
+
+def _why(first: RankedRehearsal) -> str:
+    """Why a configuration is first that another has outdone; nothing where none has."""
+    if first.error is None:
+        return ""
+    error = "" if math.isinf(first.error) else f", {first.error:.3f}"
+    return f", for it did best on public tables and no other is better by more than the error of rehearsals{error}"
 
 
 def _leaders(rehearsals: RehearsalProgress) -> RenderableType:
@@ -360,7 +370,7 @@ def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[s
     lines = [f"The best of {rehearsals.done} {what}:"]
     for one in shown:
         first = "won" if rehearsals.done == rehearsals.total else "leads"
-        place = first if one.place == 1 else "runner-up" if one.place == 2 else f"place {one.place}"
+        place = f"{first}{_why(one)}" if one.place == 1 else "runner-up" if one.place == 2 else f"place {one.place}"
         trained = f"; trained as {', '.join(one.trials)}{_reached(one.trials, progress)}" if one.trials else ""
         lines.append(f"  {one.id} ({place}): {one.scores()}{trained}")
     return lines

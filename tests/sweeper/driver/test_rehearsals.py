@@ -39,9 +39,9 @@ def spec(content):
     return Spec.from_mapping(content)
 
 
-def rehearsals(spec, path, tracker=None):
+def rehearsals(spec, path, tracker=None, *, has_prior=False):
     slot = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL).final_slot
-    told = {"source": RehearsalSource.PUBLIC, "tracker": tracker or FakeTracker()}
+    told = {"source": RehearsalSource.PUBLIC, "tracker": tracker or FakeTracker(), "has_prior": has_prior}
     return Rehearsals(spec.space, spec.rehearsals, SweepFolder(path), slot, **told)
 
 
@@ -69,6 +69,15 @@ def test_a_configuration_is_judged_by_the_mean_of_both_halves(spec, tmp_path, pl
     assert all("epsilon" not in point for several in points for point in several)
     (best,) = choose_finalists(made.explored(), spec.space, spec.objectives, count=1, signal=made.explored()[0].signal)
     assert best == made.explored()[1].proposal
+
+
+def test_the_first_configuration_of_a_prior_wins_unless_another_is_better_by_more_than_the_error(spec, tmp_path, plan):
+    play(rehearsals(spec, tmp_path), plan, [0.5, 0.6, 0.7, 0.5, 0.1, 0.2])
+    for has_prior, winner in ((True, "c0001"), (False, "c0002")):
+        made = rehearsals(spec, tmp_path, has_prior=has_prior)
+        (best,) = choose_finalists(made.explored(), spec.space, spec.objectives, count=1, signal=1.0)
+        shown = made.progress(spec.objectives, (), {}).ranked[0]
+        assert (shown.id, dict(shown.configuration.proposal)) == (winner, best)
 
 
 def test_rehearsals_that_have_ended_are_not_trained_again(spec, tmp_path, plan):

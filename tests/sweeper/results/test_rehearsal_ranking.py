@@ -1,6 +1,7 @@
 """Rehearsed configurations stand in the order in which finalists are chosen, and are no results of the sweep."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -16,6 +17,8 @@ from ...factories import make_rehearsals
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@0.25"))
 FOUND = join_trainings(make_rehearsals((0.8, 0.5), (), (0.7, 0.7), (0.9, 0.1)))
+EASY, HARD = ({"accuracy": 0.55, "certified@0.25": 1.0},), ({"accuracy": 0.8, "certified@0.25": 1.0},)
+PARTS = ((EASY, EASY), (), (EASY, HARD), (HARD, HARD))
 
 
 def test_the_largest_hypervolume_is_first_and_a_configuration_without_scores_last():
@@ -40,6 +43,21 @@ def test_constraints_of_the_spec_decide_first():
     assert rank_rehearsals(FOUND, OBJECTIVES, {}, wanted)[0].id == "c0004"
     search = {"objectives": ["epsilon", "accuracy", "certified@0.25"], "constraints": ["accuracy >= 0.85"]}
     assert rank_recorded(FOUND, OBJECTIVES, {}, {"search": search})[0].id == "c0004"
+
+
+def test_the_first_of_a_prior_leads_where_no_other_is_better_by_more_than_the_error():
+    scores = [one.volume for one in rank_rehearsals(FOUND, OBJECTIVES, {})[:3]]
+    found = [replace(one, parts=parts) for one, parts in zip(FOUND, PARTS, strict=True)]
+    search = {"objectives": ["epsilon", "accuracy", "certified@0.25"], "prior": "tables-1"}
+    led = rank_recorded(found, OBJECTIVES, {}, {"search": search})
+    assert [one.id for one in led] == ["c0001", "c0003", "c0004", "c0002"]
+    assert [one.volume for one in led[:3]] == pytest.approx([scores[1], scores[0], scores[2]])
+    assert [one.error for one in led] == [pytest.approx(0.102, abs=1e-3), None, None, None]
+    for other in ({**search, "prior": "none"}, {name: value for name, value in search.items() if name != "prior"}):
+        ranked = rank_recorded(found, OBJECTIVES, {}, {"search": other})
+        assert (ranked[0].id, ranked[0].error) == ("c0003", None)
+    surer = [replace(one, parts=parts[:1] * 2) for one, parts in zip(FOUND, PARTS, strict=True)]
+    assert rank_recorded(surer, OBJECTIVES, {}, {"search": search})[0].id == "c0003"
 
 
 def test_the_trials_of_a_configuration_are_those_that_train_all_its_values():

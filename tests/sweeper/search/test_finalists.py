@@ -2,7 +2,14 @@ import math
 
 import pytest
 
-from sweeper.search.finalists import Explored, choose_finalists, measure_merit, nearest, transfer_proposal
+from sweeper.search.finalists import (
+    Explored,
+    choose_finalists,
+    measure_error,
+    measure_merit,
+    nearest,
+    transfer_proposal,
+)
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.fields.ranges import Range
 from sweeper.specification.spec import Spec
@@ -174,3 +181,41 @@ def test_default_stages_share_out_everything(trials):
 def test_default_stages_of_no_trial():
     with pytest.raises(ValueError, match="at least one trial, got trials=0"):
         default_stages(0)
+
+
+def rehearsed(rate, first, second, *, preferred=False):
+    """A configuration that was rehearsed twice, with one accuracy each."""
+    parts = [[{"accuracy": accuracy, "certified@0.25": 1.0}] for accuracy in (first, second)]
+    points = [{"accuracy": (first + second) / 2, "certified@0.25": 1.0}]
+    return Explored(proposal={RATE: rate}, signal=0.1, stage=-1, points=points, parts=parts, preferred=preferred)
+
+
+def winner(spec, *trials):
+    return rates(chosen(trials, spec, count=1, signal=0.1))[0]
+
+
+def test_what_did_best_on_public_tables_is_taken_unless_another_is_better_by_more_than_the_error(spec):
+    """Differences of both trainings are 0.1, -0.1, 0 and 0: their variance is 0.02 / 3, so the error is 0.058."""
+    others = [rehearsed(0.02, 0.6, 0.5), rehearsed(0.03, 0.5, 0.6), rehearsed(0.04, 0.3, 0.3)]
+    assert winner(spec, rehearsed(0.01, 0.5, 0.5, preferred=True), *others) == 0.01
+    assert winner(spec, rehearsed(0.01, 0.48, 0.48, preferred=True), *others) == 0.02
+    assert winner(spec, rehearsed(0.01, 0.5, 0.5), *others) == 0.02
+    ended = Explored(proposal={RATE: 0.01}, signal=0.1, stage=-1, points=[], preferred=True)
+    assert winner(spec, ended, *others) == 0.02
+
+
+def test_the_error_of_rehearsals_is_none_of_what_all_of_them_share(spec):
+    """The second half is easier by 0.2 for all: that makes no configuration's place less sure."""
+    others = [rehearsed(0.02, 0.41, 0.61), rehearsed(0.03, 0.3, 0.5)]
+    assert winner(spec, rehearsed(0.01, 0.4, 0.6, preferred=True), *others) == 0.02
+    merits = [measure_merit(one.points, spec.objectives, (), one.parts) for one in others]
+    assert measure_error(merits) == math.inf  # of two configurations, nothing is known
+    assert winner(spec, rehearsed(0.01, 0.1, 0.1, preferred=True), others[0]) == 0.01
+
+
+def test_what_is_preferred_must_meet_the_constraints_as_well_and_leads_to_others_that_add_to_it(spec):
+    wide = [rehearsed(0.01, 0.5, 0.5, preferred=True), rehearsed(0.02, 0.6, 0.2), rehearsed(0.03, 0.2, 0.6)]
+    best = rehearsed(0.04, 0.55, 0.55)
+    assert rates(chosen([*wide, best], spec, count=2, signal=0.1)) == [0.01, 0.04]
+    region = [parse_constraint("accuracy >= 0.52", ["accuracy"])]
+    assert rates(chosen([*wide, best], spec, count=1, signal=0.1, region=region)) == [0.04]

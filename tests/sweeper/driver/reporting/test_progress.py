@@ -1,5 +1,6 @@
 import io
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
 from sweeper.results.highlights import MAX_ROWS, Highlight, spread
-from sweeper.results.rehearsal_ranking import rank_rehearsals
+from sweeper.results.rehearsal_ranking import Rehearsed, rank_rehearsals
 from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking.outbox import Undelivered
 
@@ -133,6 +134,12 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
         "  c0001 (runner-up): accuracy 0.800, certified@1/4 0.500, hypervolume 0.400",
         "  c0004 (place 4): accuracy 0.100, certified@1/4 0.100, hypervolume 0.010; trained as t0002",
     ]
+    preferred = replace(ended.rehearsals.ranked[0], error=0.0314)
+    led = replace(ended.rehearsals, ranked=Rehearsed([preferred, *ended.rehearsals.ranked[1:]]))
+    why = "for it did best on public tables and no other is better by more than the error of rehearsals, 0.031"
+    assert closing_summary(replace(ended, rehearsals=led), Path("out")).splitlines()[2] == (
+        f"  c0003 (won, {why}): accuracy 0.700, certified@1/4 0.700, hypervolume 0.490; trained as t0001"
+    )
     cut = state(rehearsals=rehearsing(16), done=1, total=3, failed=1, running=(), front=())
     assert closing_summary(cut, Path("out")).startswith("digits: 16 rehearsed, 1 of 3 trained, 1 failed in 1:30.")
     early = state(rehearsals=rehearsing(6), done=0, total=3, failed=0, running=(), front=())
