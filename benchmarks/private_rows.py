@@ -32,6 +32,7 @@ from sweeper.records import Point
 from sweeper.results.estimates import share
 from sweeper.specification.left_out import default_delta
 from sweeper.specification.spec import Spec
+from sweeper.specification.stages import SPARE_EPOCHS, early_scores
 
 TABLES = ("breast_cancer", "german", "yeast", "nursery", "magic.gamma", "shuttle")
 HELD_OUT = ("german", "magic.gamma", "shuttle")  # of the prior
@@ -145,7 +146,8 @@ def expect() -> None:
         delta, held = default_delta(round(0.7 * rows)), round(0.15 * rows)
         widths = []
         for epsilon in (0.5, 1.0, 3.0):
-            sigma = noise_multiplier_for(epsilon, delta, 1.0, FINAL_SCORES + 1)  # of a final, and a spare one
+            releases = FINAL_SCORES + early_scores(1) + 2 * SPARE_EPOCHS  # of the final, the low end and spare ones
+            sigma = noise_multiplier_for(epsilon, delta, 1.0, releases)
             _, (low, high) = share(0.8, (sigma / 2 / held) ** 2, held)
             widths.append(f"+-{50 * (high - low):.1f}")
         _, (low, high) = share(0.8, 0.0, held)

@@ -22,6 +22,7 @@ from sweeper.specification.fields.nested import flatten
 from sweeper.specification.left_out import Default
 
 _EXAMPLE = 0.8  # an accuracy, whose interval is shown
+_WHOLE_PERCENT = 0.01  # a share below it has a decimal
 
 
 def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
@@ -193,7 +194,8 @@ def _render_spending(plan: SweepPlan, plans: Sequence[Plan]) -> list[RenderableT
     for part in spending.parts():
         alone = round_up(price([part.slot], delta).epsilon)
         noise = f"{part.slot.noise_multiplier:.4g}"
-        table.add_row(part.name, part.trials, f"{100 * part.share:.0f} %", noise, alone, round_up(part.epsilon))
+        share = f"{100 * part.share:.{0 if part.share >= _WHOLE_PERCENT else 1}f} %"
+        table.add_row(part.name, part.trials, share, noise, alone, round_up(part.epsilon))
     return [table, text, Text(""), _render_other_cuts(spending, delta)]
 
 

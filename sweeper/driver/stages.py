@@ -75,19 +75,23 @@ class StagedSearch:
         return next((proposal for proposal in best if proposal not in had), None)
 
     def _explored(self, stage: int) -> list[Explored]:
-        """Return the trials before a stage, with what they have shown."""
+        """Return the trials before a stage, with what they have shown.
+
+        After rehearsals a stage of no more trials than this one has explored nothing, and does not count.
+        """
+        counts = self._spending.stage_trials
         points: dict[str, list[Mapping[str, float]]] = {}
         for point in self._records.estimated().values():
             points.setdefault(point.trial, []).append(point.values)
         return self._rehearsed + [
             Explored(
                 proposal=proposal,
-                signal=self._signal_of(self._stage(trial)),
-                stage=self._stage(trial),
+                signal=self._signal_of(own),
+                stage=own,
                 points=points.get(trial, []),
             )
             for trial, proposal in self._search.proposals.items()
-            if self._stage(trial) < stage
+            if (own := self._stage(trial)) < stage and not (self._rehearsed and counts[own] <= counts[stage])
         ]
 
     def _stage(self, trial: str) -> int:

@@ -27,8 +27,9 @@ from sweeper.specification.left_out import Default
 from sweeper.specification.objectives import AUROC, BALANCED, reads_training_rows
 from sweeper.specification.rules.data import broken_score_rules
 from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE, SKETCH
+from sweeper.specification.settings import AUTO
 from sweeper.specification.spec import Spec
-from sweeper.specification.stages import SPARE_EPOCHS
+from sweeper.specification.stages import LOW_SHARE, SPARE_EPOCHS
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.trials.metrics import check_metrics
 from sweeper.trials.rehearsal import rehearsal_halves
@@ -95,6 +96,11 @@ def _explain(spec: Spec, noise: ScoreNoise | None, spending: Spending) -> Iterat
         elif spec.trials == 1:
             because = "there is one configuration to train" if not value else because
         yield Default(field="search.rehearse", value=value, because=because)
+    if spec.has_low_end and spec.privacy.finals is None:
+        because = (
+            f"a trial with {100 * LOW_SHARE:g} % of the signal comes first, for points of the front at small epsilons"
+        )
+        yield Default(field="privacy.finals", value=AUTO, because=because)
     if noise is not None and spec.privacy.score_noise is None:
         pools = spending.score_pools
         count = "all" if pools is None else f"the {pools[0].event.steps}"
@@ -243,7 +249,8 @@ def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None, largest: float | N
             expected = f"at least {needed} {split} rows, so that the noise of {score} at this budget is within "
             expected += f"+-{WIDEST:g}, got {rows}"
             fewer = " or privacy.final_scores" * (noise.final_scores is not None)
-            remedy = f"raise the budget, hold more rows back, lower search.trials, search.repeats{fewer}, or say "
+            remedy = "set privacy.finals: 1, " if spec.has_low_end else ""  # fewer scores
+            remedy += f"raise the budget, hold more rows back, lower search.trials, search.repeats{fewer}, or say "
             remedy += "privacy.score_noise yourself"
             raise spec.mistaken(expected, "data.splits", None, remedy)
 

@@ -133,6 +133,22 @@ class AuditEffort(enum.Enum):
     THOROUGH = "thorough"
 
 
+class Finals(FieldType):
+    """How many trials the last stage has, or ``auto``: one, after a small one for the low end of the front."""
+
+    def parse(self, value: Any) -> int | str:
+        """Return the value."""
+        if value == AUTO:
+            return AUTO
+        if isinstance(value, str):
+            raise bad_value(f"{AUTO}, or an integer {{name}} >= 1")
+        return int(ONE_COUNT.one(value))
+
+    def json_schema(self) -> dict[str, Any]:
+        """A number or that word."""
+        return {"anyOf": [ONE_COUNT.json_schema(), {"const": AUTO}]}
+
+
 class PrivacySettings(_PrivacyOptions):
     """What is promised. Two of epsilon, noise_multiplier and training.epochs give the third.
 
@@ -142,7 +158,7 @@ class PrivacySettings(_PrivacyOptions):
 
     sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
     stages: tuple[StageSettings, ...] | None = Field(default=None, strict=False, min_length=1)
-    finals: Annotated[int, ONE_COUNT] | None = None
+    finals: Annotated[int | str, Finals()] | None = None
     spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None
     accounting: Annotated[str, Name(names=built_in_accountings(), fixed=True)] | None = None
     score_noise: Annotated[float, ONE_POSITIVE] | None = None
@@ -151,6 +167,11 @@ class PrivacySettings(_PrivacyOptions):
 
     curve_noise: Annotated[float, ONE_POSITIVE] | None = None
     account: Annotated[str, AccountName()] | None = None
+
+    @property
+    def last_trials(self) -> int:
+        """The number of trials of the last stage, where the spec gives no stages."""
+        return self.finals if isinstance(self.finals, int) else 1
 
     @property
     def in_slots(self) -> bool:

@@ -33,8 +33,16 @@ from sweeper.specification.rules.data import broken_data_rules, broken_score_rul
 from sweeper.specification.rules.selection import broken_selection_rules
 from sweeper.specification.search import SKETCH, SKETCH_SHARE, SearchSettings
 from sweeper.specification.search_space import SearchSpace
-from sweeper.specification.settings import ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
-from sweeper.specification.stages import COMPOSITION, EXPLORATION, WINNER, StagePlan, default_plans, stage_plans
+from sweeper.specification.settings import AUTO, ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
+from sweeper.specification.stages import (
+    COMPOSITION,
+    EXPLORATION,
+    WINNER,
+    StagePlan,
+    default_plans,
+    plans_of_both_ends,
+    stage_plans,
+)
 from sweeper.specification.yaml_file import read_mapping
 
 DEFAULT_TRIALS = 16
@@ -190,7 +198,9 @@ class Spec(Section):
             return ()
         if self.privacy.stages is not None:
             return stage_plans(self.privacy.stages)
-        finals = self.privacy.finals or 1
+        finals = self.privacy.last_trials
+        if self.has_low_end:
+            return plans_of_both_ends()
         if self.rehearsals:
             return (StagePlan(finals, 1.0),)
         if self.search.trials is not None:
@@ -204,6 +214,16 @@ class Spec(Section):
     def rehearsals(self) -> int:
         """How many configurations are trained on public or synthetic rows before the first trial, 0 for none."""
         return self._tried if self._rehearse else 0
+
+    @property
+    def has_low_end(self) -> bool:
+        """Whether a small training comes before the final, for points of the front at small epsilons.
+
+        With ``privacy.finals: auto``, and left out where a sketch is rehearsed on: scores of private rows are few, and
+        none of the final's is at a small epsilon.
+        """
+        wanted = AUTO if self.privacy.finals is None and self.sketch_share else self.privacy.finals
+        return wanted == AUTO and self.privacy.stages is None and self.rehearsals > 0
 
     @property
     def sketch_share(self) -> float:
@@ -231,7 +251,7 @@ class Spec(Section):
         usual = Evaluation.PUBLIC if self.data.path is None else Evaluation.PRIVATE
         evaluation = self.data.evaluation or usual
         if evaluation is Evaluation.PRIVATE and self.data.is_table:
-            return SKETCH if self._tried > (self.privacy.finals or 1) else False
+            return SKETCH if self._tried > self.privacy.last_trials else False
         return evaluation is Evaluation.PUBLIC
 
     def data_options(self, data_dir: Path | None = None) -> dict[str, Any]:

@@ -15,6 +15,8 @@ SLOTS, FILTER = "slots", "filter"  # the ways to keep a budget of which sections
 COMPOSITION, WINNER, EXPLORATION = "composition", "winner", "exploration"
 UNNAMED_SPENDING = (COMPOSITION, WINNER, EXPLORATION)  # ways to spend that follow from what else a spec says
 SPARE_EPOCHS = 1
+LOW_SHARE = 0.003  # of the signal, for the low end of a front
+MOST_EARLY_SCORES = 3  # releases of scores of a stage before the last one, unless it has more trials
 _SHARE = Number(above=0, below=1, fixed=True)
 _DEFAULT_SHARES = (0.05, 0.15, 0.8)
 
@@ -38,6 +40,23 @@ def default_plans(trials: int, finals: int) -> tuple[StagePlan, ...]:
     """Return the stages of a sweep that says no more than its number of trials, those of the last one included."""
     *first, (_, share) = default_stages(max(trials - finals, 0) + 1)
     return (*(StagePlan(*stage) for stage in first), StagePlan(finals, share))
+
+
+def plans_of_both_ends() -> tuple[StagePlan, ...]:
+    """Return a training with next to no signal, which is the low end of the front, and the final, which has the rest.
+
+    The final's first epochs are at a tenth of its epsilon and more; a training of share s is at about sqrt(s) of it.
+    """
+    return (StagePlan(1, LOW_SHARE), StagePlan(1, 1.0 - LOW_SHARE))
+
+
+def early_scores(trials: int) -> int:
+    """Return how many epochs of each trial of a stage before the last one release scores of private rows.
+
+    >>> [early_scores(trials) for trials in (1, 2, 3, 12)]
+    [3, 1, 1, 1]
+    """
+    return max(1, MOST_EARLY_SCORES // trials)
 
 
 def stage_plans(stages: Sequence[StageSettings]) -> tuple[StagePlan, ...]:

@@ -15,7 +15,7 @@ from sweeper.privacy.exposures import Release
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.specification.fields.messages import BrokenRule
-from sweeper.specification.stages import StagePlan
+from sweeper.specification.stages import StagePlan, early_scores
 
 QUESTIONS = ("winner", "front", "everything")
 _POINTS = 16  # of a front, where nothing else says how many there may be
@@ -92,17 +92,27 @@ class Request:
         """How many releases of scores of private validation rows all trials may make, spare ones too."""
         if not self.stages:
             return self.repeats * self.trials * self.epochs
-        first = self.epochs if self.final_scores is None else 1
-        explored = first * sum(stage.trials for stage in self.stages[:-1])
-        return self.repeats * (explored + self.planned_points + len(self.stages) * self.spare_epochs)
+        explored = sum(map(self._scores_of_early, self.stages[:-1]))
+        return self.repeats * (explored + self._scores_of_finals + len(self.stages) * self.spare_epochs)
 
     @property
     def planned_points(self) -> int:
-        """How many points a front is taken to have, each with one release of test scores: as many as finals release."""
+        """How many points a front is taken to have, each with one release of test scores.
+
+        As many as finals release, and a trial that is alone in its stage: that is the low end of the front.
+        """
         if not self.stages:
             return _POINTS
+        alone = [stage for stage in self.stages[:-1] if stage.trials == 1]
+        return self._scores_of_finals + sum(map(self._scores_of_early, alone))
+
+    @property
+    def _scores_of_finals(self) -> int:
         each = self.epochs if self.final_scores is None else self.final_scores  # however many epochs another one has
         return self.stages[-1].trials * each
+
+    def _scores_of_early(self, stage: StagePlan) -> int:
+        return stage.trials * (self.epochs if self.final_scores is None else early_scores(stage.trials))
 
     @property
     def trial(self) -> PoissonGaussian:

@@ -34,7 +34,7 @@ class CutBudget(Budget):
     scores: PaidScores | None = None
     tests: PaidScores | None = None  # the same of test rows
 
-    first_part: ClassVar[str] = "explorers"  # who trains in the part with most noise
+    first_part: ClassVar[str] = "stage 1"  # the part with most noise
 
     @cached_property
     def price(self) -> float:

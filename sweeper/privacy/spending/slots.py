@@ -28,7 +28,7 @@ from sweeper.privacy.spending._stages import (
 )
 from sweeper.records import trial_number
 from sweeper.rounding import round_up
-from sweeper.specification.stages import StagePlan
+from sweeper.specification.stages import StagePlan, early_scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +121,13 @@ class Slots(CutBudget):
         return self.stages[self.stage_of(trial)].slot
 
     def most_scores(self, trial: str, noise: ScoreNoise) -> int | None:
-        """Return one for an explorer where epochs of finals are chosen: the last, by which the search compares them."""
-        is_final = self.stage_of(trial) == len(self.stages) - 1
-        return noise.final_scores if is_final or noise.final_scores is None else 1
+        """Return fewer for an explorer where epochs of finals are chosen: the last, by which the search compares them.
+
+        A stage of few trials has some more of each.
+        """
+        stage = self.stage_of(trial)
+        is_final = stage == len(self.stages) - 1
+        return noise.final_scores if is_final or noise.final_scores is None else early_scores(self.stage_trials[stage])
 
     def refusal(
         self,

@@ -65,7 +65,7 @@ def _of_slots(search: SearchSettings, training: TrainingSettings, privacy: Priva
     if Method.NON_PRIVATE.value in methods:
         expected = "private methods with sweep_epsilon: a trial without privacy fits no budget"
         yield BrokenRule("training.method", Method.NON_PRIVATE.value, expected, "leave it out")
-    if search.trials is not None and privacy.finals is not None and privacy.finals > search.trials:
+    if search.trials is not None and isinstance(privacy.finals, int) and privacy.finals > search.trials:
         expected = f"at most {search.trials} finals, the number of configurations that are tried"
         yield BrokenRule("privacy.finals", privacy.finals, expected, "lower it")
     if search.repetitions is not None or privacy.stages is None:

@@ -15,6 +15,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import signal_of
 from sweeper.privacy.spending.slots import Slots
 from sweeper.records import Point
+from sweeper.search.finalists import Explored
 from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import parse_constraint
 from sweeper.specification.search import Sampler
@@ -36,13 +37,22 @@ def spec(content):
 class Sweep:
     """A search in stages, and the records that it looks at."""
 
-    def __init__(self, spec, journal):
+    def __init__(self, spec, journal, rehearsed=()):
         self.budget = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL)
         self.records = SimpleNamespace(points={}, objectives=spec.objectives)
         self.records.estimated = lambda: self.records.points
         options = {"sampler": Sampler.RANDOM, "seed": 0, "journal": journal, "trials": spec.stages[0].trials}
         self.search = Search(spec.space.suggest, spec.objectives, **options)
-        self.staged = StagedSearch(self.search, self.budget, spec.space, self.records)
+        shown = [
+            Explored(
+                proposal={"training.learning_rate": rate},
+                signal=signal_of(self.budget.final_slot),
+                stage=-1,
+                points=[{"accuracy": accuracy}],
+            )
+            for rate, accuracy in zip(rehearsed[::2], rehearsed[1::2], strict=True)
+        ]
+        self.staged = StagedSearch(self.search, self.budget, spec.space, self.records, rehearsed=shown)
 
     def train(self, accuracy=None):
         trial = self.staged.ask()
@@ -71,6 +81,23 @@ def test_explorers_that_failed_are_not_taken_further(sweep):
     assert sweep.train(0.5) == rates[1]
     assert sweep.train(0.5) not in rates  # nothing else has scores: the search proposes
     assert sweep.staged.asked == 5
+
+
+def test_both_ends_of_a_front_are_trained_by_what_rehearsals_showed(content, tmp_path):
+    """The low end has seen one configuration only, with next to no signal: its scores choose nothing."""
+    content["training"] |= {"epochs": 2, "batch_size": 256, "learning_rate": {"log": [0.001, 0.1]}}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "finals": "auto"}
+    content["search"] = {"objectives": ["epsilon", "accuracy"]}
+    spec = Spec.from_mapping(content)
+    sweep = Sweep(spec, tmp_path / "proposals.jsonl", [0.01, 0.3, 0.02, 0.7, 0.03, 0.6])
+    assert [sweep.train(0.1), sweep.train(0.8)] == [0.02, 0.02]
+    assert sweep.budget.stage_trials == (1, 1)
+    low, final = map(signal_of, sweep.budget.named_slots.values())
+    assert low / final == pytest.approx((0.003 / 0.997) ** 0.5, rel=1e-3)
+    assert sweep.budget.price <= 3.0
+    user = Sweep(spec, tmp_path / "others.jsonl", [0.01, 0.3, 0.02, 0.7])
+    user.search.enqueue({"training.learning_rate": 0.05})  # of a user: the final is that of the rehearsals all the same
+    assert [user.train(0.9), user.train(0.8)] == [0.05, 0.02]
 
 
 def test_what_a_user_enqueues_comes_first(sweep):

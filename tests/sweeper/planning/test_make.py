@@ -169,16 +169,38 @@ def test_a_sketch_is_a_part_of_the_budget_that_check_shows(content):
     content["privacy"], content["search"] = {"sweep_epsilon": 3.0, "delta": 1e-4}, {"rehearse": "sketch", "trials": 5}
     plan = make_sweep_plan(Spec.from_mapping(content), data)
     budget = plan.spending
-    assert (plan.rehearsals, plan.trials, budget.sketch_share) == (5, 1, pytest.approx(SKETCH_SHARE))
+    assert (plan.rehearsals, plan.trials, budget.sketch_share) == (5, 2, pytest.approx(SKETCH_SHARE))
     assert budget.price <= 3.0
     assert sum("drawn from a private sketch of the training rows" in one for one in plan.claim.conditions) == 1
     assert REHEARSED not in plan.claim.public
     previews = preview(plan, data)
     Console(file=screen, width=120).print(render_check(plan, data, previews))
     shown = " ".join(screen.getvalue().split())
-    assert "5 configurations to rehearse on rows of a private sketch, then 1 trial" in shown
+    assert "5 configurations to rehearse on rows of a private sketch, then 2 trials" in shown
+    assert "1 1 0.3 % " in shown
+    (chosen,) = [one for one in plan.chosen if one.field == "privacy.finals"]
+    assert (chosen.value, chosen.because.partition(" comes")[0]) == ("auto", "a trial with 0.3 % of the signal")
     assert f"sketch 1 release 10 % {budget.sketch.noise_multiplier:.4g}" in shown
-    assert estimate(plan, data, previews).trials == 1 + 5 * 2
+    assert estimate(plan, data, previews).trials == 2 + 5 * 2
+
+
+def test_both_ends_of_a_front_have_their_place_in_the_budget_whatever_the_rows(content):
+    """The cut, and how many scores are released, follow from public numbers: rows of zeros have the same plan."""
+    content["data"] = {"name": "breast_cancer", "evaluation": "private"}
+    content["training"] |= {"batch_size": 64, "learning_rate": {"log": [0.01, 0.1]}}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4}
+    spec = Spec.from_mapping(content)
+    data = clipless.datasets.load("breast_cancer", evaluation="private")
+    budget, noise = (plan := make_sweep_plan(spec, data)).spending, plan.shared.noise
+    releases = [budget.most_scores(trial, noise) for trial in ("t0001", "t0002")]
+    assert releases == [3, noise.final_scores] == [3, 6]
+    assert budget.scores.event.steps == sum(releases) + 2  # a spare one for each stage
+    assert budget.tests.event.steps == sum(releases)  # a test score for each point that the front may have
+    assert budget.price <= 3.0
+    rows = {name: getattr(data, name) for name in ("train", "validation", "test")}
+    blind = replace(data, **{name: replace(one, x=one.x * 0, y=one.y * 0) for name, one in rows.items()})
+    again = make_sweep_plan(spec, blind)
+    assert (again.spending, again.chosen, again.announcement) == (budget, plan.chosen, plan.announcement)
 
 
 # --- scores whose noise is planned

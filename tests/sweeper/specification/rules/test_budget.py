@@ -20,6 +20,9 @@ def budget(content):
     return content
 
 
+BOTH_ENDS = (StagePlan(1, 0.003), StagePlan(1, 0.997))
+
+
 def changed(content, **sections):
     changed = copy.deepcopy(content)
     for section, fields in sections.items():
@@ -48,8 +51,10 @@ def test_private_rows_of_a_table_are_rehearsed_on_a_sketch_and_others_where_that
     own = changed(table, data={"name": None, "path": "own.csv"})
     for content in (table, own):
         spec = Spec.from_mapping(content)
-        assert (spec.rehearsals, spec.sketch_share, spec.stages) == (DEFAULT_TRIALS, SKETCH_SHARE, (StagePlan(1, 1.0),))
+        assert (spec.rehearsals, spec.sketch_share, spec.stages) == (DEFAULT_TRIALS, SKETCH_SHARE, BOTH_ENDS)
         assert spec.search.rehearse is None
+        one = Spec.from_mapping(changed(content, privacy={"finals": 1}))
+        assert (one.sketch_share, one.stages) == (SKETCH_SHARE, (StagePlan(1, 1.0),))
     for fields in ({"search": {"rehearse": False}}, {"data": {"name": "digits"}}, {"privacy": {"stages": STAGES}}):
         spec = Spec.from_mapping(changed(table, **fields))
         assert (spec.rehearsals, spec.sketch_share, len(spec.stages)) == (0, 0.0, 3)
@@ -63,6 +68,17 @@ def test_private_rows_of_a_table_are_rehearsed_on_a_sketch_and_others_where_that
         spec = Spec.from_mapping(asked)
         assert (spec.rehearsals, spec.sketch_share) == (5, SKETCH_SHARE)
         assert Spec.from_mapping(spec.to_plain()) == spec
+
+
+def test_both_ends_of_a_front_are_trained_where_that_is_asked_for_or_scores_are_few(budget):
+    asked = {"privacy": {"finals": "auto"}}
+    assert Spec.from_mapping(budget).has_low_end is False  # scores are free
+    spec = Spec.from_mapping(changed(budget, **asked))
+    assert (spec.stages, spec.trials, spec.rehearsals) == (BOTH_ENDS, 2, DEFAULT_TRIALS)
+    assert sum(stage.share for stage in spec.stages) == 1.0
+    assert Spec.from_mapping(spec.to_plain()).stages == BOTH_ENDS
+    explorers = Spec.from_mapping(changed(budget, search={"rehearse": False}, **asked))
+    assert (explorers.has_low_end, explorers.stages[-1].trials, explorers.trials) == (False, 1, DEFAULT_TRIALS)
 
 
 def test_trials_are_the_configurations_that_are_rehearsed_and_finals_those_that_are_trained(budget):
@@ -116,6 +132,8 @@ LEARNING_RATE = "training.learning_rate"
         (NO_BUDGET | FILTER, r"no accounting without sweep_epsilon.*got accounting='filter' \(privacy\.accounting in .*add sweep_epsilon"),
         (FILTER | {"privacy.spare_epochs": 2}, r"no spare_epochs.*got spare_epochs=2 \(privacy\.spare_epochs in .*leave it out"),
         ({"privacy.stages": STAGES, "privacy.finals": 2}, r"no finals beside stages.*got finals=2 \(privacy\.finals in .*leave it out"),
+        ({"privacy.finals": "two"}, r"auto, or an integer finals >= 1.*got finals='two' \(privacy\.finals in "),
+        ({"privacy.finals": 0}, r"finals >= 1.*got finals=0 \(privacy\.finals in "),
         ({"privacy.finals": 5, "search.trials": 4}, r"at most 4 finals.*got finals=5 \(privacy\.finals in .*lower it"),
         ({"data.evaluation": "exploratory", "search.rehearse": True}, r"evaluation: public.*got rehearse=True \(search\.rehearse in .*leave it out"),
         (NO_BUDGET | {"search.rehearse": "sketch"}, r"the slots of privacy\.sweep_epsilon.*got rehearse='sketch' \(search\.rehearse in .*add sweep_epsilon"),
