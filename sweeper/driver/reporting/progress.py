@@ -6,6 +6,7 @@ module that writes to the screen during a run.
 
 import dataclasses
 import io
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
