@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.spending import SLACK_SHARE
 from clipless.privacy.events import Event
 
 SQUARE_STEP = 2.0**-40  # of mu^2
 SLACK_STEP = 2.0**-52
 MOST_SQUARE = 2.0**12  # sums of multiples are exact up to here, where epsilon is in the thousands
+SLACK_SHARE = 0.05  # of the delta of a budget: that of `GaussianFilter`, whose modules take seconds to import
 _ROUNDING = 1e-9  # relative, of the normal distribution function
 _LARGEST_EXPONENT = 700.0
 

@@ -44,7 +44,8 @@ class Price:
 def prices_by_release(ledger: Mapping[str, Price]) -> dict[str, Price]:
     """Return the price under what it is for: once where it is the same whatever leaves.
 
-    >>> one, none = Price(epsilon=3.0, delta=1e-5, events=2), Price(epsilon=inf, delta=1e-5, events=0)
+    >>> one = Price(epsilon=3.0, delta=1e-5, events=2)
+    >>> none = Price(epsilon=float("inf"), delta=1e-5, events=0)
     >>> list(prices_by_release({"winner": one, "front": one, "everything": one}))
     ['one model or all']
     >>> list(prices_by_release({"winner": one, "front": none, "everything": none}))

@@ -101,6 +101,7 @@ def plan_json(event):
         "noise_multiplier": 2.0,
         "delta": 1e-4,
         "relation": "add-or-remove-one",
+        "risks": [],
         "allocation": "min-variance",
         "method": "clipless",
         "clip_norm": None,

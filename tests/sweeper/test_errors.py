@@ -79,5 +79,13 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
             "RecordError",
             "PickError",
         ),
-        *("TrialError", "RefutedError", "ExportError", "UnknownFigureError", "UnknownSweepError"),
+        *(
+            "TrialError",
+            "RefutedError",
+            "ExportError",
+            "UnknownFigureError",
+            "EmptyFigureError",
+            "UnknownSweepError",
+            "AccountError",
+        ),
     }, "may its message have been computed from private rows?"

@@ -6,7 +6,7 @@ Numbers that are infinite or undefined are texts, as in ``front.json``.
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, computed_field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from clipless.privacy.exposure import Basis, Risk
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SweepStatus
@@ -94,12 +94,6 @@ class ExposureRow(Answer):
 
     risk: Risk
     groups: Sequence[GroupRow]
-
-    @computed_field(description="What an attacker finds, in one sentence.")  # type: ignore[prop-decorator]
-    @property
-    def in_words(self) -> str:
-        """What an attacker finds, in one sentence."""
-        return self.risk.in_words()
 
 
 class PriceRow(Answer):

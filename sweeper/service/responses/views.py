@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from clipless.privacy.exposure import Exposure
-from sweeper.adapters import dump, parse
+from sweeper.adapters import dump
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
 from sweeper.results.display import trial_rows
@@ -100,7 +99,7 @@ def front_content(folder: SweepFolder) -> dict[str, Any]:
         points = [point for point in content["points"] if point["on_front"]]
         kept = {point["trial"] for point in points}
         trials = {id_: trial for id_, trial in content["trials"].items() if id_ in kept}
-        ledger = {question: _in_words(price) for question, price in _prices(folder, content).items()}
+        ledger = _prices(folder, content)
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
     return {**content, "points": points, "trials": trials, "ledger": ledger}
@@ -252,14 +251,6 @@ def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
     delta = next((float(answer["delta"]) for answer in written.values()), None)
     newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_entries"), delta)
     return written if newer is None else {question: dump(answer) for question, answer in newer.items()}
-
-
-def _in_words(price: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a price with the sentence on what it means to a person, where that is known; see `ExposureRow`."""
-    exposure = price.get("exposure")
-    if exposure is None:
-        return price
-    return {**price, "exposure": {**exposure, "in_words": parse(Exposure, exposure).risk.in_words()}}
 
 
 def _front_file(folder: SweepFolder) -> dict[str, Any]:

@@ -8,7 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
+from clipless.privacy.accounting import spending
+from clipless.privacy.accounting.gaussian_filter import GaussianFilter
 from sweeper.account.cost import (
+    SLACK_SHARE,
     AccountCost,
     budget_of,
     epsilon_of,
@@ -19,6 +22,12 @@ from sweeper.account.cost import (
     rounded_up,
     total,
 )
+
+
+def test_slack_is_the_share_of_delta_that_a_filter_takes():
+    assert SLACK_SHARE == spending.SLACK_SHARE
+    assert budget_of(3.0, 1e-5).square == pytest.approx(GaussianFilter(3.0, 1e-5).budget.square, rel=1e-7)
+
 
 COSTS = st.builds(AccountCost, st.floats(0.0, 50.0), st.floats(0.0, 1e-3))
 

@@ -99,18 +99,12 @@ def test_a_status_says_how_a_sweep_stands_and_nothing_of_this_machine(client, fo
     assert "secret" not in answer.text
 
 
-def _told(answer):
-    content = dump(answer)
-    content["exposure"]["in_words"] = answer.exposure.risk.in_words()
-    return content
-
-
 def test_prices_are_those_of_the_ledger_as_it_is_now(client, folder, event):
     client.get(URL), client.get(f"{URL}/front")
     ledger = Ledger(folder.ledger)
     for trials in (1, 2):
         ledger.open(f"t{trials}", event)
-        answers = {question: _told(answer) for question, answer in ledger.answers(1e-4).items()}
+        answers = {question: dump(answer) for question, answer in ledger.answers(1e-4).items()}
         assert client.get(URL).json()["front"]["ledger"] == answers
         assert client.get(f"{URL}/front").json()["ledger"] == answers
 
