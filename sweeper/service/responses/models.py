@@ -104,7 +104,9 @@ class PriceRow(Answer):
     events: int = Field(description="How many trainings; none of what was not released.")
     statement: str
     fixed: bool = Field(description="Whether it holds however results are used.")
-    exposure: ExposureRow | None = Field(default=None, description="What it means to a person.")
+    exposure: ExposureRow | None = Field(
+        default=None, description="What it means to a person.", exclude_if=lambda value: value is None
+    )
 
 
 class PointName(Answer):
