@@ -191,6 +191,7 @@ def make_claim(
         steering=steering,
         noise=shared.noise,
         baselines=Baselines.of(data, spec.search.without_privacy),
+        deployment=spec.deployment.to_plain(),
     )
 
 

@@ -1,6 +1,6 @@
 """What a sweep claims and on which conditions: the same sentences on the front, the report and the card."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +129,7 @@ class Claim:
     conditions: tuple[str, ...]  # sentences: what is not guaranteed
     steered: tuple[str, ...] = ()  # those of them that say which earlier sweeps steered the proposals
     baselines: Baselines = field(default_factory=Baselines)  # what scores are compared with
+    deployment: Mapping[str, str] = field(default_factory=dict)  # what the spec says of it beside the computation
 
     @classmethod
     def about(
@@ -148,6 +149,7 @@ class Claim:
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
         baselines: Baselines | None = None,
+        deployment: Mapping[str, str] | None = None,
     ) -> "Claim":
         """Return the claim of a sweep on declared data.
 
@@ -155,7 +157,7 @@ class Claim:
         before any row was read prices the whole sweep, so that results may be used in any way. ``of_spending``: what
         that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``sketch``:
         on rows drawn from this release. ``taken``: what else is taken as public. ``noise`` is that of scores of
-        private rows.
+        private rows. ``deployment`` is copied.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -186,6 +188,7 @@ class Claim:
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
             steered=steering.conditions,
             baselines=baselines,
+            deployment=dict(deployment or {}),
         )
 
     def resumed_from(self, recorded: "Claim") -> "Claim":

@@ -1,4 +1,4 @@
-"""The sections ``model``, ``training``, ``privacy`` and ``resources`` of a spec.
+"""The sections ``model``, ``training``, ``privacy``, ``deployment`` and ``resources`` of a spec.
 
 A field typed ``Open`` takes a value, a list or a range; the others take one value for the whole sweep, because points
 of different deltas, relations or evaluations could not be compared. The options of ``training`` and ``privacy`` are
@@ -17,7 +17,17 @@ from sweeper.specification.addresses import parse_address
 from sweeper.specification.architectures import ArchitectureSettings, architecture_options
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, OpenSection, Section, open_section
 from sweeper.specification.fields.choices import ARCHITECTURE_OPTIONS, LOSS_OPTIONS, MODEL_OPTIONS, POSITIVE
-from sweeper.specification.fields.fields import CLASS_WEIGHTS, FieldType, Flag, Name, Number, Variant, Variants
+from sweeper.specification.fields.fields import (
+    CLASS_WEIGHTS,
+    Day,
+    FieldType,
+    Flag,
+    Name,
+    Number,
+    Text,
+    Variant,
+    Variants,
+)
 from sweeper.specification.fields.messages import bad_value, locate
 from sweeper.specification.fields.ranges import Choices, Open, to_plain
 from sweeper.specification.plugins import built_in_accountings
@@ -198,6 +208,27 @@ class StackSize(FieldType):
     def json_schema(self) -> dict[str, Any]:
         """A number or that word."""
         return {"anyOf": [ONE_COUNT.json_schema(), {"const": AUTO}]}
+
+
+class DeploymentSettings(Section):
+    """What only people know of the model that leaves: texts, copied to its card. No training depends on them."""
+
+    product: Annotated[str, Text()] | None = None
+    description: Annotated[str, Text()] | None = None
+    curator: Annotated[str, Text()] | None = None
+    contact: Annotated[str, Text()] | None = None
+    purpose: Annotated[str, Text()] | None = None
+    intended_use: Annotated[str, Text()] | None = None
+    region: Annotated[str, Text()] | None = None
+    sector: Annotated[str, Text()] | None = None
+    published: Annotated[str, Day()] | None = None
+    retention: Annotated[str, Text()] | None = None
+    collection: Annotated[str, Text()] | None = None
+    access: Annotated[str, Text()] | None = None
+
+    def to_plain(self) -> dict[str, str]:
+        """Return what is said, by key."""
+        return {name: str(value) for name, value in self.model_dump().items() if value is not None}
 
 
 class ResourceSettings(Section):

@@ -33,7 +33,14 @@ from sweeper.specification.rules.data import broken_data_rules, broken_score_rul
 from sweeper.specification.rules.selection import broken_selection_rules
 from sweeper.specification.search import SKETCH, SKETCH_SHARE, SearchSettings
 from sweeper.specification.search_space import SearchSpace
-from sweeper.specification.settings import AUTO, ModelSettings, PrivacySettings, ResourceSettings, TrainingSettings
+from sweeper.specification.settings import (
+    AUTO,
+    DeploymentSettings,
+    ModelSettings,
+    PrivacySettings,
+    ResourceSettings,
+    TrainingSettings,
+)
 from sweeper.specification.stages import (
     COMPOSITION,
     EXPLORATION,
@@ -61,6 +68,7 @@ class Spec(Section):
     privacy: PrivacySettings
     search: SearchSettings = SearchSettings()
     resources: ResourceSettings = ResourceSettings()
+    deployment: DeploymentSettings = DeploymentSettings()
 
     _source: str = PrivateAttr("the spec")
     _overrides: Mapping[str, Any] = PrivateAttr(default_factory=dict)
@@ -300,6 +308,8 @@ class Spec(Section):
         ``from_mapping`` reads it back.
         """
         content = self.model_dump(mode="json", exclude_none=True)
+        if not content["deployment"]:
+            del content["deployment"]
         return with_values(content, dict.fromkeys(self._left_out))
 
     def to_yaml(self) -> str:

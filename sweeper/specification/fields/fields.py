@@ -4,9 +4,11 @@
 ``Variants`` accepts names that carry parameters of their own. NaN and infinities are never accepted.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from enum import Enum
 from math import isfinite
 from typing import Any, ClassVar
@@ -314,3 +316,31 @@ def _serialize(value: Any) -> Any:
         plain = [to_plain(item) for item in value]
         return plain[0] if len(value) == 1 and isinstance(value[0], Variant) else plain
     return value.value if isinstance(value, Enum) else to_plain(value)
+
+
+class Text(FieldType):
+    """Words for people."""
+
+    def parse(self, value: Any) -> str:
+        """Return the words."""
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        raise bad_value("a {name} in words")
+
+    def json_schema(self) -> dict[str, Any]:
+        """Text that is not empty."""
+        return {"type": "string", "minLength": 1}
+
+
+class Day(FieldType):
+    """A day, which YAML reads as one."""
+
+    def parse(self, value: Any) -> str:
+        """Return the day as a text, YYYY-MM-DD."""
+        with contextlib.suppress(TypeError, ValueError):
+            return date.fromisoformat(str(value)).isoformat()
+        raise bad_value("a day, YYYY-MM-DD")
+
+    def json_schema(self) -> dict[str, Any]:
+        """Text of that format."""
+        return {"type": "string", "format": "date"}
