@@ -1,9 +1,10 @@
 """What is written from the code whenever the guide is built.
 
-The page ``spec-reference.md`` comes from the JSON schema of a spec, the tables of figures in ``reports.md`` from the
-figures themselves.
+The page ``spec-reference.md`` comes from the JSON schema of a spec, the schemas of cards and records from their types,
+the tables of figures in ``reports.md`` from the figures themselves.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from dashboards.figures import comparison_figures, sweep_figures
+from sweeper.papers.card_content import card_schema
+from sweeper.papers.registry_record import registry_schema
 from sweeper.specification.spec import schema
 
 PAGE = "spec-reference.md"
@@ -26,8 +29,10 @@ what the keys mean. An *open* key also takes a list of choices or, if it is a nu
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the page; called by mkdocs."""
+    """Add the page and the schemas; called by mkdocs."""
     files.append(File.generated(config, PAGE, content=reference(schema())))
+    for name, content in (("card", card_schema()), ("registry", registry_schema())):
+        files.append(File.generated(config, f"schemas/{name}.json", content=json.dumps(content, indent=2) + "\n"))
     return files
 
 

@@ -16,7 +16,12 @@ from sweeper.specification.yaml_file import parse_mapping
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-GENERATED = {"spec-reference.md", "images/architecture.svg"}  # by the hooks in mkdocs.yml
+GENERATED = {
+    "spec-reference.md",
+    "images/architecture.svg",
+    "schemas/card.json",
+    "schemas/registry.json",
+}  # by the hooks in mkdocs.yml
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 

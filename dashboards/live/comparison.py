@@ -15,8 +15,8 @@ from dashboards.text import MISSING, setting
 from sweeper.errors import UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.service.cache import SharedCache
-from sweeper.service.standings import told_spec
 from sweeper.specification.fields.nested import flatten
+from sweeper.store.manifest import told_spec
 
 KEPT_COMPARISONS = 8
 

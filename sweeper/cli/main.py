@@ -25,6 +25,7 @@ _PANELS = {
     "specs": "Before a run",
     "fronts": "Look at sweeps",
     "models": "Use a model",
+    "papers": "Check and file a model",
     "records": "Keep house",
     "data": "Data",
     "account": "Data",

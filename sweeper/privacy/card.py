@@ -4,30 +4,32 @@
 them in words.
 """
 
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation
-from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
+from sweeper.privacy.card_prices import charged_entries, point_exposure, point_guarantee, price_scores
 from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
-from sweeper.privacy.exposures import expose_event
-from sweeper.privacy.pricing import Price, steps_by, whole_event
+from sweeper.privacy.pricing import Price, steps_by
 from sweeper.records import Point, Trial, TrialPlan, TrialStatus
-from sweeper.store.jsonl import replace_file, to_text
+from sweeper.store.jsonl import plain, replace_file, to_text
 
 if TYPE_CHECKING:
     from clipless.audits.finding import Finding
     from sweeper.privacy.entries import Entry
 
 CARD_VERSION = 1
+PACKAGES = ("sweeper", "torch", "numpy", "autodp", "dp-accounting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ def make_card(
     if point.trial != trial.id or not 1 <= point.epoch <= plan.epochs:
         wanted = f"an epoch of trial {trial.id} from 1 to {plan.epochs}"
         raise RecordError(f"Expected {wanted}, got trial {point.label}")
-    event = plan.event
+    event, steps = plan.event, steps_by(plan, point.epoch)
     kept = ("batch_size", "sampling_rate", "steps_per_epoch", "preliminary_steps")
     return Card(
         {
@@ -106,20 +108,14 @@ def make_card(
                 "relation": plan.relation.value,
                 "unit": claim.unit,
                 "population": claim.population,
-                "fixed_in_advance": _priced(event.with_steps(steps_by(plan, point.epoch)), plan.delta),
-                "chosen_afterwards": _priced(_charged(plan, attempts), plan.delta),
-                "selected": _selected(ledger),
-                "price": _price(ledger),
+                **point_guarantee(event, steps, plan.repeats, plan.delta, ledger, attempts),
                 "planned_epochs": plan.epochs,
                 "repeats": plan.repeats,
-                "trainings": _trainings(attempts),
                 "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
             },
-            "exposure": {
-                "fixed_in_advance": _exposed(event.with_steps(steps_by(plan, point.epoch)), plan.delta),
-                "chosen_afterwards": _exposed(_charged(plan, attempts), plan.delta),
-            },
+            "exposure": point_exposure(event, steps, plan.repeats, plan.delta, attempts),
             "audits": _attained(audits),
+            "event": event.to_json(),
             "sampling": {"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
             "noise": {
                 "noise_multiplier": plan.noise_multiplier,
@@ -148,8 +144,16 @@ def make_card(
             "curves": None if point.curves is None else asdict(point.curves),
             "config": dict(trial.config),
             "model": point.model,
+            "deployment": dict(claim.deployment),
+            "versions": program_versions(),
         }
     )
+
+
+def program_versions() -> dict[str, str]:
+    """Return the versions of what computes the numbers of a card; clipless comes with sweeper, under its version."""
+    found = {name: metadata.version(name) for name in PACKAGES}
+    return {"python": platform.python_version(), **found, "clipless": found["sweeper"]}
 
 
 def _by_class(point: Point, claim: Claim) -> dict[str, Any] | None:
@@ -173,8 +177,8 @@ def _attained(audits: "Sequence[Finding]") -> list[dict[str, Any]]:
         best = most.get(one.kind.value)
         if best is None or (one.contradicted, one.ratio) > (best.contradicted, best.ratio):
             most[one.kind.value] = one
-    kept = ("kind", "epsilon", "delta", "attained", "confidence", "contradicted")
-    return [{name: value for name, value in one.to_json().items() if name in kept} for one in most.values()]
+    kept = ("epsilon", "delta", "attained", "confidence", "contradicted")
+    return [plain({"kind": one.kind.value, **{name: getattr(one, name) for name in kept}}) for one in most.values()]
 
 
 def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
@@ -185,59 +189,16 @@ def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
     """
     from sweeper.privacy.ledger import Ledger  # takes seconds, as below
 
-    return tuple(entry for entry in Ledger(ledger).entries() if entry.trial == trial and entry.drawn)
-
-
-def _selected(ledger: Mapping[str, Price]) -> float | None:
-    """Return the price of a winner that was selected privately, None where everything may leave."""
-    return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
-
-
-def _price(ledger: Mapping[str, Price]) -> dict[str, Any] | None:
-    """Return the price of a model of the sweep, None where it is not known."""
-    price = ledger.get("winner")
-    return None if price is None or not price.released else {"epsilon": price.epsilon, "fixed": price.fixed}
-
-
-def _charged(plan: TrialPlan, attempts: "Sequence[Entry]") -> Event:
-    return _together([entry.charged for entry in attempts] or [whole_event(plan)])
-
-
-def _trainings(attempts: "Sequence[Entry]") -> int:
-    """Return how often a trial was begun: attempts that go on from each other are one training."""
-    return sum(not entry.goes_on for entry in attempts) or 1
+    return charged_entries(Ledger(ledger), trial)
 
 
 def _score_noise(plan: TrialPlan, attempts: "Sequence[Entry]") -> dict[str, Any] | None:
     paid = planned_scores(plan)
     if paid is None or plan.scores is None:
         return None
-    charged = _together([event for entry in attempts for event in entry.charged_scores] or [paid.event])
-    return {**asdict(plan.scores), "of_the_trial": _priced(charged, plan.delta)}
-
-
-def _together(events: Sequence[PoissonGaussian]) -> Event:
-    """Return the composition, where all are of one mechanism as one event of it."""
-    steps: dict[PoissonGaussian, int] = {}
-    for event in events:
-        mechanism = event.with_steps(0)
-        steps[mechanism] = steps.get(mechanism, 0) + event.steps
-    parts = tuple(mechanism.with_steps(count) for mechanism, count in steps.items())
-    return parts[0] if len(parts) == 1 else Composed(parts)
+    return {**asdict(plan.scores), "of_the_trial": price_scores(paid.event, plan.delta, attempts)}
 
 
 def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bool:
     """Whether the point is the last one of a trial that was ended early, so that scores chose its epoch."""
     return trial.status is TrialStatus.STOPPED and last_epoch in (None, point.epoch)
-
-
-def _exposed(event: Event, delta: float) -> dict[str, Any]:
-    return dump(expose_event(event, delta))
-
-
-def _priced(event: Event, delta: float) -> dict[str, Any]:
-    from clipless.privacy.accounting.claim import claim  # takes seconds, and few who read sweeps make cards
-
-    priced = claim(event, delta)
-    steps = sum(part.steps for part in (event.events if isinstance(event, Composed) else (event,)))
-    return {"epsilon": priced.epsilon, "rdp": priced.rdp, "pld": priced.pld, "steps": steps}

@@ -1,6 +1,6 @@
-"""What the prices on a card mean to a person, in words and as a table: what an attacker finds, and several rows."""
+"""What a card says of people: what its prices mean to one, in words and as a table, and who stands for the model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis, Exposure
@@ -55,6 +55,18 @@ def basis_in_words(card: Mapping[str, Any]) -> str:
         f"{text} Where the mechanism of several rows is not known, they are derived from that of one row by group "
         "privacy; an infinite epsilon there means that nothing follows at this delta."
     )
+
+
+def filing_in_words(card: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what people have said of the model, and by which hashes and versions it can be checked."""
+    yield "## Whose it is, and how to check it"
+    said = [f"- {name.replace('_', ' ')}: {' '.join(text.split())}" for name, text in card["deployment"].items()]
+    yield "\n".join(said) or "The spec says nothing of who answers for this model (`deployment`)."
+    files = card.get("files") or {}
+    if files:
+        hashes = [f"- `{name}`: SHA-256 `{found}`" for name, found in files.items()]
+        yield "\n".join(["`sweeper verify` computes every price above again from these files:", "", *hashes])
+    yield f"Computed by {', '.join(f'{name} {version}' for name, version in card['versions'].items())}."
 
 
 def _exposures(card: Mapping[str, Any]) -> dict[str, Exposure]:

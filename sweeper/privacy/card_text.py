@@ -7,7 +7,7 @@ from typing import Any
 from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
-from sweeper.privacy.card_person import basis_in_words, person_in_words, person_table
+from sweeper.privacy.card_person import basis_in_words, filing_in_words, person_in_words, person_table
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import OWN_EPSILON, Price, prices_by_release
 from sweeper.records import described
@@ -34,7 +34,7 @@ def markdown(card: Mapping[str, Any]) -> str:
     title += f", {made_from}" if made_from else ""
     mark = [f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."]
     blocks = [title, *(mark * card["exploratory"]), *_guarantee(card), *_cost(card), *_mechanism(card), *_rest(card)]
-    return "\n\n".join(blocks) + "\n"
+    return "\n\n".join([*blocks, *filing_in_words(card)]) + "\n"
 
 
 def prices_in_words(facts: Mapping[str, Any]) -> str:

@@ -18,15 +18,16 @@ from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
 from sweeper.results.rehearsal_ranking import Rehearsed, ranked_rehearsals
 from sweeper.store.evidence import findings_about, read_evidence
-from sweeper.store.jsonl import replace_file, to_text
 from sweeper.store.manifest import Manifest
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder, check_may_be_seen
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from clipless import Network
     from clipless.datasets import InputFormat
+    from clipless.federated.primitives import Identity
+    from sweeper.papers.files import Sources
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,6 +39,7 @@ class Picked:
     card: Card
     model_path: Path
     sweep: "Sweep"
+    sources: "Sources"
 
     def __repr__(self) -> str:
         """Return what a terminal shows: the point, what releasing it costs, and its configuration."""
@@ -63,24 +65,27 @@ class Picked:
 
         return clipless.load(self.model_path)
 
-    def write(self, folder: Path, data_dir: Path | None = None) -> str | None:
-        """Write ``model.safetensors``, ``card.md``, ``card.json``, ``config.json`` and ``data.json`` into ``folder``.
+    def write(self, folder: Path, data_dir: Path | None = None, identity: "Identity | None" = None) -> str | None:
+        """Write the model into ``folder``, and beside it its papers, of which `sweeper.papers.files` has the names.
 
         Those of an earlier model go first and the card comes last: whatever fails, no card lies beside another model.
 
         Args:
             folder: made if it does not exist.
             data_dir: local copies of data sets, for ``data.json``, which says how new rows are encoded.
+            identity: whose signature goes with the card.
 
         Returns:
             Why ``data.json`` could not be written, ``None`` if it was.
 
         Raises:
-            RecordError: not written.
+            RecordError: not written, or the sweep may not be seen.
         """
+        check_may_be_seen(self.sweep.directory)
         if not self.model_path.is_file():
             raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
-        from sweeper.store.input_format import DATA_NAME, write_input
+        from sweeper.papers.files import MODEL_NAME, PAPERS, write_card, write_config, write_sources
+        from sweeper.store.input_format import write_input
 
         trouble, form = None, None
         try:
@@ -89,17 +94,18 @@ class Picked:
             trouble = str(error)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in ("card.json", "card.md", "config.json", DATA_NAME):
+            for name in PAPERS:
                 (folder / name).unlink(missing_ok=True)
-            shutil.copyfile(self.model_path, folder / "model.safetensors")
+            shutil.copyfile(self.model_path, folder / MODEL_NAME)
         except OSError as error:
             raise RecordError(
                 f"Cannot write {folder}: {error.strerror or error}; choose another with --output"
             ) from error
-        replace_file(folder / "config.json", to_text(self.trial.config, indent=2) + "\n")
+        write_config(folder, self.trial.config)
         if form is not None:
             write_input(folder, form)
-        self.card.write(folder)
+        write_sources(folder, self.sources)
+        write_card(folder, self.card, identity)
         return trouble
 
 
@@ -209,6 +215,19 @@ class Sweep:
             PickError: no point meets the conditions.
             RecordError: the sweep cannot be read.
         """
+        while True:  # until the ledger has not grown meanwhile, so that the card is of these rows
+            ledger = self._read_ledger()
+            picked = self._pick(ledger, max_epsilon, minimum, max_price)
+            if ledger == self._read_ledger():
+                return picked
+
+    def _pick(
+        self,
+        ledger: bytes,
+        max_epsilon: float | None,
+        minimum: Mapping[str, float] | None,
+        max_price: float | None,
+    ) -> Picked:
         front = self.front()
         point = pick(front, max_epsilon, minimum, max_price=max_price)
         trial = self.folder.trials().get(point.trial)
@@ -226,7 +245,18 @@ class Sweep:
             last_epoch=max(other.epoch for other in front.points if other.trial == trial.id),
             audits=findings_about(trial.id, read_evidence(self.directory)),
         )
-        return Picked(point, trial, card, self.directory / point.model, self)
+        from sweeper.papers.files import Sources  # imports what trains
+
+        sources = Sources(ledger=ledger, spec=self.manifest().spec)
+        return Picked(point, trial, card, self.directory / point.model, self, sources)
+
+    def _read_ledger(self) -> bytes:
+        try:
+            return self.folder.ledger.read_bytes()
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise RecordError(f"Cannot read {self.folder.ledger}: {error.strerror or error}") from error
 
 
 def folder_of(sweep: Sweep | str | Path) -> Path:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from sweeper.errors import RecordError, SweeperError, UnknownSweepError, public_sentence
 from sweeper.records import SweepStatus
@@ -13,11 +13,11 @@ from sweeper.service.supervision.states import Facts, Standing, state_of
 from sweeper.service.supervision.submissions import Submission
 from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.lock import is_driven
+from sweeper.store.manifest import told_spec
 from sweeper.store.sweep_folder import SweepFolder
 
 KEPT_SECONDS = 1.0  # for which what was seen is not looked up again
 LOST = "its driver was killed, or runs on another machine"
-_OF_MACHINES = (("data", "path"), ("data", "ranges"), ("search", "warm_start"))  # files of the machine that ran it
 _DRIVEN = (SweepStatus.STARTING, SweepStatus.RUNNING, SweepStatus.STOPPING)
 
 
@@ -80,20 +80,6 @@ def submitted_spec(out: Path, name: str) -> Mapping[str, object] | None:
         return told_spec(read_mapping(SweepFolder(out / name).spec))
     except (SweeperError, OSError, ValueError):
         return None
-
-
-def told_spec(content: Mapping[str, object]) -> dict[str, Any]:
-    """Return a spec, as JSON values, as others than its owner may be told it.
-
-    Guarantees:
-        Of every file that it names only the last part of the path is told.
-    """
-    told = dict(content)
-    for section, key in _OF_MACHINES:
-        values = told.get(section)
-        if isinstance(values, Mapping) and values.get(key) is not None:
-            told[section] = {**values, key: Path(str(values[key])).name}
-    return told
 
 
 def if_known(standings: Standings, name: str, redact: Callable[[str], str] = str) -> Standing | None:

@@ -25,6 +25,7 @@ MANIFEST_NAME = "sweep.json"
 SELECTING = "selecting"  # the mark of a private selection that has not ended
 LAW_KEY = "selection_distribution"  # of earlier versions
 MAX_SHOWN = 60  # characters of a wrong value in a message
+_OF_MACHINES = (("data", "path"), ("data", "ranges"), ("search", "warm_start"))  # files of the machine that ran it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,3 +142,17 @@ def is_marked(folder: Path) -> bool:
         return SELECTING in read_object(folder / MANIFEST_NAME)
     except RecordError:
         return False
+
+
+def told_spec(content: Mapping[str, object]) -> dict[str, Any]:
+    """Return a spec, as JSON values, as others than its owner may be told it.
+
+    Guarantees:
+        Of every file that it names only the last part of the path is told.
+    """
+    told = dict(content)
+    for section, key in _OF_MACHINES:
+        values = told.get(section)
+        if isinstance(values, Mapping) and values.get(key) is not None:
+            told[section] = {**values, key: Path(str(values[key])).name}
+    return told

@@ -1,6 +1,7 @@
 """The one door to `cryptography`, and numbers modulo 2^32, in which sums are shared.
 
-Fixed-key AES for trees of seeds, keystreams, key agreement, sealed messages; counts as words, none of which wraps.
+Fixed-key AES for trees of seeds, keystreams, key agreement, signatures, sealed messages; counts as words, none of
+which wraps.
 
 Shape letters: B blocks.
 """
@@ -11,8 +12,9 @@ from math import ceil, log2
 from typing import Final, final
 
 import numpy as np
-from cryptography.exceptions import InvalidTag
+from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -85,7 +87,7 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes | None:
 
 @final
 class Identity:
-    """A private key for key agreement (X25519)."""
+    """A private key for key agreement (X25519), and for signatures."""
 
     def __init__(self, private: bytes | None = None) -> None:
         self.private = os.urandom(KEY_BYTES) if private is None else private
@@ -104,8 +106,30 @@ class Identity:
         """
         return self._key.exchange(X25519PublicKey.from_public_bytes(public))
 
+    @property
+    def signing_public(self) -> bytes:
+        """The public key of its signatures, 32 bytes."""
+        return self._signing.public_key().public_bytes_raw()
+
+    def sign(self, message: bytes) -> bytes:
+        """Return a signature of 64 bytes (Ed25519), by a key that is derived for signatures alone."""
+        return self._signing.sign(message)
+
+    @property
+    def _signing(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(derive(self.private, b"signature"))
+
     def __repr__(self) -> str:
         return f"Identity(public={self.public.hex()})"
+
+
+def is_signed(message: bytes, signature: bytes, public: bytes) -> bool:
+    """Whether the owner of a public key has signed a message."""
+    try:
+        Ed25519PublicKey.from_public_bytes(public).verify(signature, message)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 WORD_BITS = 32

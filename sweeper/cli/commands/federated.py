@@ -14,11 +14,17 @@ KeyFile = Annotated[Path, typer.Option("--key", help="File of its private key.",
 
 
 @app.command()
-def key(file: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)]) -> None:
+def key(
+    file: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
+    signing: Annotated[
+        bool, typer.Option("--signing", help="Print the public key of its signatures; the file may be there already.")
+    ] = False,
+) -> None:
     """Make a private key, and print the public one for the federation's file."""
-    from sweeper.federated.keys import make_key
+    from sweeper.federated.keys import make_key, read_key
 
-    typer.echo(make_key(file).public.hex())
+    identity = read_key(file) if signing and file.exists() else make_key(file)
+    typer.echo((identity.signing_public if signing else identity.public).hex())
 
 
 @app.command()

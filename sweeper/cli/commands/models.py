@@ -18,16 +18,26 @@ def pick(
     minimum: Minimum = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for model, card and config.")] = None,
     data_dir: DataDir = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="File of a private key that signs the card; sweeper federated key makes one.")
+    ] = None,
 ) -> None:
     """Take one point of the front: its configuration, privacy card and model."""
     from sweeper.results.sweep import load
 
+    identity = None
+    if sign is not None:
+        from sweeper.federated.keys import read_key
+
+        identity = read_key(sign)
     picked = load(sweep).pick(max_epsilon, _minimum(minimum), max_price=max_price)
     folder = output or sweep / "picked" / picked.point.name
-    trouble = picked.write(folder, data_dir)
+    trouble = picked.write(folder, data_dir, identity)
     typer.echo(picked.card.to_markdown())
     typer.echo(picked.card.prices())
     typer.echo(f"Model, card and configuration: {folder}")
+    signed = "" if identity is None else f" --key {identity.signing_public.hex()}"
+    typer.echo(f"Check it: sweeper verify {folder}{signed}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
     if trouble is not None:
         typer.echo(f"It cannot be given new rows by predict: {trouble}")

@@ -1,14 +1,16 @@
 """Commands on a spec before it is run: check it, and the schema of all of them."""
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sweeper.cli.options import DataDir, SpecFile
+from sweeper.cli.options import DataDir, SpecFile, choices
+from sweeper.errors import SweeperError
 from sweeper.program import program
 
 app = typer.Typer()
+SCHEMAS = ("spec", "card", "registry")
 
 
 @app.command()
@@ -44,8 +46,24 @@ def check(
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON schema of a spec, for editors."""
+def schema(
+    of: Annotated[str, typer.Argument(help="Of what.", **choices(SCHEMAS))] = SCHEMAS[0],
+) -> None:
+    """Print the JSON schema of a spec, for editors, of a privacy card, or of a record of the registry."""
+    typer.echo(json.dumps(_schema(of), indent=2))
+
+
+def _schema(of: str) -> dict[str, Any]:
+    if of == "card":
+        from sweeper.papers.card_content import card_schema
+
+        return card_schema()
+    if of == "registry":
+        from sweeper.papers.registry_record import registry_schema
+
+        return registry_schema()
+    if of != SCHEMAS[0]:
+        raise SweeperError(f"Expected a schema of {', '.join(SCHEMAS)}, got {of!r}; choose one of them")
     from sweeper.specification.spec import schema as spec_schema
 
-    typer.echo(json.dumps(spec_schema(), indent=2))
+    return spec_schema()

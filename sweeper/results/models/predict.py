@@ -18,6 +18,7 @@ import clipless
 from clipless.certificates.certify import certified_radii, decisions, float64_logits
 from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
+from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME
 from sweeper.results.sweep import Picked, load
 from sweeper.store.input_format import read_input
 from sweeper.store.jsonl import read_object
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-MODEL_NAME = "model.safetensors"
-CARD_NAME = "card.json"
-CONFIG_NAME = "config.json"
 _CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 

@@ -4,23 +4,15 @@ Numbers that are infinite or undefined are texts, as in ``front.json``.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import Field
 
-from clipless.privacy.exposure import Basis, Risk
+from clipless.privacy.exposure import Risk
+from sweeper.papers.card_content import Answer, CardContent, Number, PriceFacts, Values
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SweepStatus
 from sweeper.results.front_record import FrontTrial
 from sweeper.store.actions import ActionKind
-
-Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity", "NaN"]}]})]
-Values = Mapping[str, Number]
-
-
-class Answer(BaseModel):
-    """One answer, or a part of one."""
-
-    model_config = ConfigDict(frozen=True, ser_json_inf_nan="strings")
 
 
 class SweepState(Answer):
@@ -79,36 +71,6 @@ class SweepPage(Answer):
     limit: int
 
 
-class GroupRow(Answer):
-    """What several rows of one person, or several planted ones, cost together."""
-
-    rows: int
-    epsilon: Number = Field(description="At the delta of the price; infinite where nothing follows.")
-    shift: float = Field(description="The most by which they move the probability of any outcome.")
-    basis: Basis
-    own: bool = Field(description="Whether it is of so many rows, and not derived from one by group privacy.")
-
-
-class ExposureRow(Answer):
-    """What a price means to a person."""
-
-    risk: Risk
-    groups: Sequence[GroupRow]
-
-
-class PriceRow(Answer):
-    """What releasing something costs."""
-
-    epsilon: Number
-    delta: float
-    events: int = Field(description="How many trainings; none of what was not released.")
-    statement: str
-    fixed: bool = Field(description="Whether it holds however results are used.")
-    exposure: ExposureRow | None = Field(
-        default=None, description="What it means to a person.", exclude_if=lambda value: value is None
-    )
-
-
 class PointName(Answer):
     """Which point."""
 
@@ -126,7 +88,7 @@ class FrontSummary(Answer):
     front_points: int
     hypervolume: Number
     knee: PointName | None
-    ledger: Mapping[str, PriceRow] = Field(description="The price: of the winner, of the front, and of all.")
+    ledger: Mapping[str, PriceFacts] = Field(description="The price: of the winner, of the front, and of all.")
     exploratory: bool
 
 
@@ -256,7 +218,7 @@ class FrontContent(Answer):
     points: Sequence[FrontPoint]
     hypervolume: Hypervolume
     knee: PointName | None = None
-    ledger: Mapping[str, PriceRow]
+    ledger: Mapping[str, PriceFacts]
     claim: Mapping[str, Any]
     ledger_entries: int | None = None
     stages: Sequence[int] = ()
@@ -268,21 +230,6 @@ class FigureNumbers(Answer):
 
     figure: str
     rows: Sequence[Mapping[str, Any]]
-
-
-class CardContent(Answer, extra="allow"):
-    """The privacy card of a point."""
-
-    card_version: int
-    sweep: str
-    trial: str
-    epoch: int
-    made_from: str
-    exploratory: bool
-    guarantee: Mapping[str, Any]
-    audits: Sequence[Mapping[str, Any]]
-    ledger: Mapping[str, PriceRow]
-    conditions: Sequence[str]
 
 
 class PickedPoint(PointName):

@@ -28,11 +28,11 @@ from sweeper.service.responses.models import (
     SweepRow,
     TrialTable,
 )
-from sweeper.service.standings import told_spec
 from sweeper.service.supervision.states import Standing
 from sweeper.store.actions import read_actions
 from sweeper.store.evidence import read_refusals
 from sweeper.store.jsonl import plain, read_object
+from sweeper.store.manifest import told_spec
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.store.tail import SweepTail
 

@@ -8,16 +8,16 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import RecordError, UnknownSweepError, public_sentence
+from sweeper.papers.card_content import CardContent
 from sweeper.records import Point, SweepStatus
 from sweeper.results.pick import read_numbers
 from sweeper.results.sweep import Picked, Sweep
 from sweeper.service.catalog import FRONT_FILES, REHEARSAL_FILES, by_age
 from sweeper.service.responses import exports, views
-from sweeper.service.responses.downloads import NO_MODEL, Download
+from sweeper.service.responses.downloads import NO_MODEL, Archive, Download
 from sweeper.service.responses.events import EventStream, Feeds, Position
 from sweeper.service.responses.models import (
     ActionList,
-    CardContent,
     FigureNumbers,
     FrontContent,
     PickedPoint,
@@ -159,6 +159,11 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
         if format == "json":
             return RenderedResponse.of(to_text(card.to_json(), indent=2).encode(), JSON).to(request)
         return RenderedResponse.of(card.to_markdown().encode(), f"{MARKDOWN}; charset=utf-8").to(request)
+
+    @router.get("/{sweep}/papers", response_class=Archive, status_code=200)
+    def download_papers(sweep: SweepId, picked: Pick) -> Archive:
+        """Return the point that `pick` picks with its papers, as a zip archive: model, card, hashes, ledger, spec."""
+        return Archive.of(picked, f"{sweep}-{picked.point.name}.zip")
 
     @router.get("/{sweep}/models/{trial}/{epoch}", response_class=Download, status_code=200)
     def download_model(

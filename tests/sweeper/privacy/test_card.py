@@ -1,6 +1,7 @@
 import json
 from dataclasses import fields, replace
 
+import jsonschema
 import pytest
 
 from clipless.audits.finding import AuditKind, Finding
@@ -10,6 +11,7 @@ from clipless.privacy.exposure import Basis, Exposure, Group, Risk
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
+from sweeper.papers.card_content import card_schema
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
@@ -20,6 +22,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, Price, whole_event
 from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
 from sweeper.rounding import round_up
+from sweeper.store.jsonl import plain
 
 LEDGER = {
     q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -27,8 +30,10 @@ LEDGER = {
 
 
 def make_card(trial, point, claim, *, sweep="digits", ledger=LEDGER, attempts=(), **facts):
-    """A card of a trial that was trained once, unless its attempts are given."""
-    return _make_card(sweep=sweep, trial=trial, point=point, claim=claim, ledger=ledger, attempts=attempts, **facts)
+    """A card of a trial that was trained once, unless its attempts are given; it keeps to the schema."""
+    card = _make_card(sweep=sweep, trial=trial, point=point, claim=claim, ledger=ledger, attempts=attempts, **facts)
+    jsonschema.validate(plain(card.to_json()), card_schema())
+    return card
 
 
 @pytest.fixture

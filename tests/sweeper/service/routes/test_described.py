@@ -12,6 +12,7 @@ OTHERS = {
     ("get", "/metrics"): "text/plain",
     ("get", "/api/v1/sweeps/{sweep}/events"): "text/event-stream",
     ("get", "/api/v1/sweeps/{sweep}/models/{trial}/{epoch}"): "application/octet-stream",
+    ("get", "/api/v1/sweeps/{sweep}/papers"): "application/zip",
 }
 ASKED = [
     ("GET", "/api/v1/sweeps", "/api/v1/sweeps", {}),
@@ -56,7 +57,7 @@ def schemas(described):
 
 def test_every_json_answer_has_a_schema(described):
     found = dict(schemas(described))
-    assert len(found) == 25
+    assert len(found) == 26
     for operation, content in found.items():
         if operation in OTHERS:
             assert list(content) == [OTHERS[operation]]
@@ -83,5 +84,5 @@ def test_an_infinite_price_is_a_text_that_the_schema_allows(client, make_sweep, 
     path.write_text(json.dumps(front))
     for ledger in (client.get(URL).json()["front"]["ledger"], client.get(f"{URL}/front").json()["ledger"]):
         assert ledger["everything"]["epsilon"] == "Infinity"
-        schema = {"$ref": "#/components/schemas/PriceRow", "components": described["components"]}
+        schema = {"$ref": "#/components/schemas/PriceFacts", "components": described["components"]}
         jsonschema.validate(ledger["everything"], schema)

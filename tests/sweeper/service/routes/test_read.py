@@ -2,9 +2,12 @@
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 import threading
+import zipfile
+from base64 import b64encode
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from itertools import islice
@@ -15,6 +18,7 @@ from starlette.responses import FileResponse
 from clipless.audits.finding import AuditKind, Finding
 from sweeper.adapters import dump
 from sweeper.errors import ExportError
+from sweeper.papers.files import sums_of
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.exporters import Format
@@ -328,6 +332,26 @@ def test_a_part_of_a_model_is_sent(client, given, part):
     assert (answer.status_code, answer.content) == (206, part)
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_model_is_sent_with_its_hash(client):
+    answer = client.get(f"{URL}/models/t0001/2", headers={"Range": "bytes=0-4"})
+    digest = b64encode(hashlib.sha256(b"model of t0001-2").digest()).decode()
+    assert answer.headers["repr-digest"] == f"sha-256=:{digest}:"
+
+
+def test_a_picked_point_is_sent_with_its_papers(client, folder, event, tmp_path):
+    assert is_problem(client.get(f"{URL}/papers"), 409, "Expected the ledger of the sweep")
+    Ledger(folder.ledger).open("t0002", event)
+    answer = client.get(f"{URL}/papers")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path / "papers")
+    found = {path.name for path in (tmp_path / "papers").iterdir()}
+    assert {"model.safetensors", "card.json", "card.md", "ledger.jsonl", "spec.yaml", "SHA256SUMS"} <= found
+    assert (tmp_path / "papers" / "SHA256SUMS").read_text() == sums_of(tmp_path / "papers")
+    assert str(tmp_path) not in (tmp_path / "papers" / "card.json").read_text()
+
+
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-4"}, {"Range": "bytes=0-1,4-5"}])
 def test_a_model_that_is_removed_before_it_is_sent_is_unknown(client, folder, monkeypatch, headers):
     send = FileResponse.__call__
@@ -345,7 +369,7 @@ def test_a_model_that_is_removed_before_it_is_sent_is_unknown(client, folder, mo
 def test_no_name_leads_out_of_the_folder(name, client, out, make_sweep):
     make_sweep(".selecting-x")
     (out / "secret").write_text("secret")
-    for what in ("", "/points", "/front", "/pick", "/card", "/models/t0001/1", "/events"):
+    for what in ("", "/points", "/front", "/pick", "/card", "/papers", "/models/t0001/1", "/events"):
         answer = client.get(f"/api/v1/sweeps/{name}{what}")
         if answer.status_code != 200:  # ".." was taken out of the address by the client itself
             assert is_problem(answer, answer.status_code)

@@ -1,0 +1,139 @@
+"""The files beside a picked model: its card, copies of the ledger and the spec of its sweep, and the hash of each.
+
+``SHA256SUMS`` has the hashes of all of them, for ``sha256sum --check``; the card has those of all files but itself and
+``card.md``, which says the same in words. Whoever signs the card signs these with it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from sweeper.errors import RecordError
+from sweeper.privacy.card import Card
+from sweeper.store.input_format import DATA_NAME
+from sweeper.store.jsonl import replace_file, to_text
+from sweeper.store.manifest import told_spec
+
+if TYPE_CHECKING:
+    from clipless.federated.primitives import Identity
+
+MODEL_NAME = "model.safetensors"
+CARD_NAME = "card.json"
+WORDS_NAME = "card.md"
+CONFIG_NAME = "config.json"
+LEDGER_NAME = "ledger.jsonl"
+SPEC_NAME = "spec.yaml"
+SUMS_NAME = "SHA256SUMS"
+SIGNATURE_NAME = "card.sig"
+
+REQUIRED = (MODEL_NAME, CONFIG_NAME, LEDGER_NAME, SPEC_NAME)
+HASHED = (*REQUIRED, DATA_NAME)
+"""What the card has hashes of; ``data.json`` where it could be written."""
+
+PAPERS = (SIGNATURE_NAME, SUMS_NAME, CARD_NAME, WORDS_NAME, CONFIG_NAME, DATA_NAME, LEDGER_NAME, SPEC_NAME)
+"""Everything beside the model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """What a sweep has that travels with a model of it."""
+
+    ledger: bytes  # its rows, as they were when the card was made
+    spec: Mapping[str, Any]  # as it was completed, as JSON values
+
+
+def write_sources(folder: Path, sources: Sources) -> None:
+    """Write the ledger and the spec of a sweep into a folder that leaves.
+
+    Raises:
+        RecordError: not written, no ledger, a broken one, or one of a private selection that has not ended.
+
+    Guarantees:
+        A ledger that may tell how many candidates a private selection draws is not written. Of files of the machine
+        that ran the sweep, the spec tells the last part of each path.
+    """
+    from sweeper.privacy.ledger import Ledger  # takes seconds, and few who read sweeps write papers
+
+    if not sources.ledger.strip():
+        raise RecordError(f"Expected the ledger of the sweep for {folder / LEDGER_NAME}, got no row; restore the file")
+    copy = folder / LEDGER_NAME
+    replace_file(copy, sources.ledger.decode())
+    try:
+        selection = Ledger(copy).selection
+    except RecordError:
+        copy.unlink()
+        raise
+    if selection is not None and selection.undecided:
+        copy.unlink()
+        raise RecordError(f"Expected a private selection that has ended for {copy}; wait for its end")
+    replace_file(folder / SPEC_NAME, spec_text(sources.spec))
+
+
+def spec_text(spec: Mapping[str, Any]) -> str:
+    """Return the spec of a sweep as others than its owner may read it, as YAML."""
+    return yaml.safe_dump(told_spec(spec), sort_keys=False, allow_unicode=True)
+
+
+def write_card(folder: Path, card: Card, identity: "Identity | None" = None) -> Card:
+    """Write the card of the files in a folder, the hashes of all of them, and a signature where there is a key.
+
+    Returns:
+        The card with the hashes.
+
+    Raises:
+        RecordError: not written, or a file that it needs is not there.
+    """
+    from sweeper.papers.signature import sign_card
+
+    found = Card({**card.to_json(), "files": hashes_of(folder)})
+    found.write(folder)
+    replace_file(folder / SUMS_NAME, sums_of(folder))
+    if identity is not None:
+        sign_card(folder, identity)
+    return found
+
+
+def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+    """Write the configuration of a trial."""
+    replace_file(folder / CONFIG_NAME, config_text(config))
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """Return the configuration of a trial as its file has it."""
+    return to_text(config, indent=2) + "\n"
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file that a card has hashes of.
+
+    Raises:
+        RecordError: one that it needs is not there.
+    """
+    return {name: file_hash(folder / name) for name in HASHED if name in REQUIRED or (folder / name).exists()}
+
+
+def sums_of(folder: Path) -> str:
+    """Return what ``SHA256SUMS`` has to hold, in the format of ``sha256sum``.
+
+    Raises:
+        RecordError: a file is not there.
+    """
+    hashes = {name: file_hash(folder / name) for name in (CARD_NAME, WORDS_NAME)} | hashes_of(folder)
+    return "".join(f"{found}  {name}\n" for name, found in sorted(hashes.items()))
+
+
+def file_hash(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal.
+
+    Raises:
+        RecordError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RecordError(f"Cannot read {path}: {error.strerror or error}; take the model with sweeper pick") from error

@@ -1,0 +1,213 @@
+"""Checking a picked model by its papers alone: schema, hashes, signature, and every claim against the ledger."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from clipless.errors import CliplessError
+from sweeper.adapters import parse
+from sweeper.errors import RecordError, SweeperError
+from sweeper.papers.card_content import CardContent
+from sweeper.papers.files import (
+    CARD_NAME,
+    CONFIG_NAME,
+    HASHED,
+    LEDGER_NAME,
+    REQUIRED,
+    SPEC_NAME,
+    SUMS_NAME,
+    WORDS_NAME,
+    config_text,
+    file_hash,
+    sums_of,
+)
+from sweeper.papers.recomputation import TOLERANCE, first_difference, first_false_claim
+from sweeper.papers.signature import signer_of
+from sweeper.privacy.card import Card
+from sweeper.privacy.pricing import Price
+from sweeper.specification.yaml_file import read_mapping
+from sweeper.store.input_format import DATA_NAME
+from sweeper.store.jsonl import read_object, to_text
+
+_WORDS = ("deployment", "public", "conditions", "config")  # fields in which a text is one
+# of content that keeps to the schema and makes no sense
+_FAILURES = (SweeperError, CliplessError, KeyError, TypeError, ValueError, ArithmeticError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what holds, or why it does not; one of both is empty."""
+
+    holds: str = ""
+    failure: str = ""
+
+
+def verify_papers(path: Path, public: bytes | None = None) -> Iterator[Check]:
+    """Check a picked model by what lies beside it, and yield each check as it is made.
+
+    Args:
+        path: a folder that ``sweeper pick`` wrote, or the ``card.json`` in it.
+        public: the key that must have signed the card, ``None`` where any or nobody may have.
+
+    Guarantees:
+        If no check fails, model, configuration, ledger and spec are those whose hashes the card has; every price, every
+        epsilon of the point and what they mean to a person are those of the ledger; and who is named as signer signed
+        these bytes. Without a signature anybody can have written all of it.
+    """
+    folder = path.parent if path.name == CARD_NAME else path
+    try:
+        card = read_card(folder)
+    except RecordError as error:
+        yield Check(failure=str(error))
+        return
+    yield Check(holds=f"{CARD_NAME} keeps to the schema of cards, version {card['card_version']}")
+    checks: tuple[Callable[[Path, dict[str, Any]], str], ...] = (
+        _check_sums,
+        _check_hashes,
+        lambda where, _: _check_signature(where, public),
+        _check_words,
+        _check_sources,
+    )
+    sound = True
+    for check in checks:
+        try:
+            yield Check(holds=check(folder, card))
+        except _FAILURES as error:
+            sound = False
+            yield Check(failure=_in_words(error, folder))
+    if sound:  # of files that are others, nothing is computed
+        yield from _check_claims(folder, card)
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """Return the card of a picked model, given its folder or the ``card.json`` in it.
+
+    Raises:
+        RecordError: none, or one that does not keep to its schema; the first field that does not is named.
+    """
+    path = folder if folder.name == CARD_NAME else folder / CARD_NAME
+    try:
+        text = path.read_text(encoding="utf-8")
+        CardContent.model_validate_json(text)
+        card: dict[str, Any] = json.loads(text)
+    except (OSError, UnicodeDecodeError) as error:
+        raise RecordError(f"Cannot read {path}: {error}; take the model with sweeper pick") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise RecordError(f"Expected a card in {path}, but {first['msg']} ({field or 'the whole'})") from None
+    return {name: value if name in _WORDS else _numbers(value) for name, value in card.items()}
+
+
+def _numbers(value: Any) -> Any:
+    """Return JSON values with the numbers that stand in them as texts."""
+    if isinstance(value, dict):
+        return {name: _numbers(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_numbers(inner) for inner in value]
+    return float(value) if value in ("Infinity", "-Infinity", "NaN") else value
+
+
+def _in_words(error: Exception, folder: Path) -> str:
+    if isinstance(error, SweeperError | CliplessError):
+        return str(error)
+    return f"Expected a card that makes sense in {folder / CARD_NAME}, but {error!r}; take the model with sweeper pick"
+
+
+def _check_sums(folder: Path, _card: dict[str, Any]) -> str:
+    path = folder / SUMS_NAME
+    expected = sums_of(folder)
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"Cannot read {path}: {error.strerror or error}; take the model with sweeper pick") from error
+    if found != expected.encode():
+        listed = set(found.decode(errors="replace").splitlines())
+        others = [line.split("  ")[1] for line in expected.splitlines() if line not in listed]
+        which = ", ".join(str(folder / name) for name in others) or str(path)
+        raise RecordError(f"Expected the hashes in {path}, got another of {which}; restore the file")
+    return f"{SUMS_NAME} has the hash of each of the {len(expected.splitlines())} files"
+
+
+def _check_hashes(folder: Path, card: dict[str, Any]) -> str:
+    stated = card["files"] or {}
+    wanted = [name for name in HASHED if name in REQUIRED or name in stated or (folder / name).exists()]
+    others = sorted(set(stated) - set(HASHED))
+    if others:
+        raise RecordError(f"Expected files of {', '.join(HASHED)} in {folder / CARD_NAME}, got {others[0]!r} (files)")
+    for name in wanted:
+        expected, found = stated.get(name), file_hash(folder / name)
+        if found != expected:
+            got = f"{found} of {folder / name}"
+            raise RecordError(f"Expected SHA-256 {expected} by files.{name} in {folder / CARD_NAME}, got {got}")
+    return f"{', '.join(wanted)} are those of the card"
+
+
+def _check_signature(folder: Path, public: bytes | None) -> str:
+    signer = signer_of(folder, public)
+    if signer is None:
+        return "nobody has signed the card: it says what it says, and nobody stands for it"
+    compared = "" if public else "; ask the signer for the key and name it by --key"
+    return f"{signer.hex()} has signed the card{compared}"
+
+
+def _check_words(folder: Path, card: dict[str, Any]) -> str:
+    text = (folder / CARD_NAME).read_text(encoding="utf-8")
+    if text != to_text(json.loads(text), indent=2) + "\n":
+        raise RecordError(f"Expected each field once in {folder / CARD_NAME}, as sweeper pick writes it; take it again")
+    path = folder / WORDS_NAME
+    if path.read_bytes() != Card(card).to_markdown().encode():
+        raise RecordError(f"Expected the words of {folder / CARD_NAME} in {path}, got others; read {CARD_NAME}")
+    return f"{WORDS_NAME} says in words what {CARD_NAME} says"
+
+
+def _check_sources(folder: Path, card: dict[str, Any]) -> str:
+    where = f"in {folder / CARD_NAME}"
+    if (folder / CONFIG_NAME).read_bytes() != config_text(card["config"]).encode():
+        raise RecordError(f"Expected the config {where} in {folder / CONFIG_NAME}, got another")
+    spec = read_mapping(folder / SPEC_NAME)
+    privacy, data = spec.get("privacy", {}), spec.get("data", {})
+    follows: dict[str, Any] = {"deployment": spec.get("deployment", {})}
+    if "delta" in privacy:
+        follows["guarantee"] = {"delta": privacy["delta"]}
+    if "name" in data:
+        follows["data"] = {"name": data["name"]}
+    false = first_difference(card, follows)
+    if false is None and set(card["deployment"]) != set(follows["deployment"]):
+        false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card['deployment'])}"
+    if false is not None:
+        raise RecordError(f"{false} {where}, by {folder / SPEC_NAME}")
+    if (folder / DATA_NAME).exists():
+        name = read_object(folder / DATA_NAME).get("name")
+        if name != card["data"]["name"]:
+            raise RecordError(f"Expected data.name = {name!r} {where}, by {folder / DATA_NAME}")
+    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, delta and deployment"
+
+
+def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
+    path = folder / LEDGER_NAME
+    try:
+        false = first_false_claim(card, path)
+    except _FAILURES as error:
+        yield Check(failure=_in_words(error, folder))
+        return
+    if false is not None:
+        yield Check(failure=f"{false} in {folder / CARD_NAME}, computed from {path}")
+        return
+    facts, delta = card["guarantee"], card["guarantee"]["delta"]
+    yield Check(holds=f"the training is one that {LEDGER_NAME} charges, and the card's sampling and noise are its own")
+    for name in ("fixed_in_advance", "chosen_afterwards"):
+        yield Check(holds=f"guarantee.{name}: epsilon {facts[name]['epsilon']!r} at delta {delta!r}, with its exposure")
+    for question, price in card["ledger"].items():
+        cost = f"epsilon {price['epsilon']!r} at delta {delta!r}, with its exposure"
+        yield Check(holds=f"ledger.{question}: {cost if parse(Price, price).released else 'not released'}")
+    if card["score_noise"] is not None:
+        yield Check(holds=f"score_noise: epsilon {card['score_noise']['of_the_trial']['epsilon']!r} of validation rows")
+    yield Check(
+        holds=f"not computed again, by whoever made the card: scores, audits, what data and people declare; numbers "
+        f"were compared to {TOLERANCE:g} of themselves"
+    )

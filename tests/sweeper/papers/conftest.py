@@ -1,0 +1,46 @@
+import contextlib
+import json
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from clipless.federated.primitives import Identity
+from sweeper.papers.files import hashes_of, sums_of
+from sweeper.privacy.card import Card
+from sweeper.results.sweep import load
+from sweeper.store.jsonl import to_text
+
+
+@pytest.fixture(scope="session")
+def signed(ran, tmp_path_factory):
+    """What ``pick`` writes of a real sweep, signed, with the key; not to be changed."""
+    identity, folder = Identity(), tmp_path_factory.mktemp("papers") / "out"
+    load(ran.folder).pick().write(folder, identity=identity)
+    return SimpleNamespace(folder=folder, identity=identity, public=identity.signing_public)
+
+
+@pytest.fixture
+def papers(signed, tmp_path):
+    """A copy, to be spoiled freely."""
+    return shutil.copytree(signed.folder, tmp_path / "out")
+
+
+@pytest.fixture
+def forge():
+    """Write another card into a folder, with hashes and words that fit it; a signature stays that of the one before."""
+
+    def write(folder, card):
+        card = {**card, "files": hashes_of(folder)}
+        (folder / "card.json").write_text(to_text(card, indent=2) + "\n", encoding="utf-8")
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # what cannot be said in words
+            (folder / "card.md").write_text(Card(card).to_markdown(), encoding="utf-8")
+        (folder / "SHA256SUMS").write_text(sums_of(folder), encoding="utf-8")
+
+    return write
+
+
+@pytest.fixture
+def content(signed):
+    """The content of the card, to be changed freely."""
+    return json.loads((signed.folder / "card.json").read_text(encoding="utf-8"))

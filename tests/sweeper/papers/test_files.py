@@ -1,0 +1,82 @@
+"""What leaves beside a model: nothing of a selection that has not ended, and no path of the machine."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from clipless.privacy.accounting.private_selection import Repetitions
+from sweeper.errors import RecordError
+from sweeper.papers.files import Sources, file_hash, spec_text, write_sources
+from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.selection import Terms
+from sweeper.results import sweep as sweeps
+from sweeper.results.sweep import load
+from sweeper.store.jsonl import JsonlFile
+from sweeper.store.manifest import MANIFEST_NAME
+
+
+def test_the_copies_are_those_of_the_sweep(signed, ran):
+    assert (signed.folder / "ledger.jsonl").read_bytes() == (ran.folder / "ledger.jsonl").read_bytes()
+    spec = yaml.safe_load((signed.folder / "spec.yaml").read_text(encoding="utf-8"))
+    assert spec == load(ran.folder).manifest().spec
+    card = json.loads((signed.folder / "card.json").read_text(encoding="utf-8"))
+    assert card["files"]["model.safetensors"] == file_hash(signed.folder / "model.safetensors")
+    assert {"python", "sweeper", "clipless", "torch", "numpy", "dp-accounting"} <= set(card["versions"])
+    words = (signed.folder / "card.md").read_text(encoding="utf-8")
+    assert all(found in words for found in card["files"].values())
+
+
+def test_the_spec_tells_no_folder_of_the_machine():
+    told = spec_text({"data": {"path": "/home/ann/patients.csv", "ranges": "/srv/ranges.yaml"}, "name": "x"})
+    assert yaml.safe_load(told) == {"data": {"path": "patients.csv", "ranges": "ranges.yaml"}, "name": "x"}
+
+
+@pytest.mark.parametrize("undecided", [True, False])
+def test_a_ledger_of_a_selection_leaves_once_it_has_ended(tmp_path, event, undecided):
+    rows = tmp_path / "sweep.jsonl"
+    Ledger(rows).select(Terms(event=event, repetitions=Repetitions(mean=4.0), undecided=undecided))
+    sources = Sources(ledger=rows.read_bytes(), spec={})
+    if not undecided:
+        write_sources(tmp_path, sources)
+        assert (tmp_path / "ledger.jsonl").read_bytes() == sources.ledger
+        return
+    with pytest.raises(RecordError, match="Expected a private selection that has ended for"):
+        write_sources(tmp_path, sources)
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+@pytest.mark.parametrize(("rows", "told"), [(b"", "got no row"), (b'{"record": "odd"}\n', "Expected a ledger row")])
+def test_a_ledger_that_is_gone_or_broken_does_not_leave(tmp_path, rows, told):
+    with pytest.raises(RecordError, match=told):
+        write_sources(tmp_path, Sources(ledger=rows, spec={}))
+    assert not (tmp_path / "ledger.jsonl").exists()
+
+
+def test_nothing_of_a_sweep_leaves_that_may_not_be_seen(sweep_copy, tmp_path):
+    picked = load(sweep_copy).pick()
+    manifest = sweep_copy / MANIFEST_NAME
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "selecting": "here"}))
+    with pytest.raises(RecordError, match="Expected a sweep that may be seen"):
+        picked.write(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_card_is_of_the_rows_of_the_ledger_beside_it(sweep_copy, tmp_path, event, monkeypatch):
+    ledger, priced = Ledger(sweep_copy / "ledger.jsonl"), []
+
+    def slow(trial, path):
+        priced.append(len(JsonlFile(path).read()))
+        if len(priced) == 1:  # the sweep goes on meanwhile
+            ledger.open("t0009", event)
+        return charged_to(trial, path)
+
+    charged_to = sweeps.charged_to
+    monkeypatch.setattr(sweeps, "charged_to", slow)
+    picked = load(sweep_copy).pick()
+    assert len(priced) == 2
+    assert picked.sources.ledger == ledger.path.read_bytes()
+    shutil.rmtree(sweep_copy / "models", ignore_errors=True)
+    with pytest.raises(RecordError, match="Expected the model of the point"):
+        picked.write(tmp_path / "out")

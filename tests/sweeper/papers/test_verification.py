@@ -1,0 +1,254 @@
+"""A picked model is checked by its papers alone, and whatever is changed in them is noticed."""
+
+import copy
+import json
+import subprocess
+
+import pytest
+
+from clipless.federated.primitives import Identity
+from clipless.privacy.events import PoissonGaussian
+from sweeper.errors import RecordError
+from sweeper.federated.keys import read_key
+from sweeper.papers import recomputation
+from sweeper.papers.files import PAPERS, sums_of, write_card
+from sweeper.papers.signature import read_public, sign_card, signer_of
+from sweeper.papers.verification import read_card, verify_papers
+from sweeper.privacy.card import Card
+from sweeper.privacy.ledger import Ledger
+
+FILES = ("model.safetensors", *PAPERS)
+
+
+def failure(folder, public=None):
+    """The first thing that does not hold, ``None`` if everything does."""
+    return next((check.failure for check in verify_papers(folder, public) if check.failure), None)
+
+
+def leaves(value, path=()):
+    """The paths of all values in JSON."""
+    if isinstance(value, dict | list) and value:
+        for name, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(inner, (*path, name))
+    else:
+        yield path
+
+
+def changed(content, path):
+    """A copy in which one value is another of its type."""
+    content = copy.deepcopy(content)
+    where = content
+    for name in path[:-1]:
+        where = where[name]
+    old = where[path[-1]]
+    if isinstance(old, bool) or old is None:
+        where[path[-1]] = "another" if old is None else not old
+    elif isinstance(old, int):
+        where[path[-1]] = old + 1
+    elif isinstance(old, float):
+        where[path[-1]] = old * 0.999 - 1e-3
+    else:
+        where[path[-1]] = f"{old}x" if isinstance(old, str) else {"another": "x"}
+    return content
+
+
+def test_everything_holds_of_what_pick_writes(signed, call):
+    checks = list(verify_papers(signed.folder / "card.json", signed.public))
+    assert [check.failure for check in checks] == [""] * len(checks)
+    code, out, err = call("verify", signed.folder, "--key", signed.public.hex())
+    assert (code, err) == (0, "")
+    for told in (
+        "schema",
+        "SHA256SUMS",
+        f"{signed.public.hex()} has signed",
+        "ledger.winner: epsilon",
+        "fixed_in_advance",
+    ):
+        assert told in out
+    assert (
+        subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=signed.folder, check=False).returncode
+        == 0
+    )
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_changed_byte_is_noticed_and_its_file_named(papers, name, call):
+    whole = (papers / name).read_bytes()
+    for place in sorted({0, 1, len(whole) // 3, len(whole) // 2, len(whole) - 2, len(whole) - 1}):
+        for spoiled in (bytes([whole[place] ^ 1]), b""):
+            (papers / name).write_bytes(whole[:place] + spoiled + whole[place + 1 :])
+            assert name in failure(papers), place
+    (papers / name).write_bytes(whole + b"\n")
+    code, out, err = call("verify", papers)
+    assert code == 1
+    assert "computed" not in out
+    assert name in err
+    (papers / name).unlink()
+    if name != "card.sig":  # without which the card is one that nobody has signed
+        assert failure(papers) is not None
+
+
+def test_every_field_of_a_signed_card_is_noticed_whatever_else_fits_it(papers, content, forge):
+    for path in leaves(content):
+        if path[0] != "files":  # which `forge` writes itself
+            forge(papers, changed(content, path))
+            assert failure(papers), path
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "ledger.jsonl", "spec.yaml", "config.json", "data.json"])
+def test_a_card_has_the_hash_of_each_file_beside_it(papers, name):
+    (papers / name).write_bytes((papers / name).read_bytes() + b"\n")
+    (papers / "SHA256SUMS").write_text(sums_of(papers))
+    assert f"by files.{name} in" in failure(papers)
+
+
+def test_a_file_without_a_hash_is_noticed(papers, content, signed):
+    del content["files"]["data.json"]
+    (papers / "card.json").write_text(json.dumps(content))
+    (papers / "SHA256SUMS").write_text(sums_of(papers))
+    sign_card(papers, signed.identity)
+    assert "by files.data.json" in failure(papers)
+
+
+def test_a_card_has_hashes_of_its_own_files_alone(papers, content, signed):
+    content["files"]["../key"] = content["files"]["data.json"]
+    (papers / "card.json").write_text(json.dumps(content))
+    (papers / "SHA256SUMS").write_text(sums_of(papers))
+    sign_card(papers, signed.identity)
+    assert "got '../key' (files)" in failure(papers)
+
+
+def test_a_field_that_stands_twice_is_noticed(papers, signed):
+    path = papers / "card.json"
+    path.write_text(path.read_text().replace('  "epoch": ', '  "epoch": 1,\n  "epoch": ', 1))
+    (papers / "SHA256SUMS").write_text(sums_of(papers))
+    sign_card(papers, signed.identity)
+    assert "Expected each field once" in failure(papers)
+
+
+def test_a_signature_is_by_the_key_that_is_asked_for_and_of_this_card(papers, signed, content, forge, call):
+    assert signer_of(papers, signed.public) == signed.public
+    other = Identity()
+    assert "Expected public_key" in failure(papers, other.signing_public)
+    sign_card(papers, other)
+    assert failure(papers) is None
+    assert "Expected public_key" in failure(papers, signed.public)
+    sign_card(papers, signed.identity)
+    forge(papers, content | {"public": []})
+    assert "Expected a signature of these bytes" in failure(papers)
+    (papers / "card.sig").unlink()
+    assert failure(papers) is None
+    assert "got none" in failure(papers, signed.public)
+    with pytest.raises(RecordError, match=r"Expected 64 hexadecimal digits, got 'ab'.*--key"):
+        read_public("ab")
+    code, _, err = call("verify", papers, "--key", signed.public.hex())
+    assert (code, "got none" in err) == (1, True)
+
+
+def test_the_key_of_signatures_is_printed_for_readers(tmp_path, call):
+    key = tmp_path / "office.key"
+    _, agreed, _ = call("federated", "key", key)
+    _, signing, _ = call("federated", "key", key, "--signing")
+    assert (read_public(agreed.strip()), read_public(signing.strip())) == (
+        read_key(key).public,
+        read_key(key).signing_public,
+    )
+    assert agreed != signing
+    code, _, err = call("federated", "key", key)
+    assert (code, "a key is never replaced" in err) == (2, True)
+
+
+def test_pick_signs_and_says_how_to_check(ran, tmp_path, call):
+    key, folder = tmp_path / "office.key", tmp_path / "out"
+    _, public, _ = call("federated", "key", key, "--signing")
+    code, out, _ = call("pick", ran.folder, "--output", folder, "--sign", key)
+    assert code == 0
+    assert f"Check it: sweeper verify {folder} --key {public.strip()}" in out
+    assert signer_of(folder) == bytes.fromhex(public)
+
+
+CLAIMS = [
+    *(("guarantee", name) for name in ("delta", "relation", "population", "planned_epochs", "repeats", "trainings")),
+    ("guarantee", "fixed_in_advance", "epsilon"),
+    ("guarantee", "chosen_afterwards", "pld"),
+    ("guarantee", "after_the_sweep", "epsilon"),
+    ("exposure", "fixed_in_advance", "risk", "caught", 1),
+    ("exposure", "chosen_afterwards", "groups", 2, "epsilon"),
+    ("ledger", "winner", "epsilon"),
+    ("ledger", "everything", "exposure", "risk", "advantage"),
+    ("ledger", "front", "statement"),
+    ("event", "noise_multiplier"),
+    ("event", "steps"),
+    ("sampling", "batch_size"),
+    ("sampling", "sampling_rate"),
+    ("noise", "noise_multiplier"),
+    ("noise", "secure_generator"),
+    ("parameters", 0, "noise_std"),
+    ("trial",),
+    ("epoch",),
+]
+
+
+@pytest.mark.parametrize("path", CLAIMS, ids=lambda path: ".".join(map(str, path)))
+def test_a_claim_that_the_ledger_does_not_bear_is_noticed_whatever_else_fits_it(papers, content, forge, path):
+    (papers / "card.sig").unlink()
+    forge(papers, changed(content, path))
+    assert failure(papers) is not None
+
+
+def test_every_number_that_follows_from_the_ledger_is_compared(signed, content):
+    event = PoissonGaussian.from_json(content["event"])
+    ledger = Ledger(signed.folder / "ledger.jsonl")
+    claims = recomputation.compute_claims(content, event, ledger, ledger.answers(1e-4, tight=True))
+    assert recomputation.first_difference(content, claims) is None
+    assert len(list(leaves(claims))) > 90
+    for path in leaves(claims):
+        assert recomputation.first_difference(changed(content, path), claims) is not None, path
+
+
+def test_a_ledger_that_has_spent_more_is_noticed_though_its_hash_fits(papers, content, forge, event):
+    Ledger(papers / "ledger.jsonl").open("t0009", event)
+    (papers / "card.sig").unlink()
+    forge(papers, content)
+    assert "Expected guarantee.after_the_sweep.epsilon" in failure(papers)
+
+
+def test_a_price_of_nothing_known_is_noticed(papers, content, forge):
+    (papers / "card.sig").unlink()
+    forge(papers, content | {"ledger": {**content["ledger"], "nothing": content["ledger"]["winner"]}})
+    assert "Expected ledger to answer everything, front, winner" in failure(papers)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [("delta: 0.0001", "delta: 0.001", "guarantee.delta"), ("name: digits", "name: iris", "data.name")],
+)
+def test_a_spec_of_something_else_is_noticed(papers, content, forge, old, new, told):
+    spec = papers / "spec.yaml"
+    spec.write_text(spec.read_text().replace(old, new))
+    (papers / "card.sig").unlink()
+    forge(papers, content)
+    assert told in failure(papers)
+
+
+def test_who_answers_for_a_model_is_who_the_spec_says(papers, content, forge):
+    (papers / "card.sig").unlink()
+    forge(papers, content | {"deployment": {"curator": "somebody"}})
+    assert "deployment" in failure(papers)
+
+
+def test_the_words_of_a_card_with_an_infinite_price_are_its_own(papers, content):
+    (papers / "card.sig").unlink()
+    content["ledger"]["front"] |= {"epsilon": float("inf"), "events": 0}
+    write_card(papers, Card(content))
+    assert '"Infinity"' in (papers / "card.json").read_text()
+    assert "Expected ledger.front.epsilon" in failure(papers)
+    assert "not released" in (papers / "card.md").read_text()
+    assert read_card(papers)["ledger"]["front"]["epsilon"] == float("inf")
+
+
+def test_what_is_no_card_is_told(tmp_path, call):
+    code, _, err = call("verify", tmp_path)
+    assert (code, "card.json" in err) == (1, True)
+    (tmp_path / "card.json").write_text('{"card_version": 2}')
+    assert "(card_version)" in failure(tmp_path)
