@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeper.cli.options import DataDir, MaxEpsilon, MaxPrice, Minimum, OtherTracking, SweepFolder
+from sweeper.program import program
 
 app = typer.Typer()
 
@@ -37,7 +38,7 @@ def pick(
     typer.echo(picked.card.prices())
     typer.echo(f"Model, card and configuration: {folder}")
     signed = "" if identity is None else f" --key {identity.signing_public.hex()}"
-    typer.echo(f"Check it: sweeper verify {folder}{signed}")
+    typer.echo(f"Check it: {program()} verify {folder}{signed}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
     if trouble is not None:
         typer.echo(f"It cannot be given new rows by predict: {trouble}")

@@ -66,11 +66,14 @@ def test_the_summary_names_a_command_that_picks_a_model(ran, call, tmp_path):
     assert out.startswith("# Privacy card: tiny")
     assert f'clipless.load("{tmp_path / "taken" / "model.safetensors"}")' in out
     assert sorted(p.name for p in (tmp_path / "taken").iterdir()) == [
+        "SHA256SUMS",
         "card.json",
         "card.md",
         "config.json",
         "data.json",
+        "ledger.jsonl",
         "model.safetensors",
+        "spec.yaml",
     ]
     assert clipless.load(tmp_path / "taken" / "model.safetensors").input_shape == (1, 8, 8)
 

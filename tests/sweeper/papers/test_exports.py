@@ -23,13 +23,13 @@ def variants(content):
     yield "said", content | {"deployment": SAID}
     yield "exploratory", content | {"exploratory": True, "data": {**content["data"], "evaluation": "exploratory"}}
     selected = copy.deepcopy(content)
-    selected["guarantee"] |= {"selected": 2.5, "after_the_sweep": None}
+    selected["guarantee"] |= {"selected": 2.5, "price": None}
     yield "selected", selected
     fixed = copy.deepcopy(content)
-    fixed["guarantee"]["after_the_sweep"] = {"epsilon": 3.0, "fixed": True}
+    fixed["guarantee"]["price"] = {"epsilon": 3.0, "fixed": True}
     yield "fixed", fixed | {"audits": [], "classes": None, "made_from": "slow-midpoint", "files": None}
     endless = copy.deepcopy(content)
-    endless["guarantee"]["after_the_sweep"]["epsilon"] = "Infinity"
+    endless["guarantee"]["price"]["epsilon"] = "Infinity"
     yield "endless", endless | {"method": "non-private", "scores": {"validation": {}, "test": None}}
 
 

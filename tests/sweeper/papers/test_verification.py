@@ -171,7 +171,7 @@ CLAIMS = [
     *(("guarantee", name) for name in ("delta", "relation", "population", "planned_epochs", "repeats", "trainings")),
     ("guarantee", "fixed_in_advance", "epsilon"),
     ("guarantee", "chosen_afterwards", "pld"),
-    ("guarantee", "after_the_sweep", "epsilon"),
+    ("guarantee", "price", "epsilon"),
     ("exposure", "fixed_in_advance", "risk", "caught", 1),
     ("exposure", "chosen_afterwards", "groups", 2, "epsilon"),
     ("ledger", "winner", "epsilon"),
@@ -210,7 +210,7 @@ def test_a_ledger_that_has_spent_more_is_noticed_though_its_hash_fits(papers, co
     Ledger(papers / "ledger.jsonl").open("t0009", event)
     (papers / "card.sig").unlink()
     forge(papers, content)
-    assert "Expected guarantee.after_the_sweep.epsilon" in failure(papers)
+    assert "Expected guarantee.price.epsilon" in failure(papers)
 
 
 def test_a_price_of_nothing_known_is_noticed(papers, content, forge):
