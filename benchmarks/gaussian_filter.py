@@ -3,7 +3,7 @@
     python benchmarks/gaussian_filter.py table       # trainings that fit, as in docs/mathematics.md
     python benchmarks/gaussian_filter.py adaptive    # 200 sequences that a policy chooses while it sees results
 
-``adaptive`` lets policies choose trainings, releases of scores and private selections of every size, by results drawn
+``adaptive`` lets policies choose trainings and releases of scores of every size, by results drawn
 for one of two neighbours, until nothing fits any more. For each sequence it prints how the epsilon that the filter
 needs compares with that of the same list fixed in advance (pessimistic PLD), and it attacks all sequences of a policy
 together: the log-likelihood ratio of everything seen is what the best attacker has.
@@ -78,24 +78,24 @@ def policies(kinds: int) -> Sequence[Policy]:
     )
 
 
-def make_kinds(draw: np.random.Generator, count: int) -> list[Kind]:
+def make_kinds(draw: np.random.Generator, count: int, least_noise: float) -> list[Kind]:
     """Return mechanisms of any size: trainings, and releases of scores."""
     made = []
     for number in range(count):
         steps = int(np.exp(draw.uniform(0.0, np.log(400))))
         rate = 1.0 if number % 3 == 0 else float(np.exp(draw.uniform(np.log(0.02), np.log(0.5))))
         signal = float(np.exp(draw.uniform(np.log(0.03), np.log(0.6))))
-        made.append(Kind(event(rate, max(0.7, rate * math.sqrt(steps) / signal), steps)))
+        made.append(Kind(event(rate, max(least_noise, rate * math.sqrt(steps) / signal), steps)))
     return made
 
 
-def adaptive(sequences: int, epsilon: float) -> None:
+def adaptive(sequences: int, epsilon: float, least_noise: float) -> None:
     """Print ratios of epsilons, and what attacks on all sequences of a policy attain."""
     fixed = GaussianFilter(epsilon, DELTA)
     ratios: list[float] = []
     for number in range(sequences):
         draw = np.random.default_rng(number)
-        kinds = make_kinds(draw, 8)
+        kinds = make_kinds(draw, 8, least_noise)
         policy = policies(len(kinds))[number % 4]
         run, _ = follow(fixed, kinds, policy, draw, present=number % 8 < 4)
         listed = claim(Composed(tuple(run)), DELTA).epsilon
@@ -108,7 +108,7 @@ def adaptive(sequences: int, epsilon: float) -> None:
     )
     print(f"median {median(full):.3f}, from {min(full):.3f} to {max(full):.3f}; never below 1")
     for number in range(4):
-        attack(fixed, number)
+        attack(fixed, number, least_noise)
 
 
 def follow(
@@ -129,9 +129,9 @@ def follow(
     return run, loss
 
 
-def attack(fixed: GaussianFilter, number: int, times: int = 400) -> None:
+def attack(fixed: GaussianFilter, number: int, least_noise: float, times: int = 400) -> None:
     """Print, for a policy, what the best attack attains of the divergence that the filter allows."""
-    kinds = make_kinds(np.random.default_rng(1000 + number), 8)
+    kinds = make_kinds(np.random.default_rng(1000 + number), 8, least_noise)
     policy = policies(len(kinds))[number]
     losses = {
         present: np.array(
@@ -156,11 +156,12 @@ def main() -> None:
     parser.add_argument("what", choices=("table", "adaptive"))
     parser.add_argument("--sequences", type=int, default=200)
     parser.add_argument("--epsilon", type=float, default=6.8)
+    parser.add_argument("--least-noise", type=float, default=0.7, help="multiplier; far from Gaussian below 2")
     given = parser.parse_args()
     if given.what == "table":
         table()
     else:
-        adaptive(given.sequences, given.epsilon)
+        adaptive(given.sequences, given.epsilon, given.least_noise)
 
 
 if __name__ == "__main__":
