@@ -182,6 +182,8 @@ def _compare_front(left: Left, told: Mapping[str, Any], front: Mapping[str, Any]
 
 def _compare_pick(left: Left, picked: Mapping[str, Any], card: Mapping[str, Any]) -> Iterator[str]:
     written = json.loads((left.folder / "picked-here" / "card.json").read_text(encoding="utf-8"))
+    if not written.pop("files"):
+        yield "its card has no hashes of the files beside it"
     if card != written or picked["card"] != written:
         yield "its card is not the one that is written"
 

@@ -219,7 +219,9 @@ class CardContent(Answer, extra="forbid"):
     model: str | None = Field(description="Where the sweep's folder has the model.")
     deployment: Mapping[str, str] = Field(description="What people said of it in the spec; nothing is inferred.")
     versions: Mapping[str, str] = Field(description="Of the programs that computed this card.")
-    files: Mapping[str, Hash] | None = Field(default=None, description="SHA-256 of each file beside the card.")
+    files: Mapping[str, Hash] | None = Field(
+        default=None, description="SHA-256 of each file beside the card.", exclude_if=lambda value: value is None
+    )
 
 
 def card_schema() -> dict[str, Any]:

@@ -89,7 +89,7 @@ def test_list_shows_every_sweep_of_a_folder(ran, call):
 def test_list_says_how_to_start_where_there_is_no_sweep(call, tmp_path):
     code, out, _ = call("list", "--out", tmp_path)
     assert code == 0
-    assert out == f"No sweep in {tmp_path}; start one with: sweeper run SPEC --out {tmp_path}\n"
+    assert out == f"No sweep in {tmp_path}; start one with: {program()} run SPEC --out {tmp_path}\n"
 
 
 def test_a_sweep_that_could_not_be_written_ends_as_a_failure(ran, capsys):
@@ -206,7 +206,7 @@ def test_beside_a_ranges_file_stands_a_complete_spec(call, table, tmp_path):
     ranges.parent.mkdir()
     spec = ranges.parent / f"{path.name.split('.')[0]}.yaml"
     code, out, _ = call("data", "ranges", path, "--target", "label", "-o", ranges)
-    assert (code, out.splitlines()[-1]) == (0, f"then: sweeper check {spec}")
+    assert (code, out.splitlines()[-1]) == (0, f"then: {program()} check {spec}")
     read = Spec.from_yaml(spec)
     assert read.left_out
     assert (read.data.target, read.data.ranges, read.privacy.sweep_epsilon) == ("label", "r.yaml", 3)

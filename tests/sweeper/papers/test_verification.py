@@ -16,6 +16,7 @@ from sweeper.papers.signature import read_public, sign_card, signer_of
 from sweeper.papers.verification import read_card, verify_papers
 from sweeper.privacy.card import Card
 from sweeper.privacy.ledger import Ledger
+from sweeper.program import program
 
 FILES = ("model.safetensors", *PAPERS)
 
@@ -163,7 +164,7 @@ def test_pick_signs_and_says_how_to_check(ran, tmp_path, call):
     _, public, _ = call("federated", "key", key, "--signing")
     code, out, _ = call("pick", ran.folder, "--output", folder, "--sign", key)
     assert code == 0
-    assert f"Check it: sweeper verify {folder} --key {public.strip()}" in out
+    assert f"Check it: {program()} verify {folder} --key {public.strip()}" in out
     assert signer_of(folder) == bytes.fromhex(public)
 
 
