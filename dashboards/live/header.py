@@ -98,7 +98,13 @@ def sweep_header(
     answers = _answers(
         _answer("What does it achieve?", *_achieves(data)),
         _answer("What is its price?", *_costs(data, standing)),
-        _answer("Is it still running?", _running(standing, progress), _bar(data, progress), _detail(progress), steered),
+        _answer(
+            "Is it still running?",
+            _running(standing, progress),
+            _bar(data, progress),
+            _detail(progress, runs=standing.runs),
+            steered,
+        ),
         offers,
     )
     return head(data, eyebrow, answers)
@@ -253,11 +259,11 @@ def _running(standing: Standing, progress: Progress) -> Html:
     return _big(f"{progress.ended} of {progress.total}", f"trials, {in_words(standing.state)}")
 
 
-def _detail(progress: Progress) -> Html | None:
+def _detail(progress: Progress, *, runs: bool) -> Html | None:
     counts = dict(progress.counts or {})
     said = [f"{progress.rehearsed} rehearsed"] if progress.rehearsals and not progress.rehearses else []
     said += [f"{count} {word}" for word, count in counts.items()]
-    if progress.seconds_left is not None and progress.total != progress.ended:
+    if runs and progress.seconds_left is not None and progress.total != progress.ended:
         what = ", then the trials" if progress.rehearses else ""
         said.append(f"about {duration(progress.seconds_left)} left{what}")
     return tag("p", "; ".join(said)) if said else None

@@ -150,7 +150,7 @@ def _check_hashes(folder: Path, card: dict[str, Any]) -> str:
 def _check_signature(folder: Path, public: bytes | None) -> str:
     signer = signer_of(folder, public)
     if signer is None:
-        return "nobody has signed the card: it says what it says, and nobody stands for it"
+        return "the card is not signed: sweeper pick --sign KEY says who stands for it"
     compared = "" if public else "; ask the signer for the key and name it by --key"
     return f"{signer.hex()} has signed the card{compared}"
 

@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import time
 import uuid
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import paragraph
+from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card import Card
 from sweeper.records import SweepStatus
 from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, title_of
@@ -29,7 +31,7 @@ from sweeper.rounding import round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
 from sweeper.specification.fields.nested import flatten
-from sweeper.store.jsonl import replace_file, to_text
+from sweeper.store.jsonl import to_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +62,7 @@ class RemotePicked:
     config: Mapping[str, Any]
     card: Card
     _address: str
+    _papers: Call
     _connection: Connection
 
     def __repr__(self) -> str:
@@ -87,22 +90,30 @@ class RemotePicked:
             return clipless.load(path)
 
     def write(self, folder: str | Path) -> None:
-        """Write ``model.safetensors``, ``config.json``, ``card.md`` and ``card.json`` into a folder, the card last.
+        """Write the folder that ``sweeper pick`` writes: model, card, hashes, ledger and spec, the card last.
 
         Raises:
-            RecordError: not written.
+            RecordError: not written, or the conditions pick another point by now.
             SweeperError: as `model`.
         """
-        content, path = self._download(), Path(folder)
+        content, path = self._connection.ask(self._papers), Path(folder)
+        try:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                files = {Path(name).name: archive.read(name) for name in archive.namelist()}
+            card = json.loads(files[CARD_NAME])
+            found = (card["trial"], card["epoch"], card["made_from"])
+        except (zipfile.BadZipFile, KeyError, ValueError):
+            raise SweeperError("Expected the papers of a model from the service, got something else (--url)") from None
+        if found != (self.trial, self.epoch, self.made_from):
+            raise RecordError(f"Expected the papers of {self.trial}, epoch {self.epoch}, but another point is the best")
         try:
             path.mkdir(parents=True, exist_ok=True)
-            for name in ("card.json", "card.md", "config.json"):
+            for name in (MODEL_NAME, *PAPERS):
                 (path / name).unlink(missing_ok=True)
-            (path / "model.safetensors").write_bytes(content)
+            for name, data in sorted(files.items(), key=lambda item: item[0] == CARD_NAME):
+                (path / name).write_bytes(data)
         except OSError as error:
             raise RecordError(f"Cannot write {path}: {error.strerror or error}; choose another folder") from error
-        replace_file(path / "config.json", to_text(self.config, indent=2) + "\n")
-        self.card.write(path)
 
     def _download(self) -> bytes:
         return self._connection.ask(Call(self._address.removeprefix("/api/v1"), "the model"))
@@ -184,6 +195,7 @@ class RemoteSweep:
             config=found["config"],
             card=Card(found["card"]),
             _address=found["model"],
+            _papers=Call(self._path("/papers"), "these conditions", query=query, refused=PickError),
             _connection=self._connection,
         )
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.errors import RecordError, SpecError
+from sweeper.records import SweepStatus
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.objectives import MOST
 from sweeper.store.actions import REQUESTS_NAME, signature
@@ -75,9 +76,10 @@ def ask_to_stop(folder: Path, trial: str | None = None, *, by: str | None = None
         RecordError: no driver, no such trial that is running, or a private selection that has not ended.
     """
     sweep = SweepFolder(folder)
-    sweep.read_manifest()
+    status = sweep.read_manifest().status
     if not (is_driven(folder) if driven is None else driven):
-        raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}")
+        ended = "" if status is SweepStatus.RUNNING else f", which is {status.value}"
+        raise RecordError(f"Expected a sweep that runs on this machine, but no process drives {folder}{ended}")
     if trial is not None:
         running = [one.id for one in sweep.trials().values() if one.status.value == "running"]
         if trial not in running:

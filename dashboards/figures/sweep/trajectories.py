@@ -132,7 +132,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if any(t.passed for t in info.trajectories):
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
     if epsilons:
-        figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name="front"))
+        figure.add_trace(
+            step_line(info.steps, max([*epsilons, *(step.epsilon for step in info.steps)]), theme.ink, name="front")
+        )
     return figure
 
 

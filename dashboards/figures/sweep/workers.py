@@ -84,7 +84,7 @@ def rows(info: WorkersInfo) -> Table:
 
 def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
-    workers = sorted({stay.worker for stay in info.stays}, reverse=True)
+    workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
     xaxis = {"title": {"text": "beginnings and ends of trials, in their order"}}
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
@@ -94,6 +94,12 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
         if chosen:
             figure.add_trace(_bars(chosen, getattr(theme, name), theme.paper, status.value))
     return figure
+
+
+def _numbered(worker: str) -> tuple[str, int]:
+    """The place of a worker and its number: the second comes before the tenth."""
+    place, _, number = worker.rpartition(" ")
+    return place, int(number)
 
 
 def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:

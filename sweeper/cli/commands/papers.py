@@ -31,6 +31,7 @@ def verify(
         typer.echo(check.failure or f"holds: {check.holds}", err=bool(check.failure))
     if not sound:
         raise typer.Exit(FALSE)
+    typer.echo(f"verified: {folder}")
 
 
 @app.command()

@@ -101,8 +101,13 @@ def conclude(
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
     tracker.log(None, done, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found | tested)
     tracker.tag(None, {NOTE_TAG: description(front, status=status, page=page)})
+    leading = {point.key for trial in front.trials for point in _best_point(front, trial)}
     for point in front.front_points:
-        if not point.made_from and (scores := name_test_scores(point)):
+        named = name_test_scores(point)
+        scores = {} if point.made_from else named
+        if point.key in leading:
+            scores = scores | {f"best/{name}": value for name, value in named.items()}
+        if scores:
             tracker.log(point.trial, point.epoch, scores)
     for trial in front.trials:
         texts = [str(one) for one in notes[trial].texts] if trial in notes else []
@@ -117,10 +122,11 @@ def notes_of(folder: Path) -> Mapping[str, Notes]:
         return {}
 
 
-def _best_point(front: Front) -> tuple[Point, ...]:
-    """Return the point of the front that is best in the first objective that is not epsilon, if there is one."""
+def _best_point(front: Front, trial: str | None = None) -> tuple[Point, ...]:
+    """Return the point of the front, or of a trial, that is best in the first objective that is not epsilon, if any."""
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
-    found = None if judged is None else best(front.front_points, judged)
+    points = front.front_points if trial is None else [point for point in front.points if point.trial == trial]
+    found = None if judged is None else best(points, judged)
     return () if found is None else (found,)
 
 

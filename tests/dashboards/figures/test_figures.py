@@ -78,6 +78,18 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     assert len({trace.marker.symbol for trace in ends.values()}) == 4
 
 
+def test_the_front_beside_a_trial_that_ended_early_goes_to_the_right(sweep):
+    info = trajectories.info(sweep)
+    short = replace(info, trajectories=(replace(info.trajectories[0], epsilons=(1e-3,), values=(0.5,), epochs=(1,)),))
+    (front,) = (trace for trace in trajectories.plot(short).data if trace.name == "front")
+    assert list(front.x) == sorted(front.x)
+
+
+def test_the_tenth_worker_comes_behind_the_second():
+    named = [f"node, cpu, worker {number}" for number in (1, 2, 10)]
+    assert sorted(reversed(named), key=workers._numbered) == named
+
+
 def test_trajectories_of_stages_are_told_apart_by_colour_and_dash(sweep):
     figure = trajectories.plot(trajectories.info(sweep))
     lines = {

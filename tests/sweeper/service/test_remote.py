@@ -3,12 +3,16 @@
 import io
 import json
 import urllib.error
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
 import sweeper
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError, UnknownSweepError
+from sweeper.papers.files import file_hash
+from sweeper.papers.verification import read_card
+from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
 from sweeper.results.display import trial_frame
 from sweeper.results.front import read_front
@@ -72,14 +76,19 @@ def test_a_front_its_trials_and_its_points_are_those_on_the_disk(remote, out):
     assert "<table>" in remote._repr_html_()
 
 
-def test_a_picked_point_brings_its_model_and_its_card(remote, out, tmp_path):
+def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_path):
     picked = remote.pick()
     assert (picked.trial, picked.epoch) == ("t0002", 2)
     assert repr(picked).startswith("t0002, epoch 2: ")
     assert "; price 9 at delta 0.0001" in repr(picked)
+    Ledger(out / DONE / "ledger.jsonl").open("t0002", event)
     picked.write(tmp_path / "picked")
     files = {path.name for path in (tmp_path / "picked").iterdir()}
-    assert files == {"model.safetensors", "config.json", "card.md", "card.json"}
+    assert {"model.safetensors", "config.json", "card.md", "card.json", "ledger.jsonl", "SHA256SUMS"} <= files
+    card = read_card(tmp_path / "picked")
+    assert card["files"]["ledger.jsonl"] == file_hash(tmp_path / "picked" / "ledger.jsonl")
+    with pytest.raises(RecordError, match="another point is the best"):
+        replace(picked, epoch=1).write(tmp_path / "picked")
     assert (tmp_path / "picked" / "model.safetensors").read_bytes() == b"model of t0002-2"
     assert json.loads((tmp_path / "picked" / "config.json").read_text()) == picked.config
     assert remote.pick(max_epsilon=1.0).epoch == 1

@@ -105,7 +105,8 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     told = Told()
     conclude(told, front, status="completed", page="http://p", notes={"t0001": Notes(texts=("Look here.",))})
     steps = {(trial, step): metrics for trial, step, metrics in told.of("log")}
-    assert steps["t0001", 2] == {"test/accuracy": 0.7, "test/certified/1_4": 0.4}
+    tested = {"test/accuracy": 0.7, "test/certified/1_4": 0.4}
+    assert steps["t0001", 2] == tested | {f"best/{name}": value for name, value in tested.items()}
     (parent,) = (metrics for (trial, _), metrics in steps.items() if trial is None)
     assert parent["test/accuracy"] == 0.7, "of the point that is best on validation rows"
     ((_, tags),) = ((trial, tags) for trial, tags in told.of("tag") if trial == "t0001")
