@@ -86,8 +86,8 @@ def test_the_front_beside_a_trial_that_ended_early_goes_to_the_right(sweep):
 
 
 def test_the_tenth_worker_comes_behind_the_second():
-    named = [f"node, cpu, worker {number}" for number in (1, 2, 10)]
-    assert sorted(reversed(named), key=workers._numbered) == named
+    last, first, second = (f"node, cpu, worker {number}" for number in (10, 1, 2))
+    assert sorted([last, first, second], key=workers._numbered) == [first, second, last]
 
 
 def test_trajectories_of_stages_are_told_apart_by_colour_and_dash(sweep):
