@@ -5,7 +5,7 @@ from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-NOISY = {"SecureSource", "contribution", "fit", "fit_stack", "release_certified",
+NOISY = {"SecureSource", "contribution", "fit", "fit_stack", "release_certified", "release_class_scores",
          "release_classes", "release_curves", "release_scores", "release_sketch", "upload"}  # fmt: skip
 AT_DRAW, AT_TEST, AT_SKETCH = "SpendingRecord.draw", "SpendingRecord.pay_test", "SpendingRecord.enter_sketch"
 REFUSED, NO_ROW = "a spec that names an account is refused", "no private row is read"
