@@ -38,6 +38,7 @@ from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
+from sweeper.program import program
 from sweeper.records import MADE_FROM, SweepStatus
 from sweeper.results.front import Front, read_front
 from sweeper.results.models.registry import tags_of
@@ -319,7 +320,7 @@ def test_ctrl_c_leaves_a_readable_partial_front(moment, everybody, tmp_path):
     if moment == "in the first epochs":
         assert front.on_front
         assert front.ledger["everything"].events == len(ledger.entries()) >= 1
-        assert f"A model: sweeper pick {folder}" in said
+        assert f"A model: {program()} pick {folder}" in said
 
 
 @pytest.mark.long
@@ -373,7 +374,7 @@ def test_a_failed_trial_a_dead_store_and_the_end_of_time_do_not_stop_a_sweep(tmp
     assert front.trials["t0001"].reason.startswith("SpecError: Expected (C, H, W) maps")
     assert "t0001 failed: SpecError: Expected (C, H, W) maps" in said.out
     assert f"(ended early: {reason})" in said.out
-    assert f"Go on with it: sweeper resume {folder}" in said.out
+    assert f"Go on with it: {program()} resume {folder}" in said.out
     assert "mixed: 1 of 4 trials done, 1 failed" in said.out
     spool = folder / "tracking-spool.jsonl"
     assert "rows were not taken" in said.out
