@@ -40,7 +40,7 @@ class Entry:
 
     @property
     def spent(self) -> PoissonGaussian:
-        """What was run, or what is planned while the entry is open: all that a privacy filter counts."""
+        """What was run, or what is planned while the entry is open; a privacy filter counts the blocks it began."""
         return self.event.with_steps(self.event.steps if self.steps is None else self.steps)
 
     @property

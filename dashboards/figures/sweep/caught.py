@@ -24,7 +24,7 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
-from dashboards.figures.sweep.front import DRAWN_DOMINATED, step_line
+from dashboards.figures.sweep.front import DRAWN_DOMINATED, ends_of, error_bars, step_line
 from dashboards.text import percent
 from sweeper.records import Point
 
@@ -92,7 +92,8 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not found,
         height=520,
         xaxis={"type": "log", "title": {"text": title}, **ticks},
-        yaxis=value_axis(info.utility) | {"range": zoom(point.values[info.utility] for point in info.front)},
+        yaxis=value_axis(info.utility)
+        | {"range": zoom(end for point in info.front for end in ends_of(point, info.utility))},
     )
     if not found:
         return figure
@@ -102,7 +103,9 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     ):
         heights = [point.values[info.utility] for point in points]
         dots = {"color": marker, "size": 9 if points is info.front else 5}
-        figure.add_trace(marks([100.0 * _caught(p) for p in points], heights, texts, dots, name=name))
+        bars = error_bars(points, info.utility, theme) if points is info.front else None
+        caught = [100.0 * _caught(point) for point in points]
+        figure.add_trace(marks(caught, heights, texts, dots, name=name, error_y=bars))
     steps = [Step(100.0 * step.epsilon, step.value, step.trial, step.epoch) for step in info.steps]
     figure.add_trace(step_line(steps, max(found), theme.ink, name=f"best {label(info.utility)}"))
     figure.add_vline(x=100.0 * _GUESSING, line={"color": theme.muted, "dash": "dot", "width": 1.5})

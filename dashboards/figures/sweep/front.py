@@ -142,10 +142,10 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _heights(info: FrontInfo) -> list[float]:
     """The values that the axis begins and ends with, ends of error bars among them."""
-    return [end for point in info.shown for end in _ends(point, info.utility)]
+    return [end for point in info.shown for end in ends_of(point, info.utility)]
 
 
-def _ends(point: Point, utility: str) -> tuple[float, float]:
+def ends_of(point: Point, utility: str) -> tuple[float, float]:
     """The ends of the interval of a noisy score; else one standard deviation over repeats to either side."""
     interval, value = point.interval(utility), point.values[utility]
     if interval is not None:
@@ -214,7 +214,7 @@ def _points(
         y=[point.values[info.utility] for point, _ in points],
         mode="markers",
         marker={"opacity": 1, "line": {"color": theme.paper, "width": 1}, **marker},
-        error_y=_spread([point for point, _ in points], info.utility, theme),
+        error_y=error_bars([point for point, _ in points], info.utility, theme),
         customdata=[point_name(point) for point, _ in points],
         text=[text for _, text in points],
         hovertemplate="%{text}<extra>on the front</extra>",
@@ -223,9 +223,9 @@ def _points(
     )
 
 
-def _spread(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, Any] | None:
+def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, Any] | None:
     """Error bars, where there are intervals or repeats and not too many points."""
-    ends = [_ends(point, utility) for point in points]
+    ends = [ends_of(point, utility) for point in points]
     values = [point.values[utility] for point in points]
     if all(low == high for low, high in ends) or len(points) > _CROWDED:
         return None

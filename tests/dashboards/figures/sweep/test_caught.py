@@ -1,6 +1,11 @@
 """The front by what an attacker finds."""
 
+from dataclasses import replace
+
+import pytest
+
 from dashboards.figures.sweep import caught
+from sweeper.records import NoisyScores
 
 
 def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
@@ -24,3 +29,13 @@ def test_hovers_say_the_bound_rounded_up(sweep):
     point, text = info.front[0], info.front_hover[0]
     shown = float(text.rpartition("caught at 1 %: ")[2].removesuffix(" %"))
     assert 0.0 <= shown - 100.0 * point.risk.caught[1] < 0.01
+
+
+def test_noisy_scores_have_their_intervals(sweep):
+    info = caught.info(sweep)
+    value = info.front[0].values["accuracy"]
+    ends = {"accuracy": (value - 0.1, value + 0.05)}
+    noisy = replace(info.front[0], noisy=NoisyScores(is_final=True, released={"accuracy": value}, intervals=ends))
+    figure = caught.plot(replace(info, front=(noisy, *info.front[1:])))
+    (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
+    assert (marks.error_y.array[0], marks.error_y.arrayminus[0]) == pytest.approx((0.05, 0.1))
