@@ -18,8 +18,9 @@ from statistics import median
 import numpy as np
 
 from clipless.privacy.accounting.claim import claim
-from clipless.privacy.accounting.gaussian_filter import GaussianFilter, gaussian_divergence, needed_epsilon
+from clipless.privacy.accounting.gaussian_filter import GaussianFilter, needed_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
+from clipless.privacy.gaussian import gaussian_divergence
 
 DELTA = 1e-5
 

@@ -1,10 +1,7 @@
 r"""What a release takes of an account, and what there is to take: one additive number and its slack.
 
 A mechanism costs ``(mu^2, s)`` if Gaussian observations of signal mu dominate it up to the slack s, in both directions:
-``delta_i(eps) <= (1 - s) delta_G(mu; eps) + s`` for all eps >= 0, with
-
-    delta_G(mu; eps) = Phi(-eps / mu + mu / 2) - e^eps Phi(-eps / mu - mu / 2).
-
+``delta_i(eps) <= (1 - s) delta_G(mu; eps) + s`` for all eps >= 0, with delta_G as in `clipless.privacy.gaussian`.
 Mechanisms that are chosen after everything before them, with ``sum mu_i^2 <= mu^2`` and ``sum s_i <= s`` whatever
 happens, together satisfy ``delta(eps) <= delta_G(mu; eps) + s`` (Smith and Thakurta 2022, arXiv 2210.17520). So the
 budget ``(epsilon, delta)`` of an account is the pair ``(mu^2, s)`` with ``delta_G(mu; epsilon) + s = delta``.
@@ -21,13 +18,13 @@ from dataclasses import dataclass
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import Event
+from clipless.privacy.gaussian import SLACK_SHARE, largest_signal, smallest_epsilon
 
 SQUARE_STEP = 2.0**-40  # of mu^2
 SLACK_STEP = 2.0**-52
-MOST_SQUARE = 2.0**12  # sums of multiples are exact up to here, where epsilon is in the thousands
-SLACK_SHARE = 0.05  # of the delta of a budget: that of `GaussianFilter`, whose modules take seconds to import
-_ROUNDING = 1e-9  # relative, of the normal distribution function
-_LARGEST_EXPONENT = 700.0
+MOST_SIGNAL = 2.0**6  # whose epsilon is in the thousands
+MOST_SQUARE = MOST_SIGNAL**2  # sums of multiples are exact up to here
+_ROUNDING = 2.0**-50  # relative, of a square, a root or a difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,20 +79,6 @@ def _to_step(value: float, step: float, rounded: Callable[[float], int]) -> floa
     return rounded(value / step) * step if math.isfinite(value) else value
 
 
-def gaussian_delta(square: float, epsilon: float) -> float:
-    """Return delta_G(mu; epsilon) for mu^2 = ``square``, rounded up.
-
-    >>> f"{gaussian_delta(1.0, 1.0):.6f}"
-    '0.126937'
-    """
-    if square == 0.0:
-        return 0.0
-    mu = math.sqrt(square)
-    first = _normal(-epsilon / mu + mu / 2)
-    second = 0.0 if epsilon > _LARGEST_EXPONENT else math.exp(epsilon) * _normal(-epsilon / mu - mu / 2)
-    return min(max(first - second, 0.0) + _ROUNDING * first, 1.0)
-
-
 def budget_of(epsilon: float, delta: float) -> AccountCost:
     """Return what may be spent under ``(epsilon, delta)``, a twentieth of delta as slack.
 
@@ -105,8 +88,8 @@ def budget_of(epsilon: float, delta: float) -> AccountCost:
     if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
         raise AccountingError(f"Expected epsilon > 0 and 0 < delta < 1, got epsilon={epsilon!r}, delta={delta!r}")
     slack = rounded_down(AccountCost(0.0, SLACK_SHARE * delta)).slack
-    low, _ = _bisect(0.0, MOST_SQUARE, lambda square: gaussian_delta(square, epsilon) + slack <= delta)
-    budget = rounded_down(AccountCost(low, slack))
+    signal = largest_signal(epsilon, delta - slack, most=MOST_SIGNAL)
+    budget = rounded_down(AccountCost(signal**2 * (1.0 - _ROUNDING), slack))
     if not (budget.square > 0.0 and slack > 0.0):
         raise AccountingError(
             f"Expected a budget of which something can be spent, got epsilon={epsilon!r} at delta={delta!r}"
@@ -122,11 +105,7 @@ def epsilon_of(cost: AccountCost, delta: float) -> float:
     """
     if cost.slack >= delta or not math.isfinite(cost.square):
         return math.inf
-    if cost.square == 0.0:
-        return 0.0
-    most = cost.square + 100.0 * math.sqrt(cost.square)
-    _, epsilon = _bisect(0.0, most, lambda epsilon: gaussian_delta(cost.square, epsilon) + cost.slack > delta)
-    return epsilon
+    return smallest_epsilon(math.sqrt(cost.square) * (1.0 + _ROUNDING), (delta - cost.slack) * (1.0 - _ROUNDING))
 
 
 def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
@@ -139,17 +118,3 @@ def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
 
     cost = GaussianFilter(epsilon, delta).cost(event)
     return rounded_up(AccountCost(cost.square, cost.slack))
-
-
-def _bisect(low: float, high: float, holds: Callable[[float], bool]) -> tuple[float, float]:
-    """Return neighbours between which a condition stops to hold; it holds at the first unless that is ``low``."""
-    for _ in range(200):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (middle, high) if holds(middle) else (low, middle)
-    return low, high
-
-
-def _normal(x: float) -> float:
-    return 0.5 * math.erfc(-x / math.sqrt(2.0))

@@ -35,13 +35,13 @@ from clipless.privacy.accounting.selection_composed import selection_profiles
 from clipless.privacy.accounting.spending import (
     LARGEST_LOSS,
     MOST_STEPS,
-    SLACK_SHARE,
     check_delta,
     costly_events,
     overflow_slack,
     too_little_noise,
 )
 from clipless.privacy.events import Event, PoissonGaussian, Relation
+from clipless.privacy.gaussian import SLACK_SHARE, largest_signal
 
 _ROUNDING = 1e-9  # of a signal, relative, for the arithmetic of this module: 10^6 times what was seen
 _LEAST_SIGNAL = 1e-13  # likewise, absolute
@@ -90,7 +90,7 @@ class GaussianFilter:
     def budget(self) -> GaussianCost:
         """What there is: the largest signal whose divergence at epsilon is at most delta less the slack."""
         slack = SLACK_SHARE * self.delta
-        return GaussianCost(_largest_signal(self.epsilon, self.delta - slack) ** 2 * (1.0 - _ROUNDING), slack)
+        return GaussianCost(largest_signal(self.epsilon, self.delta - slack) ** 2 * (1.0 - _ROUNDING), slack)
 
     def cost(self, event: Event) -> GaussianCost:
         """Return what an event takes; of the slack about the share that it takes of the signal."""
@@ -217,22 +217,3 @@ def _shift(relation: Relation) -> float:
             return 2.0
         case _:
             assert_never(relation)
-
-
-def gaussian_divergence(signal: float, epsilon: float) -> float:
-    """Return the hockey-stick divergence of N(mu, 1) from N(0, 1) at epsilon >= 0 (Balle and Wang 2018, theorem 8)."""
-    here = float(special.log_ndtr(0.5 * signal - epsilon / signal))
-    there = epsilon + float(special.log_ndtr(-0.5 * signal - epsilon / signal))
-    return math.exp(here) * -math.expm1(min(there - here, 0.0))
-
-
-@lru_cache(maxsize=256)
-def _largest_signal(epsilon: float, delta: float) -> float:
-    """Return the largest signal with at most this divergence, rounded down."""
-    low, high = 0.0, 1.0
-    while gaussian_divergence(high, epsilon) <= delta:
-        low, high = high, 2.0 * high
-    while high - low > _ROUNDING * 0.25 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if gaussian_divergence(middle, epsilon) <= delta else (low, middle)
-    return low * (1.0 - _ROUNDING)

@@ -19,10 +19,6 @@ LARGEST_LOSS = 700.0
 MOST_STEPS = 10**7
 """PLD reports the price of more steps as infinite, for its transforms would take minutes; RDP has a finite bound."""
 
-SLACK_SHARE = 0.05
-"""Share of the delta of an adaptive budget that is slack (`gaussian_filter`). With 0.01 to 0.1, one to twelve trainings
-cost within 0.5 % of the same epsilon."""
-
 
 def costly_events(event: Event) -> tuple[PoissonGaussian, ...]:
     """Return the parts of an event that cost anything, those of equal noise and sampling rate merged."""
