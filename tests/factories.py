@@ -2,9 +2,11 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
+import jsonschema
 import pytest
 
 from clipless.audits.finding import AuditKind, Finding
@@ -15,6 +17,8 @@ from clipless.testing import SeededSource
 from sweeper.adapters import dump
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
+from sweeper.papers.card_content import card_schema
+from sweeper.papers.registry_record import registry_schema
 from sweeper.planning.configurations import find_plannable, plan_configuration
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.sweep_plan import SweepPlan
@@ -30,6 +34,18 @@ from sweeper.store.rehearsal_records import RehearsalRecord
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.stream import PlanRow
 from sweeper.trials.trial import TrialRun
+
+
+@lru_cache(maxsize=1)
+def card_validator() -> jsonschema.Draft202012Validator:
+    """What holds a card against its schema, which `tests/sweeper/papers/test_exports.py` checks itself."""
+    return jsonschema.Draft202012Validator(card_schema())
+
+
+@lru_cache(maxsize=1)
+def registry_validator() -> jsonschema.Draft202012Validator:
+    """What holds a record of the registry of deployments against its schema."""
+    return jsonschema.Draft202012Validator(registry_schema())
 
 
 def small_content(name: str = "small", *, privacy: Mapping[str, Any] | None = None, **sections: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import getpass
 import json
 import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import metadata
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -189,13 +189,17 @@ def clean(name: str) -> str:
 
 def version_tags() -> dict[str, str]:
     """Return the versions of this code and of the packages that results depend on, as tags."""
+    found = {f"version.{name}": _version(name) for name in PACKAGES}
     tags = {"sweeper.version": metadata.version("sweeper")}
-    for name in PACKAGES:
-        try:
-            tags[f"version.{name}"] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return tags
+    return tags | {tag: version for tag, version in found.items() if version is not None}
+
+
+@cache
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def escape_markdown(text: str) -> str:

@@ -170,7 +170,9 @@ def _name(source: str | Path) -> str | None:
     """Return the known name that ``source`` means, or None for a path."""
     if isinstance(source, Path):
         return None
-    known = {_fold(name): name for name in available()}
+    known = {_fold(name): name for name in SOURCES}
+    if _fold(source) not in known:
+        known |= {_fold(name): name for name in available()}  # those of plug-ins take longer to find
     if _fold(source) in known:
         return known[_fold(source)]
     if source.lower().endswith(_SUFFIXES) or "/" in source or Path(source).exists():

@@ -111,7 +111,7 @@ def take_steps(model, method=Method.CLIPLESS, *, loss=None, fit=None, source=Non
     )  # fmt: skip
     split = Split(torch.zeros(ROWS, *model.input_shape, device=META), torch.zeros(ROWS, dtype=torch.long, device=META))
     trainer = PrivateTrainer(
-        *(model.to(META), loss, split, planned, clipless.Adam(1e-3), 6),
+        *(model.to(META), loss, split, planned, clipless.Adam(1e-3), 20),
         source or Words(),
         **{"averages": {"slow": PolynomialAverage(3)}, "averaging": 0.9} | (fit or {}),
     )
@@ -342,8 +342,8 @@ def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), *
             averaging=0.9,
             averages={"slow": PolynomialAverage(3)},
         )
-        trainings.append(MemberTraining(member, data, 6, features))
-    running = RunningStack(trainings, 6)
+        trainings.append(MemberTraining(member, data, 20, features))
+    running = RunningStack(trainings, 20)
     draws = [torch.zeros(rows, dtype=torch.long, device=META) for rows in (7, 3)]
     running.step(draws)
     with Downloads():

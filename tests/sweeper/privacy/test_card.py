@@ -1,7 +1,6 @@
 import json
 from dataclasses import fields, replace
 
-import jsonschema
 import pytest
 
 from clipless.audits.finding import AuditKind, Finding
@@ -11,7 +10,6 @@ from clipless.privacy.exposure import Basis, Exposure, Group, Risk
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
-from sweeper.papers.card_content import card_schema
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.card import charged_to
 from sweeper.privacy.card import make_card as _make_card
@@ -23,6 +21,7 @@ from sweeper.privacy.pricing import GROWS, Price, whole_event
 from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
 from sweeper.rounding import round_up
 from sweeper.store.jsonl import plain
+from tests.factories import card_validator
 
 LEDGER = {
     q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q} | twice.") for q in ("winner", "front", "everything")
@@ -32,7 +31,7 @@ LEDGER = {
 def make_card(trial, point, claim, *, sweep="digits", ledger=LEDGER, attempts=(), **facts):
     """A card of a trial that was trained once, unless its attempts are given; it keeps to the schema."""
     card = _make_card(sweep=sweep, trial=trial, point=point, claim=claim, ledger=ledger, attempts=attempts, **facts)
-    jsonschema.validate(plain(card.to_json()), card_schema())
+    card_validator().validate(plain(card.to_json()))
     return card
 
 

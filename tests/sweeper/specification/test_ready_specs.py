@@ -5,7 +5,6 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
-import jsonschema
 import pytest
 import yaml
 
@@ -13,9 +12,8 @@ from clipless.datasets import load
 from clipless.privacy.exposure import Basis, Exposure, Risk
 from sweeper.adapters import parse
 from sweeper.papers.annexes import edpb_annex, nist_annex
-from sweeper.papers.card_content import card_schema
 from sweeper.papers.recomputation import contradictions
-from sweeper.papers.registry_record import registry_record, registry_schema
+from sweeper.papers.registry_record import registry_record
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy import card_prices
 from sweeper.privacy.card import make_card
@@ -25,6 +23,7 @@ from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
 from sweeper.store.jsonl import plain
 from sweeper.trials.build import build_loss, build_model, build_plan
+from tests.factories import card_validator, registry_validator
 
 pytestmark = pytest.mark.slow
 
@@ -69,8 +68,8 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
         assert plan.delta < 1 / len(data.train)
         assert all(std > 0 for std in plan.noise_stds.values())
     card = plain(unpriced(plan, config, whole).to_json())
-    jsonschema.validate(card, card_schema())
-    jsonschema.validate(yaml.safe_load(registry_record(card)), registry_schema())
+    card_validator().validate(card)
+    registry_validator().validate(yaml.safe_load(registry_record(card)))
     assert [len(re.findall(r"^## ", annex(card), re.MULTILINE)) for annex in (nist_annex, edpb_annex)] == [10, 8]
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.open("t0001", plan.event())

@@ -13,7 +13,7 @@ final (`selection_composed`), Renyi divergences, which give a pair (epsilon, del
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from scipy import special
@@ -28,7 +28,6 @@ from clipless.privacy.events import Event
 from clipless.privacy.exposure import Basis
 
 _ROUNDING = 1.0 + 2.0**-49  # of a sum of two terms
-_MOST_PRODUCTS = 2**22  # of false alarms and alphas: of more alphas a part is taken
 _DEVIATIONS = 9.0  # of the losses of a Gaussian to which its profile reaches; beyond is a probability of 1e-19
 _POINTS = 4001
 _DELTAS = np.geomspace(1e-12, 0.5, 48)  # at which Renyi divergences are converted
@@ -38,7 +37,7 @@ Bound = tuple[FloatArray, FloatArray]
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class PrivacyProfile:
     """Bounds of the divergences of neighbours.
 
@@ -49,6 +48,12 @@ class PrivacyProfile:
 
     bounds: tuple[Bound, ...]
     basis: Basis
+
+    @cached_property
+    def _corners(self) -> tuple[tuple[FloatArray, FloatArray, FloatArray], ...]:
+        """Alphas, and bounds there, of which one is the tightest for each probability, and slopes between them."""
+        corners = (lower_hull(np.exp(epsilons), deltas) for epsilons, deltas in self.bounds)
+        return tuple((alphas, deltas, np.diff(deltas) / np.diff(alphas)) for alphas, deltas in corners)
 
     def caught(self, false_alarms: FloatArray) -> FloatArray:
         """Return the largest probability under one neighbour of an outcome that has these under the other.
@@ -62,12 +67,10 @@ class PrivacyProfile:
         Returns:
             Shape: (F,).
         """
-        most = _MOST_PRODUCTS // len(false_alarms)
         found = []
-        for epsilons, deltas in self.bounds:
-            every = slice(None, None, 1 + len(epsilons) // most)
-            lines = np.multiply.outer(false_alarms, np.exp(epsilons[every])) + deltas[every]
-            found.append(lines.min(axis=1))
+        for alphas, deltas, slopes in self._corners:
+            tightest = np.searchsorted(slopes, -false_alarms)
+            found.append(false_alarms * alphas[tightest] + deltas[tightest])
         largest: FloatArray = np.max(found, axis=0)
         return np.minimum(largest * _ROUNDING, 1.0)
 
