@@ -44,7 +44,7 @@ def neighbours_alone(training):
     return worst
 
 
-@pytest.mark.parametrize("architecture", CORRECT)
+@pytest.mark.parametrize("architecture", ["mlp", pytest.param("convnet", marks=pytest.mark.long)])
 def test_a_member_is_moved_by_its_sensitivity_and_by_no_neighbour(stacked, architecture):
     worst = neighbours_alone(stacked(architecture))
     assert not worst.exceeded

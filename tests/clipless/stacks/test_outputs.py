@@ -91,7 +91,10 @@ def scores_alone(one: Member, trained: Split, scored: Split) -> list[dict[str, f
 
 @pytest.mark.parametrize(
     ("architecture", "classes"),
-    [*(pytest.param(one, 3, id=one) for one in sorted(TOGETHER)), pytest.param("mlp", 2, id="mlp-2")],
+    [
+        *(pytest.param(one, 3, marks=[pytest.mark.long] * (one == "scattering"), id=one) for one in sorted(TOGETHER)),
+        pytest.param("mlp", 2, id="mlp-2"),
+    ],
 )
 def test_members_have_the_scores_of_the_trainings_alone(architecture: str, classes: int) -> None:
     """Those of averages too, while the model holds the weights of the epoch."""

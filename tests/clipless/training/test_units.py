@@ -87,7 +87,7 @@ def test_a_unit_whose_rows_are_alike_is_one_row(size):
     assert max((one[name] - without[name]).norm() / plan.sensitivities[name] for name in one) > 0.99
 
 
-@pytest.mark.parametrize("method", [Method.CLIPLESS, Method.NON_PRIVATE])
+@pytest.mark.parametrize("method", [Method.CLIPLESS, pytest.param(Method.NON_PRIVATE, marks=pytest.mark.long)])
 def test_in_expectation_a_unit_contributes_the_mean_of_its_rows(method):
     planned = {"method": method} if method is Method.CLIPLESS else {"method": method, "noise_multiplier": None}
     if method is Method.NON_PRIVATE:

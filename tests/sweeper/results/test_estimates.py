@@ -128,7 +128,10 @@ def draw_sweep(rng, rows, std, trials, epochs):
 
 
 @pytest.mark.parametrize(("trials", "epochs"), [(12, (EPOCHS,)), (1, spread_epochs(EPOCHS, 6))])
-@pytest.mark.parametrize(("rows", "std"), [(300, 0.02), (2000, 0.004), (300, 0.06)])
+@pytest.mark.parametrize(
+    ("rows", "std"),
+    [(300, 0.02), *(pytest.param(*one, marks=pytest.mark.long) for one in ((2000, 0.004), (300, 0.06)))],
+)
 def test_intervals_cover_the_truth_those_of_the_best_point_too(trials, epochs, rows, std):
     rng, of_all, of_best = np.random.default_rng(7), [], []
     for _ in range(150):
