@@ -10,6 +10,7 @@ from clipless.layers import (
     Abs,
     ClipGradient,
     Conv2d,
+    ConvexPotential,
     Dense,
     Flatten,
     GroupNorm,
@@ -20,6 +21,7 @@ from clipless.layers import (
     MaxPool2d,
     ReLU,
     Residual,
+    Shift,
     Sigmoid,
     Softplus,
     SpaceToDepth,
@@ -132,7 +134,22 @@ def series():
     ]
 
 
-BLOCKS = {"maps": maps, "tokens": tokens, "series": series}
+def potentials():
+    g = seeded()
+    return [
+        InputBall(3.0),
+        SpaceToDepth(2),
+        Shift(),
+        Tokens(),
+        ConvexPotential(4, 6, generator=g, bias=True),
+        Residual([ConvexPotential(4, constraint=SpectralBall(1.5), generator=g)], 0.5),
+        Flatten(),
+        ConvexPotential(64, 20, generator=g, bias=True, bias_norm=0.5),
+        Dense(64, 4, generator=g),
+    ]
+
+
+BLOCKS = {"maps": maps, "tokens": tokens, "series": series, "potentials": potentials}
 """Networks of 1 x 8 x 8 and four classes, of every kind of layer."""
 
 

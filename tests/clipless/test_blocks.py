@@ -18,6 +18,7 @@ from clipless.layers import (
     ClipGradient,
     Conv1d,
     Conv2d,
+    ConvexPotential,
     Dense,
     Flatten,
     GlobalL2Pool2d,
@@ -29,6 +30,7 @@ from clipless.layers import (
     MaxPool2d,
     ReLU,
     Residual,
+    Shift,
     Sigmoid,
     Softplus,
     SpaceToDepth,
@@ -68,6 +70,7 @@ LAYERS = {
     "circular": Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
     "depthwise": Conv2d(4, 4, 3, padding=1, groups=4),
     "clip": ClipGradient(1.0),
+    "shift": Shift(),
     "residual": Residual([Conv2d(4, 4, 1), GroupNorm(1)], 0.5, learned=True),
 }
 
@@ -322,6 +325,8 @@ FRONTS = {
         Flatten(),
         Dense(96, 3),
     ],
+    "potential": lambda: [Flatten(), ConvexPotential(64, 20, bias=True), Dense(64, 3)],
+    "potential of tokens": lambda: [SpaceToDepth(4), Tokens(), ConvexPotential(16, bias=True), Flatten(), Dense(64, 3)],
     "blocks": lambda: [
         Conv2d(1, 4, 3, padding=1),
         Residual(

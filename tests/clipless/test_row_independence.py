@@ -10,8 +10,8 @@ import torch
 import clipless
 from clipless import row_independence, zoo
 from clipless.datasets import Split
-from clipless.guards import exact_sums
-from clipless.layers import Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU
+from clipless.guards import exact_sums, potential
+from clipless.layers import ConvexPotential, Dense, Flatten, GroupSort, InputBall, MaxPool2d, ReLU
 from clipless.network import Network
 from clipless.plans import placement
 from clipless.plans.method import Method
@@ -265,6 +265,14 @@ def test_guards_that_look_at_places_get_slots(seam, monkeypatch):
 
     monkeypatch.setattr(exact_sums, seam, moved)
     assert placed(network(), "clipping").slots is not None
+
+
+def test_hidden_features_of_a_convex_potential_layer_that_look_at_places_get_slots(monkeypatch):
+    """They are no layer's output: what they round shows in that of the layer around them."""
+    whole = potential._hidden
+    monkeypatch.setattr(potential, "_hidden", lambda *given: PLACES["place mod 4"](whole(*given)))
+    model = Network([InputBall(2.0), ConvexPotential(13), Dense(13, 3)], (13,))
+    assert placed(model).slots is not None
 
 
 def test_a_network_that_mixes_rows_is_refused_before_anything_is_drawn(monkeypatch):

@@ -18,14 +18,13 @@ from math import sqrt
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
-from clipless.layers import Conv1d, Conv2d, Dense
+from clipless.layers import Dense
+from clipless.layers._base import BiasedLayer
 from clipless.norms import current_norm, spectral_norm_upper
 from clipless.scalars import Scalar, smaller
 
 
-def bias_bounds(
-    layer: Dense | Conv1d | Conv2d, positions: int, weights: WeightNorms
-) -> tuple[Scalar, Mapping[str, Scalar]]:
+def bias_bounds(layer: BiasedLayer, positions: int, weights: WeightNorms) -> tuple[Scalar, Mapping[str, Scalar]]:
     """Return the bias's share of the output norm, and the gains to it; nothing without a bias."""
     if layer.bias_norm is None or layer.bias is None:
         return 0.0, {}

@@ -1,10 +1,15 @@
-"""Bounds of layers that only rearrange: everything is preserved."""
+"""Bounds of layers that only rearrange: everything is preserved, or zeros take the place of some entries.
+
+A shift moves the map of each channel by one offset: an entry goes to one place or drops out, no two go to the same, and
+zeros come in. Its matrix has at most one 1 in each row and in each column, and zeros elsewhere, so that ``|y| <= |x|``
+with equality for what stays inside; its transpose moves cotangents back.
+"""
 
 from math import prod
 
 from clipless.bounds._rules import LayerBound, Rounding, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
-from clipless.layers import Flatten, SpaceToDepth, SwapAxes, Tokens
+from clipless.layers import Flatten, Shift, SpaceToDepth, SwapAxes, Tokens
 
 
 @bound_rule(Flatten, Rounding.EXACT)
@@ -40,3 +45,11 @@ def bound_swap_axes(layer: SwapAxes, signal: Signal, weights: WeightNorms) -> La
     if len(signal.shape) != 2:
         raise InvalidBoundError(f"Expected tokens (T, C), got {signal.shape} (SwapAxes)")
     return LayerBound(output=Signal((signal.shape[1], signal.shape[0]), signal.norm), input_gain=1.0)
+
+
+@bound_rule(Shift, Rounding.EXACT)
+def bound_shift(layer: Shift, signal: Signal, weights: WeightNorms) -> LayerBound:
+    """Gain 1; what leaves the map is dropped."""
+    if len(signal.shape) != 3:
+        raise InvalidBoundError(f"Expected a (C, H, W) map, got {signal.shape} (Shift)")
+    return LayerBound(output=Signal(signal.shape, signal.norm), input_gain=1.0)

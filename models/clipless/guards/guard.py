@@ -32,6 +32,7 @@ Shape letters: B batch, I inputs, O outputs, C channels, G groups, H height, W w
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -53,6 +54,7 @@ from clipless.guards.exact_sums import (
 from clipless.scalars import Scalar, on_host
 
 Step = TypeVar("Step", bound=Scalar)  # a grid for all rows, or each row's own
+OuterProduct = tuple[QuantisedOperand, Tensor]  # digits of one operand, and the other one, finite
 
 # Entries of the per-example gradients that are formed at once where norms are exact.
 _FORMED_ENTRIES = 2**22
@@ -114,9 +116,9 @@ class Guard:
         """Return the grid of `outer_grid`."""
         return outer_grid(self.sensitivity, digits, others)
 
-    def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_B: Tensor, step: Scalar) -> None:
-        """Take in the sum over rows, and places, of ``scale * g (x) digits``."""
-        self.add(outer_sum(digits, g, scale_B, step, linear_product))
+    def add_linear(self, scale_B: Tensor, step: Scalar, *terms: OuterProduct) -> None:
+        """Take in the sum over terms, rows and places of ``scale * g (x) digits``."""
+        self.add(chain.from_iterable(outer_sum(digits, g, scale_B, step, linear_product) for digits, g in terms))
 
     def add_rows(self, rows_BD: Tensor, input_norm_B: Tensor | None = None) -> None:
         """Take in contributions that are formed row by row; rows that are not finite count as zero."""
@@ -137,8 +139,8 @@ class LinearGuard(Protocol[Step]):
     def scales(self, norm_B: Tensor, input_norm_B: Tensor | None, rounding_B: Tensor | float) -> Tensor:
         """Return the factor of each contribution."""
 
-    def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_B: Tensor, step: Step) -> None:
-        """Take in the sum."""
+    def add_linear(self, scale_B: Tensor, step: Step, *terms: OuterProduct) -> None:
+        """Take in the sum of all terms of a pass; a second call is refused."""
 
 
 def clipping_scales(
@@ -259,7 +261,7 @@ def add_linear_sum(guard: "LinearGuard[Step]", g: Tensor, x: Tensor) -> Tensor:
     input_norm_B = digits.norm_B * digits.step_B
     bound_B = torch.where(keep_B, cotangent_norm_B * input_norm_B, float("inf"))
     scale_B = guard.scales(bound_B, input_norm_B, digits.rounding(step, g[0].numel()))
-    guard.add_linear(digits, g, scale_B, step)
+    guard.add_linear(scale_B, step, (digits, g))
     return g
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from clipless.errors import PlanError
 from clipless.guards.exact_sums import (
     BASE,
-    QuantisedOperand,
     grid,
     integer_product,
     linear_digits,
@@ -30,7 +29,7 @@ from clipless.guards.exact_sums import (
     whole_operand,
     whole_rows,
 )
-from clipless.guards.guard import add_linear_sum, clipping_scales
+from clipless.guards.guard import OuterProduct, add_linear_sum, clipping_scales
 from clipless.scalars import Scalar, on_host
 
 
@@ -64,13 +63,16 @@ class StackedGuard:
         """Return each row's grid of `clipless.guards.exact_sums.outer_grid`."""
         return self._by_row(tuple(outer_grid(delta, digits, others) for delta in self.sensitivities))
 
-    def add_linear(self, digits: QuantisedOperand, g: Tensor, scale_R: Tensor, step: Tensor) -> None:
-        """Take in each member's sum over rows, and places, of ``scale * g (x) digits``."""
-        operands = linear_digits(digits.values, whole_operand(digits, g, scale_R, step))
-        members = zip(*(t.chunk(len(self.sensitivities)) for t in operands), strict=True)
-        sums = torch.stack([integer_product(g_K2O.mT, x_KI) for x_KI, g_K2O in members])
-        high, low = sums.chunk(2, dim=1)
-        self._add(high.double().mul_(BASE).add_(low), step)
+    def add_linear(self, scale_R: Tensor, step: Tensor, *terms: OuterProduct) -> None:
+        """Take in each member's sum over terms, rows and places of ``scale * g (x) digits``."""
+        wholes = ((digits.values, whole_operand(digits, g, scale_R, step)) for digits, g in terms)
+        self._add(torch.stack([self._products(*operands) for operands in wholes]).sum(dim=0), step)
+
+    def _products(self, values: Tensor, whole: Tensor) -> Tensor:
+        """Return each member's sum over rows and places of whole numbers, (M, O, I) float64."""
+        members = zip(*(t.chunk(len(self.sensitivities)) for t in linear_digits(values, whole)), strict=True)
+        high, low = torch.stack([integer_product(g_K2O.mT, x_KI) for x_KI, g_K2O in members]).chunk(2, dim=1)
+        return high.double().mul_(BASE).add_(low)
 
     def add_rows(self, rows_RD: Tensor, input_norm_R: Tensor | None = None) -> None:
         """Take in contributions that are formed row by row; rows that are not finite count as zero."""
@@ -124,7 +126,7 @@ class _StackedLinear(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weight_MOI: Tensor, guard: StackedGuard | None) -> Tensor:
         ctx.guard = guard
         ctx.save_for_backward(x, weight_MOI)
-        return _by_member(x, weight_MOI.mT)
+        return by_member(x, weight_MOI.mT)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -132,7 +134,7 @@ class _StackedLinear(torch.autograd.Function):
         g = g.contiguous()
         if ctx.guard is not None:
             g = add_linear_sum(ctx.guard, g, x)
-        return _by_member(g, weight_MOI) if ctx.needs_input_grad[0] else None, None, None
+        return by_member(g, weight_MOI) if ctx.needs_input_grad[0] else None, None, None
 
 
 class _StackedBias(torch.autograd.Function):
@@ -151,7 +153,7 @@ class _StackedBias(torch.autograd.Function):
         return g, None, None, None
 
 
-def _by_member(x_RI: Tensor, matrix_MIO: Tensor) -> Tensor:
+def by_member(x_RI: Tensor, matrix_MIO: Tensor) -> Tensor:
     """Multiply each member's rows with its matrix."""
     x_MKI = x_RI.reshape(len(matrix_MIO), -1, x_RI.shape[-1])
     y_MKO: Tensor = torch.bmm(x_MKI, matrix_MIO)

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from clipless.layers.linear import Dense
     from clipless.layers.normalization import GroupNorm, InputBall, LayerCentering
     from clipless.layers.pooling import AvgPool2d, GlobalL2Pool2d, L2Pool2d, MaxPool2d
+    from clipless.layers.potential import ConvexPotential
     from clipless.layers.residual import Residual
     from clipless.layers.scattering import Scattering2d
-    from clipless.layers.shape import Flatten, SpaceToDepth, SwapAxes, Tokens
+    from clipless.layers.shape import Flatten, Shift, SpaceToDepth, SwapAxes, Tokens
     from clipless.layers.statistics import ScaleByQuantile, Standardise
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ClipGradient",
     "Conv1d",
     "Conv2d",
+    "ConvexPotential",
     "Dense",
     "Flatten",
     "GlobalL2Pool2d",
@@ -45,6 +47,7 @@ __all__ = [
     "Residual",
     "ScaleByQuantile",
     "Scattering2d",
+    "Shift",
     "Sigmoid",
     "Softplus",
     "SpaceToDepth",

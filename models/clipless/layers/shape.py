@@ -2,6 +2,7 @@
 
 from typing import final
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -48,3 +49,37 @@ class SwapAxes(Layer):
     def forward(self, x_BTC: Tensor) -> Tensor:
         """Rearrange (B, T, C) to (B, C, T)."""
         return x_BTC.mT
+
+
+@final
+class Shift(Layer):
+    """Moves each group of channels by an offset of its own (Wu et al. 2018, arXiv 1711.08141); zeros come in.
+
+    The offsets are the places of a square window, from its centre outwards; channels are split into as many groups,
+    the first ones one channel larger if they must. A dense map of the channels behind it mixes each position with its
+    neighbours, as a convolution does, and has the norm of one matrix.
+
+    Args:
+        window: side of the window, odd.
+    """
+
+    def __init__(self, window: int = 3) -> None:
+        super().__init__()
+        if not (window >= 1 and window % 2):
+            raise ValueError(f"Expected an odd window >= 1, got window={window!r} (Shift)")
+        self.window = window
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """Return how far each group moves, down and to the right: nearest ones first."""
+        reach = range(-(self.window // 2), self.window // 2 + 1)
+        return sorted(((down, right) for down in reach for right in reach), key=lambda o: (o[0] ** 2 + o[1] ** 2, o))
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        """Move the groups of (B, C, H, W)."""
+        offsets, reach, (height, width) = self.offsets(), self.window // 2, x_BCHW.shape[-2:]
+        groups = F.pad(x_BCHW, (reach, reach, reach, reach)).tensor_split(len(offsets), dim=1)
+        moved = [
+            group.narrow(2, reach - down, height).narrow(3, reach - right, width)
+            for group, (down, right) in zip(groups, offsets, strict=True)
+        ]
+        return torch.cat(moved, dim=1)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from clipless.guards.guard import GuardedLayer
-from clipless.layers import Conv1d, Conv2d, Dense
+from clipless.layers import Conv1d, Conv2d, ConvexPotential, Dense
 from clipless.network import Network
 from clipless.projections import Orthogonal, Standardised
 from clipless.training.optimizers import SGD, Adam, Optimizer
@@ -147,7 +147,8 @@ class StackedProjection:
 def _one_set(layers: Sequence[nn.Module]) -> bool:
     """Whether the layers have one matrix each, and nothing else, in one constraint set."""
     first: Any = layers[0]
-    if type(first) not in (Dense, Conv1d, Conv2d) or first.bias is not None or getattr(first, "groups", 1) != 1:
+    kinds = (Dense, ConvexPotential, Conv1d, Conv2d)
+    if type(first) not in kinds or first.bias is not None or getattr(first, "groups", 1) != 1:
         return False
     trained = all(parameter.requires_grad for layer in layers for parameter in layer.parameters())
     return trained and all(layer.constraint == first.constraint for layer in layers)

@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 from clipless.errors import PlanError
 from clipless.guards.guard import Guard, GuardedLayer
+from clipless.guards.potential import guarded_potential
 from clipless.guards.stacked import StackedGuard, stacked_bias, stacked_linear
-from clipless.layers import ClipGradient, Dense, Residual, every_layer
+from clipless.layers import ClipGradient, ConvexPotential, Dense, Residual, every_layer
 from clipless.network import Network
 from clipless.row_independence import Watch, show
 from clipless.scalars import Scalar, on_host
@@ -131,9 +132,8 @@ class SeparateLayers(StackedLayer):
                     owner.guards = None if guards is None else _guards_of(owner, path, member, guards)
 
 
-@final
-class StackedDense(StackedLayer):
-    """A dense layer of every member: weights (M, O, I), and biases (M, O) or none."""
+class StackedWeights(StackedLayer):
+    """Layers of one matrix each, (M, O, I), with biases (M, O) or none."""
 
     def __init__(self, path: str, weights: Mapping[str, Tensor]) -> None:
         self._guards: dict[str, StackedGuard] | None = None
@@ -142,12 +142,6 @@ class StackedDense(StackedLayer):
         self._weights = {name: value.detach().requires_grad_() for name, value in own.items() if value is not None}
         self._path = path
         self.guarded_paths = frozenset(f"{path}.{name}" for name in self._weights)
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map each member's rows (B, I) or (B, T, I) with its own weight and bias."""
-        guards = self._guards or {}
-        y = stacked_linear(x, self._weights["weight"], guards.get("weight"))
-        return y if "bias" not in self._weights else stacked_bias(y, self._weights["bias"], -1, guards.get("bias"))
 
     def arm(self, guards: GuardedPass | None) -> None:
         """Arm the guards of weight and bias."""
@@ -158,6 +152,31 @@ class StackedDense(StackedLayer):
     def gathered_nothing(self) -> bool:
         """Whether neither weight nor bias holds a gradient."""
         return all(weight.grad is None for weight in self._weights.values())
+
+
+@final
+class StackedDense(StackedWeights):
+    """A dense layer of every member."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map each member's rows (B, I) or (B, T, I) with its own weight and bias."""
+        guards = self._guards or {}
+        y = stacked_linear(x, self._weights["weight"], guards.get("weight"))
+        return y if "bias" not in self._weights else stacked_bias(y, self._weights["bias"], -1, guards.get("bias"))
+
+
+@final
+class StackedPotential(StackedWeights):
+    """A convex potential layer of every member; ``layer`` is that of one, with the same radius of biases as all."""
+
+    def __init__(self, path: str, weights: Mapping[str, Tensor], layer: ConvexPotential) -> None:
+        super().__init__(path, weights)
+        self._layer = layer
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Map each member's rows (B, D) or (B, T, D) with its own weight and bias."""
+        offset = self._layer.normalising_offset(x[0].numel())
+        return guarded_potential(x, self._weights["weight"], self._weights.get("bias"), self._guards or {}, offset)
 
 
 @final
@@ -272,6 +291,9 @@ def _stack_layer(path: str, layers: Sequence[nn.Module], weights: Mapping[str, T
     trained = all(parameter.requires_grad for one in layers for parameter in one.parameters())
     if trained and not exact and all(type(one) is Dense for one in layers):
         return StackedDense(path, weights)
+    potentials = [one for one in layers if type(one) is ConvexPotential]
+    if trained and not exact and len(potentials) == len(layers) and len({one.bias_norm for one in potentials}) == 1:
+        return StackedPotential(path, weights, potentials[0])
     if isinstance(layer, Residual) and layer.mix is None and all(one.weight == layer.weight for one in layers):
         columns = zip(*(list(one.layers) for one in layers if isinstance(one, Residual)), strict=True)
         inside = [_stack_layer(f"{path}.layers.{i}", column, weights, exact) for i, column in enumerate(columns)]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from clipless.layers import Conv1d, Conv2d, Dense, Residual
+from clipless.layers import Conv1d, Conv2d, ConvexPotential, Dense, Residual
 
 Rows = dict[nn.Parameter, Tensor]
 
@@ -43,6 +43,15 @@ def _convolution(layer: Conv1d | Conv2d, x: Tensor, g: Tensor) -> Rows:
     return rows if layer.bias is None else {**rows, layer.bias: g_BOL.sum(dim=2)}
 
 
+def _potential(layer: ConvexPotential, x: Tensor, g: Tensor) -> Rows:
+    """Return the gradients of both uses of the weight, on a vector or on tokens."""
+    hidden = torch.nn.functional.linear(x, layer.weight, layer.bias).relu()
+    inner = torch.where(hidden > 0.0, -2.0 * (g @ layer.weight.mT), 0.0)
+    both = torch.einsum("b...o,b...i->boi", inner, x) + torch.einsum("b...o,b...i->boi", hidden, -2.0 * g)
+    rows = {layer.weight: both}
+    return rows if layer.bias is None else {**rows, layer.bias: torch.einsum("b...o->bo", inner)}
+
+
 def _residual(layer: Residual, x: Tensor, g: Tensor) -> Rows:
     if layer.mix is None:
         return {}
@@ -62,5 +71,5 @@ def _differentiate(layer: nn.Module, x: Tensor, g: Tensor) -> Rows:
 
 
 _RULES: Mapping[type[nn.Module], Callable[[Any, Tensor, Tensor], Rows]] = MappingProxyType(
-    {Conv1d: _convolution, Conv2d: _convolution, Dense: _dense, Residual: _residual}
+    {Conv1d: _convolution, Conv2d: _convolution, ConvexPotential: _potential, Dense: _dense, Residual: _residual}
 )

@@ -18,6 +18,7 @@ from clipless.zoo.convnet import convnet, lenet, vgg
 from clipless.zoo.mixer import mixer
 from clipless.zoo.mlp import mlp
 from clipless.zoo.patch_net import patch_net
+from clipless.zoo.potentials import cpl, shift_net
 from clipless.zoo.resnet import resnet, wide_resnet
 from clipless.zoo.scattering import scattering
 
@@ -57,6 +58,7 @@ __all__ = [
     "build",
     "check_maps",
     "convnet",
+    "cpl",
     "lenet",
     "mixer",
     "mlp",
@@ -64,6 +66,7 @@ __all__ = [
     "pool",
     "resnet",
     "scattering",
+    "shift_net",
     "vgg",
     "wide_resnet",
 ]

@@ -78,6 +78,10 @@ class LayerMaker:
         """Return a convolution with a square kernel."""
         return layers.Conv2d(channels, out, kernel, stride, padding, **self._weights)
 
+    def potential(self, features: int) -> "nn.Module":
+        """Return a convex potential layer with as many hidden features."""
+        return layers.ConvexPotential(features, **self._weights)
+
     def activation(self, features: int) -> "nn.Module":
         """Return a fresh activation along axis 1, of that many features."""
         return ACTIVATIONS[self._options.activation](features)

@@ -15,10 +15,12 @@ from clipless.guards.convolution import guarded_conv2d
 from clipless.guards.exact_sums import check_rows, grid, integer_product, outer_grid, row_norms, row_sum
 from clipless.guards.guard import Guard, guarded_linear
 from clipless.guards.per_channel import guarded_bias, guarded_householder, guarded_mix
+from clipless.guards.potential import guarded_potential
 from clipless.layers import (
     ClipGradient,
     Conv1d,
     Conv2d,
+    ConvexPotential,
     Dense,
     Flatten,
     Householder,
@@ -223,6 +225,10 @@ def linear(x, own):
     return guarded_linear(x, torch.ones(3, x.shape[-1], requires_grad=True), own)
 
 
+def potential(x, own):
+    return guarded_potential(x, torch.eye(3, 4).requires_grad_(), None, {"weight": own})
+
+
 def convolution(channels, kernel, stride, padding, groups=1):
     def run(x, own):
         weight = torch.ones(2, channels // groups, *kernel, requires_grad=True)
@@ -240,6 +246,8 @@ KINDS = {
     "dense": ((5,), (3,), backward(linear)),
     "dense of one": ((1,), (3,), backward(linear)),
     "tokens": ((4, 5), (4, 3), backward(linear)),
+    "potential": ((4,), (4,), backward(potential)),
+    "potential of tokens": ((3, 4), (3, 4), backward(potential)),
     "many tokens": ((40, 1), (40, 3), backward(linear)),
     "3x3": ((1, 6, 6), (2, 6, 6), convolution(1, (3, 3), (1, 1), (1, 1))),
     "3x3 of 16 channels": ((16, 3, 3), (2, 3, 3), convolution(16, (3, 3), (1, 1), (1, 1))),
@@ -290,7 +298,8 @@ CASES = [
     pytest.param(kind, options, id=f"{kind}, {name}")
     for kind in KINDS
     for name, options in zip(("one", "small", "normalised", "exact"), OPTIONS, strict=True)
-    if not options.get("exact") or kind in ("tokens", "3x3", "stride 2", "circular", "groups")
+    if not options.get("exact")
+    or kind in ("potential", "potential of tokens", "tokens", "3x3", "stride 2", "circular", "groups")
 ]
 
 
@@ -447,7 +456,8 @@ def test_sums_err_by_a_per_cent_or_a_share_of_the_sensitivity_that_no_noise_show
 
 
 def vector_network():
-    return Network([InputBall(1e6), Dense(4, 4, bias=True), Householder(4), Dense(4, 2)], (4,))
+    layers = [InputBall(1e6), Dense(4, 4, bias=True), Householder(4), ConvexPotential(4, 3), Dense(4, 2)]
+    return Network(layers, (4,))
 
 
 def map_network():

@@ -26,6 +26,8 @@ ARCHITECTURES = {
     "mixer": {},
     "patch-net": {},
     "scattering": {"hidden": 8},
+    "cpl": {"width": 12, "bias": True},
+    "shift-net": {"width": 4, "hidden": 12},
 }
 
 

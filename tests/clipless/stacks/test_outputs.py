@@ -19,7 +19,7 @@ from .members import ARCHITECTURES, member, split, weights
 
 SCORED = split(seed=7)
 RADII = ("0.01", "0.1", "1")
-TOGETHER = {"mlp", "mixer", "scattering"}  # whose layers with weights are dense
+TOGETHER = {"cpl", "mlp", "mixer", "scattering"}  # whose layers with weights are dense, or convex potentials
 AVERAGES = {"quick": PolynomialAverage(8, 0.5), "slow": PolynomialAverage(1, 0.5)}
 
 

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from clipless import row_independence
 from clipless.errors import PlanError, UnsupportedError
-from clipless.layers import Dense, Flatten, InputBall
+from clipless.layers import ConvexPotential, Dense, Flatten, InputBall
 from clipless.network import Network
 from clipless.privacy.sampling import RandomPlacement, slots_for
 from clipless.row_independence import VECTOR, Watch
 from clipless.stacks import fit_stack
-from clipless.stacks.forward import GuardedPass, StackedNetwork
+from clipless.stacks.forward import GuardedPass, SeparateLayers, StackedNetwork, StackedPotential
 from clipless.stacks.gradients import StackedLoss
 from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.stack import RunningStack, rows_per_pass
@@ -185,3 +185,11 @@ def test_passes_have_room_for_most_batches_and_are_even() -> None:
     assert rows_per_pass(128.0, 0.1, 100) == room // 2 + -(room // 2) % 32 == 96
     assert rows_per_pass(10.0, 1.0, 100) == 32
     assert rows_per_pass(128.0, 0.1, 1) == 1
+
+
+@pytest.mark.parametrize(("radii", "kind"), [((0.5, 0.5), StackedPotential), ((0.5, 2.0), SeparateLayers)])
+def test_potentials_of_other_radii_are_applied_apart(radii: tuple[float, float], kind: type) -> None:
+    """Normalised training divides by a number that the radius is in."""
+    networks = [Network([InputBall(1.0), ConvexPotential(4, bias=True, bias_norm=r), Dense(4, 2)], (4,)) for r in radii]
+    network, _ = stacked(networks)
+    assert type(network._layers[1]) is kind

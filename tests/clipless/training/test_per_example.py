@@ -10,7 +10,19 @@ from torch import nn
 
 from clipless import TauCCE, zoo
 from clipless.errors import PlanError, UnsupportedError
-from clipless.layers import Conv1d, Conv2d, Dense, Flatten, GroupSort, Householder, InputBall, ReLU, Residual, Tokens
+from clipless.layers import (
+    Conv1d,
+    Conv2d,
+    ConvexPotential,
+    Dense,
+    Flatten,
+    GroupSort,
+    Householder,
+    InputBall,
+    ReLU,
+    Residual,
+    Tokens,
+)
 from clipless.network import Network
 from clipless.projections import Free
 from clipless.training.layer_gradients import layer_gradients
@@ -36,6 +48,8 @@ class Scale(nn.Module):
 LAYERS = {
     "dense": (lambda: Dense(5, 4, bias=True), (5,)),
     "tokens": (lambda: Dense(5, 4, bias=True), (3, 5)),
+    "potential": (lambda: ConvexPotential(5, 4, bias=True), (5,)),
+    "potential of tokens": (lambda: ConvexPotential(5, 4), (3, 5)),
     "conv1d": (lambda: Conv1d(4, 6, 3, padding=1, stride=2, groups=2, bias=True), (4, 9)),
     "conv2d": (lambda: Conv2d(2, 3, 3, padding=1, bias=True), (2, 6, 5)),
     "circular": (lambda: Conv2d(2, 3, 3, padding=1, padding_mode="circular"), (2, 6, 5)),

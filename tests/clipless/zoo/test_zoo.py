@@ -11,7 +11,7 @@ from clipless.bounds import WeightNorms, bound_network
 from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
-from clipless.layers import Conv2d, Dense, Scattering2d
+from clipless.layers import Conv2d, ConvexPotential, Dense, Scattering2d
 from clipless.plans.trainable import check_trainable
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.saving import architecture as described
@@ -27,6 +27,8 @@ SMALL = {
     "resnet": {"width": 4},
     "wide-resnet": {"width": 2, "widening": 3},
     "mixer": {"patch": 4, "depth": 1},
+    "cpl": {"width": 8},
+    "shift-net": {"width": 4, "hidden": 8},
 }
 
 
@@ -92,9 +94,10 @@ def test_the_generator_fixes_the_initial_weights(name):
 @pytest.mark.parametrize("name", SMALL)
 def test_the_constraint_reaches_every_weight(name):
     ball = SpectralBall(0.5)
-    weighted = [m for m in build(name, constraint=ball).layers if type(m) in (Dense, Conv2d)]
+    kinds = (ConvexPotential, Conv2d, Dense)
+    weighted = [m for m in build(name, constraint=ball).layers if type(m) in kinds]
     assert [layer.constraint for layer in weighted] == [ball] * len(weighted)
-    default = [m.constraint for m in build(name).layers if type(m) in (Dense, Conv2d)]
+    default = [m.constraint for m in build(name).layers if type(m) in kinds]
     assert default == [Orthogonal()] * len(default)
 
 
@@ -161,7 +164,7 @@ def test_an_unknown_architecture_is_refused_with_a_hint():
         zoo.build("convet", (1, 8, 8), 3, input_norm=1.0)
     with pytest.raises(
         UnsupportedError,
-        match=r"Expected an architecture among convnet, lenet, mixer, mlp, patch-net, resnet, scattering, vgg, wide-resnet, got 'qqq'$",
+        match=r"Expected an architecture among convnet, cpl, lenet, mixer, mlp, patch-net, resnet, scattering, shift-net, vgg, wide-resnet, got 'qqq'$",
     ):
         zoo.build("qqq", (1, 8, 8), 3, input_norm=1.0)
 

@@ -39,7 +39,7 @@ def test_activation_and_pooling_reach_patch_nets_and_the_hidden_layer_of_scatter
     [
         ({"architecture": "mlp", "bias_norm": 2}, "Expected no bias_norm without bias: true, got bias_norm=2.0 (model.bias_norm in mnist.yaml)"),
         ({"architecture": {"name": "mlp", "bias_norm": 2}}, "Expected no bias_norm without bias: true, got bias_norm=2.0 (model.architecture.mlp.bias_norm in mnist.yaml)"),
-        ({"architecture": "mlp", "pooling": "l2"}, "Expected no pooling without an architecture that takes it (convnet, lenet, patch-net, vgg), got pooling='l2' (model.pooling in mnist.yaml)"),
+        ({"architecture": "mlp", "pooling": "l2"}, "Expected no pooling without an architecture that takes it (convnet, lenet, patch-net, shift-net, vgg), got pooling='l2' (model.pooling in mnist.yaml)"),
     ],
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(content, model, sentence):
