@@ -106,8 +106,9 @@ class TrainingSettings(_TrainingOptions):
         if self.freeze_layers is not None and self.freeze_after is None:
             expected = "no {name} without freeze_after, the share of the steps before it"
             raise bad_value(expected, path="freeze_layers", got=self.freeze_layers)
-        if self.copies is not None and not (self.flip or self.shift):
-            raise bad_value("no {name} without flip or shift: all would be the same", path="copies", got=self.copies)
+        if self.copies is not None and not (self.flip or self.shift or self.input_noise):
+            expected = "no {name} without flip, shift or input_noise: all would be the same"
+            raise bad_value(expected, path="copies", got=self.copies)
         if self.gradient_clip_schedule is not None and self.gradient_clip is None:
             expected = "no {name} without gradient_clip, the norm that it starts from"
             raise bad_value(expected, path="gradient_clip_schedule", got=self.gradient_clip_schedule)

@@ -95,6 +95,7 @@ class TrialTraining(_Part):
     copies: Annotated[int | None, Option(COUNT)] = None
     flip: Annotated[bool | None, Option(bool)] = None
     shift: Annotated[int | None, Option(Number(integer=True, at_least=0))] = None
+    input_noise: Annotated[float | None, Option(Number(at_least=0))] = None
     freeze_after: Annotated[float | None, Option(_SHARE)] = None
     freeze_layers: Annotated[int | None, Option(COUNT)] = None
     micro_batch_size: Annotated[int | None, Option(ONE_COUNT)] = None

@@ -170,14 +170,20 @@ def build_augmentation(config: TrialConfig, data: Dataset) -> Augmentation | Non
         SpecError: the rows are no images.
     """
     training = config.training
-    if not (training.flip or training.shift):
+    if not (training.flip or training.shift or training.input_noise):
         return None
-    if len(data.metadata.input_shape) != 3:
+    if (training.flip or training.shift) and len(data.metadata.input_shape) != 3:
         raise SpecError(
             f"Expected images for training.flip and training.shift, got rows of shape {data.metadata.input_shape} "
             f"({data.metadata.name}); leave them out"
         )
-    return Augmentation(copies=training.copies or 1, flip=bool(training.flip), shift=training.shift or 0)
+    return Augmentation(
+        copies=training.copies or 1,
+        flip=bool(training.flip),
+        shift=training.shift or 0,
+        noise=(training.input_noise or 0.0) * data.metadata.input_gain,
+        input_norm=data.metadata.input_norm,
+    )
 
 
 def build_clipping(config: TrialConfig) -> Clipping:

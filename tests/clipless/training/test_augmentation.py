@@ -1,5 +1,6 @@
-"""Copies are flips and shifts of their own row, and together contribute no more than one row may."""
+"""Copies are flips, shifts and noise of their own row, and together contribute no more than one row may."""
 
+from dataclasses import replace
 from math import exp, inf, nan
 
 import pytest
@@ -16,6 +17,7 @@ from clipless.training.augmentation import Augmentation
 from clipless.training.trainer import PrivateTrainer
 
 BOTH = Augmentation(copies=4, flip=True, shift=1)
+NOISY = Augmentation(copies=4, noise=0.5, input_norm=2.0)
 
 
 def images(count=6, seed=0):
@@ -56,11 +58,39 @@ def test_no_copy_has_a_larger_norm():
     assert (copies.flatten(2).norm(dim=2) <= x.flatten(1).norm(dim=1)[:, None] * (1 + 1e-6)).all()
 
 
+def test_noise_has_its_deviation_and_is_anew_in_each_entry():
+    copies = Augmentation(copies=400, noise=0.5, input_norm=1e6).apply(torch.ones(2, 5, 5), SeededSource(0))
+    noise = (copies - 1.0).view(2, 400, 25)
+    assert noise.std() == pytest.approx(0.5, rel=0.02)
+    assert noise.mean().abs() < 0.02
+    flat = noise.transpose(1, 2).flatten(0, 1)
+    assert torch.corrcoef(flat).sub(torch.eye(50)).abs().max() < 0.25
+
+
+@pytest.mark.parametrize("value", [0.01, 1.0, 1e20])
+def test_noisy_copies_lie_in_the_ball_of_the_rows(value):
+    """Noise of norm 10 on rows of norm at most 2; what lies inside it is moved by the noise alone."""
+    x = torch.full((30, 400), value)
+    copies = NOISY.apply(x, SeededSource(2))
+    assert (copies.double().norm(dim=1) <= 2.0 * (1 + 1e-6)).all()
+    assert copies.norm(dim=1).min() > 1.9
+    inside = Augmentation(copies=1, noise=1e-3, input_norm=2.0).apply(torch.full((3, 4), 0.1), SeededSource(2))
+    assert (inside - 0.1).abs().max() < 1e-2
+
+
+def test_noise_comes_on_top_of_flips_and_shifts():
+    x = images()
+    both = Augmentation(copies=3, flip=True, shift=1, noise=1e-5, input_norm=9.0).apply(x, SeededSource(3))
+    plain = Augmentation(copies=3, flip=True, shift=1).apply(x, SeededSource(3))
+    assert 0.0 < (both - plain).abs().max() < 1e-3
+
+
 @pytest.mark.parametrize("value", [5.0, nan, inf])
-def test_copies_depend_on_their_own_row_alone(value):
+@pytest.mark.parametrize("copied", [BOTH, NOISY], ids=["moved", "noisy"])
+def test_copies_depend_on_their_own_row_alone(value, copied):
     x, changed = images(), images()
     changed[2] = value
-    before, after = (BOTH.apply(rows, SeededSource(3)).unflatten(0, (6, 4)) for rows in (x, changed))
+    before, after = (copied.apply(rows, SeededSource(3)).unflatten(0, (6, 4)) for rows in (x, changed))
     others = [0, 1, 3, 4, 5]
     assert torch.equal(before[others], after[others])
 
@@ -119,9 +149,10 @@ METHODS = [
 
 @pytest.mark.parametrize("options", METHODS, ids=lambda o: o["method"].value)
 @pytest.mark.parametrize("value", [None, 1e20, nan])
-def test_the_copies_of_one_row_contribute_at_most_what_one_row_may(options, value):
+@pytest.mark.parametrize("copied", [BOTH, replace(NOISY, noise=30.0)], ids=["moved", "noisy"])
+def test_the_copies_of_one_row_contribute_at_most_what_one_row_may(options, value, copied):
     model, data = network(), rows(value)
-    plan, training = trainer(model, data, BOTH, **options)
+    plan, training = trainer(model, data, copied, **options)
     with broken_weights(model):
         training.step(torch.tensor([0]))
     norms = {name: p.grad.norm() * plan.batch_size for name, p in model.named_parameters()}
@@ -168,7 +199,17 @@ def test_an_empty_batch_is_a_step():
 
 
 @pytest.mark.parametrize(
-    "numbers", [{"copies": 0, "flip": True}, {"copies": 2.0, "flip": True}, {"shift": -1}, {"copies": 2}]
+    "numbers",
+    [
+        {"copies": 0, "flip": True},
+        {"copies": 2.0, "flip": True},
+        {"shift": -1},
+        {"copies": 2},
+        {"noise": -0.1, "input_norm": 1.0},
+        {"noise": inf, "input_norm": 1.0},
+        {"noise": 0.1},
+        {"noise": 0.1, "input_norm": nan},
+    ],
 )
 def test_settings_without_a_meaning_are_refused(numbers):
     with pytest.raises(ValueError, match=r"\(Augmentation\)"):

@@ -89,7 +89,7 @@ def test_a_small_spec_has_sensible_defaults(content):
         ("model.patch", 2, "Expected no patch without an architecture that takes it (mixer, patch-net), got patch=2 (model.patch in mnist.yaml)"),
         ("training.gradient_clip_schedule", "adaptive", "Expected no gradient_clip_schedule without gradient_clip, the norm that it starts from, got gradient_clip_schedule='adaptive' (training.gradient_clip_schedule in mnist.yaml)"),
         ("training.freeze_layers", 2, "Expected no freeze_layers without freeze_after, the share of the steps before it, got freeze_layers=2 (training.freeze_layers in mnist.yaml)"),
-        ("training.copies", 2, "Expected no copies without flip or shift: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
+        ("training.copies", 2, "Expected no copies without flip, shift or input_noise: all would be the same, got copies=2 (training.copies in mnist.yaml)"),
         ("training.clip_quantile", 0.5, "Expected no clip_quantile without gradient_clip_schedule: adaptive, got clip_quantile=0.5 (training.clip_quantile in mnist.yaml)"),
         ("model.weight_norm", 2.0, f"Expected no weight_norm without a constraint that has one ({WITH_RADIUS}), got weight_norm=2.0 (model.weight_norm in mnist.yaml)"),
         ("training.loss", {"name": "hkr", "alpha": -1}, "Expected alpha >= 0, got alpha=-1 (training.loss.alpha in mnist.yaml)"),

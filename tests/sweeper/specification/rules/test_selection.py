@@ -212,7 +212,7 @@ ELSEWHERE = {
     }
     | {"scales", "orientations", "order", "order0_gain", "order2_gain", "feature_clip"},
     "training": {"class_weights", "follow_weights", "clip_norm", "ghost_clipping", "copies", "flip", "shift"}
-    | {"micro_batch_size"},
+    | {"input_noise", "micro_batch_size"},
     "privacy": {"delta", "relation", "accept_large_delta", *OF_THE_SWEEP},
 }
 
