@@ -30,6 +30,7 @@ os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
 if TYPE_CHECKING:
     from clipless import attacks, datasets, layers, losses, projections, zoo
     from clipless.certificates.certify import certified_auroc, certified_radii, certify, float64_logits
+    from clipless.certificates.smoothed import Smoothing, certify_smoothed
     from clipless.conversion.convert import convert
     from clipless.evaluation import attacked_accuracy, evaluate
     from clipless.losses import (
@@ -73,6 +74,7 @@ __all__ = [
     "Plan",
     "Relation",
     "Schedule",
+    "Smoothing",
     "TauBCE",
     "TauCCE",
     "WestonWatkins",
@@ -81,6 +83,7 @@ __all__ = [
     "certified_auroc",
     "certified_radii",
     "certify",
+    "certify_smoothed",
     "convert",
     "datasets",
     "evaluate",
@@ -97,6 +100,7 @@ __all__ = [
 
 _HOMES = {
     "clipless.certificates.certify": "certified_auroc certified_radii certify float64_logits",
+    "clipless.certificates.smoothed": "Smoothing certify_smoothed",
     "clipless.conversion.convert": "convert",
     "clipless.evaluation": "attacked_accuracy evaluate",
     "clipless.losses": "ClassWeighted CrammerSinger HKR KCosine KR MAE MulticlassHinge MultilabelBCE TauBCE TauCCE "

@@ -18,8 +18,8 @@ from clipless.training import trainer
 
 EXPORTED = {
     clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network
-    NoiseAllocation Plan Relation SGD Schedule TauBCE TauCCE WestonWatkins attacked_accuracy attacks certified_auroc
-    certified_radii certify convert datasets evaluate fit float64_logits layers load losses make_plan projections save zoo""",
+    NoiseAllocation Plan Relation SGD Schedule Smoothing TauBCE TauCCE WestonWatkins attacked_accuracy attacks certified_auroc
+    certified_radii certify certify_smoothed convert datasets evaluate fit float64_logits layers load losses make_plan projections save zoo""",
     bounds: "LayerBound NetworkBounds Signal WeightNorms bound_layer bound_network bound_rule bounded_types",
     layers: """Abs AvgPool2d ClipGradient Conv1d Conv2d ConvexPotential Dense Flatten GlobalL2Pool2d GroupNorm GroupSort Householder InputBall
     L2Pool2d LayerCentering MaxPool2d ReLU Residual ScaleByQuantile
