@@ -17,7 +17,7 @@ from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded
 from sweeper.specification.fields.nested import flatten
-from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text
+from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text, smoothed_radius
 from sweeper.store.actions import Action, read_actions
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
@@ -105,10 +105,18 @@ class SweepData:
         radii = {name: found for name in names if (found := radius(name)) is not None}
         return tuple(sorted(radii, key=lambda name: (radii[name], name)))
 
+    @cached_property
+    def smoothed(self) -> tuple[str, ...]:
+        """Names of all smoothed certificates that any point reports, by radius; no certificates of the models."""
+        names = {name for point in self.points for name in point.values}
+        radii = {name: found for name in names if (found := smoothed_radius(name)) is not None}
+        return tuple(sorted(radii, key=lambda name: (radii[name], name)))
+
     @property
     def certificate(self) -> str | None:
-        """The certified accuracy that colours the front: an objective if one is, else the smallest radius."""
-        objectives = [o.name for o in self.result.objectives if radius(o.name) is not None]
+        """What colours the front: a certified or smoothed accuracy among objectives, else the smallest radius."""
+        kinds = (radius, smoothed_radius)
+        objectives = [o.name for o in self.result.objectives if any(kind(o.name) is not None for kind in kinds)]
         return next((name for name in (*objectives, *self.certificates) if name != self.utility), None)
 
     def is_better_than_constant(self, point: Point) -> bool:

@@ -16,6 +16,7 @@ from sweeper.specification.objectives import (
     auroc_radius_text,
     radius_text,
     recall_text,
+    smoothed_radius_text,
 )
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
@@ -62,7 +63,8 @@ def is_fraction(name: str) -> bool:
 
 def radius_of(name: str) -> str | None:
     """The radius of a certificate or an attack as written, None for another value."""
-    found = (radius_text(name), auroc_radius_text(name), attack_radius_text(name))
+    kinds = (radius_text, auroc_radius_text, smoothed_radius_text, attack_radius_text)
+    found = (kind(name) for kind in kinds)
     return next((text for text in found if text is not None), None)
 
 
@@ -118,11 +120,15 @@ def title_of(name: str) -> str:
 
     >>> title_of("certified@0.25"), title_of("auroc")
     ('certified accuracy at radius 0.25', 'AUROC')
+    >>> title_of("smoothed@0.25")
+    'smoothed accuracy at radius 0.25'
     >>> title_of("attacked@0.25"), title_of("membership-auroc")
     ('accuracy under PGD at radius 0.25', 'membership AUROC')
     """
     if (text := radius_text(name)) is not None:
         return f"certified accuracy at radius {text}"
+    if (text := smoothed_radius_text(name)) is not None:
+        return f"smoothed accuracy at radius {text}"
     if (text := auroc_radius_text(name)) is not None:
         return f"certified AUROC at radius {text}"
     if (text := attack_radius_text(name)) is not None:

@@ -273,6 +273,19 @@ class ReleasedCurves:
     scores: ScoreCurves | None = None  # of two classes; None with more
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothedCounts:
+    """How smoothed certificates of test rows were made, and how many rows got none."""
+
+    sigma: float  # of the noise, in units of radii
+    alpha: float  # probability, for each row, that its certificate is wrong by the chance of the draws
+    draws: int  # of each row that were counted
+    selection_draws: int  # that chose the class before them
+    rows: int
+    abstained: int  # rows without a certificate of any class
+    correct: int  # rows with one of their own class, at whatever radius
+
+
 Interval = tuple[float, float]  # lower end, upper end
 
 
@@ -312,6 +325,8 @@ class Point:
     classes: Annotated[ClassCounts | None, WHEN_KNOWN] = None
     # of test rows, present beside test numbers where these are read off released curves
     curves: Annotated[ReleasedCurves | None, WHEN_KNOWN] = None
+    # present beside test numbers that are smoothed certificates
+    smoothed: Annotated[SmoothedCounts | None, WHEN_KNOWN] = None
     model: str | None = None  # path of the saved model relative to the sweep folder, if kept
     # of noisy scores whose errors depend on what was released; of the others the plan of the trial knows them
     errors: Annotated[ScoreErrors | None, WHEN_KNOWN] = None

@@ -161,6 +161,7 @@ def make_run(data: Dataset, spec: Spec, sweep: SweepFolder | None = None, **more
         "source": SeededSource(0),
         "repeats": spec.search.repeats,
         "noise": make_score_noise(spec, data),
+        "smoothing": spec.search.smoothed,
     }
     return TrialRun(**given | more)
 

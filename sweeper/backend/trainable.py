@@ -179,6 +179,7 @@ class CliplessTrial:
             noise=settings.noise,
             most_scores=self._most_scores(trial),
             free=settings.free_points,
+            smoothing=settings.smoothing,
             front=config["front"],
         )
 
@@ -230,6 +231,7 @@ class Rehearsal(CliplessTrial):
             recorded=self._recorded,
             micro_batch_size=self._micro_batch_size,
             free=settings.free_points,
+            smoothing=settings.smoothing,
         )
 
 

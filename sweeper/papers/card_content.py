@@ -183,6 +183,19 @@ class ClassTable(Answer, extra="forbid"):
     warning: str
 
 
+class SmoothedTable(Answer, extra="forbid"):
+    """How smoothed certificates of test rows were made; see `sweeper.records.SmoothedCounts`."""
+
+    kind: Literal["smoothed"] = Field(description="Beside certified@R, whose certificates are deterministic.")
+    sigma: float = Field(description="Of the noise on the input, in the unit of radii.")
+    alpha: float = Field(description="The probability, for each row, that its certificate is wrong.")
+    draws: int = Field(description="Of each row that were counted.")
+    selection_draws: int = Field(description="That chose the class and the reach of a row before them.")
+    rows: int
+    abstained: int = Field(description="Rows without a certificate of any class.")
+    correct: int = Field(description="Rows with one of their own class, at whatever radius.")
+
+
 class CardContent(Answer, extra="forbid"):
     """The privacy card of a point."""
 
@@ -215,6 +228,7 @@ class CardContent(Answer, extra="forbid"):
     noisy_scores: NoisyScores | None
     classes: ClassTable | None
     curves: ReleasedCurves | None
+    smoothed: SmoothedTable | None
     config: Mapping[str, Any]
     model: str | None = Field(description="Where the sweep's folder has the model.")
     deployment: Mapping[str, str] = Field(description="What people said of it in the spec; nothing is inferred.")

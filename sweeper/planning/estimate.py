@@ -28,6 +28,7 @@ from sweeper.trials.free_points import free_points
 from sweeper.trials.rehearsal import HALVES, MOST_SYNTHETIC
 from sweeper.trials.scores import scorer
 from sweeper.trials.settings import TrialSettings
+from sweeper.trials.smoothed import SmoothedScorer
 
 BATCHES = 2  # steps of an epoch that is measured
 EPOCHS = 3  # of which the first warms up
@@ -155,7 +156,8 @@ def _scoring_seconds(shared: TrialSettings, config: TrialConfig, empty: Dataset)
     part = _empty(empty.validation, min(FEATURE_ROWS, len(empty.validation)))
     prefix, _ = split_fixed_prefix(model)
     in_single, in_double = _seconds(lambda: prefix(part.x)), _seconds(lambda: float64_features(model, part.x))
-    score, feature = scorer(empty.metadata, shared.radii, noise), float64_features(model, part.x[:1])
+    smoothed = SmoothedScorer((one.name for one in shared.objectives), empty.metadata, shared.smoothing)
+    score, feature = scorer(empty.metadata, shared.radii, noise, smoothed=smoothed), float64_features(model, part.x[:1])
     features = feature.expand(len(empty.validation), *feature.shape[1:])  # rows are alike
     of_rows = (in_double * len(empty.validation) + in_single * len(empty.train)) / len(part)
     return models * _seconds(lambda: score(model, empty.validation, features)), of_rows

@@ -190,6 +190,7 @@ def make_claim(
         taken=prior_facts(spec.search.prior),
         steering=steering,
         noise=shared.noise,
+        smoothing=shared.smoothing,
         baselines=Baselines.of(data, spec.search.without_privacy),
         deployment=spec.deployment.to_plain(),
     )
@@ -303,6 +304,7 @@ def _share(spec: Spec, noise: ScoreNoise | None) -> TrialSettings:
         cpus=spec.resources.cpus,
         gpus=spec.resources.gpus,
         noise=noise,
+        smoothing=spec.search.smoothed,
     )
 
 

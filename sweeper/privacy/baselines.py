@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 from clipless.datasets import Evaluation
 from sweeper.records import ClassCounts
-from sweeper.specification.objectives import AUROC, BALANCED, attack_radius_text, is_share_of_rows
+from sweeper.specification.objectives import (
+    AUROC,
+    BALANCED,
+    attack_radius_text,
+    is_share_of_rows,
+    smoothed_radius_text,
+)
 
 if TYPE_CHECKING:
     from clipless.datasets import Dataset
@@ -66,14 +72,15 @@ class Baselines:
     def constant(self, name: str, split: str = "validation") -> float | None:
         """Return what a constant prediction reaches, None where that is not known.
 
-        A constant prediction has every radius: the share holds for certified accuracy and under attack too. Where
-        labels are private it is the least share that the most frequent of so many classes can have.
+        A constant prediction has every radius: the share holds for certified and smoothed accuracy, and under attack.
+        Where labels are private it is the least share that the most frequent of so many classes can have.
         """
         if name == AUROC:
             return 0.5
         if name == BALANCED and self.classes:
             return 1 / len(self.classes)
-        if not (is_share_of_rows(name) or attack_radius_text(name) is not None) or not self.classes:
+        others = (attack_radius_text(name), smoothed_radius_text(name))
+        if not (is_share_of_rows(name) or any(text is not None for text in others)) or not self.classes:
             return None
         return max(self.majority.get(split, 0.0), 1 / len(self.classes))
 

@@ -142,6 +142,7 @@ def make_card(
             "noisy_scores": None if point.noisy is None else asdict(point.noisy),
             "classes": _by_class(point, claim),
             "curves": None if point.curves is None else asdict(point.curves),
+            "smoothed": None if point.smoothed is None else {"kind": "smoothed", **asdict(point.smoothed)},
             "config": dict(trial.config),
             "model": point.model,
             "deployment": dict(claim.deployment),

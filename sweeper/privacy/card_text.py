@@ -272,6 +272,7 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield _table(("objective", "validation", "test"), rows)
     yield from _by_class(card.get("classes"))
     yield from _curves(card.get("curves"))
+    yield from _smoothed(card.get("smoothed"))
     yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
     if card["score_noise"] is not None:
         yield (
@@ -330,6 +331,17 @@ def _curves(curves: Mapping[str, Any] | None) -> Iterator[str]:
             f"Hosmer-Lemeshow statistic {_number(scores['hosmer_lemeshow'])} over {len(scores['group_rows'])} groups, "
             f"p-value {scores['p_value']:.2g} against calibrated models under the same noise."
         )
+
+
+def _smoothed(facts: Mapping[str, Any] | None) -> Iterator[str]:
+    if facts is None:
+        return
+    yield (
+        f"Smoothed certificates of the test column: sigma {facts['sigma']:g}, alpha {facts['alpha']:g} for each row, "
+        f"{facts['draws']} draws counted after {facts['selection_draws']} that chose the class, on {facts['rows']} "
+        f"rows. The smoothed classifier was certified for the right class on {facts['correct']} of them, and abstained "
+        f"on {facts['abstained']}. They are no certificates of the saved model by itself."
+    )
 
 
 def _share(part: int, whole: int) -> str:

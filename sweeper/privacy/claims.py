@@ -11,6 +11,7 @@ from sweeper.privacy.baselines import Baselines
 
 if TYPE_CHECKING:
     from sweeper.privacy.evaluation.paid_scores import ScoreNoise
+    from sweeper.specification.smoothing import SmoothingPlan
 
 TRUSTED_MACHINE = (
     "The guarantee covers the trained weights and what is computed from them, not what an observer of the "
@@ -78,6 +79,14 @@ NOISY_SCORES = (
 SPLITS_TOGETHER = (
     "The data set does not say that the split of each row depends on that row alone: training and scores are charged "
     "as their composition, and the guarantee is for data whose other rows stay in their splits."
+)
+SMOOTHED = (
+    "smoothed@R is another kind of certificate than certified@R: of the smoothed classifier, which decides for the "
+    "class that the saved model most often decides for under Gaussian noise of standard deviation {sigma:g} on its "
+    "input. It is probabilistic: for each row it is wrong with probability at most {alpha:g} over the draws of the "
+    "noise, {draws} for each of at most {rows} validation rows and {test_draws} for each of at most {test_rows} test "
+    "rows. Of N rows that are scored, at most {alpha:g} N are expected to be counted wrongly. A row on which it "
+    "abstains is not counted."
 )
 REHEARSED = (
     "The validation rows, as declared: what to train was chosen by scores of them and by trainings on them, which are "
@@ -148,6 +157,7 @@ class Claim:
         taken: Sequence[str] = (),
         steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
+        smoothing: "SmoothingPlan | None" = None,
         baselines: Baselines | None = None,
         deployment: Mapping[str, str] | None = None,
     ) -> "Claim":
@@ -157,7 +167,7 @@ class Claim:
         before any row was read prices the whole sweep, so that results may be used in any way. ``of_spending``: what
         that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``sketch``:
         on rows drawn from this release. ``taken``: what else is taken as public. ``noise`` is that of scores of
-        private rows. ``deployment`` is copied.
+        private rows, ``smoothing`` that of smoothed certificates. ``deployment`` is copied.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -165,6 +175,7 @@ class Claim:
         if noise is not None:
             marks.append(NOISY_SCORES.format(**noise.stds))
             marks += [] if noise.apart else [SPLITS_TOGETHER]
+        marks += [] if smoothing is None else [SMOOTHED.format(**asdict(smoothing))]
         marks += [] if sketch is None else [SKETCHED.format(noise=sketch.noise_multiplier)]
         marks += of_spending
         if ends_trials_early and not has_budget:

@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import accumulate
 from math import inf
@@ -15,7 +15,7 @@ from sweeper.pareto.dominance import Box
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
-from sweeper.records import NoisyScores, Objective, Point, PointKey, Trial, trial_number
+from sweeper.records import NoisyScores, Objective, Point, PointKey, SmoothedCounts, Trial, trial_number
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
 
@@ -162,6 +162,7 @@ class FrontRecord:
                 **{f"test.{name}": value for name, value in (point.test or {}).items()},
                 **({} if point.noisy is None else _noise_columns(point.noisy)),
                 **({} if point.classes is None else {"test.balanced-accuracy": point.classes.balanced_accuracy}),
+                **({} if point.smoothed is None else _smoothed_columns(point.smoothed)),
                 "model": point.model or "",
                 "status": trial.status,
                 **{f"config.{name}": value for name, value in flatten(trial.config).items()},
@@ -189,6 +190,11 @@ class FrontRecord:
 def _price_columns(price: Price) -> dict[str, float]:
     meant = {} if price.exposure is None else price.exposure.to_values()
     return {"price": price.epsilon} | {f"price.{name}": value for name, value in meant.items()}
+
+
+def _smoothed_columns(smoothed: SmoothedCounts) -> dict[str, float]:
+    """Return how smoothed certificates of test rows were made."""
+    return {f"test.smoothed.{name}": value for name, value in asdict(smoothed).items()}
 
 
 def _noise_columns(noisy: NoisyScores) -> dict[str, float]:

@@ -1,5 +1,8 @@
 """Names of objectives: ``epsilon``, shares such as ``accuracy``, ``auroc`` and ``certified@R``, some of plug-ins.
 
+``smoothed@R`` is a certificate of another kind than ``certified@R``: of the smoothed classifier, and probabilistic.
+What asks for certificates of the model itself never gets it.
+
 ``balanced_accuracy`` is the mean of the recalls of all classes, which are recorded beside it as ``recall@C``, C being
 the number of the class from 0.
 
@@ -34,6 +37,7 @@ ATTACKED = "attacked@"
 AUTOATTACKED = "autoattacked@"
 _CERTIFIED = "certified@"
 _CERTIFIED_AUROC = "certified-auroc@"
+_SMOOTHED = "smoothed@"
 _DECIMAL = r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+"
 _RADIUS = re.compile(rf"(?:{_DECIMAL})(?:/(?:{_DECIMAL})|[eE][-+]?[0-9]{{1,3}})?")
 
@@ -46,6 +50,11 @@ def radius_text(name: str) -> str | None:
 def auroc_radius_text(name: str) -> str | None:
     """Return R of ``certified-auroc@R`` as written, ``None`` for another objective."""
     return name.removeprefix(_CERTIFIED_AUROC) if name.startswith(_CERTIFIED_AUROC) else None
+
+
+def smoothed_radius_text(name: str) -> str | None:
+    """Return R of ``smoothed@R`` as written, ``None`` for another name."""
+    return name.removeprefix(_SMOOTHED) if name.startswith(_SMOOTHED) else None
 
 
 def attack_radius_text(name: str) -> str | None:
@@ -112,6 +121,16 @@ def attack_radius(name: str) -> Fraction | None:
     return None if text is None else _exact(name, text)
 
 
+def smoothed_radius(name: str) -> Fraction | None:
+    """Return R of ``smoothed@R`` exactly, ``None`` for another name.
+
+    Raises:
+        SpecError: R is no positive number or fraction.
+    """
+    text = smoothed_radius_text(name)
+    return None if text is None else _exact(name, text)
+
+
 @lru_cache(1024)  # constraints compare every name with every other
 def _exact(name: str, text: str) -> Fraction:
     if len(text) <= 40 and _RADIUS.fullmatch(text):
@@ -134,8 +153,8 @@ def parse(name: str) -> Objective:
             raise UnexpectedValueError(f"{expected}: list it in search.metrics", repr(name))
     elif name in MEMBERSHIP or attack_radius(name) is not None:
         raise UnexpectedValueError("no attack among the objectives: list it in search.metrics", repr(name))
-    elif name not in PLAIN and radius(name) is None:
-        known = (*PLAIN, f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", *installed_metrics())
+    elif name not in PLAIN and radius(name) is None and smoothed_radius(name) is None:
+        known = (*PLAIN, f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{_SMOOTHED}R", *installed_metrics())
         raise UnexpectedValueError(f"an objective: {', '.join(known[:-1])} or {known[-1]}", repr(name))
     return Objective.named(name)
 
@@ -158,8 +177,8 @@ def parse_metric(name: str) -> Objective:
     """
     if is_metric(name):
         return Objective(name, find_metric(name).direction)
-    if name not in MEMBERSHIP and radius(name) is None and attack_radius(name) is None:
-        kinds = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{ATTACKED}R", f"{AUTOATTACKED}R")
+    if name not in MEMBERSHIP and all(kind(name) is None for kind in (radius, attack_radius, smoothed_radius)):
+        kinds = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{_SMOOTHED}R", f"{ATTACKED}R", f"{AUTOATTACKED}R")
         known = (*kinds, *MEMBERSHIP, *installed_metrics())
         raise UnexpectedValueError(f"a metric: {', '.join(known[:-1])} or {known[-1]}", repr(name))
     return Objective.named(name)
@@ -183,7 +202,7 @@ def meaning(name: str) -> tuple[str, Fraction | None]:
     Raises:
         SpecError: R is no positive number or fraction.
     """
-    exact = radius(name) or attack_radius(name)
+    exact = radius(name) or attack_radius(name) or smoothed_radius(name)
     return (name, None) if exact is None else (name.partition("@")[0], exact)
 
 

@@ -21,6 +21,7 @@ from sweeper.specification.plugins import (
     check_scheduler,
     installed,
 )
+from sweeper.specification.smoothing import SmoothingPlan, SmoothingSettings, plan_smoothing
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection
@@ -140,6 +141,7 @@ class SearchSettings(Section):
     objectives: Annotated[tuple[str, ...], BeforeValidator(objective_list)] = ("epsilon", "accuracy")
     metrics: Annotated[tuple[str, ...], BeforeValidator(metric_list)] = ()
     constraints: tuple[str, ...] = Field(default=(), strict=False)
+    smoothing: SmoothingSettings | None = None
     without_privacy: Annotated[dict[str, float], BeforeValidator(reached_without_privacy)] = Field(default_factory=dict)
     sampler: Annotated[Sampler | str, SamplerName()] = Sampler.TPE
     scheduler: Annotated[str, SchedulerName()] = NO_SCHEDULER
@@ -174,6 +176,18 @@ class SearchSettings(Section):
             if meaning(name) in objectives:
                 raise bad_value("no metric that is an objective", path=f"metrics.{i}", got=name, remedy="leave it out")
         return self
+
+    @model_validator(mode="after")
+    def _smoothing_that_is_used(self) -> Self:
+        if self.smoothing is not None and self.smoothed is None:
+            expected = "no {name} without smoothed@R among objectives or metrics"
+            raise bad_value(expected, path="smoothing", got=None, remedy="leave it out, or add smoothed@0.5")
+        return self
+
+    @property
+    def smoothed(self) -> SmoothingPlan | None:
+        """How smoothed certificates are made, ``None`` where no objective or metric is one."""
+        return plan_smoothing([*self.objectives, *self.metrics], self.smoothing, self.seed)
 
     @model_validator(mode="after")
     def _warm_start_for_a_sampler_that_learns(self) -> Self:

@@ -30,24 +30,36 @@ from sweeper.specification.objectives import (
     reads_training_rows,
 )
 from sweeper.specification.plugins import find_metric, is_metric
+from sweeper.specification.smoothing import SmoothingPlan
+from sweeper.trials.smoothed import SmoothedScorer
 
 MEMBERSHIP_ROWS = 5000  # of each split, at most
 
 
 class TrialMetrics:
-    """The attacks and plug-in metrics of one trial.
+    """The attacks, smoothed certificates and plug-in metrics of one trial.
 
     Args:
-        names: metrics of the spec; certificates among them are not computed here.
+        names: metrics of the spec; certificates of the models themselves are not computed here.
         loss: of the training; small ones give members away.
         seed: public; chooses the rows of membership inference where there are more than `MEMBERSHIP_ROWS`.
+        smoothing: how smoothed certificates are made.
 
     Raises:
         SpecError: metrics that would release unpaid scores.
     """
 
-    def __init__(self, names: Sequence[str], declared: Metadata, loss: Loss, *, seed: int) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        declared: Metadata,
+        loss: Loss,
+        *,
+        seed: int,
+        smoothing: SmoothingPlan | None = None,
+    ) -> None:
         check_metrics(names, declared)
+        self._smoothed = SmoothedScorer(names, declared, smoothing)
         self._attacked = tuple(name for name in names if attack_radius(name) is not None)
         self._membership = tuple(name for name in names if name in MEMBERSHIP)
         self._own = {name: find_metric(name) for name in names if is_metric(name)}
@@ -70,6 +82,7 @@ class TrialMetrics:
             SpecError: a plug-in returned no finite number.
         """
         found = {name: self._accuracy_under(name, model, scores, validation) for name in self._attacked}
+        found |= self._smoothed(model, validation)[0]
         if self._membership:
             members, others = (some_rows(split, self._seed) for split in (train, validation))
             score = threshold_attack(model, self._loss, members, others)

@@ -31,15 +31,20 @@ from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.errors import SpecError
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
-from sweeper.records import ClassCounts, ScoreErrors
+from sweeper.records import ClassCounts, ScoreErrors, SmoothedCounts
 from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_name
 from sweeper.specification.plugins import find_metric
+from sweeper.trials.smoothed import SmoothedScorer
 
 
 class Scores(dict[str, float]):
-    """Scores by name; ``errors`` has those of a release whose errors depend on it, ``None`` without any."""
+    """Scores by name.
+
+    ``errors`` has those of a release whose errors depend on it, ``smoothed`` how smoothed certificates were made.
+    """
 
     errors: ScoreErrors | None = None
+    smoothed: SmoothedCounts | None = None
 
 
 class Scorer(Protocol):
@@ -58,6 +63,7 @@ def scorer(
     *,
     own: Sequence[str] = (),
     by_class: bool = False,
+    smoothed: SmoothedScorer | None = None,
     test: bool = False,
     source: RandomSource | None = None,
 ) -> Scorer:
@@ -69,6 +75,7 @@ def scorer(
         noise: of the scores, ``None`` where they are free.
         own: objectives of plug-ins, where scores are free.
         by_class: whether recalls and their mean are computed too, where scores are free.
+        smoothed: measures smoothed certificates, where scores are free.
         test: whether the split is that of the test rows, instead of the validation rows.
         source: of the noise; by default, and for any guarantee, a fresh secure one.
 
@@ -83,10 +90,18 @@ def scorer(
     gain = declared.input_gain
     if noise is None:
         classes = len(declared.classes) if by_class else None
-        return lambda model, split, features, *, outputs=None: Scores(
-            clipless.evaluate(model, split, radii, gain, classes=classes, features=features, outputs=outputs)
-            | {name: metric.compute(name, model, split, declared) for name, metric in metrics.items()}
-        )
+
+        def free(model: Network, split: Split, features: Tensor | None, *, outputs: Outputs | None = None) -> Scores:
+            scores = Scores(
+                clipless.evaluate(model, split, radii, gain, classes=classes, features=features, outputs=outputs)
+            )
+            scores |= {name: metric.compute(name, model, split, declared) for name, metric in metrics.items()}
+            if smoothed is not None:
+                more, scores.smoothed = smoothed(model, split)
+                scores |= more
+            return scores
+
+        return free
     if metrics:
         raise SpecError(
             "Expected accuracy, balanced_accuracy, auroc and certified@R only where scores are paid for, got the "

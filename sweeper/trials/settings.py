@@ -6,6 +6,7 @@ from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.records import Objective
 from sweeper.specification.objectives import radii
 from sweeper.specification.search_space import SearchSpace
+from sweeper.specification.smoothing import SmoothingPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class TrialSettings:
         cpus: processors of a trial, its threads.
         gpus: of a trial; a part of one is shared.
         noise: of the scores, where the validation rows are private.
+        smoothing: how smoothed certificates are made, where an objective or metric is one.
     """
 
     space: SearchSpace
@@ -31,6 +33,7 @@ class TrialSettings:
     cpus: float = 1.0
     gpus: float = 0.0
     noise: ScoreNoise | None = None
+    smoothing: SmoothingPlan | None = None
 
     @property
     def radii(self) -> tuple[str, ...]:

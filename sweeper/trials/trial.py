@@ -40,12 +40,14 @@ from sweeper.privacy.evaluation.paid_scores import ScoreNoise, scored_by, spread
 from sweeper.privacy.pricing import steps_by
 from sweeper.records import Objective, Point, TrialPlan
 from sweeper.specification.objectives import is_scored_by_class, own_objectives, radii
+from sweeper.specification.smoothing import SmoothingPlan
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.trials.free_points import free_points
 from sweeper.trials.metrics import TrialMetrics
 from sweeper.trials.scores import Scorer, Scores, mean_errors, scorer
+from sweeper.trials.smoothed import SmoothedScorer
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
 _ROOM = PassSizes()  # of this process: what one trial has found out, those like it need not
@@ -109,6 +111,8 @@ class TrialRun:
             epsilon alone.
         free: whether models made from the iterates are scored too, see `sweeper.trials.free_points`; None where that is
             cheap.
+        smoothing: how smoothed certificates are made; those of objectives are at every epoch, those of metrics with the
+            attacks.
         front: values of points of other trials; the model of a point that one of them dominates is not saved.
 
     Attributes:
@@ -140,6 +144,7 @@ class TrialRun:
         noise: ScoreNoise | None = None,
         most_scores: int | None = None,
         free: bool | None = False,
+        smoothing: SmoothingPlan | None = None,
         front: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._trial, self._config, self._data = trial, config, data
@@ -147,8 +152,9 @@ class TrialRun:
         self._noise = noise
         own = own_objectives(objectives)
         by_class = is_scored_by_class(objectives)
-        self._score = scorer(data.metadata, named, noise, own=own, by_class=by_class, source=source)
-        self._looks_at_models = bool(own)
+        smoothed = SmoothedScorer((one.name for one in objectives), data.metadata, smoothing)
+        self._score = scorer(data.metadata, named, noise, own=own, by_class=by_class, smoothed=smoothed, source=source)
+        self._looks_at_models = bool(own or smoothed.names)
         self._is_paid, self._most_scores = noise is not None, most_scores
         self._archive, self._objectives = FrontArchive(objectives), tuple(objectives)
         self._kept = FrontArchive(objectives)
@@ -163,7 +169,7 @@ class TrialRun:
             Repeat(config, data, seed_of(seed, number), device, self._checkpoint(number), slot, repeats)
             for number in range(repeats)
         ]
-        self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed)
+        self._metrics = TrialMetrics(metrics, data.metadata, self._repeats[0].loss, seed=seed, smoothing=smoothing)
         self._augmentation = build_augmentation(config, data)
         self.train, self._validation = (_shared(split, device) for split in (data.train, data.validation))
         self._copies = 1 if self._augmentation is None else self._augmentation.copies

@@ -2,7 +2,7 @@
 
 Every curve picks its own models: the best certified accuracy at one radius and at another are reached by
 different points of the sweep. Certified accuracy falls with the radius, so the curves never cross unless a
-certificate is wrong.
+certificate is wrong. Smoothed accuracy is of another kind and has lines of its own, behind the others.
 
 References:
     Bethune et al. (2024), DP-SGD without clipping, https://arxiv.org/abs/2305.16202
@@ -29,7 +29,7 @@ from dashboards.figures._common import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
-from sweeper.specification.objectives import radius
+from sweeper.specification.objectives import radius, smoothed_radius
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,14 @@ class RobustnessInfo(FigureInfo):
 
 def info(data: SweepData) -> RobustnessInfo:
     """Compute one front per radius over all points, not only over the points of the joint front."""
-    names = (data.utility, *data.certificates)
+    names = (data.utility, *data.certificates, *data.smoothed)
     curves = [
-        RadiusCurve(name, float(radius(name) or 0), staircase(data.points, name, Direction.MAXIMIZE)) for name in names
+        RadiusCurve(
+            name,
+            float(radius(name) or smoothed_radius(name) or 0),
+            staircase(data.points, name, Direction.MAXIMIZE),
+        )
+        for name in names
     ]
     return RobustnessInfo(
         **header(data, "one front per certified radius"),
@@ -81,7 +86,8 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _legend(name: str) -> str:
     text = radius_of(name)
-    return "clean" if text is None else f"radius {escape(text)}"
+    kind = "" if smoothed_radius(name) is None else "smoothed, "
+    return "clean" if text is None else f"{kind}radius {escape(text)}"
 
 
 FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
@@ -90,7 +96,8 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     summary="one front per certified radius, radius 0 first",
     caption=(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
-        "example keeps its prediction under every perturbation of at most that Euclidean norm."
+        "example keeps its prediction under every perturbation of at most that Euclidean norm. Smoothed lines are of "
+        "the smoothed classifier, and each of their certificates holds but for a small probability."
     ),
     position=40,
     info=info,

@@ -18,6 +18,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.curves import release_curves, scores_of, temperature
 from sweeper.trials.scores import class_counts, scorer
 from sweeper.trials.settings import TrialSettings
+from sweeper.trials.smoothed import SmoothedScorer
 
 
 def score_front(
@@ -31,7 +32,9 @@ def score_front(
     """
     noise = shared.noise
     plug_ins, by_class = own_objectives(shared.objectives), is_scored_by_class(shared.objectives)
-    score = scorer(data.metadata, shared.radii, noise, own=plug_ins, by_class=by_class, test=True)
+    names = [*(one.name for one in shared.objectives), *shared.metrics]
+    smoothed = SmoothedScorer(names, data.metadata, shared.smoothing, test=True)
+    score = scorer(data.metadata, shared.radii, noise, own=plug_ins, by_class=by_class, smoothed=smoothed, test=True)
     features = _Features(data.test.x)
     left = [point for point in recorder.records.archive.points if recorder.records.points[point.key].test is None]
     ordered = sorted(left, key=lambda point: point.key) if noise is None else _in_turn(left)
@@ -56,7 +59,7 @@ def score_front(
             continue
         scores = score(model, data.test, own)
         classes = class_counts(model, data.test, data.metadata, features=own)
-        recorder.records.add_test(point, scores, classes, errors=scores.errors)
+        recorder.records.add_test(point, scores, classes, errors=scores.errors, smoothed=scores.smoothed)
 
 
 def _in_turn(points: Sequence[Point]) -> tuple[Point, ...]:

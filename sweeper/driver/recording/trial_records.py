@@ -19,6 +19,7 @@ from sweeper.records import (
     PointKey,
     ReleasedCurves,
     ScoreErrors,
+    SmoothedCounts,
     Trial,
     TrialPlan,
     TrialStatus,
@@ -180,9 +181,11 @@ class TrialRecords:
         classes: ClassCounts | None = None,
         curves: ReleasedCurves | None = None,
         errors: ScoreErrors | None = None,
+        smoothed: SmoothedCounts | None = None,
     ) -> None:
         """Record the test numbers of a front point, by class too where that may leave, or with released curves."""
-        self._save_points(replace(point, test=dict(scores), classes=classes, curves=curves, test_errors=errors))
+        tested = replace(point, test=dict(scores), classes=classes, curves=curves, test_errors=errors)
+        self._save_points(replace(tested, smoothed=smoothed))
 
     def forget_models(self) -> None:
         """Record that points beside the front have no model any more; `close` removes the files."""

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from clipless.privacy.exposure import Risk
 from sweeper.papers.card_content import Answer, CardContent, Number, PriceFacts, Values
-from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SweepStatus
+from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SmoothedCounts, SweepStatus
 from sweeper.results.front_record import FrontTrial
 from sweeper.store.actions import ActionKind
 
@@ -129,6 +129,7 @@ class PointRow(PointName):
     model: str | None = Field(description="File of the model, where it was kept.")
     classes: ClassCounts | None = None
     curves: ReleasedCurves | None = None
+    smoothed: SmoothedCounts | None = Field(default=None, description="How smoothed certificates were made.")
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
 
 

@@ -99,7 +99,7 @@ def test_a_share_to_be_maximised_on_validation_rows_is_an_objective():
     for name in ("kappa", "loss", "inside", "leak"):
         with pytest.raises(SpecError, match=rf"metric\('maximize', share=True\), of validation rows.*got '{name}'"):
             parse(name)
-    with pytest.raises(SpecError, match=r"certified-auroc@R, bad, .* or text, got 'ligth'"):
+    with pytest.raises(SpecError, match=r"smoothed@R, bad, .* or text, got 'ligth'"):
         parse("ligth")
 
 
