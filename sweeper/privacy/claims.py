@@ -11,7 +11,7 @@ from sweeper.privacy.baselines import Baselines
 
 if TYPE_CHECKING:
     from sweeper.privacy.evaluation.paid_scores import ScoreNoise
-    from sweeper.specification.smoothing import SmoothingPlan
+    from sweeper.specification.search import SmoothingPlan
 
 TRUSTED_MACHINE = (
     "The guarantee covers the trained weights and what is computed from them, not what an observer of the "

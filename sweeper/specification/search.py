@@ -1,18 +1,27 @@
 """The section ``search`` of a spec: which configurations are tried, and how long."""
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from clipless.certificates.smoothed import MOST_DRAWS
 from clipless.privacy.accounting.private_selection import LARGEST_MEAN, LEAST_MEAN, Repetitions
 from sweeper.errors import UnexpectedValueError
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields._section import ONE_COUNT, ONE_POSITIVE, Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
 from sweeper.specification.fields.messages import bad_value
-from sweeper.specification.objectives import MOST, meaning, metric_list, objective_list, reached_without_privacy
+from sweeper.specification.objectives import (
+    MOST,
+    meaning,
+    metric_list,
+    objective_list,
+    reached_without_privacy,
+    smoothed_radius,
+)
 from sweeper.specification.plugins import (
     SAMPLERS,
     SCHEDULERS,
@@ -21,7 +30,6 @@ from sweeper.specification.plugins import (
     check_scheduler,
     installed,
 )
-from sweeper.specification.smoothing import SmoothingPlan, SmoothingSettings, plan_smoothing
 
 MLFLOW = "mlflow:"  # in front of the name of an experiment
 DEFAULT_MEAN = 10.0  # trials under private selection
@@ -29,6 +37,7 @@ SELECTION_SHARE = 0.35  # of the budget's signal, for the candidates of a privat
 NO_SCHEDULER = "none"
 SKETCH = "sketch"  # rows to rehearse on that are drawn from a private sketch of the training rows
 SKETCH_SHARE = 0.1  # of the budget's signal, for that sketch
+_DRAWS = Number(integer=True, at_least=1, at_most=MOST_DRAWS, fixed=True)
 
 
 class Sampler(enum.Enum):
@@ -130,6 +139,55 @@ class EarlierSweep(FieldType):
     def json_schema(self) -> dict[str, Any]:
         """A text."""
         return {"type": "string", "minLength": 1}
+
+
+class SmoothingSettings(Section):
+    """How a model is smoothed, and how carefully that is measured.
+
+    ``sigma`` is in units of radii; left out, the largest radius of ``smoothed@R``.
+    """
+
+    sigma: Annotated[float, ONE_POSITIVE] | None = None
+    alpha: Annotated[float, Number(above=0, below=0.5, fixed=True)] = 0.001
+    draws: Annotated[int, _DRAWS] = 100
+    rows: Annotated[int, ONE_COUNT] = 500
+    test_draws: Annotated[int, _DRAWS] = 1000
+    test_rows: Annotated[int, ONE_COUNT] = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmoothingPlan:
+    """How all smoothed certificates of a sweep are made.
+
+    Attributes:
+        names: ``smoothed@R`` of objectives and metrics.
+        sigma: standard deviation of the noise, in units of radii.
+        alpha: probability, for each row, that its certificate is wrong by the chance of the draws.
+        draws: that are counted for each validation row.
+        rows: of the validation rows, at most.
+        test_draws: likewise for test rows.
+        test_rows: likewise.
+        seed: of the noise, public.
+    """
+
+    names: tuple[str, ...]
+    sigma: float
+    alpha: float
+    draws: int
+    rows: int
+    test_draws: int
+    test_rows: int
+    seed: int
+
+
+def plan_smoothing(names: Sequence[str], settings: SmoothingSettings | None, seed: int) -> SmoothingPlan | None:
+    """Return how smoothed certificates are made, ``None`` where none of the names is one."""
+    radii = {name: exact for name in names if (exact := smoothed_radius(name)) is not None}
+    if not radii:
+        return None
+    chosen = settings or SmoothingSettings()
+    given = chosen.model_dump() | {"sigma": chosen.sigma or float(max(radii.values()))}
+    return SmoothingPlan(names=tuple(radii), seed=seed, **given)
 
 
 class SearchSettings(Section):

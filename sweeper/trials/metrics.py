@@ -30,7 +30,7 @@ from sweeper.specification.objectives import (
     reads_training_rows,
 )
 from sweeper.specification.plugins import find_metric, is_metric
-from sweeper.specification.smoothing import SmoothingPlan
+from sweeper.specification.search import SmoothingPlan
 from sweeper.trials.smoothed import SmoothedScorer
 
 MEMBERSHIP_ROWS = 5000  # of each split, at most

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.records import Objective
 from sweeper.specification.objectives import radii
+from sweeper.specification.search import SmoothingPlan
 from sweeper.specification.search_space import SearchSpace
-from sweeper.specification.smoothing import SmoothingPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from clipless.network import Network
 from sweeper.errors import SpecError
 from sweeper.records import SmoothedCounts
 from sweeper.specification.objectives import smoothed_radius_text
-from sweeper.specification.smoothing import SmoothingPlan
+from sweeper.specification.search import SmoothingPlan
 
 
 class SmoothedScorer:

@@ -40,7 +40,7 @@ from sweeper.privacy.evaluation.paid_scores import ScoreNoise, scored_by, spread
 from sweeper.privacy.pricing import steps_by
 from sweeper.records import Objective, Point, TrialPlan
 from sweeper.specification.objectives import is_scored_by_class, own_objectives, radii
-from sweeper.specification.smoothing import SmoothingPlan
+from sweeper.specification.search import SmoothingPlan
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device

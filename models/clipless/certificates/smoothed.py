@@ -75,7 +75,7 @@ class Smoothing:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class SmoothedRows:
+class SmoothedDecisions:
     """The decisions of a smoothed classifier with their radii.
 
     Attributes:
@@ -124,7 +124,7 @@ def quantile_below(probability: float) -> float:
 
 
 @torch.no_grad()
-def certify_smoothed(model: Network, x: Tensor, smoothing: Smoothing) -> SmoothedRows:
+def certify_smoothed(model: Network, x: Tensor, smoothing: Smoothing) -> SmoothedDecisions:
     """Decide rows (B, ...) by the smoothed classifier of a network, and certify the decisions.
 
     Guarantees:
@@ -142,7 +142,7 @@ def certify_smoothed(model: Network, x: Tensor, smoothing: Smoothing) -> Smoothe
     found = [network.certify(row) for row in x]
     decided_B = torch.tensor([label for label, _ in found], dtype=torch.int64, device=x.device)
     radii_B = torch.tensor([radius for _, radius in found], dtype=torch.float64, device=x.device)
-    return SmoothedRows(decided_B, radii_B)
+    return SmoothedDecisions(decided_B, radii_B)
 
 
 class _Noisy:

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from clipless import zoo
-from clipless.certificates.smoothed import SmoothedRows, Smoothing, certify_smoothed
+from clipless.certificates.smoothed import SmoothedDecisions, Smoothing, certify_smoothed
 from clipless.datasets import Evaluation, load
 from sweeper.errors import SpecError
 from sweeper.records import Objective
 from sweeper.specification import objectives
-from sweeper.specification.smoothing import SmoothingSettings, plan_smoothing
+from sweeper.specification.search import SmoothingSettings, plan_smoothing
 from sweeper.specification.spec import Spec
 from sweeper.trials import smoothed
 from sweeper.trials.free_points import free_points
@@ -75,7 +75,7 @@ def scorer_of(radii, decided, declared, monkeypatch, **changes):
 
 
 def smoothed_rows(decided, radii):
-    return SmoothedRows(torch.tensor(decided), torch.tensor(radii, dtype=torch.float64))
+    return SmoothedDecisions(torch.tensor(decided), torch.tensor(radii, dtype=torch.float64))
 
 
 def test_abstentions_and_wrong_classes_count_as_not_certified(digits, monkeypatch):
