@@ -36,6 +36,16 @@ def test_robustness_has_the_best_of_each_radius_in_order_and_less_for_larger_one
     assert ends == sorted(ends, reverse=True)
 
 
+def test_smoothed_accuracy_has_a_line_of_its_own_and_is_no_certificate_of_the_model(sweep):
+    points = tuple(replace(p, values={**p.values, "smoothed@0.5": 0.4}) for p in sweep.result.points)
+    data = replace(sweep, result=replace(sweep.result, points=points))
+    info = robustness.info(data)
+    assert (info.curves[-1].name, info.curves[-1].radius) == ("smoothed@0.5", 0.5)
+    assert [trace.name for trace in robustness.plot(info).data][-1] == "smoothed, radius 0.5"
+    assert data.certificates == sweep.certificates
+    assert data.certificate == sweep.certificate
+
+
 def test_robustness_curves_differ_in_dash_and_symbol_not_only_in_colour(sweep):
     figure = robustness.plot(robustness.info(sweep))
     assert len({(trace.line.dash, trace.marker.symbol) for trace in figure.data}) == len(figure.data) == 4

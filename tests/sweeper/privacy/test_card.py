@@ -18,7 +18,7 @@ from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.exposures import expose_event, expose_price
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, Price, whole_event
-from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, TrialStatus
+from sweeper.records import ClassCounts, ReleasedCurves, ScoreCurves, ScorePlan, SmoothedCounts, TrialStatus
 from sweeper.rounding import round_up
 from sweeper.store.jsonl import plain
 from tests.factories import card_validator
@@ -383,6 +383,20 @@ def test_a_card_on_private_rows_has_no_counts_whatever_a_record_says(trial, poin
     card = make_card(**facts, claim=replace(claim, evaluation="private", baselines=OPEN))
     assert card.to_json()["classes"] is None
     assert "balanced" not in card.to_markdown().lower()
+
+
+def test_the_card_says_how_smoothed_certificates_were_made(trial, point, claim):
+    counts = SmoothedCounts(
+        sigma=0.5, alpha=0.001, draws=10_000, selection_draws=100, rows=500, abstained=12, correct=474
+    )
+    card = make_card(trial, replace(point, smoothed=counts), claim)
+    assert card.to_json()["smoothed"]["kind"] == "smoothed"
+    assert (
+        "Smoothed certificates of the test column: sigma 0.5, alpha 0.001 for each row, 10000 draws counted after 100 "
+        "that chose the class, on 500 rows. The smoothed classifier was certified for the right class on 474 of them, "
+        "and abstained on 12."
+    ) in card.to_markdown()
+    assert make_card(trial, point, claim).to_json()["smoothed"] is None
 
 
 def test_the_card_of_released_curves_has_their_bounds(noisy, point):

@@ -16,6 +16,7 @@ from sweeper.privacy.claims import (
     Claim,
 )
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
+from sweeper.specification.search import SmoothingSettings, plan_smoothing
 from tests.factories import make_metadata
 
 
@@ -91,3 +92,10 @@ def test_noisy_scores_are_told_with_their_deviation(metadata):
     assert not claim.exploratory
     together = Claim.about(metadata, 1438, delta=1e-5, noise=replace(noise, apart=False))
     assert together.conditions[1] == SPLITS_TOGETHER
+
+
+def test_a_claim_says_that_smoothed_certificates_are_another_kind_and_may_be_wrong(metadata):
+    smoothing = plan_smoothing(["smoothed@0.5"], SmoothingSettings(test_draws=10_000), 0)
+    (said,) = (one for one in Claim.about(metadata, 1438, delta=1e-5, smoothing=smoothing).conditions if "0.001" in one)
+    for fact in ("another kind of certificate than certified@R", "deviation 0.5", "10000 for each", "at most 0.001 N"):
+        assert fact in said

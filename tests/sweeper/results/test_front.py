@@ -12,7 +12,7 @@ from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
-from sweeper.records import Trial, TrialStatus
+from sweeper.records import SmoothedCounts, Trial, TrialStatus
 from sweeper.results.front import read_front
 from sweeper.store.sweep_folder import HIDDEN
 
@@ -44,6 +44,17 @@ def test_the_front_and_its_table_have_every_point(front, objectives):
     assert second["test.accuracy"] == "0.88"
     assert first["config.training.loss.temperature"] == "0.25"
     assert (rows[3]["status"], rows[3]["config.training.epochs"], rows[3]["epsilon"]) == ("failed", "3", "inf")
+
+
+def test_the_table_says_how_smoothed_certificates_were_made(make_front, trial, make_point):
+    counts = SmoothedCounts(
+        sigma=0.5, alpha=0.001, draws=1000, selection_draws=100, rows=500, abstained=12, correct=474
+    )
+    point = make_point("t0001", 1, 1.0, 0.8, 0.3, test={"smoothed@0.5": 0.87}, smoothed=counts)
+    (row,) = csv.DictReader(io.StringIO(make_front([point], trials=[trial], ledger=LEDGER).to_csv()))
+    assert row["test.smoothed@0.5"] == "0.87"
+    kept = ("sigma", "alpha", "draws", "rows", "abstained", "correct")
+    assert [row[f"test.smoothed.{name}"] for name in kept] == ["0.5", "0.001", "1000", "500", "12", "474"]
 
 
 def test_the_file_holds_what_design_promises(front, tmp_path):
