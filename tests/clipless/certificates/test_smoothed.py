@@ -105,14 +105,14 @@ def test_a_linear_classifier_is_certified_up_to_its_distance_from_the_border(gai
 
 @pytest.mark.parametrize("bounded", [True, False])
 def test_radii_are_rarely_above_the_truth(bounded, monkeypatch):
-    """Of 300 independent certificates at alpha 0.2 about 60 may be: the bound is one-sided, and not two-sided."""
+    """Of 150 independent certificates at alpha 0.2 about 30 may be: the bound is one-sided, and not two-sided."""
     if not bounded:
         monkeypatch.setattr(smoothed._Noisy, "_choose_reach", lambda *_: 0.0)
-    one, x = Smoothing(sigma=1.0, alpha=0.2, draws=60), rows(torch.full((1,), 0.4))
-    found = torch.cat([certify_smoothed(linear(), x, replace(one, seed=seed)).radii for seed in range(300)])
+    one, x = Smoothing(sigma=1.0, alpha=0.2, draws=38), rows(torch.full((1,), 0.4))
+    found = torch.cat([certify_smoothed(linear(), x, replace(one, seed=seed)).radii for seed in range(150)])
     wrong = int((found > 0.4).sum())
-    assert binomtest(wrong, 300, 0.2, alternative="greater").pvalue > 1e-4
-    assert bounded or wrong > 25  # at alpha / 2 and below there are fewer
+    assert binomtest(wrong, 150, 0.2, alternative="greater").pvalue > 1e-4
+    assert bounded or wrong > 16  # at alpha / 2 and below there are fewer
 
 
 def test_without_a_bound_of_the_network_it_is_the_certificate_of_cohen():
@@ -135,7 +135,7 @@ def test_without_a_bound_nothing_is_certified_beyond_the_truth():
     assert 0.3 < radius <= 0.4
 
 
-def probability(model, x, label, sigma, draws=40_000, seed=1):
+def probability(model, x, label, sigma, draws=20_000, seed=1):
     noise = torch.randn((draws, *x.shape), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return float((decisions(model(x.double() + sigma * noise)) == label).double().mean())
 
@@ -143,27 +143,27 @@ def probability(model, x, label, sigma, draws=40_000, seed=1):
 @pytest.mark.parametrize("options", [{}, {"constraint": Free(), "bias": True}], ids=["orthogonal", "free"])
 def test_no_attack_within_the_radius_turns_the_smoothed_classifier(options):
     """Steps along the gradient of the smoothed margin, and at random, right up to the border of the ball."""
-    model, one = small(**options), Smoothing(sigma=0.5, alpha=1e-4, draws=3000)
+    model, one = small(**options), Smoothing(sigma=0.5, alpha=1e-4, draws=1500)
     generator = torch.Generator().manual_seed(3)
-    x = torch.randn(8, 6, generator=generator)
+    x = torch.randn(4, 6, generator=generator)
     found = certify_smoothed(model, x, one)
     double = model.double()
-    certified = [i for i in range(8) if found.decided[i] >= 0]
-    assert len(certified) >= 4
+    certified = [i for i in range(4) if found.decided[i] >= 0]
+    assert len(certified) >= 2
     for i in certified:
         label, radius = int(found.decided[i]), float(found.radii[i])
-        noise = torch.randn((2000, 6), generator=generator, dtype=torch.float64)
+        noise = torch.randn((1000, 6), generator=generator, dtype=torch.float64)
         moved = x[i].double().clone()
-        for _ in range(15):
+        for _ in range(10):
             moved.requires_grad_()
             logits = double(moved + 0.5 * noise)
-            other = logits.scatter(1, torch.full((2000, 1), label), -inf).amax(dim=1)
+            other = logits.scatter(1, torch.full((1000, 1), label), -inf).amax(dim=1)
             (gradient,) = torch.autograd.grad(torch.tanh(4 * (logits[:, label] - other)).mean(), moved)
             offset = moved.detach() - 0.4 * radius * gradient / gradient.norm().clamp(min=1e-30) - x[i].double()
             moved = x[i].double() + offset * min(1.0, radius / float(offset.norm()))
         away = torch.randn(2, 6, generator=generator, dtype=torch.float64)
         for place in (moved, *(x[i].double() + radius * away / away.norm(dim=1, keepdim=True))):
-            assert probability(double, place.detach(), label, 0.5) > 0.5 - 4 / sqrt(4 * 40_000)
+            assert probability(double, place.detach(), label, 0.5) > 0.5 - 4 / sqrt(4 * 20_000)
 
 
 def test_the_constant_of_the_network_saves_draws():
