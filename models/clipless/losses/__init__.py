@@ -17,6 +17,7 @@ from clipless.losses.cosine import KCosine
 from clipless.losses.cross_entropy import MultilabelBCE, TauBCE, TauCCE
 from clipless.losses.kantorovich import HKR, KR
 from clipless.losses.margins import CrammerSinger, MulticlassHinge, WestonWatkins
+from clipless.losses.squared import Squared
 from clipless.losses.weighted import ClassWeighted
 
 _FILES = tuple(import_modules(__name__, __path__))  # each enters its losses in the tables
@@ -33,6 +34,7 @@ __all__ = [
     "MulticlassHinge",
     "MultilabelBCE",
     "Reduction",
+    "Squared",
     "TauBCE",
     "TauCCE",
     "WestonWatkins",

@@ -18,6 +18,7 @@ from clipless.losses import (
     MulticlassHinge,
     MultilabelBCE,
     Reduction,
+    Squared,
     WestonWatkins,
     loss_lipschitz,
     loss_rule,
@@ -83,6 +84,7 @@ def every_loss(logits):
             ]
     if logits > 1:
         found += [(CrammerSinger(0.5), 0.3), (ClassWeighted(CrammerSinger(2.0), weights), 0.5)]
+    found += [(Squared(0.7, 2.0), 1.0), (ClassWeighted(Squared(3.0), weights), 2.0)]
     tau = TauBCE if logits == 1 else TauCCE
     return [*found, (tau(0.3), 0.3), (ClassWeighted(tau(2.0), weights), 2.0)]
 
@@ -205,6 +207,29 @@ def test_no_logits_within_a_ball_exceed_any_constant_for_it(loss, scale, logits)
         assert found <= constant * (1 + 1e-12) <= loss_lipschitz(loss, logits) * (1 + 2e-12)
 
 
+@pytest.mark.parametrize("logits", [1, 2, 10])
+def test_the_constant_of_squared_within_a_ball_is_attained_opposite_the_target(logits):
+    """Far within the bound, so that the ball decides."""
+    loss, radius = Squared(100.0, 2.0), 3.0
+    constant = loss_lipschitz(loss, logits, logit_norm=radius)
+    target = torch.full((1, logits), -1 / logits if logits > 1 else -0.5, dtype=torch.float64)
+    target[0, -1] += 1.0
+    away = (-radius * target / target.norm()).requires_grad_()
+    assert gradient_norms(loss, away, torch.tensor([max(1, logits - 1)])).item() == pytest.approx(constant)
+    assert constant == pytest.approx(radius + 2.0 * target.norm().item())
+
+
+def test_squared_is_quadratic_up_to_its_bound_and_its_gradient_is_finite_at_the_target():
+    loss = Squared(1.0, 2.0)
+    z = torch.tensor([[4 / 3, -2 / 3, -2 / 3], [4 / 3, 0.0, -2 / 3], [4 / 3, 3.0, -2 / 3]], dtype=torch.float64)
+    z.requires_grad_()
+    losses = loss(z, torch.zeros(3, dtype=torch.int64))
+    losses.sum().backward()
+    residual = 3.0 + 2 / 3
+    assert losses.tolist() == pytest.approx([0.0, (2 / 3) ** 2 / 2, residual - 0.5], abs=1e-12)
+    assert z.grad.norm(dim=1).tolist() == pytest.approx([0.0, 2 / 3, 1.0], abs=1e-12)
+
+
 def test_constants_in_closed_form():
     assert loss_lipschitz(MulticlassHinge(reduction=Reduction.SUM), 9) == pytest.approx(3.0)
     assert loss_lipschitz(MulticlassHinge(), 9) == pytest.approx(1 / 3)
@@ -215,6 +240,7 @@ def test_constants_in_closed_form():
     assert loss_lipschitz(HKR(10.0), 2) == pytest.approx(sqrt(2) + 10 / sqrt(2))
     assert loss_lipschitz(KCosine(4.0), 7) == 0.25
     assert loss_lipschitz(MAE(), 4) == 0.5
+    assert loss_lipschitz(Squared(0.5), 4) == 0.5
 
 
 @pytest.mark.parametrize("logits", SKEWED)

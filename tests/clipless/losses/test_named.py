@@ -53,6 +53,7 @@ def test_every_named_loss_has_a_constant():
             "hkr": sqrt(2.0) + 10 / sqrt(2.0),
             "k-cosine": 1.0,
             "mae": 1 / sqrt(2.0),
+            "squared": 1.0,
             "multilabel-bce": 1 / sqrt(2.0),
             "weston-watkins": 1 / sqrt(2.0),
             "crammer-singer": sqrt(2.0),
