@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
+from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
@@ -226,9 +227,10 @@ def point_rows(points: Iterable[Point], **more: Any) -> Table:
 
 
 def header(data: SweepData, title: str) -> dict[str, Any]:
-    """The fields of `FigureInfo`."""
+    """The fields of `FigureInfo`; radii behind an encoder are said to be no distances between raw rows."""
+    units = "; radii in feature units" if in_feature_units(data.result.claim.radius_unit) else ""
     return {
-        "title": f"{escape(data.name)}: {title}",
+        "title": f"{escape(data.name)}: {title}{units}",
         "epsilon_title": epsilon_title(data),
         "exploratory": data.result.claim.exploratory,
     }

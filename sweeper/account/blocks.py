@@ -98,9 +98,10 @@ def digest_rows(key: bytes, rows: Iterable[bytes | memoryview]) -> str:
 def digest_dataset(key: bytes, data: "Dataset") -> str:
     """Return the digest of all rows of a data set, as they are encoded, with their labels.
 
-    The splits do not count: the same rows on other sides have the same digest.
+    The splits do not count: the same rows on other sides have the same digest. Nor does an encoder: features have the
+    digest of the rows that they are features of.
     """
-    return digest_rows(key, _rows_of(data))
+    return digest_rows(key, _rows_of(data if data.raw is None else data.raw))
 
 
 def _rows_of(data: "Dataset") -> Iterable[bytes]:

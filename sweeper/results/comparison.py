@@ -22,6 +22,7 @@ from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
 from sweeper.results.front import Front
+from sweeper.specification.objectives import radius
 
 CONFIDENCE = 0.95
 PRICE = (
@@ -194,6 +195,7 @@ def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:
         "one delta": lambda front: ", ".join(_deltas(front)) or "none",
         "one relation": lambda front: ", ".join(_relations(front)) or "none",
         "the same data": _data,
+        "one unit of radii": lambda front: front.claim.radius_unit,
         "the same objectives": lambda front: ", ".join(sorted(o.name for o in front.objectives)),
     }
     conflicts = []
@@ -220,7 +222,10 @@ def _relations(front: Front) -> list[str]:
 
 
 def _find_shared(fronts: Sequence[Front]) -> tuple[Objective, ...]:
+    """Return the objectives that all sweeps have; certificates only where their radii are in one unit."""
     shared = tuple(o for o in fronts[0].objectives if all(o in front.objectives for front in fronts))
+    if len({front.claim.radius_unit for front in fronts}) > 1:
+        shared = tuple(objective for objective in shared if radius(objective.name) is None)
     if EPSILON not in shared or len(shared) < 2:
         names = ", ".join(o.name for o in shared) or "none"
         raise ComparisonError(f"Expected epsilon and another objective in every sweep, got {names} shared by them")

@@ -4,14 +4,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import model_validator
 
-from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit
+from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, find_features
 from clipless.datasets.catalog import is_table
-from sweeper.specification.fields._section import Section
+from clipless.datasets.features.declaration import fill_in, find_mistake
+from sweeper.specification.fields._section import ONE_COUNT, Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
 from sweeper.specification.fields.messages import bad_value
 
 if TYPE_CHECKING:
-    from clipless.datasets import Preparation
+    from pathlib import Path
+
+    from clipless.datasets import Features, Preparation
 
 _SHARE = Number(above=0, below=1, fixed=True)
 # Constants beyond which float32 norms could overflow or vanish, for some rows and not for others.
@@ -108,6 +111,33 @@ class SplitSettings(Section):
         return HashSplit(**{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
+class FeatureSettings(Section):
+    """A frozen public encoder by ``name``: a known one, or one whose ``module`` or ``file`` and origin are declared."""
+
+    name: str
+    module: str | None = None
+    file: str | None = None
+    licence: str | None = None
+    pretrained_on: str | None = None
+    clip: Annotated[float, Number(at_least=SMALLEST, at_most=LARGEST, fixed=True)] | None = None
+    sha256: str | None = None
+    resize: Annotated[int, ONE_COUNT] | None = None
+    mean: Annotated[tuple[float, ...], Centre()] | None = None
+    std: Annotated[tuple[float, ...], Centre()] | None = None
+    cache: bool | None = None
+
+    @model_validator(mode="after")
+    def _declared(self) -> Self:
+        mistake = find_mistake(fill_in(self.model_dump()))
+        if mistake is not None:
+            raise bad_value(mistake.expected, path=mistake.field, got=mistake.got, remedy=mistake.remedy)
+        return self
+
+    def declaration(self, file: "Path | None") -> "Features":
+        """Return the declaration of the encoder, whose file lies at ``file`` if it has one."""
+        return find_features(**{**self.model_dump(), "file": None if file is None else str(file)})
+
+
 class DataSettings(Section):
     """A bundled data set by ``name``, or a file of one's own by ``path`` with its declarations."""
 
@@ -122,11 +152,12 @@ class DataSettings(Section):
     colour: Annotated[ColourSpace, Name(names=ColourSpace, fixed=True)] | None = None
     centre: Annotated[tuple[float, ...], Centre()] | None = None
     normalise: Annotated[float, Number(at_least=SMALLEST, at_most=LARGEST, fixed=True)] | None = None
+    features: FeatureSettings | None = None
 
     @property
     def is_table(self) -> bool:
-        """Whether its rows are known to be those of a table before they are read."""
-        return self.name is None or is_table(self.name)
+        """Whether its rows are known to be those of a table before they are read, and not features."""
+        return self.features is None and (self.name is None or is_table(self.name))
 
     def preparation(self) -> "Preparation | None":
         """Return what is done to each example, ``None`` for nothing."""
@@ -139,6 +170,10 @@ class DataSettings(Section):
     def _one_source(self) -> Self:
         if (self.name is None) == (self.path is None):
             raise bad_value("exactly one of name and path", got=[self.name, self.path])
+        prepared = next((key for key in ("colour", "centre", "normalise") if getattr(self, key) is not None), None)
+        if self.features is not None and prepared is not None:
+            expected = "no {name} beside features, whose encoder has resize, mean, std and clip"
+            raise bad_value(expected, path=prepared, got=self.model_dump(mode="json")[prepared], remedy="leave it out")
         own = {"target": self.target, "unit": self.unit, "ranges": self.ranges, "classes": self.classes}
         given = [key for key, value in own.items() if value is not None and value != "row"]
         if self.path is None and given:

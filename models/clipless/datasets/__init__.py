@@ -11,6 +11,7 @@ from clipless.imports import lazy_names
 if TYPE_CHECKING:
     from clipless.datasets.catalog import available, load
     from clipless.datasets.dataset import Dataset, Split
+    from clipless.datasets.features.declaration import Features, find_features, known_encoders
     from clipless.datasets.maps import prepare
     from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata, Preparation
     from clipless.datasets.new_rows.reading import InputFormat, NewRows, input_format
@@ -26,6 +27,7 @@ __all__ = [
     "Dataset",
     "Drop",
     "Evaluation",
+    "Features",
     "HashSplit",
     "InputFormat",
     "Metadata",
@@ -35,7 +37,9 @@ __all__ = [
     "Ranges",
     "Split",
     "available",
+    "find_features",
     "input_format",
+    "known_encoders",
     "load",
     "load_ranges",
     "prepare",
@@ -45,6 +49,7 @@ __all__ = [
 _HOMES = {
     "clipless.datasets.catalog": "available load",
     "clipless.datasets.dataset": "Dataset Split",
+    "clipless.datasets.features.declaration": "Features find_features known_encoders",
     "clipless.datasets.maps": "prepare",
     "clipless.datasets.metadata": "ColourSpace Evaluation Metadata Preparation",
     "clipless.datasets.new_rows.reading": "InputFormat NewRows input_format",

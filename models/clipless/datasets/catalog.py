@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.datasets.metadata import Evaluation, Preparation
 from clipless.datasets.splits import HashSplit, Splitting
-from clipless.datasets.tables.declarations import Ranges
+from clipless.datasets.tables.declarations import TEXT_UNIT, Ranges
 from clipless.errors import DeclarationError
 
 if TYPE_CHECKING:  # listing names imports no torch
     from clipless.datasets.dataset import Dataset
+    from clipless.datasets.features.declaration import Features
     from clipless.datasets.raw_rows import RawRows
     from clipless.datasets.sources._base import DataSource
 
 ENTRY_POINTS = "sweeper.datasets"
+NO_ENCODER = "Expected an encoder for the texts of {name}, got none: add features: {{name: wordllama}} (data.features)"
 _SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
 
 
@@ -69,6 +71,7 @@ def load(
     classes: Sequence[Any] | None = None,
     splits: Splitting | None = None,
     preparation: Preparation | None = None,
+    features: "Features | None" = None,
 ) -> "Dataset":
     """Load a data set by name, or a user's own table by path.
 
@@ -84,6 +87,7 @@ def load(
         splits: how rows are assigned; default: by keyed hash, 70 / 15 / 15, or 90 / 10 of the training rows
             where a test split is published.
         preparation: per-example maps: colour space, public centring, scaling to a sphere; default: none.
+        features: a frozen public encoder that makes the examples of the rows; default: none.
 
     Guarantees:
         Every example, label and split of a row is a function of that row, or of its unit, and of public constants,
@@ -97,7 +101,15 @@ def load(
     """
     declared = {"target": target, "ranges": ranges, "unit": unit, "classes": classes}
     chosen = None if evaluation is None else Evaluation.parse(evaluation)
+    if features is not None and preparation is not None:
+        raise DeclarationError("Expected no colour, centre or normalise beside features, which have their own settings")
     dataset = _load(source, _folder(data_dir), chosen, splits, declared)
+    if features is not None:
+        from clipless.datasets.features.encode import encode
+
+        return encode(dataset, features)
+    if dataset.metadata.radius_unit == TEXT_UNIT:
+        raise DeclarationError(NO_ENCODER.format(name=dataset.metadata.name))
     if preparation is None:
         return dataset
     from clipless.datasets.maps import prepare

@@ -4,7 +4,7 @@ The tensors of a `Split` are the sensitive values; nothing here summarises them.
 no ends the run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -86,12 +86,17 @@ class Dataset:
         Every split is non-empty, of the declared shape, with labels among the classes, and no example's norm
         exceeds ``metadata.input_norm`` (up to float32 rounding), so no entry is infinite or NaN. Construction
         fails otherwise.
+
+    Attributes:
+        raw: the rows that these are features of, None where rows are as they were loaded. An account knows rows by
+            them, whatever encoder they go through.
     """
 
     metadata: Metadata
     train: Split
     validation: Split
     test: Split
+    raw: "Dataset | None" = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):

@@ -11,6 +11,7 @@ from math import inf, isfinite
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.errors import DataError, DeclarationError
 
+FEATURE_UNIT = "units of the features of "  # and the name of their encoder
 ROW_COUNTS = "The number of rows of each split is public."
 UNPAID_RANGES = "No guarantee: the declared ranges were computed from the data, an unpaid release."
 
@@ -110,6 +111,11 @@ class Metadata:
 def rows_are_open(evaluation: Evaluation, *, published: bool) -> bool:
     """Whether training rows may be looked at unpaid: ``published`` beside public ones, or exploratory."""
     return (published and evaluation is Evaluation.PUBLIC) or evaluation is Evaluation.EXPLORATORY
+
+
+def in_feature_units(radius_unit: str) -> bool:
+    """Whether radii in these units are behind an encoder, so that they are no distances between raw rows."""
+    return radius_unit[: len(FEATURE_UNIT)] == FEATURE_UNIT
 
 
 def units_word(unit: str) -> str:

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, TypeAlias, assert_never
 
-from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
+from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges, Text
 from clipless.datasets.tables.encoding import input_norm
 from clipless.datasets.tables.ranges_file import parse_ranges
-from clipless.datasets.tables.table import RADIUS_UNIT
+from clipless.datasets.tables.table import radius_unit
 from clipless.errors import DataError
 
 PIXEL_UNIT = "pixels in [0, 1]"
@@ -43,7 +43,7 @@ def raw_facts(raw: RawRows) -> tuple[tuple[int, ...], float, float, str]:
     """Return shape, bound of the norm, gain and unit of radii of rows before the preparation."""
     match raw:
         case Ranges():
-            return (sum(map(_width, raw.columns.values())),), input_norm(raw.columns), 1.0, RADIUS_UNIT
+            return (sum(map(_width, raw.columns.values())),), input_norm(raw.columns), 1.0, radius_unit(raw.columns)
         case Pixels():
             height, width, channels = (*raw.shape, 1)[:3]
             return (channels, height, width), sqrt(channels * height * width), 1.0, PIXEL_UNIT
@@ -54,6 +54,8 @@ def raw_facts(raw: RawRows) -> tuple[tuple[int, ...], float, float, str]:
 
 
 def _width(column: Column) -> int:
+    if isinstance(column, Text):
+        return column.length
     return column.width if isinstance(column, Categorical) else int(isinstance(column, Numeric))
 
 
@@ -87,6 +89,8 @@ def _column_to_json(column: Column) -> dict[str, Any]:
             return {"low": float(column.low), "high": float(column.high), **missing}
         case Categorical():
             return {"categories": list(column.categories), "unknown": "other" if column.other else "zeros"}
+        case Text():
+            return {"text": column.length}
         case _:
             assert_never(column)
 

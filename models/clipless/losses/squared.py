@@ -2,17 +2,17 @@ r"""Squared error to the one-hot label, for heads by least squares. Shape letter
 
 The gradient of ``|z - t|^2 / 2`` in the logits is the residual ``z - t``, which has no bound. Two bounds make it one:
 
-* *Logits in a ball*, ``|z| <= R``, as those of a Lipschitz network whose inputs have a bounded norm. Then ``|z - t| <= R
-  + |t|``, attained at ``z = -R t / |t|``.
+* *Logits in a ball*, ``|z| <= R``, as those of a Lipschitz network whose inputs have a bounded norm. Then the residual
+  has norm at most ``R + |t|``, attained at ``z = -R t / |t|``.
 * *A residual in a ball*: from ``|z - t| = b`` on the loss goes on as its tangent, a Huber loss of the whole residual::
 
       l(z) = |z - t|^2 / 2            if |z - t| <= b,        else b |z - t| - b^2 / 2
 
   It is convex with a continuous gradient ``(z - t) min(1, b / |z - t|)``, whose norm is at most b and attains it.
 
-The target is the label's centred row times s, ``t = s (e_y - 1 / K)``: the softmax's freedom to add one number to all
-logits is the least squares' mean, which would otherwise have to be learned. Its norm is ``s sqrt((K - 1) / K)``; that of
-a soft label's row is no larger, by convexity. One logit has ``t = s (y - 1 / 2)``, of size s / 2.  Together::
+The target is the label's centred row times s, ``t = s (e_y - 1 / K)``: adding one number to all logits changes no
+class, and centring keeps a head from having to learn that number. Its norm is ``s sqrt((K - 1) / K)``; that of a soft
+label's row is no larger, by convexity. One logit has ``t = s (y - 1 / 2)``, of size s / 2. Together::
 
     L = min(b, R + s sqrt((K - 1) / K)),        for one logit  min(b, R + s / 2)
 

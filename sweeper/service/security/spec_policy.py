@@ -25,6 +25,7 @@ from sweeper.specification.yaml_file import MAX_DEPTH, parse_mapping
 MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that grows with it
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml", "text/plain")
 JSON_TYPES = ("application/json",)
+_OF_AN_ENCODER = ("module", "file", "licence", "pretrained_on", "sha256")  # what its operator would have to declare
 _PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold private rows
 _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
 
@@ -144,6 +145,8 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
     if spec.privacy.account is not None:
         expected = "no account in a service, which opens no file or database that a request names"
         raise spec.mistaken(expected, "privacy.account", remedy="run it with sweeper run")
+    if spec.data.features is not None:
+        _check_encoder(spec)
     content = spec.to_plain()
     data, search = content["data"], content["search"]
     if spec.data.name is not None:
@@ -153,6 +156,17 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
     if search.get("warm_start") is not None:
         search["warm_start"] = str(_earlier(spec, catalog))
     return Spec.from_mapping(content, SOURCE)
+
+
+def _check_encoder(spec: Spec) -> None:
+    """Refuse an encoder that a request names by its code or its file, or declares, and one that nobody declares."""
+    features = spec.data.features
+    named = {} if features is None else features.model_dump(exclude_none=True)
+    given = next((key for key in _OF_AN_ENCODER if key in named), None)
+    if given is not None or named.get("name") not in datasets.known_encoders():
+        expected = f"an encoder by its name alone, {' or '.join(datasets.known_encoders())}: a service imports and "
+        expected += "opens nothing that a request names"
+        raise spec.mistaken(expected, f"data.features.{given or 'name'}", named.get(given or "name"))
 
 
 def _check_registered(spec: Spec, settings: ServiceSettings) -> None:

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 
 from clipless.datasets import Evaluation
 from clipless.privacy.class_scores import MOST_CLASSES
+from sweeper.specification.data import DataSettings
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.fields.ranges import largest
 from sweeper.specification.objectives import BALANCED, is_paid_score, needs_two_classes
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
+
+_OF_PIXELS = "/255"  # how radii end that are in levels of a pixel
 
 
 def broken_data_rules(
@@ -59,6 +62,19 @@ def _class_by_class(training: TrainingSettings) -> Iterator[tuple[str, tuple[flo
         priors = loss.parameters.get("priors")
         if isinstance(priors, tuple):
             yield f"training.loss.{loss.name}.priors", priors
+
+
+def broken_feature_rules(search: SearchSettings, data: DataSettings) -> Iterator[BrokenRule]:
+    """Yield radii that are written as those of pixels, where they are in feature units."""
+    if data.features is None:
+        return
+    for section, names in (("objectives", search.objectives), ("metrics", search.metrics)):
+        for number, name in enumerate(names):
+            if name.endswith(_OF_PIXELS):
+                expected = "a radius in units of the features of {encoder}, not one of pixels"
+                remedy = f"write a number, such as {name.removesuffix(_OF_PIXELS).partition('@')[0]}@0.5"
+                field = f"search.{section}.{number}"
+                yield BrokenRule(field, name, expected.format(encoder=data.features.name), remedy)
 
 
 def broken_score_rules(

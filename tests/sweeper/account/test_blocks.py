@@ -23,6 +23,8 @@ def test_the_order_of_rows_does_not_count_and_the_key_and_each_row_do():
 
 
 class Rows:
+    raw = None
+
     def __init__(self, *splits):
         self.train, self.validation, self.test = splits
 

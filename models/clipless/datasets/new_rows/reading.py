@@ -20,8 +20,11 @@ from torch import Tensor
 
 from clipless.datasets.catalog import raw_rows_of
 from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.features.declaration import Features, find_file
+from clipless.datasets.features.encode import open_features
+from clipless.datasets.features.encoders import RowKind
 from clipless.datasets.maps import prepare
-from clipless.datasets.metadata import ColourSpace, Evaluation, Metadata, Preparation
+from clipless.datasets.metadata import FEATURE_UNIT, ColourSpace, Evaluation, Metadata, Preparation
 from clipless.datasets.new_rows.arrays import as_tensors, read_array, scale_levels
 from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
@@ -57,12 +60,14 @@ class InputFormat:
         classes: names of the classes in the order of the logits.
         raw: the declared columns in the order of training, every one of them by name; or images; or tensors.
         preparation: what is done to each example after that.
+        features: the encoder that makes the examples of the rows, with its digest; None without one.
     """
 
     name: str
     classes: tuple[str, ...]
     raw: RawRows
     preparation: Preparation = field(default_factory=Preparation)
+    features: Features | None = None
 
     def read(self, path: str | Path, *, allow_unknown: bool = False, ids: Sequence[str] = ()) -> NewRows:
         """Read the rows of a file: a table; or for images an npz file, a picture or a folder of pictures.
@@ -115,13 +120,14 @@ class InputFormat:
 
     def to_json(self) -> dict[str, Any]:
         """Return JSON values; `from_json` reads them back."""
-        made = self.preparation
+        made, features = self.preparation, self.features
         return {
             "input_version": INPUT_VERSION,
             "name": self.name,
             "classes": list(self.classes),
             "rows": raw_to_json(self.raw),
             "preparation": {"colour": made.colour.value, "centre": list(made.centre), "normalise": made.normalise},
+            **({} if features is None else {"features": features.to_json()}),
         }
 
     @classmethod
@@ -134,7 +140,8 @@ class InputFormat:
         if content.get("input_version") != INPUT_VERSION:
             raise DataError(f"Expected input_version {INPUT_VERSION}, got {content.get('input_version')!r} ({where})")
         try:
-            made = content["preparation"]
+            made, features = content["preparation"], content.get("features")
+            found = None if features is None else Features.from_json(features)
             return cls(
                 name=str(content["name"]),
                 classes=tuple(map(str, content["classes"])),
@@ -142,6 +149,7 @@ class InputFormat:
                 preparation=Preparation(
                     colour=ColourSpace(made["colour"]), centre=tuple(made["centre"]), normalise=made["normalise"]
                 ),
+                features=None if found is None else find_file(found, Path(where).parent),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise DataError(f"Expected how rows are encoded in {where}, got something else: {error!r}") from None
@@ -156,7 +164,10 @@ class InputFormat:
         return self._prepare(torch.from_numpy(np.concatenate(blocks, axis=1)))
 
     def _prepare(self, x: Tensor) -> NewRows:
-        """Apply the preparation of training to the rows and to the public facts."""
+        """Apply the preparation of training to the rows and to the public facts, or its encoder."""
+        if self.features is not None:
+            opened = open_features(self.features, RowKind.of(self._facts()))
+            return NewRows(opened.encode(x), 1.0, FEATURE_UNIT + self.features.name)
         labels_N = torch.zeros(len(x), dtype=torch.int64)
         rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
         ready = prepare(Dataset(self._facts(), rows, one, one), self.preparation)
@@ -179,21 +190,29 @@ class InputFormat:
 
 
 def input_format(
-    source: str | Path, *, preparation: Preparation | None = None, evaluation: object = None, **declared: Any
+    source: str | Path,
+    *,
+    preparation: Preparation | None = None,
+    features: Features | None = None,
+    evaluation: object = None,
+    **declared: Any,
 ) -> InputFormat:
     """Return how rows of the data set that `clipless.datasets.load` gives for these arguments are encoded.
 
     ``evaluation`` is not looked at: the format is the same for rows of every kind.
 
     Raises:
-        DataError: a file that cannot be read.
+        DataError: a file that cannot be read, or an encoder that cannot be used.
 
     Guarantees:
         No cell of a table and no pixel enters.
     """
     del evaluation
     name, classes, raw = raw_rows_of(source, **declared)
-    return InputFormat(name=name, classes=classes, raw=raw, preparation=preparation or Preparation())
+    form = InputFormat(name=name, classes=classes, raw=raw, preparation=preparation or Preparation())
+    if features is None:
+        return form
+    return replace(form, features=open_features(features, RowKind.of(form._facts())).encoder.features)
 
 
 def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Table, dict[str, list[Any]]]:

@@ -15,6 +15,8 @@ from clipless.errors import DeclarationError
 
 # The `source` of ranges that were computed from the rows: an unpaid release.
 UNPAID_SOURCE = "data (unpaid)"
+LONGEST_TEXT = 100_000
+TEXT_UNIT = "bytes of text"  # of rows that only an encoder turns into numbers
 MISSING_MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "null", "None")
 
 
@@ -60,12 +62,27 @@ class Categorical:
         return len(self.categories) + self.other
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A column of texts, of which an encoder makes features; the first bytes of each are looked at.
+
+    Attributes:
+        length: how many bytes of UTF-8; a missing text is an empty one.
+    """
+
+    length: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.length <= LONGEST_TEXT:
+            raise DeclarationError(f"Expected text from 1 to {LONGEST_TEXT} bytes, got text={self.length!r}")
+
+
 @dataclass(frozen=True, slots=True)
 class Drop:
     """A column that is not used, such as an identifier."""
 
 
-Column: TypeAlias = Numeric | Categorical | Drop
+Column: TypeAlias = Numeric | Categorical | Text | Drop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric
+from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Text
 from clipless.datasets.tables.table_file import TRUTH, Array, Table, is_number, to_floats
+from clipless.datasets.tables.texts import encode_texts, text_norm
 from clipless.errors import DataError
 
 UNMATCHED = -1
@@ -28,12 +29,19 @@ UNMATCHED = -1
 
 def input_norm(declarations: Mapping[str, Column]) -> float:
     """Return the bound on the norm of an encoded row that the declarations alone imply."""
-    return sqrt(sum(not isinstance(declaration, Drop) for declaration in declarations.values()))
+    norms = (_norm(declaration) for declaration in declarations.values())
+    return sqrt(sum(norm * norm for norm in norms))
+
+
+def _norm(declaration: Column) -> float:
+    return text_norm(declaration.length) if isinstance(declaration, Text) else float(not isinstance(declaration, Drop))
 
 
 def column_widths(declarations: Mapping[str, Column]) -> tuple[int, ...]:
-    """Return how many coordinates each column has that is used, in their order."""
+    """Return how many coordinates each column has that is used, in their order; nothing for texts."""
     used = [declaration for declaration in declarations.values() if not isinstance(declaration, Drop)]
+    if any(isinstance(one, Text) for one in used):
+        return ()
     return tuple(one.width if isinstance(one, Categorical) else 1 for one in used)
 
 
@@ -76,6 +84,8 @@ def _encode(
             return [_scale(_fill(values_N, declaration, where), declaration)]
         case Categorical():
             return [_one_hot(column, declaration, where, open_rows)]
+        case Text():
+            return [encode_texts(pc.cast(column, pa.large_string()).to_pylist(), declaration.length)]
     assert_never(declaration)
 
 

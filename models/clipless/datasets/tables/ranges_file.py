@@ -28,7 +28,7 @@ import yaml
 
 from clipless.datasets.metadata import Evaluation
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
-from clipless.datasets.tables.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges
+from clipless.datasets.tables.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges, Text
 from clipless.errors import DataError
 
 T = TypeVar("T")
@@ -142,6 +142,11 @@ def _column(value: Any, path: str, name: str) -> Column:
         categories = _texts(value["categories"], f"{path}.categories in {name}")
         other = _unknown_is_other(value.get("unknown", "zeros"), f"{path}.unknown in {name}")
         return _check(Categorical, where, categories=categories, other=other)
+    if "text" in value:
+        _refuse_unknown_keys(value, {"text"}, where)
+        if type(value["text"]) is not int:
+            raise DataError(f"Expected text to be a number of bytes such as 2000, got {value['text']!r} ({where})")
+        return _check(Text, where, length=value["text"])
     _refuse_unknown_keys(value, {"low", "high", "missing"}, where)
     low, high = (_number(value.get(key), f"{path}.{key} in {name}") for key in ("low", "high"))
     missing = _number(value["missing"], f"{path}.missing in {name}") if "missing" in value else None

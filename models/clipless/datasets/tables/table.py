@@ -27,7 +27,7 @@ from clipless.datasets.metadata import (
     split_fact,
 )
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
-from clipless.datasets.tables.declarations import Column, Drop, Ranges
+from clipless.datasets.tables.declarations import TEXT_UNIT, Column, Drop, Ranges, Text
 from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
 from clipless.datasets.tables.table_file import Table, canonical_texts, list_names, read_table
@@ -40,6 +40,12 @@ OWN_TABLE = "table"
 _CATEGORY_CHANGES = (
     "Certified radii cover small changes of numbers; another category moves an example by the root of 2."
 )
+
+
+def radius_unit(declarations: Mapping[str, Column]) -> str:
+    """Return the units of radii of a table of these columns."""
+    texts = any(isinstance(declaration, Text) for declaration in declarations.values())
+    return TEXT_UNIT if texts else RADIUS_UNIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +237,20 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
                 f"high, categories, or drop: true (`sweeper data ranges {table.name}` lists all columns)"
             )
         declarations[column] = declaration
+    _check_text_stands_alone(declarations, ranges)
     return declarations
+
+
+def _check_text_stands_alone(declarations: Mapping[str, Column], ranges: Ranges) -> None:
+    """Refuse other columns beside a text, of which an encoder makes all features."""
+    used = [name for name, declaration in declarations.items() if not isinstance(declaration, Drop)]
+    text = next((name for name in used if isinstance(declarations[name], Text)), None)
+    other = next((name for name in used if name != text), None)
+    if text is not None and other is not None:
+        raise DeclarationError(
+            f"Expected no other column beside the text {text!r}, of which an encoder makes all features, got "
+            f"{other!r}: declare drop: true (columns.{other} in {ranges.name})"
+        )
 
 
 def _parts(
@@ -311,7 +330,7 @@ def _metadata(
         unit=source.unit,
         input_norm=input_norm(declarations),
         input_gain=1.0,
-        radius_unit=RADIUS_UNIT,
+        radius_unit=radius_unit(declarations),
         public_facts=(
             f"Ranges, categories and classes are declared in {ranges.name}; their source: {ranges.source}.",
             split_fact(source.splitting, unit=source.unit),
@@ -319,12 +338,21 @@ def _metadata(
             *_share_fact(ranges),
             *facts,
         ),
-        conditions=(_CATEGORY_CHANGES, *source.conditions, *((UNPAID_RANGES,) if ranges.unpaid else ()), *conditions),
+        conditions=(
+            *_changes(declarations),
+            *source.conditions,
+            *((UNPAID_RANGES,) if ranges.unpaid else ()),
+            *conditions,
+        ),
         training_published=source.training_published,
         split_by_row=True,
         column_widths=column_widths(declarations),
         largest_share=ranges.largest_share,
     )
+
+
+def _changes(declarations: Mapping[str, Column]) -> tuple[str, ...]:
+    return () if radius_unit(declarations) == TEXT_UNIT else (_CATEGORY_CHANGES,)
 
 
 def _share_fact(ranges: Ranges) -> tuple[str, ...]:

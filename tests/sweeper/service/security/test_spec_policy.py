@@ -161,8 +161,23 @@ def test_every_key_of_a_spec_that_takes_free_text_was_judged():
     walk({k: v for k, v in whole.items() if k != "$defs"}, "")
     texts = {"data.splits.train", "data.splits.validation", "data.splits.test", "search.objectives", "search.metrics",
              "search.constraints"}  # fmt: skip
+    texts |= {f"data.features.{name}" for name in ("name", "module", "file", "licence", "pretrained_on", "sha256")}
     texts |= {name for name in found if name.startswith("deployment.")}  # copied to cards, and names no file
     assert found - FREE_TEXT <= texts, "judge it in sweeper/service/security/spec_policy.py"
+
+
+@pytest.mark.parametrize(
+    "given", [{"name": "mine"}, {"module": "os:getcwd"}, {"file": "/etc/net.pt"}, {"licence": "X"}]
+)
+def test_an_encoder_is_one_that_ships_and_nothing_that_a_request_names_is_imported_or_opened(read, content, given):
+    own = {"licence": "MIT", "pretrained_on": "x", "clip": 1.0} if "name" in given or "file" in given else {}
+    own |= {"clip": 1.0, "pretrained_on": "x", "licence": "MIT"} if "module" in given else {}
+    module = {"module": "os:getcwd"} if given == {"name": "mine"} else {}
+    features = {"name": "wordllama", **own, **module, **given}
+    with pytest.raises(SpecError, match="an encoder by its name alone, efficientnet-lite0 or wordllama: a service"):
+        read(content | {"data": {"name": "digits", "features": features}})
+    plain = {"name": "wordllama", "clip": 1.0}
+    assert read(content | {"data": {"name": "digits", "features": plain}}).data.features.clip == 1.0
 
 
 def test_no_account_is_named_over_the_network(read, data_dir):

@@ -1,0 +1,123 @@
+"""Encoding rows: a data set whose examples are features of a frozen public encoder, and the facts about it.
+
+What an encoder makes of a row is a fixed map of that row alone, like any other map of an example: one row more or less
+changes one row of features. Nothing is released, and nothing is paid. What the encoder learned is taken from public
+data: the card states its name, its licence, its digest and what it was trained on.
+
+Shape letters: N rows, F features.
+"""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clipless.datasets.dataset import Dataset
+from clipless.datasets.features.checks import check_rows_alone, check_unchanged, encode_rows, make_probes
+from clipless.datasets.features.declaration import Features
+from clipless.datasets.features.encoders import Encoder, RowKind, open_encoder
+from clipless.datasets.features.store import key_of, read_features, write_features
+from clipless.datasets.metadata import FEATURE_UNIT, Metadata
+from clipless.datasets.tables.declarations import TEXT_UNIT
+
+_ROUNDING = 1e-6
+FACT = (
+    "Taken from public data: the encoder {name} ({licence}; SHA-256 {sha256}), trained on {pretrained_on}. It stays as "
+    "it is and makes the features of each row of that row alone; longer features are scaled to norm {clip:g}."
+)
+RADII = (
+    "Certified radii are in feature units, behind an encoder without a known Lipschitz constant: they bound no "
+    "distance between {unit}."
+)
+PRETRAINED = (
+    "The guarantee does not cover what the encoder {name} learned before: a row that was among its training data is "
+    "not protected from that."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFeatures:
+    """An encoder that has passed its test, with the rows and features of that test."""
+
+    encoder: Encoder
+    probes: Tensor
+    probed: Tensor
+
+    def encode(self, rows: Tensor) -> Tensor:
+        """Return the features (N, F) of rows.
+
+        Raises:
+            DataError: the rows have changed the encoder.
+        """
+        found = encode_rows(self.encoder, rows)
+        check_unchanged(self.encoder, self.probes, self.probed)
+        return found
+
+
+def open_features(features: Features, kind: RowKind) -> OpenFeatures:
+    """Open an encoder for rows of a kind and test it; one that this process has opened before stays open.
+
+    Raises:
+        DataError: it cannot be used, or does not treat each row alone.
+    """
+    stamp = None
+    if features.file is not None and Path(features.file).is_file():
+        seen = Path(features.file).stat()
+        stamp = seen.st_mtime_ns, seen.st_size
+    return _open(features, kind, stamp)
+
+
+@lru_cache(maxsize=4)
+def _open(features: Features, kind: RowKind, stamp: tuple[int, int] | None) -> OpenFeatures:
+    del stamp  # a file that was exchanged is opened again
+    encoder = open_encoder(features, kind)
+    probes = make_probes(kind)
+    return OpenFeatures(encoder, probes, check_rows_alone(encoder, probes))
+
+
+def encode(dataset: Dataset, features: Features) -> Dataset:
+    """Return the data set with the features of an encoder as its examples, and ``dataset`` as its `Dataset.raw`.
+
+    Raises:
+        DataError: an encoder that cannot be used for these rows, or does not treat each row alone.
+
+    Guarantees:
+        Row i of each split is a function of row i and of the encoder alone, of norm at most ``features.clip`` up to
+        float32 rounding.
+    """
+    opened = open_features(features, RowKind.of(dataset.metadata))
+    facts = feature_facts(dataset.metadata, opened.encoder.features, opened.probed.shape[1])
+    splits = (dataset.train, dataset.validation, dataset.test)
+    rows, cache = [part.x for part in splits], opened.encoder.features.cache
+    key = key_of(opened.encoder, opened.probed, rows) if cache else ""
+    found = read_features(key, [len(part) for part in rows]) if cache else None
+    if found is None:
+        joined = opened.encode(torch.cat(rows))
+        found = list(joined.split([len(part) for part in rows]))
+        if cache:
+            write_features(key, found)
+    return Dataset(facts, *(replace(part, x=x) for part, x in zip(splits, found, strict=True)), raw=dataset)
+
+
+def feature_facts(facts: Metadata, features: Features, width: int) -> Metadata:
+    """Return what is public of a data set behind an encoder that is open."""
+    fact = FACT.format(
+        name=features.name,
+        licence=features.licence,
+        sha256=features.sha256,
+        pretrained_on=features.pretrained_on,
+        clip=features.clip,
+    )
+    radii = RADII.format(unit="texts" if facts.radius_unit == TEXT_UNIT else facts.radius_unit)
+    return replace(
+        facts,
+        input_shape=(width,),
+        input_norm=features.clip * (1 + _ROUNDING),
+        input_gain=1.0,
+        radius_unit=FEATURE_UNIT + features.name,
+        column_widths=(),
+        public_facts=(*facts.public_facts, fact),
+        conditions=(*facts.conditions, radii, PRETRAINED.format(name=features.name)),
+    )
