@@ -95,7 +95,7 @@ def _prepare(picked: Picked, data_dir: Path | None, trouble: str) -> Iterator[di
                 "python_model": str(code),
                 "artifacts": {ARTIFACT: str(files)},
                 "signature": _signature(form, probabilities=temperature_of(picked.trial.config) is not None),
-                "pip_requirements": _requirements(),
+                "pip_requirements": _requirements(form),
             }
         except SweeperError:
             raise
@@ -237,9 +237,10 @@ def _run(client: "MlflowClient", picked: Picked, wanted: Destination) -> str:
     return str(run.info.run_id)
 
 
-def _requirements() -> list[str]:
+def _requirements(form: InputFormat) -> list[str]:
     known: Mapping[str, str] = version_tags()
-    return [f"sweeper=={known['sweeper.version']}", f"torch=={known['version.torch'].partition('+')[0]}"]
+    package = "sweeper" if form.features is None else "sweeper[encoders]"
+    return [f"{package}=={known['sweeper.version']}", f"torch=={known['version.torch'].partition('+')[0]}"]
 
 
 def _signature(form: InputFormat, *, probabilities: bool = False) -> "ModelSignature":

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from clipless.datasets.dataset import Dataset
@@ -94,8 +93,7 @@ def encode(dataset: Dataset, features: Features) -> Dataset:
     key = key_of(opened.encoder, opened.probed, rows) if cache else ""
     found = read_features(key, [len(part) for part in rows]) if cache else None
     if found is None:
-        joined = opened.encode(torch.cat(rows))
-        found = list(joined.split([len(part) for part in rows]))
+        found = [opened.encode(part) for part in rows]
         if cache:
             write_features(key, found)
     return Dataset(facts, *(replace(part, x=x) for part, x in zip(splits, found, strict=True)), raw=dataset)
