@@ -15,6 +15,7 @@ from sweeper.account.rules import (
     charge_entries,
     charge_refusal,
     find_refusal,
+    release_entries,
     reserve_entries,
 )
 from sweeper.account.store import Head, StoreTransaction
@@ -112,6 +113,26 @@ class Account:
             if refused is not None:
                 raise AccountError(refused)
             entries += charge_entries(balance, wanted, what, costs, position_of(ledger), self._at())
+
+    def release(self, wanted: Reservation, what: str, ledger: Path) -> None:
+        """Reserve, charge and settle one release outside of a sweep at once, before its noise is drawn.
+
+        Args:
+            wanted: what it costs, under an id that no sweep and no other release has.
+            what: which release it is.
+            ledger: the file in which whoever draws has entered it.
+
+        Raises:
+            AccountError: there is no room for it, its rows are not those of the account, or the id is known.
+            RecordError: the store cannot be written to. No noise may be drawn then either.
+        """
+        with self._chain.change() as (transaction, balance, entries):
+            if wanted.sweep in balance.sweeps:
+                raise AccountError(f"Expected a new id for {wanted.title!r}, got {wanted.sweep!r}; draw another")
+            refused = self._refusal(transaction, balance, wanted)
+            if refused is not None:
+                raise AccountError(refused)
+            entries += release_entries(balance, wanted, what, position_of(ledger), self._at())
 
     def charge_refusal(self, wanted: Reservation, costs: Costs) -> str | None:
         """Return why ``charge`` would refuse a release now, ``None`` if there is room for it."""

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from sweeper.account.blocks import is_declared
 from sweeper.account.cost import NOTHING, AccountCost, budget_of, is_whole, is_within, left_of, total
 from sweeper.account.entries import (
     EVERYBODY,
@@ -37,6 +38,7 @@ class SweepAccount:
 
     Attributes:
         spender: who reserved it first; nobody else reserves more for it.
+        split: what says the side of each of its rows, ``None`` where rows are not assigned one by one.
         held: what it may draw, or has drawn, on each side of each of its blocks.
         charged: what it has drawn, by release, and ``drawn`` all of it on each side.
         position: of its ledger at the last charge or settlement, ``None`` before the first.
@@ -45,6 +47,7 @@ class SweepAccount:
     title: str
     spender: str
     blocks: tuple[str, ...]
+    split: str | None
     held: dict[Side, AccountCost] = field(default_factory=dict)
     charged: dict[str, Costs] = field(default_factory=dict)
     drawn: dict[Side, AccountCost] = field(default_factory=dict)
@@ -155,7 +158,6 @@ class Balance:
         if entry.block in self.digests or entry.digest in self.digests.values():
             raise RecordError(f"Expected rows for block {entry.block!r} once and in no other block, got them again")
         self.digests[entry.block] = entry.digest
-        self.split = self.split or entry.split
 
     def _reserve(self, entry: Reserved) -> None:
         known = self.sweeps.get(entry.sweep)
@@ -164,6 +166,8 @@ class Balance:
                 f"Expected sweep {entry.title!r} to spend for {known.spender!r} in blocks {', '.join(known.blocks)} as "
                 f"before, got {entry.spender!r} in {', '.join(entry.blocks)}"
             )
+        if known is not None and known.split != entry.split:
+            raise RecordError(f"Expected the split of sweep {entry.title!r} as before, got another; restore the store")
         unbound = [block for block in entry.blocks if block not in self.digests]
         if unbound or not entry.blocks:
             raise RecordError(f"Expected blocks that are bound to their rows, got {unbound or 'none'}")
@@ -171,7 +175,11 @@ class Balance:
         for block in entry.blocks:
             for side, cost in entry.costs.items():
                 self._add((block, side), entry.spender, cost)
-        sweep = known or SweepAccount(title=entry.title, spender=entry.spender, blocks=entry.blocks, since=entry.at)
+        if self.split is None and is_declared(self.opened, entry.split):
+            self.split = entry.split
+        sweep = known or SweepAccount(
+            title=entry.title, spender=entry.spender, blocks=entry.blocks, split=entry.split, since=entry.at
+        )
         for side, cost in entry.costs.items():
             sweep.held[side] = total([sweep.held.get(side, NOTHING), cost])
         sweep.is_open = True

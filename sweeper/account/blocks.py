@@ -21,6 +21,10 @@ from sweeper.account.entries import Opened
 from sweeper.errors import RecordError
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
     from clipless.datasets.dataset import Dataset
     from clipless.datasets.splits import Splitting
 
@@ -101,13 +105,20 @@ def digest_dataset(key: bytes, data: "Dataset") -> str:
     The splits do not count: the same rows on other sides have the same digest. Nor does an encoder: features have the
     digest of the rows that they are features of.
     """
-    return digest_rows(key, _rows_of(data if data.raw is None else data.raw))
+    known = data if data.raw is None else data.raw
+    splits = (known.train, known.validation, known.test)
+    return digest_rows(key, (row for split in splits for row in _labelled_rows(split.x, split.y.numpy())))
 
 
-def _rows_of(data: "Dataset") -> Iterable[bytes]:
+def digest_labelled(key: bytes, x: "Tensor", labels: "NDArray[np.int64]") -> str:
+    """Return the digest of rows as they are encoded, (n, ...), with their labels, (n,); see `digest_dataset`."""
+    return digest_rows(key, _labelled_rows(x, labels))
+
+
+def _labelled_rows(x: "Tensor", labels: "NDArray[np.int64]") -> Iterable[bytes]:
     from clipless.datasets.splits import row_bytes
 
-    for split in (data.train, data.validation, data.test):
-        for x, y in zip(split.x.split(_CHUNK), split.y.split(_CHUNK), strict=True):
-            for row, label in zip(row_bytes(x.numpy()), y.numpy().astype("<i8"), strict=True):
-                yield label.tobytes() + row
+    for begin in range(0, len(x), _CHUNK):
+        chunk = slice(begin, begin + _CHUNK)
+        for row, label in zip(row_bytes(x[chunk].numpy()), labels[chunk].astype("<i8"), strict=True):
+            yield label.tobytes() + row

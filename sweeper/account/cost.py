@@ -118,3 +118,14 @@ def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
 
     cost = GaussianFilter(epsilon, delta).cost(event)
     return rounded_up(AccountCost(cost.square, cost.slack))
+
+
+def pure_cost(epsilons: Iterable[float]) -> AccountCost:
+    """Return what independent mechanisms take that are epsilon-differentially private without a delta.
+
+    Raises:
+        clipless.errors.AccountingError: an epsilon that is not positive and finite.
+    """
+    from clipless.privacy.accounting.gaussian_filter import pure_square  # takes seconds
+
+    return rounded_up(AccountCost(math.fsum(map(pure_square, epsilons)) * (1.0 + _ROUNDING)))

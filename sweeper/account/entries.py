@@ -104,24 +104,28 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A block is bound to its rows, of which ``digest`` is keyed; the first one says the split of the account."""
+    """A block is bound to its rows, of which ``digest`` is keyed."""
 
     block: str
     digest: str
-    split: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["bound"] = "bound"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """A sweep may take so much of each of these blocks, beside what it had before."""
+    """A sweep, or a release outside of one, may take so much of each of these blocks, beside what it had before.
+
+    ``split`` says the side of each row, ``None`` where rows are not assigned one by one; the first one of those that
+    the account was opened for is that of the account.
+    """
 
     sweep: str
     title: str
     spender: str
     blocks: tuple[str, ...]
     costs: Costs
+    split: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"
 

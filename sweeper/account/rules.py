@@ -8,7 +8,7 @@ from clipless.privacy.events import Relation
 from sweeper.account.balance import Balance, Place, SweepAccount
 from sweeper.account.blocks import is_declared
 from sweeper.account.cost import NOTHING, AccountCost, epsilon_of, is_within, larger, left_of, rounded_up, total
-from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Side
+from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Settled, Side
 from sweeper.rounding import round_down, round_up
 
 ALL_ROWS = "all"  # the block of data that is not cut into blocks
@@ -19,12 +19,14 @@ _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 class Reservation:
     """What a sweep asks of an account: everything that it plans, of which it may have a part already.
 
+    A release outside of a sweep asks alike, for itself.
+
     Attributes:
         sweep: its id, which it keeps when it is resumed.
         spender: whose share it takes from.
         unit: the privacy unit of its data, and ``relation`` that of its events.
         costs: all that it plans, by the side of its own split that each release reads.
-        split: what says the side of each row, see `splits`; ``None`` where rows are not assigned one by one.
+        split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
     """
 
@@ -94,15 +96,13 @@ def find_refusal(balance: Balance, wanted: Reservation, today: datetime.date) ->
 
 def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[Entry]:
     """Yield what an account enters for a request that it does not refuse; nothing if the sweep has it already."""
-    split = wanted.split if balance.split is None else None
     missing = missing_sides(balance, wanted)
     for block, digest in wanted.blocks.items():
         if block not in balance.digests:
-            yield Bound(block=block, digest=digest, split=split, at=at)
+            yield Bound(block=block, digest=digest, at=at)
     known = balance.sweeps.get(wanted.sweep)
     if missing or known is None or not known.is_open:
-        blocks, title, spender = tuple(wanted.blocks), wanted.title, wanted.spender
-        yield Reserved(sweep=wanted.sweep, title=title, spender=spender, blocks=blocks, costs=missing, at=at)
+        yield _reserved(wanted, missing, at)
 
 
 def charge_refusal(balance: Balance, wanted: Reservation, costs: Costs, today: datetime.date) -> str | None:
@@ -119,9 +119,28 @@ def charge_entries(
     """Yield what an account enters for a release that it does not refuse, first what it reserves for it."""
     taken = account_sides(balance, wanted, costs)
     if beyond := _beyond(balance, wanted, taken):
-        blocks, title, spender = tuple(wanted.blocks), wanted.title, wanted.spender
-        yield Reserved(sweep=wanted.sweep, title=title, spender=spender, blocks=blocks, costs=beyond, at=at)
+        yield _reserved(wanted, beyond, at)
     yield Charged(sweep=wanted.sweep, what=what, costs=taken, position=position, at=at)
+
+
+def release_entries(balance: Balance, wanted: Reservation, what: str, position: Position, at: str) -> Iterator[Entry]:
+    """Yield what an account enters for a release outside of a sweep, which it does not refuse: all at once."""
+    yield from reserve_entries(balance, wanted, at)
+    costs = account_sides(balance, wanted, wanted.costs)
+    yield Charged(sweep=wanted.sweep, what=what, costs=costs, position=position, at=at)
+    yield Settled(sweep=wanted.sweep, returned={}, position=position, at=at)
+
+
+def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
+    return Reserved(
+        sweep=wanted.sweep,
+        title=wanted.title,
+        spender=wanted.spender,
+        blocks=tuple(wanted.blocks),
+        costs=costs,
+        split=wanted.split,
+        at=at,
+    )
 
 
 def _beyond(balance: Balance, wanted: Reservation, taken: Costs) -> dict[Side, AccountCost]:
@@ -169,8 +188,11 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
 
 
 def _refuse_sweep(known: SweepAccount | None, wanted: Reservation) -> str | None:
-    if known is None or (known.spender, known.blocks) == (wanted.spender, tuple(wanted.blocks)):
+    asked = wanted.spender, tuple(wanted.blocks), wanted.split
+    if known is None or (known.spender, known.blocks, known.split) == asked:
         return None
+    if known.split != wanted.split:
+        return f"Expected the split that sweep {known.title!r} began with, got another; restore data.splits"
     if known.spender != wanted.spender:
         return (
             f"Expected the spender {known.spender!r}, who has reserved sweep {known.title!r}, got {wanted.spender!r}; "

@@ -32,7 +32,10 @@ _TRUST = {
     "function-sharing": "It holds towards either server and any parties together, if the two servers do not collude.",
 }
 
-_NO_LEDGER = "No ledger keeps this: epsilons of several evaluations of the same rows on one machine add up, uncounted."
+_NO_LEDGER = (
+    "No ledger keeps this{of}: epsilons of several evaluations of the same rows on one machine add up, uncounted. Name "
+    "the account of each party's rows (parties.account)."
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class FederatedEvaluation:
     refused: Mapping[str, str] = field(default_factory=dict)  # why messages of parties were not taken
     bits: int = 0  # that went to and from whoever asked for the result
     seconds: float = 0.0  # that it took after the parties had sent what they send
-    in_ledgers: bool = True  # whether the parties keep its epsilon
+    unkept: tuple[str, ...] = ()  # the parties of which neither a ledger nor an account keeps what it cost
 
     @property
     def population(self) -> int:
@@ -61,7 +64,9 @@ class FederatedEvaluation:
     def statement(self) -> str:
         """What it costs and towards whom, in sentences."""
         trust = _TRUST[self.federation.protocol].format(colluding=self.federation.colluding)
-        kept, unit = "" if self.in_ledgers else f" {_NO_LEDGER}", self.federation.unit
+        unit, every = self.federation.unit, len(self.unkept) == len(self.federation.parties)
+        of = "" if every else f" for {', '.join(self.unkept)}"
+        kept = f" {_NO_LEDGER.format(of=of)}" if self.unkept else ""
         whom = "row of a party" if unit is None else f"value of {unit!r} with all its rows at one party"
         return (
             f"All of it together is {round_up(self.federation.epsilon)}-differentially private for each {whom} "

@@ -16,7 +16,7 @@ from clipless.federated.function_sharing import Upload
 from clipless.federated.query import Query
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError, SweeperError
-from sweeper.specification.addresses import check_url
+from sweeper.specification.addresses import check_url, find_account
 from sweeper.specification.fields._section import Section
 from sweeper.specification.fields.messages import bad_value, sentences
 from sweeper.specification.yaml_file import read_mapping
@@ -46,6 +46,7 @@ class Party(Section):
     rows: Annotated[int, Ge(1), Le(10**7)]  # how many it has at most, for all to see; shares are of this number
     key: str | None = None  # its public key
     data: str | None = None  # its rows, if it is a process of this machine
+    account: str | None = None  # of its rows, on its machine: FILE#NAME, or postgresql://HOST/DATABASE#NAME
 
 
 class Federation(Section):
@@ -154,6 +155,7 @@ class Federation(Section):
         for owner in (*content["servers"], *content["parties"]):
             owner.pop("url", None)
             owner.pop("data", None)
+            owner.pop("account", None)
         return hashlib.sha256(to_text(content).encode()).digest()
 
     @property
@@ -204,17 +206,19 @@ class CurveRelease:
 
 
 def read_federation(path: Path) -> Federation:
-    """Read a file of a federation; paths of data are relative to it.
+    """Read a file of a federation; paths of data, and of accounts, are relative to it.
 
     Raises:
         SpecError: the file cannot be read, or is none.
     """
     found = parse_federation(read_mapping(path), str(path))
-    parties = [
-        party if party.data is None else party.model_copy(update={"data": str(path.parent / party.data)})
-        for party in found.parties
-    ]
-    return found.model_copy(update={"parties": parties})
+    return found.model_copy(update={"parties": [_beside(path, party) for party in found.parties]})
+
+
+def _beside(path: Path, party: Party) -> Party:
+    data = {} if party.data is None else {"data": str(path.parent / party.data)}
+    account = {} if party.account is None else {"account": str(find_account(party.account, str(path)))}
+    return party.model_copy(update={**data, **account})
 
 
 def parse_federation(content: dict[str, Any], source: str) -> Federation:

@@ -1,7 +1,8 @@
 """Evaluates a model over a federation: on servers elsewhere, or on this machine in processes that talk over loopback.
 
 On this machine each server and party has a private key of its own, in a folder that only the user can read. The folder
-is removed in the end, with the ledgers of what was spent under these keys.
+is removed in the end, with the ledgers of what was spent under these keys; what stays is the entry in the account of a
+party's rows, where it has one.
 """
 
 import subprocess
@@ -50,7 +51,7 @@ def evaluate_here(federation: Federation, model: Path) -> FederatedEvaluation:
         found = ask(whole, analyst)
         for name, process in parties:
             _wait_for(name, process)
-        return replace(found, in_ledgers=False)
+        return replace(found, unkept=tuple(party.name for party in federation.parties if party.account is None))
 
 
 def _with_keys(federation: Federation, folder: Path) -> tuple[Federation, Identity]:

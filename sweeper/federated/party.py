@@ -6,7 +6,7 @@ Shape letters: N rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +32,48 @@ from clipless.privacy.sampling import draw_rows
 from sweeper.errors import SweeperError
 from sweeper.federated.connection import Connection
 from sweeper.federated.federation import Federation
+from sweeper.federated.payment import Payment
 from sweeper.federated.services import COUNTS, UPLOAD
 from sweeper.results.models.predict import Predictor, load_predictor
 
 _LABELS = "y"
 
 
-def take_part(federation: Federation, name: str, identity: Identity, model: Path, data: Path) -> int:
-    """Take part in an evaluation to its end, and return the bits that were sent to and from this party.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part that was taken: the bits that were sent to and from the party, and the epsilons in its ledger."""
+
+    bits: int
+    spent: float
+
+
+def take_part(federation: Federation, name: str, identity: Identity, model: Path, data: Path, payment: Payment) -> Part:
+    """Take part in an evaluation to its end.
 
     Raises:
-        SweeperError: there is no such party, it has another key, or a server cannot be reached.
+        SweeperError: there is no such party, it has another key, a server cannot be reached, or more would be spent
+            than its user allows.
+        AccountError: the account of its rows has no room for it; nobody was told anything.
+        RecordError: its ledger or its account cannot be written to.
         clipless.errors.DataError: rows that the model does not take, or more than were declared.
         clipless.errors.FederationError: the protocol cannot go on.
+
+    Guarantees:
+        The evaluation is in the ledger of the party, and charged to the account of its rows where they have one, on the
+        disk, before anything of a row is sent.
     """
     if federation.key_of(name) != identity.public:
         raise SweeperError(f"Expected the private key of {name!r}, got another one (--key)")
     federation.check_complete()
-    rows = rows_of(federation, load_predictor(model), data)
+    predictor = load_predictor(model)
+    check_curves(federation, predictor)
+    read, labels_N = _read(predictor, data, federation.target, federation.unit)
+    rows = _count(federation, predictor, data, read, labels_N, SecureSource())
     if any(len(own) > federation.party(name).rows for own in rows):
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
+    paid = payment.ask(federation, name, read.x, labels_N)
     ends = [Connection.to(federation, server.name, name, identity) for server in federation.servers]
+    spent = paid.pay()
     match federation.protocol:
         case "curator":
             _to_curator(federation, ends[0], rows)
@@ -60,7 +81,7 @@ def take_part(federation: Federation, name: str, identity: Identity, model: Path
             _aggregate(federation, name, identity, ends[0], rows)
         case "function-sharing":
             _send_keys(federation, name, ends, rows)
-    return sum(end.bits for end in ends)
+    return Part(sum(end.bits for end in ends), spent)
 
 
 def _to_curator(federation: Federation, end: Connection, rows: list[PartyRows]) -> None:
@@ -103,8 +124,19 @@ def rows_of(
     """
     check_curves(federation, predictor)
     rows, labels_N = _read(predictor, data, federation.target, federation.unit)
+    return _count(federation, predictor, data, rows, labels_N, source or SecureSource())
+
+
+def _count(
+    federation: Federation,
+    predictor: Predictor,
+    data: Path,
+    rows: NewRows,
+    labels_N: NDArray[np.int64],
+    source: RandomSource,
+) -> list[PartyRows]:
     if federation.unit is not None:
-        rows_U = _draw_one_of_each(rows.ids[federation.unit], federation.unit, data, source or SecureSource())
+        rows_U = _draw_one_of_each(rows.ids[federation.unit], federation.unit, data, source)
         rows, labels_N = replace(rows, x=rows.x[rows_U], ids={}), labels_N[rows_U.numpy()]
     frame = predictor(rows)
     classes = predictor.form.classes

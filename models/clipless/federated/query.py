@@ -80,6 +80,12 @@ class Query:
         return self.groups * sum(self._blocks.sizes())
 
     @property
+    def pure_parts(self) -> tuple[float, ...]:
+        """The epsilon of each sum that one row changes, by one: their noise is independent (`Hierarchy`)."""
+        changed = round(self._blocks.laplace_change(self.change))
+        return (self.epsilon / changed,) * changed
+
+    @property
     def _blocks(self) -> Hierarchy:
         return best_hierarchy(len(self.thresholds))
 

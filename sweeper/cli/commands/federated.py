@@ -54,14 +54,23 @@ def join(
     max_epsilon: Annotated[
         float | None, typer.Option(help="Refuse if more than this were spent under this key.")
     ] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(help="The account of these rows, FILE#NAME; that of the party in the file by default."),
+    ] = None,
 ) -> None:
     """Take part with one's own rows, which stay here."""
     from sweeper.federated.federation import read_federation
-    from sweeper.federated.keys import ledger_of, read_key, spend
+    from sweeper.federated.keys import ledger_of, read_key
     from sweeper.federated.party import take_part
+    from sweeper.federated.payment import Payment
     from sweeper.rounding import round_up
+    from sweeper.specification.addresses import parse_address
 
     whole, identity = read_federation(federation), read_key(key)
-    spent = spend(key, whole, max_epsilon)
-    bits = take_part(whole, name, identity, model, data)
-    typer.echo(f"{name}: {bits} bits sent and received; epsilon {round_up(spent)} spent in all ({ledger_of(key)})")
+    address = account or whole.party(name).account
+    payment = Payment(key=key, most=max_epsilon, account=None if address is None else parse_address(address))
+    part = take_part(whole, name, identity, model, data, payment)
+    spent = f"epsilon {round_up(part.spent)} spent in all ({ledger_of(key)})"
+    kept = "no account adds it to what else reads these rows" if address is None else f"charged to {address}"
+    typer.echo(f"{name}: {part.bits} bits sent and received; {spent}; {kept}")

@@ -181,6 +181,38 @@ def test_the_salt_that_an_account_was_opened_with_is_that_of_its_split(address):
     assert other.balance().taken((ALL_ROWS, Side.TEST)) == AccountCost()
 
 
+def test_a_release_whose_rows_are_on_any_side_leaves_the_split_to_the_first_sweep(account, ledger):
+    account.release(wants("r", costs(ONE / 4), split=None), "evaluation", ledger)
+    account.reserve(wants("first", costs(0.0)))
+    account.reserve(wants("s", split=OTHER_SPLIT))
+    for side in Side:
+        taken = account.balance().taken((ALL_ROWS, side)).square
+        assert taken == rounded_up(AccountCost(ONE, 0.0)).square + rounded_up(AccountCost(ONE / 4, 0.0)).square
+
+
+def test_an_undeclared_split_that_comes_first_is_not_that_of_the_account(address):
+    account = make(address, salt="b")
+    account.reserve(wants("other"))  # the salt is "a"
+    account.reserve(wants("again"))
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == 2 * rounded_up(AccountCost(ONE, 0.0)).square
+    account.reserve(wants("own", split=OTHER_SPLIT))
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == 2 * rounded_up(AccountCost(ONE, 0.0)).square
+
+
+def test_a_release_outside_of_a_sweep_is_reserved_charged_and_settled_at_once_or_not_at_all(account, ledger):
+    before = account.head
+    with pytest.raises(AccountError, match="has room for"):
+        account.release(wants("loud", costs(9 * ONE)), "evaluation", ledger)
+    assert account.head == before
+    account.release(wants("r"), "evaluation", ledger)
+    known = account.balance().sweeps["r"]
+    assert (known.is_open, list(known.charged), known.held == known.drawn) == (False, ["evaluation"], True)
+    with pytest.raises(AccountError, match="Expected a new id for 'r', got 'r'; draw another"):
+        account.release(wants("r"), "evaluation", ledger)
+    with pytest.raises(AccountError, match="Expected the split that sweep 'r' began with, got another"):
+        account.reserve(wants("r", split=OTHER_SPLIT))
+
+
 def test_every_block_has_its_own_budget_and_a_sweep_charges_the_blocks_it_names(account):
     for number in range(4):
         account.reserve(wants(f"s{number}", blocks={"january": "j"}))

@@ -9,7 +9,7 @@ NOISY = {"SecureSource", "contribution", "fit", "fit_stack", "release_certified"
          "release_classes", "release_curves", "release_scores", "release_sketch", "upload"}  # fmt: skip
 AT_DRAW, AT_TEST, AT_SKETCH = "SpendingRecord.draw", "SpendingRecord.pay_test", "SpendingRecord.enter_sketch"
 REFUSED, NO_ROW = "a spec that names an account is refused", "no private row is read"
-WITHOUT = "not charged to an account: docs/account.md says so"
+AT_PAYMENT = "Paid.pay"  # of parties without an account result and command say that nothing adds it up
 CHARGED_BY = {
     "sweeper/backend/workers/stacking.py": AT_DRAW,
     "sweeper/driver/driver.py": AT_SKETCH,
@@ -18,7 +18,7 @@ CHARGED_BY = {
     "sweeper/driver/sketch.py": AT_SKETCH,
     "sweeper/driver/stages.py": NO_ROW,  # fits a configuration to dimensions
     "sweeper/driver/warm_start.py": NO_ROW,
-    "sweeper/federated/party.py": WITHOUT,
+    "sweeper/federated/party.py": AT_PAYMENT,
     "sweeper/planning/estimate.py": NO_ROW,  # rows of zeros
     "sweeper/planning/preview.py": NO_ROW,
     "sweeper/privacy/selection.py": REFUSED,

@@ -73,7 +73,8 @@ def test_an_evaluation_on_one_machine_says_that_no_ledger_adds_up(tmp_path, mode
     monkeypatch.setattr(local, "_party", nobody)
     found = local.evaluate_here(read_federation(write(tmp_path, ["ann"], "curator")), model)
     sentence = (
-        "No ledger keeps this: epsilons of several evaluations of the same rows on one machine add up, uncounted."
+        "No ledger keeps this: epsilons of several evaluations of the same rows on one machine add up, uncounted. Name "
+        "the account of each party's rows (parties.account)."
     )
     assert found.statement.endswith(sentence)
     assert sentence in found.to_json()["statement"]

@@ -18,6 +18,7 @@ from sweeper.federated import connection, serving
 from sweeper.federated.evaluation import FederatedEvaluation, evaluation_lines
 from sweeper.federated.federation import ANALYST
 from sweeper.federated.party import probability, rows_of, take_part
+from sweeper.federated.payment import Payment
 from sweeper.federated.serving import Inbox
 from sweeper.results.models.predict import load_predictor
 
@@ -29,10 +30,23 @@ def joined(everybody, model, parties, names=None):
     names = list(parties) if names is None else names
     with ThreadPoolExecutor(len(names)) as pool:
         running = [
-            pool.submit(take_part, everybody.federation, name, everybody.identities[name], model, parties[name])
+            pool.submit(
+                take_part,
+                everybody.federation,
+                name,
+                everybody.identities[name],
+                model,
+                parties[name],
+                pays(parties[name]),
+            )
             for name in names
         ]
-        return [one.result() for one in running]
+        return [one.result().bits for one in running]
+
+
+def pays(data):
+    """How the party of a table pays: its ledger lies beside the table."""
+    return Payment(key=data.with_suffix(".key"))
 
 
 def truth(model, parties):
@@ -284,7 +298,7 @@ def test_a_stranger_is_refused(start, name):
 def test_a_party_with_another_key_is_refused(start, model, parties):
     everybody = start("curator")
     with pytest.raises(SweeperError, match="Expected the private key of 'ann', got another one"):
-        take_part(everybody.federation, "ann", Identity(), model, parties["ann"])
+        take_part(everybody.federation, "ann", Identity(), model, parties["ann"], pays(parties["ann"]))
     with pytest.raises(FederationError, match="Party 'ann': Expected its sealed message"):
         everybody.connection("ann", identity=Identity()).ask("counts", counts(everybody))
 
@@ -295,7 +309,7 @@ def test_a_server_that_is_another_is_found_out(start, model, parties):
     server = everybody.federation.servers[0].model_copy(update={"url": url})
     everybody.federation = everybody.federation.model_copy(update={"servers": [server]})
     with pytest.raises(FederationError, match="one that it did not make"):
-        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"])
+        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], pays(parties["ann"]))
 
 
 @pytest.mark.parametrize("change", [{"epsilon": 1.0}, {"thresholds": 10}, {"relation": "replace-one"}, {"radius": 2.0}])
@@ -303,7 +317,7 @@ def test_a_party_whose_file_says_something_else_is_not_counted(start, model, par
     everybody = start("curator")
     everybody.federation = everybody.federation.model_copy(update=change)
     with pytest.raises(FederationError, match="Party 'ann': Expected its sealed message"):
-        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"])
+        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], pays(parties["ann"]))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -363,7 +377,7 @@ def test_a_query_that_is_none_is_refused(start):
 def test_more_rows_than_were_declared_leave_nothing_on_the_line(start, model, parties):
     everybody = start("curator", parties=[{"name": "ann", "rows": 59}])
     with pytest.raises(DataError, match="Expected 59 rows at most of 'ann'"):
-        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"])
+        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], pays(parties["ann"]))
 
 
 def test_labels_that_the_model_does_not_know_are_refused(start, model, parties):
@@ -442,7 +456,7 @@ def test_a_server_that_is_not_there_is_named(start, model, parties):
     server = everybody.federation.servers[0].model_copy(update={"url": "http://127.0.0.1:9"})
     everybody.federation = everybody.federation.model_copy(update={"servers": [server]})
     with pytest.raises(SweeperError, match=r"Cannot reach the server 's0' at http://127\.0\.0\.1:9/session"):
-        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"])
+        take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], pays(parties["ann"]))
 
 
 def test_the_statement_names_towards_whom_it_holds(start):

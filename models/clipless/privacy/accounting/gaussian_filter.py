@@ -138,6 +138,22 @@ def needed_epsilon(events: Sequence[Event], delta: float) -> float:
     return high / 1000.0
 
 
+def pure_square(epsilon: float) -> float:
+    """Return mu^2 of the smallest signal that dominates whatever is epsilon-differentially private, rounded up.
+
+    All of that is dominated by randomised response, whose best attack has the power ``p = e^epsilon / (1 + e^epsilon)``
+    at false alarms of ``1 - p``. Every other attack mixes it with ones that mu = 0 allows, so that it alone decides
+    (Dong, Roth and Su 2019, arXiv 1905.02383, proposition 3): ``mu = Phi^-1(p) - Phi^-1(1 - p)``, without slack.
+
+    Raises:
+        AccountingError: epsilon is not positive and finite.
+    """
+    if not 0.0 < epsilon < math.inf:
+        raise AccountingError(f"Expected 0 < epsilon < inf, got epsilon={epsilon!r}")
+    signal = -2.0 * float(special.ndtri_exp(special.log_expit(-epsilon)))
+    return (max(signal, 0.0) * (1.0 + _ROUNDING) + _LEAST_SIGNAL) ** 2
+
+
 def smallest_signal(attacks: Iterable[tuple[FloatArray, FloatArray]], slack: float) -> float:
     """Return the smallest mu that is enough up to a slack, rounded up; infinite where none is.
 

@@ -1,0 +1,107 @@
+"""What a party spends before anything of its rows is sent: its ledger, and the account of its rows.
+
+One row changes a few of the sums that are asked of the parties, by one each, and their noise is independent: a release
+costs what so many small mechanisms cost. Key servers evaluate whatever thresholds the analyst asks for later, one alone
+if need be; there each curve costs what one mechanism of its whole epsilon costs.
+"""
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clipless.privacy.events import Relation
+from sweeper.account.account import Account
+from sweeper.account.blocks import digest_labelled
+from sweeper.account.cost import pure_cost
+from sweeper.account.entries import Side
+from sweeper.account.owner import user_of_machine
+from sweeper.account.rules import ALL_ROWS, Reservation
+from sweeper.errors import AccountError
+from sweeper.federated.federation import Federation
+from sweeper.federated.keys import ledger_of, spend
+from sweeper.specification.addresses import AccountAddress
+
+RELEASE = "evaluation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payment:
+    """How one party pays.
+
+    Attributes:
+        key: the party's file, beside which its ledger is.
+        most: the largest sum of epsilons in that ledger, ``None`` for any.
+        account: of its rows, ``None`` where nothing adds the evaluation to what else reads them.
+    """
+
+    key: Path
+    most: float | None = None
+    account: AccountAddress | None = None
+
+    def ask(self, federation: Federation, name: str, x: Tensor, labels: NDArray[np.int64]) -> "Paid":
+        """Return what an evaluation takes, before anybody is told anything.
+
+        Args:
+            federation: what is released.
+            name: of the party.
+            x: its rows as the model gets them, (n, ...).
+            labels: their classes, (n,).
+
+        Raises:
+            AccountError: the account has no room for it, or its rows are not these.
+            RecordError: there is no such account, or its store cannot be read.
+        """
+        if self.account is None:
+            return Paid(self, federation, None, None)
+        account = Account(self.account)
+        wanted = Reservation(
+            sweep=secrets.token_hex(16),
+            title=f"evaluation of {name}",
+            spender=user_of_machine(),
+            unit=federation.unit or "row",
+            relation=Relation(federation.relation),
+            costs={Side.TEST: pure_cost(parts_of(federation))},
+            split=None,  # its rows may be on any side
+            blocks={ALL_ROWS: digest_labelled(account.key, x, labels)},
+        )
+        refused = account.refusal(wanted)
+        if refused is not None:
+            raise AccountError(refused)
+        return Paid(self, federation, account, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """An evaluation that there is room for.
+
+    Guarantees:
+        When ``pay`` has returned, the evaluation is on the disk of the ledger and of the account; when it raises,
+        nothing of the rows may be sent.
+    """
+
+    _payment: Payment
+    _federation: Federation
+    _account: Account | None
+    _wanted: Reservation | None
+
+    def pay(self) -> float:
+        """Enter the evaluation and return the sum of epsilons in the party's ledger.
+
+        Raises:
+            AccountError, SweeperError, RecordError: it could not be entered.
+        """
+        spent = spend(self._payment.key, self._federation, self._payment.most)
+        if self._account is not None and self._wanted is not None:
+            self._account.release(self._wanted, RELEASE, ledger_of(self._payment.key))
+        return spent
+
+
+def parts_of(federation: Federation) -> tuple[float, ...]:
+    """Return the epsilon of each independent mechanism that one row meets in an evaluation."""
+    if federation.protocol == "function-sharing":
+        return tuple(release.query.epsilon for release in federation.releases)
+    return tuple(epsilon for release in federation.releases for epsilon in release.query.pure_parts)

@@ -1,0 +1,179 @@
+"""What a party spends before anything of its rows is sent, and what it is refused for."""
+
+import datetime
+import math
+
+import pytest
+from scipy import special
+
+import clipless
+from clipless.privacy.events import Relation
+from sweeper.account.account import Account
+from sweeper.account.cost import pure_cost, total
+from sweeper.account.entries import Side
+from sweeper.account.owner import open_account
+from sweeper.account.rules import ALL_ROWS
+from sweeper.account.verify import verify_account
+from sweeper.errors import AccountError, RecordError, SweeperError
+from sweeper.federated.evaluation import FederatedEvaluation
+from sweeper.federated.federation import parse_federation, read_federation
+from sweeper.federated.keys import ledger_of
+from sweeper.federated.party import take_part
+from sweeper.federated.payment import Payment, parts_of
+from sweeper.federated.services import COUNTS
+from sweeper.specification.addresses import parse_address
+
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+QUIET = {"curves": ["certified"], "epsilon": 1.0}
+
+
+def opened(folder, epsilon=6.0, **changes):
+    address = parse_address(f"{folder}/accounts.db#ann")
+    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": epsilon, "delta": 1e-4}
+    open_account(address, **(terms | changes), by="owner", at=NOW)
+    return address
+
+
+@pytest.fixture
+def join(start, model, parties, tmp_path):
+    """A function by which ann takes part; servers hear of her only if she may."""
+
+    def run(address, protocol="curator", most=None, **changes):
+        everybody = start(protocol, parties=[{"name": "ann", "rows": 60}], **{**QUIET, **changes})
+        payment = Payment(key=tmp_path / "ann.key", most=most, account=address)
+        return take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], payment)
+
+    return run
+
+
+def test_an_evaluation_is_charged_on_every_side_and_adds_to_others(join, tmp_path):
+    address = opened(tmp_path)
+    assert [join(address).spent for _ in range(2)] == [1.0, 2.0]
+    balance = Account(address).balance()
+    one = pure_cost([0.5, 0.5])  # 20 thresholds have two levels of blocks
+    assert [balance.taken((ALL_ROWS, side)) for side in Side] == [total([one, one])] * 3
+    assert {sweep.title for sweep in balance.sweeps.values()} == {"evaluation of ann"}
+    assert not any(sweep.is_open or sweep.undrawn for sweep in balance.sweeps.values())
+    assert verify_account(address).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "changes", "sentence"),
+    [
+        ({"epsilon": 0.1}, {}, "Expected a sweep that account 'ann' has room for"),
+        ({"unit": "person"}, {}, "Expected data whose privacy unit is 'person'"),
+        ({"relation": Relation.REPLACE_ONE}, {}, "Expected the relation replace-one of account 'ann'"),
+    ],
+)
+def test_who_has_no_room_for_it_sends_nothing(join, tmp_path, monkeypatch, given, changes, sentence):
+    from sweeper.federated import party
+
+    monkeypatch.setattr(party.Connection, "to", lambda *_: pytest.fail("a server was asked"))
+    address = opened(tmp_path, **given)
+    before = Account(address).head
+    with pytest.raises(AccountError, match=sentence):
+        join(address, **changes)
+    assert Account(address).head == before
+    assert not ledger_of(tmp_path / "ann.key").exists()
+
+
+def test_rows_of_another_account_are_refused(join, tmp_path, parties):
+    address = opened(tmp_path)
+    join(address)
+    parties["ann"].write_text(parties["bob"].read_text())
+    with pytest.raises(AccountError, match="Expected the rows that block 'all' of account 'ann' is bound to"):
+        join(address)
+
+
+def test_the_rows_of_a_sweep_are_known_again_in_an_evaluation(join, tmp_path, model, parties):
+    from sweeper.account.blocks import digest_dataset
+
+    address = opened(tmp_path)
+    join(address)
+    data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml")
+    account = Account(address)
+    assert account.balance().digests == {ALL_ROWS: digest_dataset(account.key, data)}
+
+
+@pytest.mark.parametrize("protocol", ["curator", "aggregation", "function-sharing"])
+def test_what_it_costs_is_on_the_disk_before_anything_of_a_row_is_sent(
+    start, model, parties, tmp_path, monkeypatch, protocol
+):
+    from sweeper.federated import party
+
+    address, key = opened(tmp_path), tmp_path / "ann.key"
+    names = ["ann", "bob"] if protocol == "aggregation" else ["ann"]
+    everybody = start(protocol, parties=[{"name": name, "rows": 60} for name in names], **QUIET)
+    seen = []
+
+    def ask(_end, kind, _message=b""):
+        charged = [list(sweep.charged) for sweep in Account(address).balance().sweeps.values()]
+        seen.append((kind, charged, ledger_of(key).exists()))
+        raise SweeperError("enough")
+
+    monkeypatch.setattr(party.Connection, "ask", ask)
+    with pytest.raises(SweeperError, match="enough"):
+        take_part(
+            everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"],
+            Payment(key=key, account=address),
+        )  # fmt: skip
+    assert [one[1:] for one in seen] == [([["evaluation"]], True)]
+    assert seen[0][0] == COUNTS or protocol != "curator"
+
+
+def test_what_the_ledger_refuses_the_account_is_not_charged_for(join, tmp_path):
+    address = opened(tmp_path)
+    with pytest.raises(SweeperError, match=r"at most 0\.5 to be spent"):
+        join(address, most=0.5)
+    assert Account(address).balance().sweeps == {}
+
+
+def test_without_its_store_nothing_is_sent(join, tmp_path):
+    with pytest.raises(RecordError, match="make it with sweeper account open"):
+        join(parse_address(f"{tmp_path}/none.db#ann"))
+
+
+def federation(protocol, **changes):
+    content = {"protocol": protocol, "epsilon": 2.0, "parties": [{"name": "ann", "rows": 9}], **changes}
+    return parse_federation(content, "parties.yaml")
+
+
+def test_a_row_meets_a_few_sums_of_each_curve_and_with_key_servers_perhaps_one():
+    """The analyst may ask key servers for one threshold, whose noise is that of the whole epsilon of its curve."""
+    assert parts_of(federation("curator")) == (0.5,) * 4
+    assert parts_of(federation("aggregation", relation="replace-one")) == (0.25,) * 8
+    assert parts_of(federation("function-sharing")) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.001, 0.1, 1.0, 5.0, 30.0])
+def test_a_pure_mechanism_is_dominated_by_what_it_is_charged_and_by_nothing_less(epsilon):
+    """Randomised response, the worst of all, beside a Gaussian of the signal: at every epsilon below."""
+    square = pure_cost([epsilon]).square
+
+    def excess(mu2, at):
+        mu = math.sqrt(mu2)
+        gaussian = special.ndtr(mu / 2 - at / mu) - math.exp(at) * special.ndtr(-mu / 2 - at / mu)
+        return (math.exp(epsilon) - math.exp(at)) / (1.0 + math.exp(epsilon)) - gaussian
+
+    grid = [epsilon * number / 400 for number in range(401)]
+    assert max(excess(square, at) for at in grid) < 1e-9
+    if epsilon < 10.0:
+        assert max(excess(0.99 * square, at) for at in grid) > 0.0
+
+
+def test_the_account_of_a_party_stands_beside_its_file_and_binds_nobody_else(tmp_path):
+    path = tmp_path / "parties.yaml"
+    path.write_text(
+        "protocol: curator\nepsilon: 1\nparties:\n  - {name: ann, rows: 9, data: a.csv, account: a.db#ann}\n"
+    )
+    (tmp_path / "a.db").touch()
+    whole = read_federation(path)
+    assert whole.parties[0].account == f"{tmp_path / 'a.db'}#ann"
+    path.write_text("protocol: curator\nepsilon: 1\nparties:\n  - {name: ann, rows: 9}\n")
+    assert read_federation(path).digest == whole.digest
+
+
+def test_parties_without_an_account_are_named():
+    two = federation("curator", parties=[{"name": "ann", "rows": 9, "account": "a.db#ann"}, {"name": "bob", "rows": 9}])
+    assert "No ledger keeps this for bob: epsilons" in FederatedEvaluation(two, {}, ("ann",), unkept=("bob",)).statement
+    assert "No ledger" not in FederatedEvaluation(two, {}, ("ann",)).statement
