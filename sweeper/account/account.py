@@ -7,7 +7,7 @@ from pathlib import Path
 from sweeper.account.balance import Balance, SweepAccount
 from sweeper.account.chain import AccountChain
 from sweeper.account.cost import AccountCost
-from sweeper.account.entries import Costs, Settled, Side
+from sweeper.account.entries import Costs, Position, Settled, Side
 from sweeper.account.owner import time_in_text
 from sweeper.account.positions import check_position, position_of
 from sweeper.account.rules import (
@@ -88,7 +88,9 @@ class Account:
                 raise AccountError(refused)
             entries += reserve_entries(balance, wanted, self._at())
 
-    def charge(self, wanted: Reservation, what: str, costs: Costs, ledger: Path) -> None:
+    def charge(
+        self, wanted: Reservation, what: str, costs: Costs, ledger: Path, position: Position | None = None
+    ) -> None:
         """Charge a release that the ledger of its sweep has entered, before its noise is drawn.
 
         It takes from what its sweep has reserved, and where that is not enough, from what the account has left.
@@ -98,6 +100,7 @@ class Account:
             what: which release, once for each; a second call changes nothing.
             costs: what it takes on each side of the sweep's own split.
             ledger: the file.
+            position: how much of the ledger is noted; all of it by default.
 
         Raises:
             AccountError: the account has no room for it.
@@ -112,7 +115,7 @@ class Account:
             refused = charge_refusal(balance, wanted, costs, self._clock().date())
             if refused is not None:
                 raise AccountError(refused)
-            entries += charge_entries(balance, wanted, what, costs, position_of(ledger), self._at())
+            entries += charge_entries(balance, wanted, what, costs, position or position_of(ledger), self._at())
 
     def release(self, wanted: Reservation, what: str, ledger: Path) -> None:
         """Reserve, charge and settle one release outside of a sweep at once, before its noise is drawn.
@@ -138,10 +141,29 @@ class Account:
         """Return why ``charge`` would refuse a release now, ``None`` if there is room for it."""
         return charge_refusal(self.balance(), wanted, costs, self._clock().date())
 
-    def settle(self, sweep: str, ledger: Path) -> dict[Side, AccountCost]:
+    def reservation_of(self, sweep: str) -> Reservation:
+        """Return what a sweep that has reserved asks, without a cost, to be charged for where its data are not at hand.
+
+        Raises:
+            RecordError: it has not.
+        """
+        balance = self.balance()
+        known = _find(balance, sweep)
+        return Reservation(
+            sweep=sweep,
+            title=known.title,
+            spender=known.spender,
+            unit=balance.opened.unit,
+            relation=balance.opened.relation,
+            costs={},
+            split=known.split,
+            blocks={block: balance.digests[block] for block in known.blocks},
+        )
+
+    def settle(self, sweep: str, ledger: Path, position: Position | None = None) -> dict[Side, AccountCost]:
         """Give back what a sweep has reserved and not drawn, and return that; a second call gives nothing.
 
-        Every draw of its ledger must be charged before.
+        Every draw of its ledger must be charged before. ``position`` is as for ``charge``.
 
         Raises:
             RecordError: as for ``charge``.
@@ -151,8 +173,8 @@ class Account:
             check_position(known.position, ledger, known.title)
             returned = known.undrawn
             if known.is_open:
-                position = position_of(ledger)
-                entries.append(Settled(sweep=sweep, returned=returned, position=position, at=self._at()))
+                noted = position or position_of(ledger)
+                entries.append(Settled(sweep=sweep, returned=returned, position=noted, at=self._at()))
             return returned
 
     def _refusal(self, transaction: StoreTransaction, balance: Balance, wanted: Reservation) -> str | None:

@@ -15,10 +15,14 @@ of entries and never drifts.
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import Event
 from clipless.privacy.gaussian import SLACK_SHARE, largest_signal, smallest_epsilon
+
+if TYPE_CHECKING:
+    from clipless.privacy.accounting.private_selection import Repetitions
 
 SQUARE_STEP = 2.0**-40  # of mu^2
 SLACK_STEP = 2.0**-52
@@ -117,6 +121,18 @@ def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
     from clipless.privacy.accounting.gaussian_filter import GaussianFilter  # takes seconds
 
     cost = GaussianFilter(epsilon, delta).cost(event)
+    return rounded_up(AccountCost(cost.square, cost.slack))
+
+
+def selection_cost(candidate: Event, repetitions: "Repetitions", epsilon: float, delta: float) -> AccountCost:
+    """Return what the best of a random number of candidates takes of an account of ``(epsilon, delta)``.
+
+    Raises:
+        clipless.errors.AccountingError: no accountant here can price it.
+    """
+    from clipless.privacy.accounting.gaussian_filter import GaussianFilter  # takes seconds
+
+    cost = GaussianFilter(epsilon, delta).selection_cost(candidate, repetitions)
     return rounded_up(AccountCost(cost.square, cost.slack))
 
 

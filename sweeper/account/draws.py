@@ -3,26 +3,55 @@
 Each release has one name, under which the account charges it once: a training by trial and attempt, with the scores of
 its validation rows; the test scores of each row of the ledger; the sketch; a private selection as a whole, for the
 number of its candidates is secret.
+
+Candidates of a selection whose conditions broke are shown, all of them, at what they cost by composition. What the
+selection was charged counts for that: the account takes what is more on each side, and no less than either.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.accounting.private_selection import Repetitions
+from clipless.privacy.events import Composed, Event, PoissonGaussian
+from sweeper.account.cost import NOTHING, AccountCost, event_cost, left_of, selection_cost
 from sweeper.account.entries import Side
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.selection import Terms
+from sweeper.store.sweep_folder import is_secret
 
-SKETCH, SELECTION = "sketch", "selection"
+SKETCH, SELECTION, CANDIDATES = "sketch", "selection", "candidates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draw:
-    """One release: its name, and what it draws on each side; nothing is said of the events of a private selection."""
+    """One release.
+
+    Attributes:
+        what: its name.
+        events: what it draws on each side; of a private selection what each of its candidates does.
+        repetitions: the law of the number of these candidates, ``None`` of other releases.
+        beyond: what was charged for the same noise before, and counts for this release.
+    """
 
     what: str
-    events: Mapping[Side, PoissonGaussian]
+    events: Mapping[Side, Event]
+    repetitions: Repetitions | None = None
+    beyond: "Draw | None" = None
+
+    def costs(self, epsilon: float, delta: float) -> dict[Side, AccountCost]:
+        """Return what it takes of an account of ``(epsilon, delta)``."""
+        repetitions, before = self.repetitions, {} if self.beyond is None else self.beyond.costs(epsilon, delta)
+        if repetitions is not None:
+            return {side: selection_cost(event, repetitions, epsilon, delta) for side, event in self.events.items()}
+        whole = {side: event_cost(event, epsilon, delta) for side, event in self.events.items()}
+        return {side: left_of(cost, before.get(side, NOTHING)) for side, cost in whole.items()}
+
+    @property
+    def alone(self) -> "Draw":
+        """The release as if nothing had been charged for its noise before."""
+        return replace(self, beyond=None)
 
 
 def name_of_training(trial: str, attempt: int) -> str:
@@ -36,10 +65,20 @@ def name_of_test(number: int) -> str:
 
 
 def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
-    """Return everything that a ledger says was drawn or may have been."""
+    """Return everything that a ledger says was drawn or may have been.
+
+    Of a private selection that has not ended, that is the selection, once a candidate has drawn.
+    """
+    entries, terms = [one for one in ledger.entries() if one.drawn], ledger.selection
     found = [] if ledger.sketch is None else [Draw(what=SKETCH, events={Side.TRAINING: ledger.sketch})]
-    found += [] if ledger.selection is None else [Draw(what=SELECTION, events={})]
-    found += [draw_of(one.trial, one.attempt, one.event, one.scores) for one in ledger.entries() if one.drawn]
+    if terms is not None and (entries or not terms.broken):
+        found.append(draw_of_selection(terms))
+    if terms is not None and is_secret(ledger.path.parent):
+        return tuple(found)
+    if terms is None or not terms.broken:
+        found += [draw_of(one.trial, one.attempt, one.event, one.scores) for one in entries]
+    elif entries:
+        found.append(draw_of_candidates(ledger, terms))
     tests = enumerate(ledger.tests(), start=1)
     found += [Draw(what=name_of_test(number), events={Side.TEST: row.scores.event}) for number, row in tests]
     return tuple(found)
@@ -49,6 +88,21 @@ def draw_of(trial: str, attempt: int, event: PoissonGaussian, scores: PaidScores
     """Return what a training plans, which it is charged whatever it reaches."""
     events = {Side.TRAINING: event} if scores is None else {Side.TRAINING: event, Side.VALIDATION: scores.event}
     return Draw(what=name_of_training(trial, attempt), events=events)
+
+
+def draw_of_selection(terms: Terms) -> Draw:
+    """Return a private selection as a whole, at the price of nobody seeing more of its candidates than the winner."""
+    events = {Side.TRAINING: terms.priced} | ({} if terms.scores is None else {Side.VALIDATION: terms.scores})
+    return Draw(what=SELECTION, events=events, repetitions=terms.repetitions)
+
+
+def draw_of_candidates(ledger: Ledger, terms: Terms) -> Draw:
+    """Return all candidates of a private selection of which a condition broke, composed."""
+    entries = [one for one in ledger.entries() if one.drawn]
+    scores = [one.scores.event for one in entries if one.scores is not None]
+    events: dict[Side, Event] = {Side.TRAINING: Composed(tuple(one.event for one in entries))}
+    events |= {Side.VALIDATION: Composed(tuple(scores))} if scores else {}
+    return Draw(what=CANDIDATES, events=events, beyond=draw_of_selection(terms))
 
 
 def read_draws(ledger: Path) -> dict[str, Draw]:

@@ -11,6 +11,9 @@ from pathlib import Path
 from sweeper.account.entries import Position
 from sweeper.errors import RecordError
 
+NOTHING_YET = Position(length=0, digest=hashlib.sha256(b"").hexdigest())
+"""Of a ledger of which nothing may stand elsewhere: that of a private selection says how many candidates there are."""
+
 
 def position_of(ledger: Path) -> Position:
     """Return the length and the hash of the whole lines of a ledger; of none for a file that is not there.

@@ -1,12 +1,12 @@
 """Whether an account is what was written: its chain, its arithmetic, and the ledgers of its sweeps."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.cost import NOTHING, event_cost
+from sweeper.account.cost import NOTHING, total
 from sweeper.account.draws import Draw, read_draws
 from sweeper.account.entries import Costs
 from sweeper.account.positions import begins_with
@@ -14,6 +14,7 @@ from sweeper.account.receipts import RECEIPT_NAME, read_receipt
 from sweeper.errors import AccountError, SweeperError
 from sweeper.specification.addresses import AccountAddress, parse_address
 from sweeper.store.lock import undriven
+from sweeper.store.sweep_folder import is_secret
 
 LEDGER_NAME = "ledger.jsonl"
 _ROUNDING = 0.98  # a raised budget has another slack, by which the square of the same event differs a little
@@ -80,6 +81,11 @@ def settle_folder(folder: Path) -> AccountAddress:
     receipt = read_receipt(folder)
     if receipt is None:
         raise AccountError(f"Expected the folder of a sweep that spends an account, got {folder}")
+    if is_secret(folder):
+        raise AccountError(
+            f"Expected a private selection that has ended, got {folder}, which waits; resume it, or give it up with "
+            "sweeper resume --give-up"
+        )
     account = Account(parse_address(receipt.account))
     with undriven(folder):
         receipt.check_against(account)
@@ -123,15 +129,17 @@ def _compare(account: Account, folder: Path) -> Iterator[str]:
         yield f"{folder}: charged and not in its ledger: {_listed(undrawn)}; restore the ledger"
     balance = account.balance()
     known = [draw for what, draw in drawn.items() if what in sweep.charged]
-    if cheap := [one.what for one in known if _is_too_cheap(one, sweep.charged[one.what], balance)]:
+    if cheap := [one.what for one in known if _is_too_cheap(one, sweep.charged, balance)]:
         yield f"{folder}: charged less than its ledger says: {_listed(cheap)}; restore the store"
 
 
-def _is_too_cheap(draw: Draw, charged: Costs, balance: Balance) -> bool:
-    """Whether a release was charged less than its event costs on a side that it reads."""
+def _is_too_cheap(draw: Draw, charged: Mapping[str, Costs], balance: Balance) -> bool:
+    """Whether a release was charged less than it costs on a side that it reads, with what counts for it."""
+    names = [draw.what, *([] if draw.beyond is None else [draw.beyond.what])]
+    paid = [charged[name] for name in names if name in charged]
     return any(
-        charged.get(side, NOTHING).square < _ROUNDING * event_cost(event, balance.epsilon, balance.delta).square
-        for side, event in draw.events.items()
+        total(one.get(side, NOTHING) for one in paid).square < _ROUNDING * cost.square
+        for side, cost in draw.alone.costs(balance.epsilon, balance.delta).items()
     )
 
 

@@ -6,15 +6,16 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
 from sweeper.account.blocks import digest_dataset, split_in_text
-from sweeper.account.cost import AccountCost, event_cost, rounded_up, total
+from sweeper.account.cost import NOTHING, AccountCost, event_cost, rounded_up, total
+from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
 from sweeper.account.rules import ALL_ROWS, Reservation, count_in_words
 from sweeper.account.summary import further_sweeps, part_of
 from sweeper.errors import AccountError
 from sweeper.planning.configurations import plan_first
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
+from sweeper.privacy.spending._cut import CutBudget
 from sweeper.privacy.spending.filter import Filter
-from sweeper.privacy.spending.slots import Slots
 from sweeper.rounding import round_down, round_up
 from sweeper.specification.addresses import find_account
 from sweeper.specification.spec import Spec
@@ -43,6 +44,7 @@ def plan_account(spec: Spec, plan: SweepPlan, data: Dataset) -> PlannedAccount |
         split=split,
         events=_events(plan, data),
         filter_epsilon=plan.spending.epsilon if isinstance(plan.spending, Filter) else None,
+        selection=plan.spending.selection,
     )
 
 
@@ -67,12 +69,14 @@ def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian,
     spending, noise = plan.spending, plan.shared.noise
     if isinstance(spending, Filter):
         return dict.fromkeys([Side.TRAINING] if noise is None else Side, ())
-    if isinstance(spending, Slots):
+    if isinstance(spending, CutBudget):
         events = {Side.TRAINING: spending.planned_trainings}
         if spending.score_pools is not None:
             validation, test = spending.score_pools
             events |= {Side.VALIDATION: (validation.event,), Side.TEST: (test.event,)}
         return events
+    if spending.selection is not None:  # its candidates are none of these events
+        return {} if noise is None else {Side.TEST: (noise.paid_test(_POINTS).event,)}
     trainings, scores = plan.expected_events(plan_first(plan.shared, plan.trials, data))
     events = {Side.TRAINING: tuple(trainings)}
     if noise is not None:
@@ -86,9 +90,13 @@ def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[
         square = GaussianFilter(plan.filter_epsilon, delta).budget.square
         slack = balance.budget.slack * square / balance.budget.square
         return dict.fromkeys(plan.events, rounded_up(AccountCost(square, slack)))
+    given = balance.epsilon, balance.delta
+    costs = {side: total(event_cost(event, *given) for event in events) for side, events in plan.events.items()}
+    selection = {} if plan.selection is None else draw_of_selection(plan.selection).costs(*given)
     return {
-        side: total(event_cost(event, balance.epsilon, balance.delta) for event in events)
-        for side, events in plan.events.items()
+        side: total([costs.get(side, NOTHING), selection.get(side, NOTHING)])
+        for side in Side
+        if side in costs or side in selection
     }
 
 

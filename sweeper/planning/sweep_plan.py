@@ -14,6 +14,7 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.account.entries import Side
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
+from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending import Spending
 from sweeper.privacy.spending._composition import compose
 from sweeper.records import RehearsalSource
@@ -57,6 +58,7 @@ class PlannedAccount:
         split: what says the side of each row, ``None`` where rows are not assigned one by one.
         events: every release, by the side that it reads; empty where a filter decides on the way.
         filter_epsilon: what that filter may spend on each side, ``None`` without one.
+        selection: a private selection beside these events, ``None`` without one.
     """
 
     address: AccountAddress
@@ -64,6 +66,7 @@ class PlannedAccount:
     split: str | None
     events: Mapping[Side, tuple[PoissonGaussian, ...]]
     filter_epsilon: float | None = None
+    selection: Terms | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,15 +4,17 @@ from pathlib import Path
 
 from clipless.datasets import Dataset
 from sweeper.account.account import Account
-from sweeper.account.cost import AccountCost, event_cost
-from sweeper.account.draws import Draw, draws_of
+from sweeper.account.cost import AccountCost
+from sweeper.account.draws import SELECTION, Draw, draw_of_candidates, draw_of_selection, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import user_of_machine
-from sweeper.account.receipts import Receipt, make_receipt
+from sweeper.account.positions import NOTHING_YET
+from sweeper.account.receipts import Receipt, make_receipt, read_receipt
 from sweeper.account.rules import Reservation
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
+from sweeper.specification.addresses import parse_address
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -38,7 +40,8 @@ class AccountCharges:
         Raises:
             AccountError, RecordError: it could not be charged.
         """
-        self._account.charge(self._wanted, draw.what, self._costs(draw), self._ledger)
+        position = NOTHING_YET if draw.what == SELECTION else None
+        self._account.charge(self._wanted, draw.what, self._costs(draw), self._ledger, position)
 
     def settle(self) -> None:
         """Give back what the sweep has reserved and not drawn.
@@ -51,13 +54,16 @@ class AccountCharges:
 
     def _costs(self, draw: Draw) -> dict[Side, AccountCost]:
         balance = self._account.balance()
-        return {side: event_cost(event, balance.epsilon, balance.delta) for side, event in draw.events.items()}
+        return draw.costs(balance.epsilon, balance.delta)
 
 
-def reserve_account(plan: SweepPlan, data: Dataset, folder: SweepFolder) -> AccountCharges | None:
+def reserve_account(
+    plan: SweepPlan, data: Dataset, folder: SweepFolder, title: str | None = None
+) -> AccountCharges | None:
     """Reserve everything that a sweep plans, and charge what its ledger has drawn and its account does not know.
 
-    A sweep that resumes finds its own reservation. ``None`` where it names no account.
+    A sweep that resumes finds its own reservation. ``None`` where it names no account. ``title`` is that by which
+    people know the sweep, by default the name of its folder.
 
     Raises:
         AccountError: the account has no room for it, is another one than before, or has lost what this sweep saw of it.
@@ -67,7 +73,7 @@ def reserve_account(plan: SweepPlan, data: Dataset, folder: SweepFolder) -> Acco
         return None
     account = Account(plan.account.address)
     receipt = make_receipt(folder.path, account)
-    title, spender = folder.path.name, user_of_machine()
+    title, spender = title or folder.path.name, user_of_machine()
     wanted = make_reservation(plan, data, account, sweep=receipt.sweep, title=title, spender=spender)
     account.reserve(wanted)
     receipt = receipt.seen(account)
@@ -76,3 +82,39 @@ def reserve_account(plan: SweepPlan, data: Dataset, folder: SweepFolder) -> Acco
     for draw in draws_of(Ledger(folder.ledger)):
         charges.charge(draw)
     return charges
+
+
+def charge_candidates(folder: SweepFolder) -> None:
+    """Charge all candidates of a private selection of which a condition broke, before any of them is shown.
+
+    Its data need not be at hand. Nothing is charged where the selection spends no account.
+
+    Raises:
+        AccountError: the account has no room for them, or has lost what this selection saw of it.
+        RecordError: the store or the folder cannot be read or written.
+    """
+    receipt, ledger = read_receipt(folder.path), Ledger(folder.ledger)
+    if receipt is None or ledger.selection is None or not any(entry.drawn for entry in ledger.entries()):
+        return
+    account = Account(parse_address(receipt.account))
+    receipt.check_against(account)
+    balance, wanted = account.balance(), account.reservation_of(receipt.sweep)
+    selection, all_of_it = draw_of_selection(ledger.selection), draw_of_candidates(ledger, ledger.selection)
+    for draw, position in ((selection, NOTHING_YET), (all_of_it, None)):
+        account.charge(wanted, draw.what, draw.costs(balance.epsilon, balance.delta), folder.ledger, position)
+    receipt.seen(account).write(folder.path)
+
+
+def give_back(folder: SweepFolder) -> None:
+    """Settle a private selection of which no candidate has drawn anything, before its folder is removed.
+
+    Raises:
+        AccountError, RecordError: as for `charge_candidates`.
+    """
+    receipt = read_receipt(folder.path)
+    if receipt is None:
+        return
+    account = Account(parse_address(receipt.account))
+    receipt.check_against(account)
+    if receipt.sweep in account.balance().sweeps:
+        account.settle(receipt.sweep, folder.ledger, NOTHING_YET)

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Dataset
+from sweeper.account.draws import draw_of_selection
 from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.queue import TrialQueue
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import RecordError, SweeperError
 from sweeper.planning.configurations import can_be_planned
@@ -100,6 +102,7 @@ class Candidates:
 
     Args:
         requests: the folder in which others ask it to stop.
+        account: of the data, from which the selection has reserved.
     """
 
     def __init__(
@@ -109,12 +112,14 @@ class Candidates:
         hidden: SweepFolder,
         selection: PrivateSelection,
         requests: Path | None = None,
+        account: AccountCharges | None = None,
     ) -> None:
         self._plan, self._data, self._hidden, self.selection = plan, data, hidden, selection
         self._proposals = IndependentProposals(plan.shared.space, selection)
         self._requests, self._looked_at = Requests(requests or hidden.path), time.monotonic()
         # who wins, and whose models are kept, is known at the end
         self.recorder = Recorder(plan, hidden, Untracked(), self._proposals, keep_every_model=True)
+        self._account, self._is_charged = account, False
         self._endings = JsonlFile(hidden.path / ENDINGS_NAME, durable=True)
         self._started: dict[str, dict[str, Any]] = {}
         self._planned: set[str] = set()
@@ -210,6 +215,9 @@ class Candidates:
 
     def _on_draw(self, trial: str) -> None:
         self.recorder.on_draw(trial)
+        if self._account is not None and not self._is_charged:  # once: each call could be counted
+            self._account.charge(draw_of_selection(self.selection.terms))
+            self._is_charged = True
         self.selection.draw(trial)
 
     def _on_epoch(self, trial: str, row: EpochRow) -> str | None:

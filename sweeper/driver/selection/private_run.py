@@ -29,7 +29,9 @@ from pathlib import Path
 
 from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
+from sweeper.account.receipts import RECEIPT_NAME
 from sweeper.backend.endings import RunEnding, RunResult
+from sweeper.driver.recording.account_charges import AccountCharges, charge_candidates, give_back
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.selection.candidates import (
@@ -43,7 +45,7 @@ from sweeper.driver.selection.candidates import (
     keep_number,
 )
 from sweeper.driver.selection.hidden_folder import DECIDED, SURRENDERED, move_out, public_folder, remove
-from sweeper.errors import RecordError, SweeperError, one_line, public_line
+from sweeper.errors import AccountError, RecordError, SweeperError, one_line, public_line
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.planning.make import plan_of_records
 from sweeper.planning.sweep_plan import SweepPlan
@@ -78,6 +80,7 @@ def select(
     *,
     interrupted: Callable[[], bool] = lambda: False,
     source: RandomSource | None = None,
+    account: AccountCharges | None = None,
 ) -> SweepFolder | None:
     """Train a secret random number of candidates, and make an ordinary sweep folder of what may leave.
 
@@ -85,7 +88,7 @@ def select(
     gone afterwards, unless candidates are left to be trained: then this returns ``None``, and another call goes on.
     ``train`` runs trials as ``run_trials`` does, until there are enough or the callable gives a reason to end.
     ``source`` gives the number of candidates and their configurations; by default it is a secure one. Where
-    ``interrupted``, nothing more is waited for.
+    ``interrupted``, nothing more is waited for. ``account`` is that of the data, from which the selection has reserved.
 
     Raises:
         NotStartedError: from ``train``; the selection waits.
@@ -95,7 +98,9 @@ def select(
     Guarantees:
         The folder holds one winner, or none, at the price of the selection; or else everything, at the
         composition of all trials. Each candidate's event is on the disk before its first noise. However often drivers
-        are killed, no more candidates draw noise than the one number that was drawn, and none draws twice.
+        are killed, no more candidates draw noise than the one number that was drawn, and none draws twice. The account
+        of the data is charged the selection as a whole before the first noise, and what candidates cost beyond that
+        before they are shown; of their number it learns nothing.
     """
     ledger, number = Ledger(hidden.ledger), drawn_number(hidden)
     selection = PrivateSelection(
@@ -117,7 +122,7 @@ def select(
     if number is None:
         keep_number(hidden, selection.number)
     public = public_folder(hidden)
-    candidates = Candidates(plan, data, hidden, selection, None if public is None else public.path)
+    candidates = Candidates(plan, data, hidden, selection, None if public is None else public.path, account)
     try:
         outcome = candidates.train(train, interrupted)
         if not (selection.is_over or selection.broken_so_far()):
@@ -194,6 +199,7 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
         if Ledger(hidden.ledger).entries():
             return _surrender(hidden, (GIVEN_UP,), by_owner=True)
         public = public_folder(hidden)
+        give_back(hidden)
         remove(hidden.path)  # of one that has moved out, the mark may be gone before the folder is
         return public if public is not None and public.ledger.exists() else None
 
@@ -285,6 +291,8 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, 
         if made.trouble is not None:
             raise RecordError(made.trouble)
     _write_front(made, plan, ledger, trial, *points)
+    if (hidden.path / RECEIPT_NAME).exists():
+        shutil.copyfile(hidden.path / RECEIPT_NAME, made.path / RECEIPT_NAME)
     replace_file(hidden.path / DECIDED, "")
 
 
@@ -319,6 +327,7 @@ def _surrender(
         ledger.select(replace(ledger.selection, breaks=broken))
     if not by_owner:
         _check_affordable(hidden, ledger)
+    _charge_all(hidden, manifest)
     for trial in hidden.trials().values():
         if trial.status in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED):
             hidden.save_trial(replace(trial, status=TrialStatus.FAILED, reason=CUT))
@@ -355,6 +364,25 @@ def _check_affordable(hidden: SweepFolder, ledger: Ledger) -> None:
             f"epsilon {round_up(cost)}, more than its budget, privacy.sweep_epsilon = {budget.epsilon:g}: nothing is "
             f"shown. See it at that price with {program()} resume --give-up {hidden.path}, or remove the folder"
         )
+
+
+def _charge_all(hidden: SweepFolder, manifest: Manifest) -> None:
+    """Charge what candidates cost to the account of their data; where that has no room, nothing is shown.
+
+    Raises:
+        SelectionWaitsError: it has none.
+        RecordError: it cannot be charged.
+    """
+    account = manifest.read_spec().privacy.account
+    if account is not None and not (hidden.path / RECEIPT_NAME).exists():
+        raise RecordError(f"Expected what {hidden.path} reserved from {account} in {RECEIPT_NAME}; restore the file")
+    try:
+        charge_candidates(hidden)
+    except AccountError as error:
+        raise SelectionWaitsError(
+            f"A private selection has no winner, and nothing of it is shown, for its account has no room for all that "
+            f"was trained. {error}; then go on with {program()} resume --give-up {hidden.path}, or remove the folder"
+        ) from error
 
 
 def _unmarked(hidden: SweepFolder) -> Manifest:

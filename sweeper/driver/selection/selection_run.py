@@ -7,6 +7,7 @@ of who runs it (``Options.duration_is_seen``).
 
 import contextlib
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from sweeper.backend.workers.local import open_local_pool
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
+from sweeper.driver.recording.account_charges import AccountCharges, reserve_account
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.candidates import NotStartedError
@@ -42,7 +44,7 @@ from sweeper.driver.selection.private_run import (
     waiting,
     waits,
 )
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus
@@ -64,9 +66,10 @@ def run_selection(
 
     Raises:
         SweeperError: others could see how long it takes, and nobody consented to that.
+        AccountError: the account of the data has no room for it; nothing was drawn, and no folder is left.
         SelectionWaitsError: it was interrupted.
     """
-    _check_consent(options)
+    _check_consent(options, plan)
     if options.into is not None and (options.into / MANIFEST_NAME).exists():
         raise RecordError(f"Expected a folder in which no sweep has begun, got {options.into} (--into); resume it")
     left = None if options.into is None else hidden_of(options.into)
@@ -75,7 +78,12 @@ def run_selection(
     hidden = left or hide(options.out, options.into)
     with driver_lock(hidden.path):
         hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
-        folder = _train_in_secret(plan, options, data, hidden, interruption)
+        try:
+            account = _reserve(plan, data, hidden)
+        except (AccountError, RecordError):
+            shutil.rmtree(hidden.path, ignore_errors=True)
+            raise
+        folder = _train_in_secret(plan, options, data, hidden, interruption, account)
     return _conclude(plan, options, data, folder, interruption, [*troubles, *_left_behind(hidden)])
 
 
@@ -92,14 +100,22 @@ def check_cluster(search: SearchSettings, cluster: str | None) -> None:
         )
 
 
-def _check_consent(options: Options) -> None:
-    """Refuse a selection that others could watch, unless its user has said that they may see how long it takes."""
-    given = {"--into": options.into, "--storage": options.storage}
+def _reserve(plan: SweepPlan, data: Dataset, hidden: SweepFolder) -> AccountCharges | None:
+    public = public_folder(hidden)
+    return reserve_account(plan, data, hidden, plan.name if public is None else public.path.name)
+
+
+def _check_consent(options: Options, plan: SweepPlan) -> None:
+    """Refuse a selection that others could watch, unless its user has said that they may see how long it takes.
+
+    An account has the times at which it reserved and was settled.
+    """
+    given = {"--into": options.into, "--storage": options.storage, "privacy.account": plan.account}
     watched = [name for name, value in given.items() if value is not None]
     if watched and not options.duration_is_seen:
         raise SweeperError(
             f"Expected --duration-is-seen for a private selection with {', '.join(watched)}: others can then see how "
-            "long it takes, and with it about how many trials there were, which its price keeps secret. Leave both out "
+            "long it takes, and with it about how many trials there were, which its price keeps secret. Leave them out "
             "to select unwatched"
         )
 
@@ -140,23 +156,29 @@ def resume_selection(
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):
-                left = _train_in_secret(plan, options, data, left, interruption)
+                account = _reserve(plan, data, left)
+                left = _train_in_secret(plan, options, data, left, interruption, account)
         return _conclude(plan, options, data, left, interruption, () if hidden is None else _left_behind(hidden))
 
 
 def _train_in_secret(
-    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, interruption: Interruption
+    plan: SweepPlan,
+    options: Options,
+    data: Dataset,
+    hidden: SweepFolder,
+    interruption: Interruption,
+    account: AccountCharges | None,
 ) -> SweepFolder:
     """Train the candidates of a selection that this process drives, and return what may leave."""
     public = public_folder(hidden)
     if public is None:
-        folder = _select(plan, options, data, hidden, interruption)
+        folder = _select(plan, options, data, hidden, interruption, account)
     else:
         with driver_lock(public.path):
             public.write_manifest(manifest_of(plan, options, public, SweepStatus.RUNNING, SELECTING))
             _unknown_front(plan).write(public.front)
             try:
-                folder = _select(plan, options, data, hidden, interruption)
+                folder = _select(plan, options, data, hidden, interruption, account)
             finally:
                 if hidden.path.exists():
                     public.write_manifest(manifest_of(plan, options, public, SweepStatus.INTERRUPTED, WAITING))
@@ -180,7 +202,12 @@ def _unknown_front(plan: SweepPlan) -> Front:
 
 
 def _select(
-    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, interruption: Interruption
+    plan: SweepPlan,
+    options: Options,
+    data: Dataset,
+    hidden: SweepFolder,
+    interruption: Interruption,
+    account: AccountCharges | None,
 ) -> SweepFolder | None:
     options.tell(plan.announcement)
     options.show(SweepProgress(name=plan.name, total=0, note=SELECTING))
@@ -207,7 +234,7 @@ def _select(
             )
             return workers.run(kind, queue, states, settings)
 
-    return select(plan, data, hidden, train, interrupted=interrupted)
+    return select(plan, data, hidden, train, interrupted=interrupted, account=account)
 
 
 def _left_behind(hidden: SweepFolder) -> list[str]:
@@ -226,7 +253,11 @@ def _conclude(
     outcome = outcome_of(folder)
     with driver_lock(folder.path) as rebooted:
         ended = SweepRun(
-            plan, options, data, folder, interruption, rebooted=rebooted, selected=outcome, troubles=troubles
+            *(plan, options, data, folder, interruption),
+            rebooted=rebooted,
+            selected=outcome,
+            account=reserve_account(plan, data, folder),
+            troubles=troubles,
         ).run()
     even_times(folder.path)
     return ended

@@ -47,6 +47,11 @@ class CutBudget(Budget):
 
     @property
     @abstractmethod
+    def planned_trainings(self) -> tuple[PoissonGaussian, ...]:
+        """What trainings that are seen may spend, each a release of its own; a private selection comes beside them."""
+
+    @property
+    @abstractmethod
     def shares(self) -> tuple[float, ...]:
         """What each part has of the squared signal of all."""
 

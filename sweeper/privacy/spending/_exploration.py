@@ -117,6 +117,11 @@ class Exploration(CutBudget):
         return {SELECTION: self.terms.event, FINAL: self.final.slot}
 
     @property
+    def planned_trainings(self) -> tuple[PoissonGaussian, ...]:
+        """The final and its spare steps."""
+        return self.final.releases
+
+    @property
     def shares(self) -> tuple[float, ...]:
         """What the mean number of candidates has of the squared signal of all, and the final."""
         return shares([self.final.pool], self.terms.repetitions.mean * signal_of(self.terms.event) ** 2)

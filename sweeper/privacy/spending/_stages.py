@@ -39,6 +39,12 @@ class Stage:
         return cls(slot=slot, trials=plan.trials, spare=spare)
 
     @property
+    def releases(self) -> tuple[PoissonGaussian, ...]:
+        """Every slot and the spare steps, each as a release of its own."""
+        spare = (self.slot.with_steps(self.spare),) if self.spare else ()
+        return (*(self.slot for _ in range(self.trials)), *spare)
+
+    @property
     def pool(self) -> PoissonGaussian:
         """Everything that the stage may spend."""
         return self.slot.with_steps(self.trials * self.slot.steps + self.spare)

@@ -96,9 +96,7 @@ class Slots(CutBudget):
     def planned_trainings(self) -> tuple[PoissonGaussian, ...]:
         """The sketch, every slot and the spare steps, each as a release of its own."""
         first = [] if self.sketch is None else [self.sketch]
-        slots = [stage.slot for stage in self.stages for _ in range(stage.trials)]
-        spare = [stage.slot.with_steps(stage.spare) for stage in self.stages if stage.spare]
-        return (*first, *slots, *spare)
+        return (*first, *(release for stage in self.stages for release in stage.releases))
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -42,7 +42,6 @@ def broken_selection_rules(
         yield from _of_budget(search, privacy)
         yield from _of_events(privacy, dimensions)
         yield from _of_scores(search, data)
-        yield from _of_account(privacy)
 
 
 def _of_search(search: SearchSettings) -> Iterator[BrokenRule]:
@@ -69,13 +68,6 @@ def _of_search(search: SearchSettings) -> Iterator[BrokenRule]:
     if search.seed != 0:
         expected = f"no {{name}} {_UNDER}, which draws configurations and initial weights from secret randomness"
         yield BrokenRule("search.seed", search.seed, expected, "leave it out")
-
-
-def _of_account(privacy: PrivacySettings) -> Iterator[BrokenRule]:
-    """An account charges what drew; of candidates nobody may know how many there were."""
-    if privacy.account is not None:
-        expected = f"no {{name}} {_UNDER}, whose candidates stay secret"
-        yield BrokenRule("privacy.account", privacy.account, expected, "leave it out, or the selection")
 
 
 def _of_budget(search: SearchSettings, privacy: PrivacySettings) -> Iterator[BrokenRule]:

@@ -8,20 +8,20 @@ ROOT = Path(__file__).parents[3]
 NOISY = {"SecureSource", "contribution", "fit", "fit_stack", "release_certified", "release_class_scores",
          "release_classes", "release_curves", "release_scores", "release_sketch", "upload"}  # fmt: skip
 AT_DRAW, AT_TEST, AT_SKETCH = "SpendingRecord.draw", "SpendingRecord.pay_test", "SpendingRecord.enter_sketch"
-REFUSED, NO_ROW = "a spec that names an account is refused", "no private row is read"
+AT_CANDIDATE, NO_ROW = "Candidates.on_draw, of the whole selection", "no private row is read"
 AT_PAYMENT = "Paid.pay"  # of parties without an account result and command say that nothing adds it up
 CHARGED_BY = {
     "sweeper/backend/workers/stacking.py": AT_DRAW,
     "sweeper/driver/driver.py": AT_SKETCH,
     "sweeper/driver/recording/held_out_scores.py": AT_TEST,
-    "sweeper/driver/selection/private_run.py": REFUSED,
+    "sweeper/driver/selection/private_run.py": AT_CANDIDATE,
     "sweeper/driver/sketch.py": AT_SKETCH,
     "sweeper/driver/stages.py": NO_ROW,  # fits a configuration to dimensions
     "sweeper/driver/warm_start.py": NO_ROW,
     "sweeper/federated/party.py": AT_PAYMENT,
     "sweeper/planning/estimate.py": NO_ROW,  # rows of zeros
     "sweeper/planning/preview.py": NO_ROW,
-    "sweeper/privacy/selection.py": REFUSED,
+    "sweeper/privacy/selection.py": AT_CANDIDATE,
     "sweeper/results/importance.py": NO_ROW,  # a forest on configurations
     "sweeper/trials/curves.py": AT_TEST,
     "sweeper/trials/scores.py": AT_DRAW,

@@ -222,13 +222,6 @@ def test_a_sweep_without_an_account_says_so(data):
     assert reserve_account(make_sweep_plan(make_spec(keys), data), data, SweepFolder("nowhere")) is None
 
 
-def test_the_candidates_of_a_private_selection_are_told_to_no_account(tmp_path):
-    keys = content(opened(tmp_path), sweep_epsilon=None, epsilon=1.0)
-    keys["training"] = {"batch_size": 64, "epochs": 1, "learning_rate": {"log": [0.02, 0.1]}}
-    keys["search"] = {"selection": "private", "selection_mean": 4, "sampler": "random"}
-    assert "Expected no account under selection: private, whose candidates stay secret" in spec_error(keys)
-
-
 def test_what_no_account_can_answer_for_is_refused(tmp_path):
     address = opened(tmp_path)
     exploratory = clipless.datasets.load("breast_cancer", evaluation="exploratory")
