@@ -1,8 +1,8 @@
 """Which rows share a budget: blocks of data that grows, sides of a split, and a digest that knows rows again.
 
-A public attribute of the privacy unit cuts the rows into blocks, and each block has its own budget. A new month brings
-new rows, and with them a new block whose budget nobody has touched (Lecuyer et al. 2019, Sage, arXiv 1909.01502). That
-holds only while the people of two blocks are different people.
+A public attribute of the privacy unit cuts the rows into blocks (`clipless.datasets.tables.blocks`), and each block has
+its own budget. A new month brings new rows, and with them a new block whose budget nobody has touched (Lecuyer et al.
+2019, Sage, arXiv 1909.01502). That holds only while the people of two blocks are different people.
 
 What says the side of each row is one text: two sweeps with the same text have every row on the same side.
 
@@ -13,12 +13,10 @@ row, sorted, under the key again. Files that overlap in part have digests that t
 
 import hmac
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sweeper.account.entries import Opened
-from sweeper.errors import RecordError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,35 +29,6 @@ if TYPE_CHECKING:
 _HASH = "sha256"
 _CHUNK = 4096  # rows that are copied at a time
 _ROW, _ALL = b"row", b"all"
-
-
-def cut_into_blocks(blocks: Sequence[str], units: Sequence[object]) -> dict[str, list[int]]:
-    """Return the numbers of the rows of each block, in the order in which blocks first occur.
-
-    Args:
-        blocks: the public attribute of each row, such as its month of admission.
-        units: the privacy unit of each row; a number of its own where the row is the unit.
-
-    Raises:
-        RecordError: a unit with rows in two blocks, or none of a row's.
-
-    Guarantees:
-        Every unit is in one block, so that one unit more or less changes one block. The message names no unit.
-    """
-    if len(blocks) != len(units):
-        raise RecordError(f"Expected a block for each of the {len(units)} rows, got {len(blocks)} blocks")
-    found: dict[str, list[int]] = defaultdict(list)
-    block_of: dict[object, str] = {}
-    for number, (block, unit) in enumerate(zip(blocks, units, strict=True)):
-        if not block:
-            raise RecordError("Expected a block for every row, but a row has none; fill the column of blocks")
-        if block_of.setdefault(unit, block) != block:
-            raise RecordError(
-                "Expected every privacy unit in one block, but a unit has rows in two; cut by an attribute of the "
-                "unit, such as the month in which it first came"
-            )
-        found[block].append(number)
-    return dict(found)
 
 
 def split_in_text(splitting: "Splitting", name: str) -> str:
@@ -99,20 +68,40 @@ def digest_rows(key: bytes, rows: Iterable[bytes | memoryview]) -> str:
     return hmac.digest(all_key, b"".join(digests), _HASH).hex()
 
 
+def digest_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
+    """Return the digest of the rows of each block that a data set reads; none where it is not cut into blocks.
+
+    The splits do not count: the same rows on other sides have the same digest.
+    """
+    data = _before_encoder(data)
+    if data.blocks is None:
+        return {}
+    rows: dict[str, list[bytes]] = {name: [] for name in data.blocks.names}
+    sides = ((data.train, data.blocks.train), (data.validation, data.blocks.validation), (data.test, data.blocks.test))
+    for split, codes in sides:
+        for code, row in zip(codes.tolist(), _labelled_rows(split.x, split.y.numpy()), strict=True):
+            rows[data.blocks.names[code]].append(row)
+    return {name: digest_rows(key, own) for name, own in rows.items()}
+
+
 def digest_dataset(key: bytes, data: "Dataset") -> str:
     """Return the digest of all rows of a data set, as they are encoded, with their labels.
 
     The splits do not count: the same rows on other sides have the same digest. Nor does an encoder: features have the
     digest of the rows that they are features of.
     """
-    known = data if data.raw is None else data.raw
-    splits = (known.train, known.validation, known.test)
+    data = _before_encoder(data)
+    splits = (data.train, data.validation, data.test)
     return digest_rows(key, (row for split in splits for row in _labelled_rows(split.x, split.y.numpy())))
 
 
 def digest_labelled(key: bytes, x: "Tensor", labels: "NDArray[np.int64]") -> str:
     """Return the digest of rows as they are encoded, (n, ...), with their labels, (n,); see `digest_dataset`."""
     return digest_rows(key, _labelled_rows(x, labels))
+
+
+def _before_encoder(data: "Dataset") -> "Dataset":
+    return data if data.raw is None else data.raw
 
 
 def _labelled_rows(x: "Tensor", labels: "NDArray[np.int64]") -> Iterable[bytes]:

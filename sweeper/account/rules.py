@@ -171,8 +171,15 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
     if ALL_ROWS in wanted.blocks and len(wanted.blocks) > 1:
         return f"Expected all rows of account {name!r} or named blocks of them, got both; name the blocks alone"
     if known and (ALL_ROWS in known) != (ALL_ROWS in wanted.blocks):
-        were, got = ", ".join(known), ", ".join(wanted.blocks)
-        return f"Expected rows cut into blocks as before in account {name!r} ({were}), got {got}; cut them alike"
+        if ALL_ROWS in wanted.blocks:
+            return (
+                f"Expected rows cut into the blocks of account {name!r} ({', '.join(known)}), got all rows; declare "
+                "their column (data.block) and name those that are read (data.blocks)"
+            )
+        return (
+            f"Expected all rows, to which account {name!r} is bound, got blocks {', '.join(wanted.blocks)}; leave out "
+            "data.block, or open an account for blocks"
+        )
     for block, digest in wanted.blocks.items():
         bound = known.get(block)
         if bound is None and digest in known.values():

@@ -5,7 +5,7 @@ from clipless.privacy.accounting.gaussian_filter import GaussianFilter
 from clipless.privacy.events import PoissonGaussian
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.blocks import digest_dataset, split_in_text
+from sweeper.account.blocks import digest_blocks, digest_dataset, split_in_text
 from sweeper.account.cost import NOTHING, AccountCost, event_cost, rounded_up, total
 from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
@@ -118,8 +118,17 @@ def make_reservation(
         relation=plan.privacy.relation,
         costs=planned_costs(plan.account, plan.privacy.delta, account.balance()),
         split=plan.account.split,
-        blocks={ALL_ROWS: digest_dataset(account.key, data)},
+        blocks=_digest(account.key, data),
     )
+
+
+def _digest(key: bytes, data: Dataset) -> dict[str, str]:
+    """Return the digest of the rows of each block."""
+    if data.blocks is None:
+        return {ALL_ROWS: digest_dataset(key, data)}
+    if ALL_ROWS in data.blocks.names:
+        raise AccountError(f"Expected blocks of other names than {ALL_ROWS!r}, which is all rows, got it (data.blocks)")
+    return digest_blocks(key, data)
 
 
 def account_in_words(account: Account, wanted: Reservation) -> str:

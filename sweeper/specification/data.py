@@ -37,6 +37,22 @@ class Classes(FieldType):
         return {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 2, "uniqueItems": True}
 
 
+class BlockNames(FieldType):
+    """The blocks that are read; numbers count as their text."""
+
+    def parse(self, value: Any) -> tuple[str, ...]:
+        """Return the names."""
+        names = isinstance(value, list | tuple) and all(type(name) in (str, int) and name != "" for name in value)
+        texts = tuple(map(str, value)) if names else ()
+        if not len(set(texts)) == len(texts) >= 1:
+            raise bad_value("one or more distinct blocks, texts or whole numbers")
+        return texts
+
+    def json_schema(self) -> dict[str, Any]:
+        """One or more texts or whole numbers."""
+        return {"type": "array", "items": {"type": ["string", "integer"]}, "minItems": 1, "uniqueItems": True}
+
+
 class Centre(FieldType):
     """One number, or one for each channel."""
 
@@ -148,6 +164,8 @@ class DataSettings(Section):
     unit: str | None = None
     ranges: str | None = None
     classes: Annotated[tuple[str, ...], Classes()] | None = None
+    block: str | None = None
+    blocks: Annotated[tuple[str, ...], BlockNames()] | None = None
     splits: SplitSettings | None = None
     colour: Annotated[ColourSpace, Name(names=ColourSpace, fixed=True)] | None = None
     centre: Annotated[tuple[float, ...], Centre()] | None = None
@@ -174,7 +192,8 @@ class DataSettings(Section):
         if self.features is not None and prepared is not None:
             expected = "no {name} beside features, whose encoder has resize, mean, std and clip"
             raise bad_value(expected, path=prepared, got=self.model_dump(mode="json")[prepared], remedy="leave it out")
-        own = {"target": self.target, "unit": self.unit, "ranges": self.ranges, "classes": self.classes}
+        own: dict[str, Any] = {"target": self.target, "unit": self.unit, "ranges": self.ranges, "classes": self.classes}
+        own |= {"block": self.block, "blocks": self.blocks}
         given = [key for key, value in own.items() if value is not None and value != "row"]
         if self.path is None and given:
             expected = f"no {{name}} for the bundled data set {self.name}, which declares its own"

@@ -274,6 +274,8 @@ class Spec(Section):
             "evaluation": data.evaluation,
             "unit": None if data.unit == "row" else data.unit,
             "classes": data.classes,
+            "block": data.block,
+            "blocks": data.blocks,
             "splits": None if data.splits is None else data.splits.splitting(),
             "preparation": data.preparation(),
             "features": None if data.features is None else data.features.declaration(self._beside(data.features.file)),

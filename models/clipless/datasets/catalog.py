@@ -69,6 +69,8 @@ def load(
     evaluation: Evaluation | str | None = None,
     unit: str | None = None,
     classes: Sequence[Any] | None = None,
+    block: str | None = None,
+    blocks: Sequence[str] | None = None,
     splits: Splitting | None = None,
     preparation: Preparation | None = None,
     features: "Features | None" = None,
@@ -84,6 +86,8 @@ def load(
             unless said otherwise, own tables private unless their ranges file declares otherwise.
         unit: own table: column that identifies the privacy unit, which may have several rows. Default: the row.
         classes: own table: the labels in order, where the ranges file does not list them.
+        block: own table: column that cuts rows into blocks, a public attribute of the unit. Default: none does.
+        blocks: own table: the blocks that are read; rows of others are left out.
         splits: how rows are assigned; default: by keyed hash, 70 / 15 / 15, or 90 / 10 of the training rows
             where a test split is published.
         preparation: per-example maps: colour space, public centring, scaling to a sphere; default: none.
@@ -99,7 +103,7 @@ def load(
     Raises:
         DataError: one sentence naming file, field, value and remedy.
     """
-    declared = {"target": target, "ranges": ranges, "unit": unit, "classes": classes}
+    declared = {"target": target, "ranges": ranges, "unit": unit, "classes": classes, "block": block, "blocks": blocks}
     chosen = None if evaluation is None else Evaluation.parse(evaluation)
     if features is not None and preparation is not None:
         raise DeclarationError("Expected no colour, centre or normalise beside features, which have their own settings")
@@ -122,7 +126,8 @@ def raw_rows_of(
 ) -> "tuple[str, tuple[str, ...], RawRows]":
     """Return the name, the classes and the raw format of a data set: its rows before any preparation.
 
-    Takes what `load` takes; of an own table ``target``, ``ranges``, ``unit``, ``classes`` and ``splits``.
+    Takes what `load` takes; of an own table ``target``, ``ranges``, ``unit``, ``classes``,
+    ``block``, ``blocks`` and ``splits``.
 
     Raises:
         DataError: a file that cannot be read.

@@ -79,6 +79,21 @@ def _are_offsets(offsets: Tensor, rows: int) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
+class Blocks:
+    """The block of each row of a data set.
+
+    Attributes:
+        names: of the blocks that were read.
+        train: int64, (n,), the number of the block of each row of that split, and so on.
+    """
+
+    names: tuple[str, ...]
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A data set, ready to train on.
 
@@ -96,11 +111,14 @@ class Dataset:
     train: Split
     validation: Split
     test: Split
+    blocks: Blocks | None = None  # of a table that is cut into blocks
     raw: "Dataset | None" = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):
             _check_split(self.metadata, name, getattr(self, name))
+            if self.blocks is not None and len(getattr(self.blocks, name)) != len(getattr(self, name).y):
+                raise DataError(f"Expected a block for each row of the {name} split, got another number (Dataset)")
 
 
 def _check_split(metadata: Metadata, name: str, split: Split) -> None:

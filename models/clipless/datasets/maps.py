@@ -61,7 +61,8 @@ def prepare(dataset: Dataset, preparation: Preparation) -> Dataset:
         return dataset
     metadata = _prepare_facts(dataset.metadata, preparation)
     parts = (dataset.train, dataset.validation, dataset.test)
-    return Dataset(metadata, *(replace(part, x=_prepare_rows(part.x, preparation)) for part in parts))
+    train, validation, test = (replace(part, x=_prepare_rows(part.x, preparation)) for part in parts)
+    return Dataset(metadata, train, validation, test, dataset.blocks)
 
 
 def convert(x_NCHW: Tensor, space: ColourSpace) -> Tensor:

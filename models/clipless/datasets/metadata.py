@@ -62,6 +62,7 @@ class Metadata:
         column_widths: coordinates of each column of an encoded table: one is a number in [-1, 1], more are its
             categories, of which at most one is 1; empty for other rows.
         largest_share: of the rows that are of the most frequent class, where that is publicly known.
+        block: the column that cuts the rows into blocks, ``None`` where they are not.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Metadata:
     split_by_row: bool = False
     column_widths: tuple[int, ...] = ()
     largest_share: float | None = None
+    block: str | None = None
 
     def __post_init__(self) -> None:
         for field in ("name", "unit", "radius_unit"):

@@ -88,6 +88,7 @@ def _check_repeats(data: DataSettings, ranges: Ranges) -> None:
         ("target", data.target, ranges.target),
         ("classes", data.classes, ranges.classes),
         ("unit", data.unit, ranges.unit or "row"),
+        ("block", data.block, ranges.block),
         ("splits", splits, ranges.splits or HashSplit()),
     ):
         if given is not None and given != declared:

@@ -244,7 +244,7 @@ def test_rows_are_those_of_one_account_and_of_one_block(account, address):
         ({"january": "other"}, "Expected the rows that block 'january' of account 'clinic' is bound to, got others"),
         ({"february": "j"}, "Expected new rows in block 'february' of account 'clinic', got those of another"),
         ({"march": "m", "april": "m"}, "other rows in each block of account 'clinic', got the same in two"),
-        ({ALL_ROWS: "x"}, r"Expected rows cut into blocks as before in account 'clinic' \(january\), got all"),
+        ({ALL_ROWS: "x"}, r"Expected rows cut into the blocks of account 'clinic' \(january\), got all rows; declare"),
         ({ALL_ROWS: "x", "march": "m"}, "all rows of account 'clinic' or named blocks of them, got both"),
         ({}, "Expected a block of account 'clinic' that the sweep reads, got none"),
     ):

@@ -2,13 +2,11 @@
 
 import json
 
-import pytest
 import torch
 
 from clipless.datasets import ColumnSplit, HashSplit
-from clipless.datasets.dataset import Split
-from sweeper.account.blocks import cut_into_blocks, digest_dataset, digest_rows, is_declared, split_in_text
-from sweeper.errors import RecordError
+from clipless.datasets.dataset import Blocks, Split
+from sweeper.account.blocks import digest_blocks, digest_dataset, digest_rows, is_declared, split_in_text
 
 KEY = b"k" * 32
 ROWS = [b"one", b"two", b"two"]
@@ -30,7 +28,8 @@ class Rows:
 
 
 def split(*rows):
-    return Split(torch.tensor([[float(row)] for row in rows]), torch.tensor([row % 2 for row in rows]))
+    x = torch.tensor([float(row) for row in rows], dtype=torch.float32)[:, None]
+    return Split(x, torch.tensor([row % 2 for row in rows], dtype=torch.int64))
 
 
 def test_the_rows_of_a_data_set_have_one_digest_on_whatever_side_they_are():
@@ -41,16 +40,11 @@ def test_the_rows_of_a_data_set_have_one_digest_on_whatever_side_they_are():
     assert digest_dataset(KEY, Rows(split(1, 2), split(3), relabelled)) != digest
 
 
-def test_every_unit_is_in_one_block():
-    cut = cut_into_blocks(["jan", "feb", "jan"], ["ann", "ben", "ann"])
-    assert cut == {"jan": [0, 2], "feb": [1]}
-    with pytest.raises(RecordError, match="but a unit has rows in two; cut by an attribute of the unit") as refused:
-        cut_into_blocks(["jan", "feb", "feb"], ["ann", "ben", "ann"])
-    assert "ann" not in str(refused.value)
-    with pytest.raises(RecordError, match="but a row has none"):
-        cut_into_blocks(["jan", ""], [1, 2])
-    with pytest.raises(RecordError, match="a block for each of the 2 rows, got 1 blocks"):
-        cut_into_blocks(["jan"], [1, 2])
+def test_each_block_has_a_digest_of_its_own_rows_on_whatever_side_they_are():
+    data = Rows(split(1, 2), split(3), split(4))
+    data.blocks = Blocks(("jan", "feb"), torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0]))
+    january = digest_dataset(KEY, Rows(split(1), split(4), split()))
+    assert digest_blocks(KEY, data) == {"jan": january, "feb": digest_dataset(KEY, Rows(split(3), split(), split(2)))}
 
 
 def test_two_splits_are_the_same_if_their_texts_are(account):

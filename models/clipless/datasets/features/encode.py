@@ -96,7 +96,8 @@ def encode(dataset: Dataset, features: Features) -> Dataset:
         found = [opened.encode(part) for part in rows]
         if cache:
             write_features(key, found)
-    return Dataset(facts, *(replace(part, x=x) for part, x in zip(splits, found, strict=True)), raw=dataset)
+    encoded = (replace(part, x=x) for part, x in zip(splits, found, strict=True))
+    return Dataset(facts, *encoded, dataset.blocks, raw=dataset)
 
 
 def feature_facts(facts: Metadata, features: Features, width: int) -> Metadata:

@@ -34,8 +34,10 @@ class Digits:
         parts_N = assign_by_hash(row_bytes(levels_NHW), self.name, salt=splitting.salt, **fractions)
         metadata = image_metadata(self.name, self.classes, raw, evaluation, splitting, largest_is="their largest level")
         x, y_N = level_shares(levels_NHW, raw), torch.from_numpy(bunch.target.astype(np.int64))
-        splits = (Split(x[parts_N == part], y_N[parts_N == part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
-        return Dataset(metadata, *splits)
+        train, validation, test = (
+            Split(x[parts_N == part], y_N[parts_N == part]) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)
+        )
+        return Dataset(metadata, train, validation, test)
 
 
 SOURCES: tuple[DataSource, ...] = (Digits(),)

@@ -102,6 +102,7 @@ class Ranges:
         evaluation: what its validation and test rows are, if declared.
         unit: column that identifies the privacy unit, or ``"row"``, if declared.
         splits: how its rows are assigned, if declared.
+        block: column that cuts its rows into blocks, a public attribute of the unit, if declared.
     """
 
     name: str
@@ -117,6 +118,7 @@ class Ranges:
     evaluation: Evaluation | None = None
     unit: str | None = None
     splits: Splitting | None = None
+    block: str | None = None
 
     @property
     def unpaid(self) -> bool:

@@ -11,9 +11,10 @@
       patient_id: {drop: true}
     others: {low: 0, high: 1}             # optional: every column not listed
     table: patients.csv                   # optional, beside this file: these declarations are for no other
-    evaluation: private                   # optional, like the next two: a spec may repeat them, not change them
+    evaluation: private                   # optional, like the next three: a spec may repeat them, not change them
     unit: patient_id
     splits: {validation: 0.2, test: 0.2}  # or a column, and its values for train, validation and test
+    block: month                          # likewise: a public attribute of the unit, which cuts a growing table
 
 A file that still holds a placeholder, an unknown key or the same key twice is refused.
 """
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 PLACEHOLDER = "???"
 _PARTS = ("train", "validation", "test")
-_KEYS = {"source", "target", "missing_markers", "columns", "others", "table", "evaluation", "unit", "splits"}
+_KEYS = {"source", "target", "missing_markers", "columns", "others", "table", "evaluation", "unit", "block", "splits"}
 
 
 def load_ranges(path: str | Path) -> Ranges:
@@ -82,6 +83,7 @@ def parse_ranges(text: str, name: str) -> Ranges:
         evaluation=None if content.get("evaluation") is None else Evaluation.parse(content["evaluation"]),
         unit=_optional_text(content, "unit", name),
         splits=_splits(content.get("splits"), name),
+        block=_optional_text(content, "block", name),
     )
 
 

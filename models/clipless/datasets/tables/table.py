@@ -6,17 +6,18 @@ Numbers are scaled to [-1, 1] by their declared range, so radii of certificates 
 input gain is 1.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.dataset import Dataset, Split
+from clipless.datasets.dataset import Blocks, Dataset, Split
 from clipless.datasets.metadata import (
     UNPAID_RANGES,
     Evaluation,
@@ -27,6 +28,7 @@ from clipless.datasets.metadata import (
     split_fact,
 )
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
+from clipless.datasets.tables.blocks import BlockChoice, choose_blocks, cut_into_blocks
 from clipless.datasets.tables.declarations import TEXT_UNIT, Column, Drop, Ranges, Text
 from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
@@ -58,16 +60,23 @@ class TableFacts:
     public_because: str
     unit: str = "row"  # ``"row"``, or the column that identifies the privacy unit, which may have several rows
     splitting: Splitting = field(default_factory=HashSplit)
+    blocks: BlockChoice | None = None  # the blocks that are read, of a table that is cut into them
     conditions: tuple[str, ...] = ()
     training_published: bool = False  # whether the training rows are published too
 
 
 def load_table(
-    path: str | Path, *, evaluation: Evaluation | None, ranges: str | Path | Ranges | None = None, **declared: Any
+    path: str | Path,
+    *,
+    evaluation: Evaluation | None,
+    ranges: str | Path | Ranges | None = None,
+    blocks: Sequence[str] | None = None,
+    **declared: Any,
 ) -> Dataset:
     """Load a user's own table; its rows held back are private where nothing else is declared.
 
-    ``declared`` are ``target``, ``unit``, ``classes`` and ``splits``, as `clipless.datasets.load` describes them.
+    ``declared`` are ``target``, ``unit``, ``classes``, ``splits`` and ``block``, as `clipless.datasets.load` describes
+    them, and ``blocks`` too.
 
     Raises:
         DataError: a row, or the table, that the declarations do not cover.
@@ -81,18 +90,22 @@ def load_table(
         public_because="the user declared them so",
         unit=ranges.unit or "row",
         splitting=ranges.splits or HashSplit(),
+        blocks=choose_blocks(ranges.block, blocks),
     )
     return encode_table(table, ranges, source)
 
 
-def load_schema(path: Path, *, ranges: str | Path | Ranges | None = None, **declared: Any) -> Ranges:
+def load_schema(
+    path: Path, *, ranges: str | Path | Ranges | None = None, blocks: object = None, **declared: Any
+) -> Ranges:
     """Return the declarations of every column of a user's own table, in its order; no cell enters.
 
-    Takes what `load_table` takes.
+    Takes what `load_table` takes; ``blocks`` are not looked at.
 
     Raises:
         DataError: a table that cannot be read, or a column that is not declared.
     """
+    del blocks
     table, ranges = _open(path, ranges, **declared)
     return schema(table.columns, ranges)
 
@@ -104,7 +117,7 @@ def schema(columns: Iterable[str], ranges: Ranges) -> Ranges:
         DataError: a column that is not declared.
     """
     split_column = ranges.splits.column if isinstance(ranges.splits, ColumnSplit) else None
-    aside = {ranges.unit, split_column} - {None, "row"}
+    aside = {ranges.unit, split_column, ranges.block} - {None, "row"}
     found: dict[str, Column] = {}
     for name in (name for name in columns if name != ranges.target):
         declaration = Drop() if name in aside else ranges.declaration(name)
@@ -160,6 +173,7 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
             also what looks like a mistake in the declarations.
     """
     target, classes = _target(table, ranges)
+    table, codes_N = _read_blocks(table, ranges, source)
     declarations = _declarations(table, ranges, {target, *_bookkeeping(table, source)})
     evaluation = Evaluation.EXPLORATORY if ranges.unpaid else source.evaluation
     open_rows = rows_are_open(evaluation, published=source.training_published)
@@ -174,8 +188,23 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     x_NF = encode_columns(table, declarations, ranges.missing_markers, open_rows=open_rows)
     units_N, names = (None, None) if source.unit == "row" else _units(table, source.unit, ranges)
     parts_N = _parts(table, source, units_N, names)
-    splits = (_split(x_NF, labels_N, units_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST))
-    return Dataset(_metadata(x_NF.shape[1], declarations, ranges, classes, source), *splits)
+    rows = [_rows_of(units_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)]
+    train, validation, test = (_split(x_NF, labels_N, units_N, rows_n) for rows_n in rows)
+    blocks = None
+    if source.blocks is not None and codes_N is not None:
+        blocks = Blocks(source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows))
+    return Dataset(_metadata(x_NF.shape[1], declarations, ranges, classes, source), train, validation, test, blocks)
+
+
+def _read_blocks(table: Table, ranges: Ranges, source: TableFacts) -> tuple[Table, NDArray[np.int64] | None]:
+    """Return the rows of the blocks that are read, and the number of the block of each."""
+    if source.blocks is None:
+        return table, None
+    has_unit = source.unit != "row" and source.unit in table.columns
+    units_N = _units(table, source.unit, ranges)[0] if has_unit else None
+    read_N, codes_N = cut_into_blocks(table, source.blocks, units_N)
+    mask = pa.array(read_N)
+    return Table(table.name, {name: column.filter(mask) for name, column in table.columns.items()}), codes_N
 
 
 def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
@@ -210,6 +239,8 @@ def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
     columns = {} if source.unit == "row" else {source.unit: "data.unit"}
     if isinstance(source.splitting, ColumnSplit):
         columns[source.splitting.column] = "data.splits"
+    if source.blocks is not None:
+        columns[source.blocks.column] = "data.block"
     for column, setting in columns.items():
         if column not in table.columns:
             raise DataError(f"Column {column!r} is not in {table.name}; it has {list_names(table.columns)} ({setting})")
@@ -225,7 +256,7 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     for column in not_features & set(ranges.columns):
         if not isinstance(ranges.columns[column], Drop):
             raise DataError(
-                f"Column {column!r} is the target, the unit or the split, not a feature: leave it out "
+                f"Column {column!r} is the target, the unit, the block or the split, not a feature: leave it out "
                 f"(columns.{column} in {ranges.name})"
             )
     declarations: dict[str, Column] = {}
@@ -302,19 +333,23 @@ def _declared_splits(table: Table, column: str, parts: Mapping[str, Part]) -> ND
     return np.array(list(parts.values()), dtype=np.int8)[codes_N]
 
 
+def _rows_of(units_N: NDArray[np.intp] | None, chosen_N: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Return the numbers (n,) of the rows that are chosen, those of each unit one behind the other."""
+    rows_n = np.flatnonzero(chosen_N)
+    return rows_n if units_N is None else rows_n[np.argsort(units_N[rows_n], kind="stable")]
+
+
 def _split(
     x_NF: NDArray[np.float32],
     labels_N: NDArray[np.int64],
     units_N: NDArray[np.intp] | None,
-    chosen_N: NDArray[np.bool_],
+    rows_n: NDArray[np.intp],
 ) -> Split:
+    x, y = torch.from_numpy(x_NF[rows_n]), torch.from_numpy(labels_N[rows_n])
     if units_N is None:
-        return Split(torch.from_numpy(x_NF[chosen_N]), torch.from_numpy(labels_N[chosen_N]))
-    rows = np.flatnonzero(chosen_N)
-    rows = rows[np.argsort(units_N[rows], kind="stable")]
-    ends = np.flatnonzero(np.diff(units_N[rows], append=-1)) + 1
-    offsets = np.concatenate([[0], ends]).astype(np.int64)
-    return Split(torch.from_numpy(x_NF[rows]), torch.from_numpy(labels_N[rows]), torch.from_numpy(offsets))
+        return Split(x, y)
+    ends = np.flatnonzero(np.diff(units_N[rows_n], append=-1)) + 1
+    return Split(x, y, torch.from_numpy(np.concatenate([[0], ends]).astype(np.int64)))
 
 
 def _metadata(
@@ -335,6 +370,7 @@ def _metadata(
             f"Ranges, categories and classes are declared in {ranges.name}; their source: {ranges.source}.",
             split_fact(source.splitting, unit=source.unit),
             counts_fact(source.unit),
+            *_block_fact(source),
             *_share_fact(ranges),
             *facts,
         ),
@@ -347,12 +383,23 @@ def _metadata(
         training_published=source.training_published,
         split_by_row=True,
         column_widths=column_widths(declarations),
+        block=None if source.blocks is None else source.blocks.column,
         largest_share=ranges.largest_share,
     )
 
 
 def _changes(declarations: Mapping[str, Column]) -> tuple[str, ...]:
     return () if radius_unit(declarations) == TEXT_UNIT else (_CATEGORY_CHANGES,)
+
+
+def _block_fact(source: TableFacts) -> tuple[str, ...]:
+    if source.blocks is None:
+        return ()
+    of_whom = "row" if source.unit == "row" else f"value of {source.unit!r}"
+    return (
+        f"Column {source.blocks.column!r} cuts rows into blocks, a public attribute of each {of_whom}. Read are "
+        f"{', '.join(source.blocks.names)}; the number of rows of each block is public.",
+    )
 
 
 def _share_fact(ranges: Ranges) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ import torch
 
 import clipless
 from clipless.datasets import InputFormat, input_format
+from clipless.datasets.dataset import Blocks
 from clipless.datasets.features.encode import encode
 from clipless.datasets.metadata import in_feature_units
 from clipless.datasets.tables.texts import decode_text, encode_texts
 from clipless.errors import DataError
-from sweeper.account.blocks import digest_dataset
+from sweeper.account.blocks import digest_blocks, digest_dataset
 
 from .conftest import Counted
 
@@ -54,6 +55,14 @@ def test_examples_are_features_labels_and_splits_are_those_of_the_rows(declare, 
     assert made.metadata.input_norm == pytest.approx(2.0)
     assert in_feature_units(made.metadata.radius_unit)
     assert not in_feature_units(few.metadata.radius_unit)
+
+
+def test_features_stay_in_the_blocks_of_their_rows_and_have_their_digests(declare, few):
+    codes = (torch.arange(len(part)) % 2 for part in (few.train, few.validation, few.test))
+    cut = replace(few, blocks=Blocks(("january", "february"), *codes))
+    made = encode(cut, declare())
+    assert made.blocks is cut.blocks
+    assert digest_blocks(b"key", made) == digest_blocks(b"key", cut) != {}
 
 
 def _expected(x):

@@ -205,7 +205,7 @@ def columns(**changed):
         ),
         ({"ranges": columns(weight=Drop())}, "Column 'weight' of people.yaml is not in people.csv; it has age, ward"),
         ({"ranges": columns(ill=Numeric(low=0, high=1))}, r"'ill' is the target, .*\(columns.ill in people.yaml\)"),
-        ({"unit": "ward"}, r"'ward' is the target, the unit or the split, not a feature"),
+        ({"unit": "ward"}, r"'ward' is the target, the unit, the block or the split, not a feature"),
         ({"unit": "ssn"}, r"Column 'ssn' is not in people.csv; it has age, ward, id, ill \(data.unit\)"),
         (
             {"splits": ColumnSplit(column="fold", train=("1",), validation=("2",), test=("3",))},

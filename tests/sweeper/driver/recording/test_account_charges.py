@@ -1,10 +1,13 @@
 """A sweep that names an account reserves before it draws, charges each draw after its ledger, and is settled at its end."""
 
+import contextlib
 import datetime
+import json
 import re
 from types import SimpleNamespace
 
 import pytest
+import yaml
 
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -15,6 +18,7 @@ from sweeper.account.owner import close_account, open_account
 from sweeper.account.receipts import read_receipt
 from sweeper.account.rules import ALL_ROWS
 from sweeper.account.verify import verify_account
+from sweeper.cli.main import main
 from sweeper.driver.options import Options
 from sweeper.driver.recording.account_charges import reserve_account
 from sweeper.driver.recording.spending import SpendingRecord
@@ -101,6 +105,83 @@ def test_a_driver_that_was_killed_between_its_ledger_and_its_account_charges_wha
     again = Account(address).balance().sweeps[sweep]
     assert list(again.charged) == ["t0001/1"]
     assert again.held == held  # its own reservation, found again
+
+
+RANGES = """source: the form
+target: {column: ill, classes: ["no", "yes"]}
+unit: person
+block: month
+columns: {age: {low: 0, high: 400, missing: 50}}
+"""
+
+
+def clinic(folder, months):
+    """A table of a clinic by months, of which each person has two rows in one, and what a spec says of it."""
+    rows = [(i % 397, f"p{i // 2}", month, "yes" if i % 3 else "no") for month in months for i in _numbers(month)]
+    lines = ["age,person,month,ill", *(",".join(map(str, row)) for row in rows)]
+    (folder / "clinic.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "ranges.yaml").write_text(RANGES, encoding="utf-8")
+    return {"path": str(folder / "clinic.csv"), "ranges": str(folder / "ranges.yaml")}
+
+
+def _numbers(month):
+    begin = 1000 * int(month[-2:])
+    return range(begin, begin + 400)
+
+
+@pytest.mark.usefixtures("bare", "in_process", "untracked")
+def test_a_sweep_charges_the_months_that_it_reads_and_a_new_month_brings_a_new_budget(tmp_path, capsys):
+    address = parse_address(f"{tmp_path}/accounts.db#clinic")
+    relation = Relation.ADD_OR_REMOVE_ONE
+    open_account(address, unit="person", relation=relation, epsilon=4.2, delta=1e-4, by="owner", at=NOW)
+
+    def sweep(folder, months, blocks, **data):
+        given = clinic(tmp_path, months) | ({"blocks": blocks} if blocks else {}) | data
+        spec = make_spec(content(address) | {"data": given, "search": {"trials": 1, "rehearse": False}})
+        return run(spec, Options(out=tmp_path / folder))
+
+    def taken(block):
+        return Account(address).balance().taken((block, Side.TRAINING)).square
+
+    january = sweep("one", ["2026-01"], ["2026-01"])
+    before = taken("2026-01")
+    assert before > 0.0
+    with pytest.raises(AccountError, match=r"on .* rows of block '2026-01' .* is left"):
+        sweep("two", ["2026-01", "2026-02"], ["2026-02", "2026-01"])
+    february = sweep("three", ["2026-01", "2026-02"], ["2026-02"])
+    assert taken("2026-01") == before
+    assert taken("2026-02") == pytest.approx(before, rel=0.05)
+    assert verify_account(address, [january.directory, february.directory]).findings == ()
+    (tmp_path / "whole.yaml").write_text(RANGES.replace("block: month", "") + "others: {drop: true}\n")
+    with pytest.raises(AccountError, match=r"the blocks of account 'clinic' \(2026-01, 2026-02\), got all rows"):
+        sweep("four", ["2026-01"], None, ranges=str(tmp_path / "whole.yaml"))
+    main_quietly(["account", "show", str(address), "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert {place["block"] for place in shown["places"]} == {"2026-01", "2026-02"}
+    assert [one["blocks"] for one in shown["sweeps"]] == [["2026-01"], ["2026-02"]]
+    check = yaml.safe_dump(content(address) | {"data": clinic(tmp_path, ["2026-03"]) | {"blocks": ["2026-03"]}})
+    (tmp_path / "spec.yaml").write_text(check, encoding="utf-8")
+    main_quietly(["check", str(tmp_path / "spec.yaml"), "--no-estimate"])
+    said = capsys.readouterr()
+    assert "the sweep would take" in " ".join(said.out.split()), said.err
+
+
+def test_a_block_that_is_called_as_all_rows_are_is_refused(tmp_path):
+    address = opened(tmp_path)
+    (tmp_path / "ranges.yaml").touch()
+    given = clinic(tmp_path, ["2026-01"])
+    path = tmp_path / "clinic.csv"
+    path.write_text(path.read_text().replace("2026-01", "all"))
+    spec = make_spec(content(address) | {"data": given | {"blocks": ["all"]}})
+    data = clipless.datasets.load(**spec.data_options())
+    plan = make_sweep_plan(spec, data)
+    with pytest.raises(AccountError, match=r"Expected blocks of other names than 'all', which is all rows"):
+        make_reservation(plan, data, Account(address), sweep="", title="t", spender="ann")
+
+
+def main_quietly(arguments):
+    with contextlib.suppress(SystemExit):
+        main(arguments)
 
 
 class Witness:

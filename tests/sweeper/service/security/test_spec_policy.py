@@ -20,7 +20,7 @@ target: {column: sick, classes: ["no", "yes", "\U0001f600"]}
 columns: {age: {low: 0, high: 120}}
 """
 # Keys of a spec that hold free text, each judged by the policy or harmless: the names of columns, labels and splits.
-FREE_TEXT = {"name", "data.name", "data.path", "data.ranges", "data.target", "data.unit", "data.splits.column",
+FREE_TEXT = {"name", "data.name", "data.path", "data.ranges", "data.target", "data.unit", "data.block", "data.splits.column",
              "data.splits.salt", "privacy.account", "search.warm_start"}  # fmt: skip
 TABLE = {"path": "patients.csv", "target": "sick", "evaluation": "public", "ranges": "ranges.yaml"}
 
