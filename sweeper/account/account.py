@@ -75,14 +75,22 @@ class Account:
         with self._chain.reading() as (transaction, balance):
             return self._refusal(transaction, balance, wanted)
 
-    def reserve(self, wanted: Reservation) -> None:
+    def reserve(self, wanted: Reservation, ledger: Path | None = None) -> None:
         """Reserve everything that a sweep plans; what it has reserved before is found again and not taken twice.
+
+        Args:
+            wanted: the sweep, and what it plans.
+            ledger: its file, where it goes on with one.
 
         Raises:
             AccountError: there is no room for it, or its data are not those of the account; nothing was reserved.
-            RecordError: the store cannot be written to; nothing was reserved.
+            RecordError: a ledger that has lost what the account knows of it, or a store that cannot be written to;
+                nothing was reserved.
         """
         with self._chain.change() as (transaction, balance, entries):
+            known = balance.sweeps.get(wanted.sweep)
+            if known is not None and ledger is not None:
+                check_position(known.position, ledger, known.title)
             refused = self._refusal(transaction, balance, wanted)
             if refused is not None:
                 raise AccountError(refused)

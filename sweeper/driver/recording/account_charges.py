@@ -75,7 +75,7 @@ def reserve_account(
     receipt = make_receipt(folder.path, account)
     title, spender = title or folder.path.name, user_of_machine()
     wanted = make_reservation(plan, data, account, sweep=receipt.sweep, title=title, spender=spender)
-    account.reserve(wanted)
+    account.reserve(wanted, folder.ledger)
     receipt = receipt.seen(account)
     receipt.write(folder.path)
     charges = AccountCharges(account, wanted, receipt, folder.path, folder.ledger)

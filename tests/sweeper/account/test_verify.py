@@ -150,6 +150,16 @@ def test_of_a_folder_and_its_copy_one_goes_on(account, address, folder, tmp_path
     assert any("drawn and not charged: t3/1; resume the sweep, or settle it" in one for one in findings)
 
 
+def test_a_copy_that_was_made_before_any_draw_is_refused_when_it_goes_on(account, folder, tmp_path):
+    sweep = begin(account, folder)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    train(account, folder, sweep, "t1")
+    account.reserve(wants(sweep), folder / "ledger.jsonl")
+    with pytest.raises(RecordError, match="the folder is a copy, or was restored from a backup"):
+        account.reserve(wants(sweep), copy / "ledger.jsonl")
+
+
 def test_ledgers_are_compared_release_by_release(account, address, folder):
     sweep = begin(account, folder)
     train(account, folder, sweep, "t1")
