@@ -3,11 +3,13 @@
     python benchmarks/account.py [FOLDER] [--pairs 50] [--pause 1.0] [--entries 10000]
 
 FOLDER lies on the disk that is measured. Each client reserves and settles, then pauses, as drivers do between sweeps.
+Each of both waits for SYNCHRONISED writes one after the other: the disk's own time is measured beside, between pauses.
 """
 
 import argparse
 import datetime
 import multiprocessing
+import os
 import statistics
 import tempfile
 import time
@@ -24,6 +26,7 @@ from sweeper.account.summary import summarise
 from sweeper.specification.addresses import AccountAddress
 
 CLIENTS = 8
+SYNCHRONISED = 5  # of a transaction: journal, its folder, its header, the store, the journal again (strace)
 RELATION = Relation.ADD_OR_REMOVE_ONE
 
 
@@ -47,8 +50,22 @@ def spend(address: AccountAddress, name: str, pairs: int, pause: float, times: A
     times.put(took)
 
 
+def disk_milliseconds(folder: str, count: int = 40) -> float:
+    """Return the median time of one synchronised write of a page."""
+    path, took = f"{folder}/page", []
+    with open(path, "wb", buffering=0) as file:
+        file.write(bytes(40_960))
+        for number in range(count):
+            begun = time.perf_counter()
+            os.pwrite(file.fileno(), os.urandom(4096), 4096 * (number % 10))
+            os.fdatasync(file.fileno())
+            took.append(1e3 * (time.perf_counter() - begun))
+            time.sleep(0.02)
+    return statistics.median(took)
+
+
 def main() -> None:
-    """Print three lines."""
+    """Print a line for the disk, for one client, for all, and for a long account."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--pairs", type=int, default=50)
@@ -59,6 +76,8 @@ def main() -> None:
         address = AccountAddress(f"{folder}/accounts.db", "clinic")
         now = datetime.datetime.now(datetime.UTC)
         open_account(address, unit="row", relation=RELATION, epsilon=6.8, delta=1e-5, by="me", at=now)
+        disk = disk_milliseconds(folder)
+        print(f"the disk: {disk:.2f} ms for a synchronised write, {2 * SYNCHRONISED * disk:.1f} ms for those of a pair")
         for clients in (1, CLIENTS + 1):
             times = multiprocessing.Queue()
             each = [(address, f"{clients}-{k}", given.pairs, given.pause, times) for k in range(clients)]

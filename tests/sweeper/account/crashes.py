@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -96,6 +97,25 @@ def kill_often(folder: Path, step: int) -> list[dict[str, object]]:
     return found
 
 
+def kill_holder(address: AccountAddress) -> bool:
+    """Kill a process that has written and holds the store, and say whether nothing of it is left and others go on."""
+    before = reach(address).head
+    ready, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with reach(address)._chain._store.write() as transaction:
+            transaction._connection.execute(sa.text("UPDATE account_heads SET digest = 'gone'"))
+            os.write(told, b".")
+            signal.pause()
+    os.read(ready, 1)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    account = reach(address)
+    unchanged = account.head == before
+    account.reserve(wants("behind a killed holder", costs(1e-3)))
+    return unchanged and account.head.number == before.number + 1
+
+
 def race(address: AccountAddress, rounds: int) -> list[list[int]]:
     """Let two processes reserve the last of an account at the same moment, and say how both ended each time."""
     found = []
@@ -133,4 +153,5 @@ def main() -> None:
     (folder / "race").mkdir()
     racing = parse_address(f"{folder}/race/accounts.db#clinic")
     make(racing).reserve(wants("first", costs(1e-3)))
-    print(json.dumps({"kills": kill_often(folder, step), "races": race(racing, 2)}))
+    found = {"kills": kill_often(folder, step), "races": race(racing, 2), "holder": kill_holder(racing)}
+    print(json.dumps(found))

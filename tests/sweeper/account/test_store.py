@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sweeper.account.account import Account
 from sweeper.account.cost import rounded_up
 from sweeper.account.entries import Side
+from sweeper.account.positions import NOTHING_YET
 from sweeper.account.rules import ALL_ROWS
 from sweeper.account.store import AccountStore
 from sweeper.account.verify import verify_account
@@ -46,6 +47,7 @@ def crash(folder, step):
 
 def check_crashes(found):
     assert found["races"] == [[WON, REFUSED]] * 2
+    assert found["holder"]
     for one in found["kills"]:
         assert one == {"ended": KILLED, "charged before it drew": False, "holds what it drew": True}
 
@@ -187,7 +189,16 @@ def _spend_in_postgresql(address, folder):
     write_rows(ledger, "draw")
     account.charge(wants("s"), "t1/1", {side: rounded_up(cost) for side, cost in costs(ONE / 2, 1e-9).items()}, ledger)
     account.settle("s", ledger)
-    races = "import sys; print(crashes.race(crashes.parse_address(sys.argv[1]), 2))"
-    assert run_apart(races, address) == [[WON, REFUSED]] * 2
+    account.release(wants("evaluation", costs(ONE / 9), split=None), "evaluation", ledger)
+    account.charge(wants("s", blocks={ALL_ROWS: "ab"}), "t1/1", {}, ledger)  # known: it costs nothing more
+    account.reserve(wants("selection", costs(ONE / 4)))
+    known = account.reservation_of("selection")
+    half = {side: rounded_up(cost) for side, cost in costs(ONE / 8, 1e-9).items()}
+    account.charge(known, "selection", half, ledger, NOTHING_YET)
+    assert account.balance().sweeps["selection"].position == NOTHING_YET
+    account.settle("selection", ledger)
+    code = "import sys; address = crashes.parse_address(sys.argv[1]); "
+    assert run_apart(code + "print(crashes.json.dumps(crashes.kill_holder(address)))", address)
+    assert run_apart(code + "print(crashes.race(address, 2))", address) == [[WON, REFUSED]] * 2
     assert verify_account(address).findings == ()
     assert Account(address, clock=lambda: DAY).balance().sweeps["s"].is_open is False
