@@ -138,7 +138,8 @@ def account_in_words(account: Account, wanted: Reservation) -> str:
         return f"Refused by its account: {refused}"
     balance = account.balance()
     taken = max((part_of(cost, balance.budget) for cost in wanted.costs.values()), default=0.0)
-    left = 1.0 - max((part_of(balance.taken(place), balance.budget) for place in balance.places()), default=0.0)
+    places = ((block, side) for block in wanted.blocks for side in Side)
+    left = 1.0 - max(part_of(balance.taken(place), balance.budget) for place in places)
     return (
         f"Account {account.address}: the sweep would take {round_up(100 * taken, 3)} % of its budget, epsilon "
         f"{balance.epsilon:g} at delta {balance.delta!r}, of which {round_down(100 * left, 3)} % is left; behind it "
