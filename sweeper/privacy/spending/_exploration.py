@@ -27,6 +27,11 @@ from sweeper.specification.stages import StagePlan
 
 SELECTION, FINAL = "selection", "final"  # the parts of the budget
 _NEAR = 0.03  # step of the logarithm of the noise in a search that begins near its end
+_UNSEEN = (
+    "The price within the budget holds if nobody saw more of the candidates of the private selection than its winner: "
+    "who reads their folder while they train, or learns how long that takes, may learn more than it covers. Where a "
+    "condition of the selection breaks, no final is trained, and the price composes every candidate."
+)
 _NOT_SELECTED = (
     "Nothing can be released: the price is that of a private selection and its final, and the ledger does not say that "
     "the selection has ended."
@@ -42,12 +47,7 @@ class Exploration(CutBudget):
 
     name: ClassVar[str] = "exploration"
     first_part: ClassVar[str] = "candidates"
-    conditions: ClassVar[tuple[str, ...]] = (
-        "The price within the budget holds if nobody saw more of the candidates of the private selection than its "
-        "winner: who reads their folder while they train, or learns how long that takes, may learn more than it "
-        "covers. Where a condition of the selection breaks, no final is trained, and the price composes every "
-        "candidate.",
-    )
+    conditions: ClassVar[tuple[str, ...]] = (_UNSEEN,)
 
     @classmethod
     def cut(cls, request: Request) -> "Exploration":
