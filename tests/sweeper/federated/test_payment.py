@@ -95,7 +95,10 @@ def test_the_rows_of_a_sweep_are_known_again_in_an_evaluation(join, tmp_path, mo
     assert account.balance().digests == {ALL_ROWS: digest_dataset(account.key, data)}
 
 
-@pytest.mark.parametrize("protocol", ["curator", "aggregation", "function-sharing"])
+@pytest.mark.parametrize(
+    "protocol",
+    ["curator", *(pytest.param(name, marks=pytest.mark.long) for name in ("aggregation", "function-sharing"))],
+)
 def test_what_it_costs_is_on_the_disk_before_anything_of_a_row_is_sent(
     start, model, parties, tmp_path, monkeypatch, protocol
 ):

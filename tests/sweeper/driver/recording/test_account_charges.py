@@ -4,6 +4,7 @@ import contextlib
 import datetime
 import json
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -129,6 +130,7 @@ def _numbers(month):
     return range(begin, begin + 400)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 def test_a_sweep_charges_the_months_that_it_reads_and_a_new_month_brings_a_new_budget(tmp_path, capsys):
     address = parse_address(f"{tmp_path}/accounts.db#clinic")
@@ -177,6 +179,10 @@ def test_a_block_that_is_called_as_all_rows_are_is_refused(tmp_path):
     plan = make_sweep_plan(spec, data)
     with pytest.raises(AccountError, match=r"Expected blocks of other names than 'all', which is all rows"):
         make_reservation(plan, data, Account(address), sweep="", title="t", spender="ann")
+    named = replace(data, blocks=replace(data.blocks, names=("2026-01",)))
+    assert list(make_reservation(plan, named, Account(address), sweep="", title="t", spender="ann").blocks) == [
+        "2026-01"
+    ]
 
 
 def main_quietly(arguments):

@@ -131,6 +131,7 @@ def test_all_candidates_are_charged_before_they_are_shown_where_a_condition_brok
     assert (found.findings, found.unsettled) == ((), ())
 
 
+@pytest.mark.long
 def test_candidates_that_the_account_has_no_room_for_are_not_shown_until_it_has(whole, address, tmp_path, monkeypatch):
     """Four where one or two are usual: all of them cost more than the best of a secret number."""
     monkeypatch.setattr(selection_run, "select", lambda *args, **given: select(*args, **given, source=Bytes(250)))
@@ -150,6 +151,7 @@ def test_candidates_that_the_account_has_no_room_for_are_not_shown_until_it_has(
     assert verify_account(address, [folder.path]).findings == ()
 
 
+@pytest.mark.long
 def test_a_selection_that_ended_before_any_noise_gives_everything_back(whole, address, tmp_path):
     account = opened(address)
     kept = {}
@@ -168,6 +170,7 @@ def test_a_selection_that_ended_before_any_noise_gives_everything_back(whole, ad
     assert all(balance.taken(place).square == 0.0 for place in balance.places())
 
 
+@pytest.mark.long
 def test_without_its_receipt_nothing_is_shown(whole, address, tmp_path):
     opened(address)
     whole.does = {"t0002": lambda engine, *_: (engine.folder.path / "account.json").unlink(), "t0003": "crashes"}
