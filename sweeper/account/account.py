@@ -7,7 +7,7 @@ from pathlib import Path
 from sweeper.account.balance import Balance, SweepAccount
 from sweeper.account.chain import AccountChain
 from sweeper.account.cost import AccountCost
-from sweeper.account.entries import Costs, Position, Settled, Side
+from sweeper.account.entries import Costs, Entry, Position, Settled, Side
 from sweeper.account.owner import time_in_text
 from sweeper.account.positions import check_position, position_of
 from sweeper.account.rules import (
@@ -69,6 +69,14 @@ class Account:
     def balance(self) -> Balance:
         """Return what the account has given away by now."""
         return self._chain.balance()
+
+    def entries(self, after: int, until: int) -> tuple[Entry, ...]:
+        """Return the entries behind the one of a number, up to and with another, in order.
+
+        Raises:
+            RecordError: one is not what was written, or the store cannot be read.
+        """
+        return self._chain.entries(after, until)
 
     def refusal(self, wanted: Reservation) -> str | None:
         """Return why ``reserve`` would refuse a sweep now, ``None`` if there is room for it."""

@@ -98,9 +98,9 @@ class Balance:
         return named or tuple(share for share in self.shares if share.name == EVERYBODY)
 
     def left_under(self, share: Share, spender: str, place: Place) -> AccountCost:
-        """Return what a share leaves of a side of a block; members of a group take from it together."""
+        """Return what a share leaves of a side of a block; a group and its members take from it together."""
         most = AccountCost(self.budget.square * share.part, self.budget.slack * share.part)
-        names = share.members or (spender,)
+        names = {share.name, *share.members} if share.members else {spender}
         return left_of(most, total(self._spent.get((name, place), NOTHING) for name in names))
 
     def taken_by(self, spender: str, place: Place) -> AccountCost:

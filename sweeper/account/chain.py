@@ -38,6 +38,18 @@ class AccountChain:
         with self._store.read() as transaction:
             return next((one.digest for one in transaction.links(self.address.name, number - 1)), None)
 
+    def entries(self, after: int, until: int) -> tuple[Entry, ...]:
+        """Return the entries behind the one of a number, up to and with another, as they were written.
+
+        Raises:
+            RecordError: one is not what was written, or missing.
+        """
+        name = self.address.name
+        with self._store.read() as transaction:
+            before = transaction.links(name, after - 1, after) if after else ()
+            previous = before[0].digest if before else first_digest(transaction.id, name)
+            return follow_links(transaction.links(name, after, until), after, previous)
+
     @contextmanager
     def reading(self) -> Iterator[tuple[StoreTransaction, Balance]]:
         """Read inside the block, as of one moment."""

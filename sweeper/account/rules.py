@@ -226,18 +226,18 @@ def _refuse_amount(balance: Balance, wanted: Reservation, missing: Costs) -> str
     if balance.shares and not shares and missing:
         known = ", ".join(sorted(share.name for share in balance.shares))
         return f"Expected a spender with a share of account {name!r} ({known}), got {spender!r}; ask its owner for one"
-    for block in wanted.blocks:
-        for side, cost in missing.items():
-            left = balance.left((block, side))
-            if not is_within(cost, left):
-                return _too_much(balance, f"account {name!r}", "its budget", (block, side), cost, left)
-            for share in shares:
-                own = balance.left_under(share, spender, (block, side))
-                if not is_within(cost, own):
-                    who = spender if share.name in (spender, "*") else f"group {share.name}"
-                    what = f"the share of {who} in account {name!r}, {100 * share.part:g} % of its budget,"
-                    return _too_much(balance, what, "the budget", (block, side), cost, own)
-    return None
+    found = []  # every room that is too small: what is named would fit into all of them
+    for place, cost in (((block, side), cost) for block in wanted.blocks for side, cost in missing.items()):
+        rooms = [(f"account {name!r}", "its budget", balance.left(place))]
+        for share in shares:
+            who = spender if share.name in (spender, "*") else f"group {share.name}"
+            what = f"the share of {who} in account {name!r}, {100 * share.part:g} % of its budget,"
+            rooms.append((what, "the budget", balance.left_under(share, spender, place)))
+        found += [(*room, place, cost) for room in rooms if not is_within(cost, room[2])]
+    if not found:
+        return None
+    what, whose, left, place, cost = min(found, key=lambda one: epsilon_of(one[2], balance.delta))
+    return _too_much(balance, what, whose, place, cost, left)
 
 
 def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: AccountCost, left: AccountCost) -> str:

@@ -90,10 +90,11 @@ class StoreTransaction:
         row = self._connection.execute(columns).one_or_none()
         return None if row is None else Head(row.number, row.digest)
 
-    def links(self, account: str, after: int = 0) -> tuple[Link, ...]:
-        """Return the entries of an account behind the one of that number, in order."""
+    def links(self, account: str, after: int = 0, until: int | None = None) -> tuple[Link, ...]:
+        """Return the entries of an account behind the one of that number, in order, to the last one or another."""
         columns = sa.select(_ENTRIES.c.number, _ENTRIES.c.text, _ENTRIES.c.digest)
         chosen = columns.where(_ENTRIES.c.account == account, _ENTRIES.c.number > after).order_by(_ENTRIES.c.number)
+        chosen = chosen if until is None else chosen.where(_ENTRIES.c.number <= until)
         return tuple(
             Link(number=row.number, text=row.text, digest=row.digest) for row in self._connection.execute(chosen)
         )

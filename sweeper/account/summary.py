@@ -1,10 +1,10 @@
 """An account as people look at it: what was spent, by whom, on what, when, and what is left per block and spender."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from sweeper.account.balance import Balance, SweepAccount
-from sweeper.account.cost import AccountCost, larger
+from sweeper.account.balance import Balance, Place, SweepAccount
+from sweeper.account.cost import NOTHING, AccountCost, epsilon_of, larger
 from sweeper.account.entries import EVERYBODY, Side
 from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
 
@@ -43,6 +43,19 @@ class SpenderSummary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What a spender may still take.
+
+    Attributes:
+        left: the share of a budget, on the side with the least, from 0 to 1.
+        fits: the largest epsilon at the delta of the account of one sweep that would fit there.
+    """
+
+    left: float
+    fits: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AccountSummary:
     """How an account stands.
 
@@ -62,6 +75,16 @@ class AccountSummary:
     places: tuple[PlaceSummary, ...]
     spenders: tuple[SpenderSummary, ...]
     sweeps: tuple[SweepSummary, ...]
+
+    @property
+    def taken(self) -> float:
+        """The largest share of a budget that is reserved or drawn, from 0 to 1."""
+        return max((place.taken for place in self.places), default=0.0)
+
+    @property
+    def drawn(self) -> float:
+        """The largest share of a budget that is drawn, from 0 to 1."""
+        return max((place.drawn for place in self.places), default=0.0)
 
 
 def summarise(balance: Balance) -> AccountSummary:
@@ -108,12 +131,30 @@ def further_sweeps(balance: Balance, wanted: Reservation) -> int | None:
     counts = []
     for block in wanted.blocks:
         for side, cost in missing_sides(balance, wanted).items():
-            rooms = [balance.left((block, side))]
-            rooms += [
-                balance.left_under(share, wanted.spender, (block, side)) for share in balance.shares_of(wanted.spender)
-            ]
+            rooms = _rooms(balance, wanted.spender, (block, side))
             counts += [count for room in rooms if (count := count_alike(room, cost)) is not None]
     return max(min(counts) - 1, 0) if counts else None
+
+
+def room_of(balance: Balance, spender: str, places: Iterable[Place]) -> Room:
+    """Return what a spender may still take on each of these sides of blocks; of a new block where there is none."""
+    found = [cost for place in places for cost in _rooms(balance, spender, place)]
+    found = found or list(_rooms(balance, spender, (ALL_ROWS, Side.TRAINING)))
+    budget = balance.budget
+    return Room(
+        left=min(min(cost.square / budget.square, cost.slack / budget.slack) for cost in found),
+        fits=min(epsilon_of(cost, balance.delta) for cost in found),
+    )
+
+
+def _rooms(balance: Balance, spender: str, place: Place) -> Iterator[AccountCost]:
+    """Yield what the budget leaves of a side, and each share of a spender; nothing for one without any."""
+    yield balance.left(place)
+    shares = balance.shares_of(spender)
+    if balance.shares and not shares:
+        yield NOTHING
+    for share in shares:
+        yield balance.left_under(share, spender, place)
 
 
 def _drawn(balance: Balance) -> dict[tuple[str, Side], AccountCost]:

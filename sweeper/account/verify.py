@@ -102,6 +102,15 @@ def settle_folder(folder: Path) -> AccountAddress:
     return account.address
 
 
+def release_reservation(folder: Path) -> None:
+    """Give back what a sweep that will not begin has reserved, if it has; what drew is never given back.
+
+    Raises: as `settle_folder`.
+    """
+    if (folder / RECEIPT_NAME).exists():
+        settle_folder(folder)
+
+
 def find_folders(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Return the folders of sweeps with an account among paths and, down to ``spent``, in them."""
     found = [receipt.parent for path in paths for receipt in sorted(path.rglob(RECEIPT_NAME))]

@@ -9,14 +9,12 @@ from sweeper.account.blocks import digest_blocks, digest_dataset, split_in_text
 from sweeper.account.cost import NOTHING, AccountCost, event_cost, rounded_up, total
 from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
-from sweeper.account.rules import ALL_ROWS, Reservation, count_in_words
-from sweeper.account.summary import further_sweeps, part_of
+from sweeper.account.rules import ALL_ROWS, Reservation
 from sweeper.errors import AccountError
 from sweeper.planning.configurations import plan_first
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
 from sweeper.privacy.spending._cut import CutBudget
 from sweeper.privacy.spending.filter import Filter
-from sweeper.rounding import round_down, round_up
 from sweeper.specification.addresses import find_account
 from sweeper.specification.spec import Spec
 
@@ -129,19 +127,3 @@ def _digest(key: bytes, data: Dataset) -> dict[str, str]:
     if ALL_ROWS in data.blocks.names:
         raise AccountError(f"Expected blocks of other names than {ALL_ROWS!r}, which is all rows, got it (data.blocks)")
     return digest_blocks(key, data)
-
-
-def account_in_words(account: Account, wanted: Reservation) -> str:
-    """Return what a sweep would take of an account, and what that would leave, or why it is refused."""
-    refused = account.refusal(wanted)
-    if refused is not None:
-        return f"Refused by its account: {refused}"
-    balance = account.balance()
-    taken = max((part_of(cost, balance.budget) for cost in wanted.costs.values()), default=0.0)
-    places = ((block, side) for block in wanted.blocks for side in Side)
-    left = 1.0 - max(part_of(balance.taken(place), balance.budget) for place in places)
-    return (
-        f"Account {account.address}: the sweep would take {round_up(100 * taken, 3)} % of its budget, epsilon "
-        f"{balance.epsilon:g} at delta {balance.delta!r}, of which {round_down(100 * left, 3)} % is left; behind it "
-        f"there is room for {count_in_words(further_sweeps(balance, wanted))}."
-    )

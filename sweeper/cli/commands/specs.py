@@ -34,11 +34,12 @@ def check(
     if found.plan.account is not None:
         from sweeper.account.account import Account
         from sweeper.account.owner import user_of_machine
-        from sweeper.planning.account_plan import account_in_words, make_reservation
+        from sweeper.planning.account_plan import make_reservation
+        from sweeper.planning.account_quote import quote_of
 
         account, title = Account(found.plan.account.address), found.plan.name
         wanted = make_reservation(found.plan, found.data, account, sweep="", title=title, spender=user_of_machine())
-        typer.echo(f"\n{account_in_words(account, wanted)}")
+        typer.echo(f"\n{quote_of(account, wanted).in_words()}")
     if found.estimate is not None:
         typer.echo(f"\n{in_words(found.estimate)}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"

@@ -14,7 +14,7 @@ from sweeper.account.cost import AccountCost, budget_of, is_within, rounded_up, 
 from sweeper.account.entries import Charged, Opened, Position, Settled, Share, Side
 from sweeper.account.owner import close_account, give_shares, open_account, raise_account
 from sweeper.account.rules import ALL_ROWS, find_refusal, reserve_entries
-from sweeper.account.summary import further_sweeps, summarise
+from sweeper.account.summary import further_sweeps, room_of, summarise
 from sweeper.errors import AccountError, RecordError
 
 from .accounts import DAY, ONE, OTHER_SPLIT, RELATION, SPLIT, costs, make, wants, write_rows
@@ -285,6 +285,31 @@ def test_a_spender_takes_at_most_their_share_and_a_group_its_own_together(addres
         account.reserve(wants("e", spender="eve"))
     give_shares(address, [Share(name="*", part=1.0)], by="owner", at=DAY)
     account.reserve(wants("e", spender="eve"))
+
+
+def test_a_spender_who_is_named_like_a_group_takes_from_what_the_group_has(address):
+    account = make(address, shares=[Share(name="lab", part=0.5, members=("ann", "ben"))])
+    account.reserve(wants("a"))
+    account.reserve(wants("b", spender="lab"))
+    for spender in ("lab", "ben"):
+        with pytest.raises(
+            AccountError, match=r"the share of .*lab in account 'clinic', 50 % of its budget, has room for"
+        ):
+            account.reserve(wants("c", spender=spender))
+
+
+def test_what_would_fit_is_said_of_the_smallest_room_and_fits_into_all(address):
+    shares = [Share(name="ann", part=0.25), Share(name="ben", part=0.9)]
+    account = make(address, shares=shares)
+    for number in range(3):
+        account.reserve(wants(f"b{number}", spender="ben"))
+    account.reserve(wants("a"))
+    room = room_of(account.balance(), "ann", account.balance().places())
+    with pytest.raises(AccountError, match=f"the share of ann .* one sweep of epsilon {room.fits:.3}") as refused:
+        account.reserve(wants("a2"))
+    assert "account 'clinic' has room" not in str(refused.value)
+    left = account.balance().left((ALL_ROWS, Side.TRAINING))
+    assert room.left < left.square / account.balance().budget.square
 
 
 @pytest.mark.parametrize(

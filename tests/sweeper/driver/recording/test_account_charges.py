@@ -25,7 +25,8 @@ from sweeper.driver.recording.account_charges import reserve_account
 from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.runner import run
 from sweeper.errors import AccountError, SpecError, TrialError
-from sweeper.planning.account_plan import NO_ACCOUNT, account_in_words, make_reservation, planned_costs
+from sweeper.planning.account_plan import NO_ACCOUNT, make_reservation, planned_costs
+from sweeper.planning.account_quote import quote_of
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
@@ -282,14 +283,15 @@ def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data
     plan = make_sweep_plan(make_spec(content(address)), data)
     account = Account(address)
     wanted = make_reservation(plan, data, account, sweep="", title="t", spender="ann")
-    said = account_in_words(account, wanted)
+    said = quote_of(account, wanted).in_words()
     assert re.search(
-        r"the sweep would take [\d.]+ % of its budget, epsilon 8 at delta 0.0001, of which 100 % is left", said
+        r"would take [\d.]+ % of its budget, epsilon 8 at delta 0.0001, of which 100 % is left for ann and [\d.]+ %",
+        said,
     )
     assert said.endswith("more sweeps like this one.")
     assert set(wanted.costs) == set(Side)
     close_account(address, because="spent", by="owner", at=NOW)
-    assert account_in_words(account, wanted).startswith("Refused by its account: ")
+    assert quote_of(account, wanted).in_words().startswith("Refused by its account: ")
 
 
 @pytest.mark.parametrize(

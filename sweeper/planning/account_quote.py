@@ -1,0 +1,105 @@
+"""What a sweep would take of an account, and what would fit: what commands, REST, pages and tools all say."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import clipless
+from sweeper.account.account import Account
+from sweeper.account.cost import AccountCost, epsilon_of, larger
+from sweeper.account.rules import Reservation, account_sides, count_in_words
+from sweeper.account.summary import further_sweeps, part_of, room_of
+from sweeper.planning.account_plan import make_reservation
+from sweeper.planning.make import make_sweep_plan
+from sweeper.rounding import round_down, round_up
+from sweeper.specification.spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountQuote:
+    """What one sweep would take of an account now.
+
+    Attributes:
+        account: its name.
+        budget_epsilon: what the account promises for everything together, at ``delta``.
+        spender: whose share it takes from.
+        takes: the largest share of a budget that it takes, from 0 to 1; more for a sweep that can never fit.
+        epsilon: the price of that by itself at the delta of the account, rounded up.
+        left: the share of a budget that the spender may still take, on the side with the least, from 0 to 1.
+        fits: the largest epsilon at the delta of the account of one sweep that would fit there, rounded down.
+        further: how many more sweeps like it there is room for behind it; ``None`` for any number.
+        refused: why it is refused, in one sentence; ``None`` if there is room for it.
+    """
+
+    account: str
+    budget_epsilon: float
+    delta: float
+    spender: str
+    takes: float
+    epsilon: float
+    left: float
+    fits: float
+    further: int | None
+    refused: str | None
+
+    @property
+    def left_behind(self) -> float:
+        """The share of a budget that the spender may still take behind the sweep, from 0 to 1."""
+        return max(self.left - self.takes, 0.0)
+
+    def in_words(self) -> str:
+        """Return it in one sentence or two."""
+        if self.refused is not None:
+            return f"Refused by its account: {self.refused}"
+        return (
+            f"Account {self.account}: the sweep would take {round_up(100 * self.takes, 3)} % of its budget, epsilon "
+            f"{self.budget_epsilon:g} at delta {self.delta!r}, of which {round_down(100 * self.left, 3)} % is left for "
+            f"{self.spender} and {round_down(100 * self.left_behind, 3)} % would be; behind it there is room for "
+            f"{count_in_words(self.further)}."
+        )
+
+
+def plan_reservation(spec: Spec, data_dir: Path | None, account: Account, spender: str) -> Reservation:
+    """Return what the sweep of a spec would ask of its account; nothing is trained and nothing is reserved.
+
+    Args:
+        spec: which names the account.
+        data_dir: local copies of data sets.
+        account: that it names.
+        spender: whose share it takes from.
+
+    Raises:
+        SpecError: the spec does not fit the data, its budget cannot be cut as it asks, or it looks without paying.
+        clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
+
+    Guarantees:
+        Rows are read to be counted and to be known again, by a digest whose key stays in the account; nothing else
+        of them is in what is returned.
+    """
+    data = clipless.datasets.load(**spec.data_options(data_dir))
+    plan = make_sweep_plan(spec, data, data_dir)
+    return make_reservation(plan, data, account, sweep="", title=plan.name, spender=spender)
+
+
+def quote_of(account: Account, wanted: Reservation) -> AccountQuote:
+    """Return what a sweep would take of an account now.
+
+    Raises:
+        RecordError: the account cannot be read.
+    """
+    refused, balance = account.refusal(wanted), account.balance()
+    most, sides = AccountCost(), account_sides(balance, wanted, wanted.costs)
+    for cost in sides.values():
+        most = larger(most, cost)
+    room = room_of(balance, wanted.spender, [(block, side) for block in wanted.blocks for side in sides])
+    return AccountQuote(
+        account=account.address.name,
+        budget_epsilon=balance.epsilon,
+        delta=balance.delta,
+        spender=wanted.spender,
+        takes=part_of(most, balance.budget),
+        epsilon=epsilon_of(most, balance.delta),
+        left=room.left,
+        fits=room.fits,
+        further=None if refused else further_sweeps(balance, wanted),
+        refused=refused,
+    )
