@@ -80,6 +80,10 @@ class UnknownSweepError(SweeperError, LookupError):
     """The service knows no sweep, trial or file of that name."""
 
 
+class UnknownAccountError(SweeperError, LookupError):
+    """The service has no account of that name."""
+
+
 class RefusalError(SweeperError, PermissionError):
     """The service does not do what a request asks: who asks may not, too much is asked, or the request is odd."""
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from sweeper.account.balance import Balance, Place, SweepAccount
 from sweeper.account.cost import NOTHING, AccountCost, epsilon_of, larger
-from sweeper.account.entries import EVERYBODY, Side
+from sweeper.account.entries import EVERYBODY, Costs, Side
 from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
+from sweeper.rounding import round_down, round_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,14 +127,29 @@ def part_of(cost: AccountCost, budget: AccountCost) -> float:
     return max(cost.square / budget.square, cost.slack / budget.slack)
 
 
+def share_in_words(part: float, *, up: bool = True) -> str:
+    """Return a share of a budget as every command, page and answer says it: what is taken up, what is left down.
+
+    >>> share_in_words(0.24688), share_in_words(0.24688, up=False), share_in_words(0.0)
+    ('24.7 %', '24.6 %', '0 %')
+    """
+    return f"{round_up(100 * part, 3) if up else round_down(100 * part, 3)} %"
+
+
+def count_like(balance: Balance, spender: str, blocks: Iterable[str], costs: Costs) -> int | None:
+    """Return how often sweeps of such costs fit into what a spender may still take, ``None`` for ever."""
+    counts = []
+    for block in blocks:
+        for side, cost in costs.items():
+            rooms = _rooms(balance, spender, (block, side))
+            counts += [count for room in rooms if (count := count_alike(room, cost)) is not None]
+    return min(counts, default=None)
+
+
 def further_sweeps(balance: Balance, wanted: Reservation) -> int | None:
     """Return how many more sweeps of what one wants there is room for behind it, ``None`` for any number."""
-    counts = []
-    for block in wanted.blocks:
-        for side, cost in missing_sides(balance, wanted).items():
-            rooms = _rooms(balance, wanted.spender, (block, side))
-            counts += [count for room in rooms if (count := count_alike(room, cost)) is not None]
-    return max(min(counts) - 1, 0) if counts else None
+    count = count_like(balance, wanted.spender, wanted.blocks, missing_sides(balance, wanted))
+    return None if count is None else max(count - 1, 0)
 
 
 def room_of(balance: Balance, spender: str, places: Iterable[Place]) -> Room:

@@ -74,6 +74,12 @@ Concurrent = Annotated[
     int | None,
     typer.Option(help="Processes at once; by default as before.", min=1, rich_help_panel=ELSEWHERE),
 ]
+Spender = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Whose share of the data's account it takes from; yours by default.", show_default=False
+    ),
+]
 MaxPrice = Annotated[float | None, typer.Option(help="Largest price to accept, the epsilon of the whole sweep.")]
 MaxEpsilon = Annotated[float | None, typer.Option(help="Largest own epsilon to accept, fixed in advance.")]
 Minimum = Annotated[

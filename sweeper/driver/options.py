@@ -35,6 +35,7 @@ class Options:
         cluster: address of a Ray cluster; by default one is started on this machine.
         storage: URL through which nodes that do not share ``out`` exchange checkpoints and models.
         concurrent: processes at once from now on, of a sweep that is resumed or extended.
+        spender: whose share of the account of the data the sweep takes from; by default the user of this machine.
         duration_is_seen: consents that others see how long a private selection takes.
         tell: is given the price of the sweep, as one line, before anything is trained.
         show: is given the state of the sweep about twice a second.
@@ -48,6 +49,7 @@ class Options:
     storage: str | None = None
     page: str | None = None
     concurrent: int | None = None
+    spender: str | None = None
     duration_is_seen: bool = False
     tell: Callable[[str], None] = _ignore
     show: Callable[[SweepProgress], None] = _ignore

@@ -80,7 +80,7 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
             try:
                 stack.enter_context(driver_lock(folder.path))
                 _check_is_new(folder)
-                account = reserve_account(plan, data, folder)
+                account = reserve_account(plan, data, folder, spender=options.spender)
             except (AccountError, RecordError):
                 if options.into is None:
                     shutil.rmtree(folder.path, ignore_errors=True)
@@ -212,7 +212,7 @@ def resume_sweep(
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
-        account = reserve_account(plan, data, folder)
+        account = reserve_account(plan, data, folder, spender=options.spender)
         run_ = SweepRun(
             *(plan, options, data, folder, interruption),
             resumed=True,

@@ -7,10 +7,9 @@ import clipless
 from sweeper.account.account import Account
 from sweeper.account.cost import AccountCost, epsilon_of, larger
 from sweeper.account.rules import Reservation, account_sides, count_in_words
-from sweeper.account.summary import further_sweeps, part_of, room_of
+from sweeper.account.summary import further_sweeps, part_of, room_of, share_in_words
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.make import make_sweep_plan
-from sweeper.rounding import round_down, round_up
 from sweeper.specification.spec import Spec
 
 
@@ -51,10 +50,10 @@ class AccountQuote:
         if self.refused is not None:
             return f"Refused by its account: {self.refused}"
         return (
-            f"Account {self.account}: the sweep would take {round_up(100 * self.takes, 3)} % of its budget, epsilon "
-            f"{self.budget_epsilon:g} at delta {self.delta!r}, of which {round_down(100 * self.left, 3)} % is left for "
-            f"{self.spender} and {round_down(100 * self.left_behind, 3)} % would be; behind it there is room for "
-            f"{count_in_words(self.further)}."
+            f"Account {self.account}: the sweep would take {share_in_words(self.takes)} of its budget, epsilon "
+            f"{self.budget_epsilon:g} at delta {self.delta!r}, of which {share_in_words(self.left, up=False)} is left "
+            f"for {self.spender} and {share_in_words(self.left_behind, up=False)} would be; behind it there is room "
+            f"for {count_in_words(self.further)}."
         )
 
 

@@ -10,11 +10,10 @@ from threading import Thread
 from anyio import to_thread
 from fastapi import FastAPI
 
-from sweeper.service.catalog import Catalog
 from sweeper.service.problems import PROBLEMS, add_handlers
 from sweeper.service.responses.events import Feeds
 from sweeper.service.responses.standings import ServiceStandings
-from sweeper.service.routes import public, read, steering, write
+from sweeper.service.routes import accounts, public, read, steering, write
 from sweeper.service.routes.dependencies import Dependencies
 from sweeper.service.security.access import API, LOGIN, AccessMiddleware
 from sweeper.service.security.limits import BodyLimitMiddleware
@@ -64,12 +63,13 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     )
     app.state.parts = parts
     app.include_router(read.routes(parts, Feeds(parts.told)))  # first what is asked for most
+    app.include_router(accounts.routes(parts))
     app.include_router(write.routes(parts))
     app.include_router(steering.routes(parts))
     app.include_router(public.routes(parts))
     add_handlers(app, parts.redact)
     standings = ServiceStandings(parts.catalog, parts.supervisor, parts.redact)
-    app.state.warm_ups = mount_pages(app, parts.catalog, settings.tracking_page, standings)
+    app.state.warm_ups = mount_pages(app, parts, standings)
     least = {API: MAX_SPEC_BYTES, LOGIN: public.MAX_FORM_BYTES}
     app.add_middleware(BodyLimitMiddleware, most=settings.limits.body_bytes, most_below=least)
     app.add_middleware(AccessMiddleware, settings=settings, tokens=parts.tokens, rates=parts.rates)
@@ -77,12 +77,11 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     return app
 
 
-def mount_pages(
-    app: FastAPI, catalog: Catalog, tracking: str | None = None, standings: Standings | None = None
-) -> list[Callable[[], None]]:
+def mount_pages(app: FastAPI, parts: Dependencies, standings: Standings) -> list[Callable[[], None]]:
     """Let the installed live page, if there is one, add itself at ``/``; return what its first visit would wait for."""
     entries = entry_points(group=PAGES, name=LIVE)
-    return [entry.load()(app, catalog, tracking=tracking, standings=standings) for entry in entries]
+    more = {"tracking": parts.settings.tracking_page, "standings": standings, "accounts": parts.accounts}
+    return [entry.load()(app, parts.catalog, **more) for entry in entries]
 
 
 def warm_up(app: FastAPI) -> None:

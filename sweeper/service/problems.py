@@ -5,7 +5,7 @@ of this machine or the text of an error that was not raised on purpose.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from clipless.errors import CliplessError
 from sweeper.errors import (
+    AccountError,
     EmptyFigureError,
     ExportError,
     PickError,
@@ -25,6 +26,7 @@ from sweeper.errors import (
     RefusalError,
     SpecError,
     SweeperError,
+    UnknownAccountError,
     UnknownFigureError,
     UnknownSweepError,
     public_sentence,
@@ -52,6 +54,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 INTERNAL = "Something went wrong here; the log of the service has it under this request id"
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSweepError, 404),
+    (UnknownAccountError, 404),
+    (AccountError, 402),
     (UnknownFigureError, 404),
     (EmptyFigureError, 409),
     (SpecError, 422),
@@ -78,14 +82,17 @@ def status_of(error: Exception) -> int:
 
 
 class Redactor:
-    """Makes paths below some folders of this machine relative in sentences."""
+    """Makes paths below some folders of this machine relative in sentences, and cuts addresses of stores short."""
 
-    def __init__(self, *roots: Path) -> None:
+    def __init__(self, *roots: Path, stores: Iterable[str] = ()) -> None:
+        self._stores = tuple(stores)
         texts = {str(path) for root in roots for path in (root, root.resolve()) if len(path.parts) > 1}
         self._roots = sorted(texts, key=len, reverse=True)
 
     def __call__(self, sentence: str) -> str:
         """Return the sentence without them."""
+        for store in self._stores:
+            sentence = sentence.replace(store, Path(store).name)
         for root in self._roots:
             sentence = sentence.replace(f"{root}/", "").replace(root, ".")
         return sentence

@@ -1,12 +1,15 @@
 """How the service is run."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
 from sweeper.errors import SweeperError
+from sweeper.specification.addresses import AccountAddress
 
+NO_DATA = ".no-data"  # an empty folder: who is given one as data folder fetches nothing
 MEBIBYTE = 2**20
 EXTRA = ("fastapi", "itsdangerous", "prometheus_client", "uvicorn")  # what `sweeper[service]` installs
 
@@ -43,6 +46,8 @@ class ServiceSettings:
     secure_cookies: bool = False  # whether browsers reach the service by https only
     hosts: tuple[str, ...] = ()  # names by which clients reach the service, beside ``host`` and those of this machine
     limits: Limits = field(default_factory=Limits)  # what clients may take
+    # By data set, a registered name or a table below ``data_dir``, the account that every sweep on it is charged to.
+    accounts: Mapping[str, AccountAddress] = field(default_factory=dict)
 
     def page_of(self, sweep: str) -> str | None:
         """Return the address of a sweep's live page, None where nobody has said under which the service is found."""
@@ -51,6 +56,14 @@ class ServiceSettings:
             name = f"[{self.host}]" if ":" in self.host else self.host
             base = f"http://{name}:{self.port}"
         return None if base is None else f"{base.rstrip('/')}/?sweep={sweep}"
+
+    def find_data_dir(self) -> Path | None:
+        """Return where data sets are looked for; from a folder, be it an empty one, nothing is fetched."""
+        if self.data_dir is not None or self.allow_fetch:
+            return self.data_dir
+        empty = self.out / NO_DATA
+        empty.mkdir(parents=True, exist_ok=True)
+        return empty
 
     def check(self) -> None:
         """Refuse settings under which every machine that reaches the service could use it.

@@ -25,7 +25,8 @@ MANIFEST_NAME = "sweep.json"
 SELECTING = "selecting"  # the mark of a private selection that has not ended
 LAW_KEY = "selection_distribution"  # of earlier versions
 MAX_SHOWN = 60  # characters of a wrong value in a message
-_OF_MACHINES = (("data", "path"), ("data", "ranges"), ("search", "warm_start"))  # files of the machine that ran it
+# Files of the machine that ran it, and the store of an account, which may be a database.
+_OF_MACHINES = (("data", "path"), ("data", "ranges"), ("privacy", "account"), ("search", "warm_start"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

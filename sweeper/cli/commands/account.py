@@ -201,19 +201,21 @@ def _tables(summary: "AccountSummary") -> list[Any]:
     from rich.table import Table
     from rich.text import Text
 
+    from sweeper.account.summary import share_in_words
+
     shown: list[Any] = [Text(summary.claim)]
     shown += [Text(f"No sweep begins after {summary.until}.")] if summary.until else []
     shown += [Text(f"Closed, {block}: {why}", style="bold") for block, why in summary.closed.items()]
     places = _table("What is left", "block", "rows", "taken", "drawn", "left")
     for place in summary.places:
-        row = (_percent(place.taken), _percent(place.drawn), _percent(1 - place.taken))
+        row = (share_in_words(place.taken), share_in_words(place.drawn), share_in_words(1 - place.taken, up=False))
         places.add_row(place.block, place.side, *row)
     spenders = _table("By whom", "spender", "taken", "may take")
     for spender in summary.spenders:
-        spenders.add_row(spender.name, _percent(spender.taken), _percent(spender.most))
+        spenders.add_row(spender.name, share_in_words(spender.taken), share_in_words(spender.most))
     sweeps = _table("On what", "sweep", "spender", "blocks", "since", "holds", "drawn", "settled")
     for sweep in summary.sweeps:
-        row = (_percent(sweep.taken), _percent(sweep.drawn), "yes" if sweep.is_settled else "no")
+        row = (share_in_words(sweep.taken), share_in_words(sweep.drawn), "yes" if sweep.is_settled else "no")
         sweeps.add_row(sweep.title, sweep.spender, ", ".join(sweep.blocks), sweep.since, *row)
     tables: list[Table] = [table for table in (places, spenders, sweeps) if table.row_count]
     return shown + tables if tables else [*shown, Text("Nothing was reserved from it yet.")]
@@ -226,7 +228,3 @@ def _table(title: str, *columns: str) -> Any:
     for column in columns:
         table.add_column(column, justify="right" if column in _NUMBERS else "left")
     return table
-
-
-def _percent(share_: float) -> str:
-    return f"{100 * share_:.1f} %"

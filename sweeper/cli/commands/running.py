@@ -23,6 +23,7 @@ from sweeper.cli.options import (
     OtherTracking,
     Out,
     SpecFile,
+    Spender,
     SweepFolder,
     Webhook,
     WebhookFormat,
@@ -88,6 +89,7 @@ def run(
     ] = None,
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
+    spender: Spender = None,
     into: Annotated[
         Path | None, typer.Option(help="A folder made for this sweep beforehand, instead of a new one in --out.")
     ] = None,
@@ -107,6 +109,7 @@ def run(
     from sweeper.driver.runner import run_sweep
     from sweeper.driver.selection.selection_run import check_cluster
     from sweeper.specification.spec import Spec
+    from sweeper.store.actions import login_name
 
     with noting(into):
         read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
@@ -117,6 +120,7 @@ def run(
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}
         sent = {"--tracking": tracking, "--storage": storage, "--page": page, "--webhook": webhook}
         sent |= {"--webhook-format": webhook_format} if webhook else {}
+        sent |= {"--spender": spender or login_name()} if read.privacy.account is not None else {}
         more |= {name: text for name, text in sent.items() if text}
         # Set again there, so that its record says so; names of files are whole in the spec that is sent.
         sent_values = [f"{name}={json.dumps(value)}" for name, value in read.overrides.items() if name not in _FILES]
@@ -132,6 +136,7 @@ def run(
         cluster=cluster,
         storage=storage,
         page=_check_webhook(page),
+        spender=spender,
         duration_is_seen=duration_is_seen,
     )
     alerts = _alerts(webhook, webhook_format, read.name, into, page, silent=read.search.repetitions is not None)
@@ -146,6 +151,7 @@ def resume(
     cluster: OtherCluster = None,
     page: OtherPage = None,
     concurrent: Concurrent = None,
+    spender: Spender = None,
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
     give_up: Annotated[
@@ -161,7 +167,7 @@ def resume(
 
     Options you omit keep the values the sweep was started with.
     """
-    options = _options(data_dir, tracking, cluster, page, concurrent)
+    options = _options(data_dir, tracking, cluster, page, concurrent, spender)
     _resume(sweep, None, options, _alerts_of(sweep, webhook, webhook_format, page), give_up=give_up)
 
 
@@ -174,6 +180,7 @@ def extend(
     cluster: OtherCluster = None,
     page: OtherPage = None,
     concurrent: Concurrent = None,
+    spender: Spender = None,
     webhook: Webhook = None,
     webhook_format: WebhookFormat = "auto",
 ) -> None:
@@ -181,7 +188,7 @@ def extend(
 
     Options you omit keep the values the sweep was started with.
     """
-    options = _options(data_dir, tracking, cluster, page, concurrent)
+    options = _options(data_dir, tracking, cluster, page, concurrent, spender)
     _resume(sweep, trials, options, _alerts_of(sweep, webhook, webhook_format, page))
 
 
@@ -242,12 +249,22 @@ def _prepare(cluster: str | None) -> None:
 
 
 def _options(
-    data_dir: Path | None, tracking: str | None, cluster: str | None, page: str | None, concurrent: int | None
+    data_dir: Path | None,
+    tracking: str | None,
+    cluster: str | None,
+    page: str | None,
+    concurrent: int | None,
+    spender: str | None,
 ) -> "Options":
     from sweeper.driver.options import Options
 
     return Options(
-        data_dir=data_dir, tracking=tracking, cluster=cluster, page=_check_webhook(page), concurrent=concurrent
+        data_dir=data_dir,
+        tracking=tracking,
+        cluster=cluster,
+        page=_check_webhook(page),
+        concurrent=concurrent,
+        spender=spender,
     )
 
 

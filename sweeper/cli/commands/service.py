@@ -2,12 +2,15 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sweeper.cli.options import DEFAULT_OUT, Out, SpecFile, choices
 from sweeper.errors import SweeperError
+
+if TYPE_CHECKING:
+    from sweeper.specification.addresses import AccountAddress
 
 TOKEN = "SWEEPER_TOKEN"
 
@@ -54,6 +57,13 @@ def serve(
     host_name: Annotated[
         list[str] | None, typer.Option(help="A name by which clients reach the service; repeatable.")
     ] = None,
+    account: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DATA=ACCOUNT",
+            help="Charge every sweep on DATA, a registered name or a table in --data-dir, to an account; repeatable.",
+        ),
+    ] = None,
     https: Annotated[bool, typer.Option("--https", help="Browsers come through a proxy that speaks https.")] = False,
     rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
 ) -> None:
@@ -84,9 +94,19 @@ def serve(
         secure_cookies=https,
         hosts=tuple(host_name or ()),
         limits=Limits(requests_per_second=rate),
+        accounts=dict(map(_declaration, account or ())),
     )
     launcher = RayJobLauncher(str(cluster)) if is_job_server(cluster) else None
     serve_(settings, launcher, announce=lambda url: typer.echo(f"Sweeper serves {out} at {url}"))
+
+
+def _declaration(text: str) -> "tuple[str, AccountAddress]":
+    from sweeper.specification.addresses import find_account
+
+    data, _, address = text.partition("=")
+    if not data or not address:
+        raise SweeperError(f"Expected DATA=FILE#NAME, such as digits=accounts.db#clinic, got {text!r} (--account)")
+    return data, find_account(address, "")
 
 
 @app.command()

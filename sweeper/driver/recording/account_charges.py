@@ -58,12 +58,13 @@ class AccountCharges:
 
 
 def reserve_account(
-    plan: SweepPlan, data: Dataset, folder: SweepFolder, title: str | None = None
+    plan: SweepPlan, data: Dataset, folder: SweepFolder, *, title: str | None = None, spender: str | None = None
 ) -> AccountCharges | None:
     """Reserve everything that a sweep plans, and charge what its ledger has drawn and its account does not know.
 
-    A sweep that resumes finds its own reservation. ``None`` where it names no account. ``title`` is that by which
-    people know the sweep, by default the name of its folder.
+    A sweep that resumes, or for which a service has reserved, finds its own reservation. ``None`` where it names no
+    account. ``title`` is that by which people know the sweep, by default the name of its folder; ``spender`` is whose
+    share it takes from, by default that of the user of this machine.
 
     Raises:
         AccountError: the account has no room for it, is another one than before, or has lost what this sweep saw of it.
@@ -73,7 +74,7 @@ def reserve_account(
         return None
     account = Account(plan.account.address)
     receipt = make_receipt(folder.path, account)
-    title, spender = title or folder.path.name, user_of_machine()
+    title, spender = title or folder.path.name, user_of_machine() if spender is None else spender
     wanted = make_reservation(plan, data, account, sweep=receipt.sweep, title=title, spender=spender)
     account.reserve(wanted, folder.ledger)
     receipt = receipt.seen(account)

@@ -79,7 +79,7 @@ def run_selection(
     with driver_lock(hidden.path):
         hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
         try:
-            account = _reserve(plan, data, hidden)
+            account = _reserve(plan, options, data, hidden)
         except (AccountError, RecordError):
             shutil.rmtree(hidden.path, ignore_errors=True)
             raise
@@ -100,9 +100,10 @@ def check_cluster(search: SearchSettings, cluster: str | None) -> None:
         )
 
 
-def _reserve(plan: SweepPlan, data: Dataset, hidden: SweepFolder) -> AccountCharges | None:
+def _reserve(plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder) -> AccountCharges | None:
     public = public_folder(hidden)
-    return reserve_account(plan, data, hidden, plan.name if public is None else public.path.name)
+    title = plan.name if public is None else public.path.name
+    return reserve_account(plan, data, hidden, title=title, spender=options.spender)
 
 
 def _check_consent(options: Options, plan: SweepPlan) -> None:
@@ -156,7 +157,7 @@ def resume_selection(
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):
-                account = _reserve(plan, data, left)
+                account = _reserve(plan, options, data, left)
                 left = _train_in_secret(plan, options, data, left, interruption, account)
         return _conclude(plan, options, data, left, interruption, () if hidden is None else _left_behind(hidden))
 
@@ -256,7 +257,7 @@ def _conclude(
             *(plan, options, data, folder, interruption),
             rebooted=rebooted,
             selected=outcome,
-            account=reserve_account(plan, data, folder),
+            account=reserve_account(plan, data, folder, spender=options.spender),
             troubles=troubles,
         ).run()
     even_times(folder.path)

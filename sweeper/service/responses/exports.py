@@ -31,7 +31,8 @@ class SerialExecutor:
     For one event loop.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, work: str) -> None:
+        self._work = work
         self._one = CapacityLimiter(1)
         self._asked = 0
 
@@ -43,7 +44,7 @@ class SerialExecutor:
         """
         if self._asked >= MOST_DRAWN:
             wait = {"Retry-After": str(RETRY_SECONDS)}
-            raise RefusalError("Expected fewer pages and pictures to draw at a time; try again later", 503, wait)
+            raise RefusalError(f"Expected fewer {self._work} at a time; try again later", 503, wait)
         self._asked += 1
         try:
             return await to_thread.run_sync(make, *arguments, limiter=self._one)

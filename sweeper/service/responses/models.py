@@ -12,6 +12,7 @@ from clipless.privacy.exposure import Risk
 from sweeper.papers.card_content import Answer, CardContent, Number, PriceFacts, Values
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SmoothedCounts, SweepStatus
 from sweeper.results.front_record import FrontTrial
+from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.store.actions import ActionKind
 
 
@@ -251,6 +252,7 @@ class CheckedSpec(Answer):
     name: str
     trials: int
     price: str
+    account: AccountQuoted | None = Field(default=None, description="What it takes of the account of its data.")
 
 
 class Health(Answer):

@@ -6,15 +6,19 @@ from functools import partial
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import Path
+from fastapi import Path, Query
 from starlette.requests import Request
 
+from sweeper.account.rules import Reservation
 from sweeper.records import SweepStatus
+from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import FRONT_FILES, Catalog, version_of
 from sweeper.service.problems import Redactor
+from sweeper.service.quotes import Quotes
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
+from sweeper.service.responses.exports import SerialExecutor
 from sweeper.service.responses.models import FrontSummary, Submitted, SweepDetail
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
 from sweeper.service.security.limits import RateLimiter, StreamLimiter
@@ -24,6 +28,7 @@ from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Standing
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 
 JSON = "application/json"
@@ -31,6 +36,7 @@ STATE_SECONDS = 0.5  # for which a sweep's state is not looked up again
 STALE_SECONDS = 2.0  # an older state is returned meanwhile: on a busy loop a look takes several rounds
 KEPT_STATES = 1000
 KEPT_SUMMARIES = 32
+Offset = Annotated[int, Query(ge=0, le=10**9, description="Rows to leave out.")]
 SweepId = Annotated[str, Path(max_length=150, pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Id of a sweep.")]
 
 
@@ -49,6 +55,9 @@ class Dependencies:
     rates: RateLimiter
     metrics: Metrics
     redact: Redactor
+    accounts: ServiceAccounts
+    quotes: Quotes
+    turns: SerialExecutor  # of plans, which read the data that a spec names
     tokens: KnownTokens | None
 
     @classmethod
@@ -56,11 +65,13 @@ class Dependencies:
         """Make them.
 
         Raises:
-            RecordError: the file of tokens cannot be read.
+            SweeperError: an account is declared for data that are not there.
+            RecordError: the file of tokens, or an account, cannot be read.
         """
         catalog, metrics = Catalog(settings.out), Metrics()
         roots = [settings.out] if settings.data_dir is None else [settings.out, settings.data_dir]
-        supervisor = Supervisor(settings, catalog, launcher, metrics)
+        accounts = ServiceAccounts(settings)
+        supervisor = Supervisor(settings, catalog, launcher, metrics, accounts=accounts)
         return cls(
             settings=settings,
             catalog=catalog,
@@ -72,7 +83,10 @@ class Dependencies:
             streams=StreamLimiter(settings.limits),
             rates=RateLimiter(settings.limits),
             metrics=metrics,
-            redact=Redactor(*roots),
+            redact=Redactor(*roots, stores=[address.store for address in settings.accounts.values()]),
+            accounts=accounts,
+            quotes=Quotes(settings, accounts),
+            turns=SerialExecutor("specs to plan"),
             tokens=None if settings.tokens is None else KnownTokens(settings.tokens),
         )
 
@@ -114,6 +128,15 @@ class Dependencies:
         """
         state, content = (await self.state(name)).state, json.loads((await self.status(name)).content)
         return state, as_line({key: value for key, value in content.items() if key not in ("spec", "versions")})
+
+    async def plan(self, spec: Spec) -> Reservation | None:
+        """Return what the sweep of a spec asks of its account, ``None`` where its data have none, when its turn comes.
+
+        Raises:
+            RefusalError: too many wait already.
+            SweeperError, CliplessError: as `Quotes.plan`.
+        """
+        return None if spec.privacy.account is None else await self.turns.run(self.quotes.plan, spec)
 
     def client(self, request: Request) -> str:
         """Return whose request it is, to count by."""

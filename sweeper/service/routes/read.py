@@ -30,7 +30,7 @@ from sweeper.service.responses.models import (
     TrialTable,
 )
 from sweeper.service.responses.rendered import RenderedResponse
-from sweeper.service.routes.dependencies import JSON, Dependencies, SweepId
+from sweeper.service.routes.dependencies import JSON, Dependencies, Offset, SweepId
 from sweeper.service.security.access import holder_of
 from sweeper.service.supervision.states import Standing
 from sweeper.store.jsonl import to_text
@@ -41,7 +41,6 @@ MaxEpsilon = Annotated[float | None, Query(description="Largest own epsilon to a
 Minimum = Annotated[
     list[str] | None, Query(alias="min", max_length=20, description="Smallest value, certified@36/255=0.3; repeatable.")
 ]
-Offset = Annotated[int, Query(ge=0, le=10**9, description="Rows to leave out.")]
 FigureName = Annotated[
     str | None,
     Query(pattern="^[a-z0-9-]{1,40}$", description="A figure of the report: as a page, a picture, or its numbers."),
@@ -60,7 +59,7 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
     """Return the routes."""
     router = APIRouter(prefix="/api/v1/sweeps", tags=["read"])
     most = parts.settings.limits.page
-    turns = exports.SerialExecutor()
+    turns = exports.SerialExecutor("pages and pictures to draw")
     few, many = min(50, most), min(500, most)
     Limit = Annotated[int, Query(ge=1, le=most, description="Rows of a page, at most.")]
 

@@ -11,10 +11,11 @@ from pydantic import BaseModel, Field
 
 from sweeper.errors import SpecError
 from sweeper.results.notes import MAX_LENGTH, add_note, add_tag
+from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import CheckedSpec, Deleted, Enqueued, Noted, Steered
 from sweeper.service.routes.dependencies import Dependencies, SweepId, person
 from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
-from sweeper.service.security.spec_policy import accept_spec
+from sweeper.service.security.spec_policy import AcceptedSpec, read_spec
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
 from sweeper.store.requests import enqueue, steer
@@ -59,14 +60,17 @@ def routes(parts: Dependencies) -> APIRouter:
 
     @router.post("/check", openapi_extra=SPEC_BODY)
     async def check_spec(request: Request) -> CheckedSpec:
-        """Check a spec as submitting it would, and say what it costs; nothing is kept, and no data are read."""
+        """Check a spec as submitting it would, and say what it costs; nothing is kept.
+
+        Of data with an account rows are counted, and compared with those of the account; of others none are read.
+        """
         body, kind = await request.body(), request.headers.get("content-type", "")
-
-        def check() -> CheckedSpec:
-            spec = accept_spec(body, kind, parts.settings, parts.catalog)
-            return CheckedSpec(name=spec.name, trials=spec.trials, price=spec.price)
-
-        return await to_thread.run_sync(check)
+        spec = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog)
+        accepted, account = AcceptedSpec.of(spec), None
+        if await parts.plan(spec) is not None:
+            quote = await to_thread.run_sync(parts.quotes.quote, spec, person(request))
+            account = None if quote is None else AccountQuoted.of(quote, parts.redact)
+        return CheckedSpec(name=spec.name, trials=spec.trials, price=accepted.price, account=account)
 
     @router.post("/sweeps/{sweep}/enqueue", status_code=202)
     def enqueue_configuration(request: Request, sweep: SweepId, configuration: Configuration) -> Enqueued:

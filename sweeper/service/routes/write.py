@@ -1,5 +1,6 @@
 """Routes that change something: submit, stop, resume, extend. They need a token that permits to write."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from anyio import to_thread
@@ -9,9 +10,8 @@ from starlette.responses import Response
 
 from sweeper.service.responses.models import SweepState
 from sweeper.service.routes.dependencies import Dependencies, SweepId, person
-from sweeper.service.security.spec_policy import YAML_TYPES, accept_spec
+from sweeper.service.security.spec_policy import YAML_TYPES, AcceptedSpec, read_spec
 from sweeper.service.supervision.submissions import hash_texts
-from sweeper.service.supervision.supervisor import SubmittedSweep
 from sweeper.specification.spec import schema
 
 MAX_TRIALS = 1_000_000
@@ -47,12 +47,15 @@ def routes(parts: Dependencies) -> APIRouter:
         body = await request.body()
         kind = request.headers.get("content-type", "")
 
-        def submit() -> SubmittedSweep:
-            spec = accept_spec(body, kind, parts.settings, parts.catalog)
-            key = None if idempotency_key is None else hash_texts(parts.client(request), idempotency_key)
-            return supervisor.submit(spec, key, hash_texts(kind.partition(";")[0], body), by=person(request))
+        key = None if idempotency_key is None else hash_texts(parts.client(request), idempotency_key)
+        digest, by = hash_texts(kind.partition(";")[0], body), person(request)
 
-        submitted = await to_thread.run_sync(submit)
+        spec = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog)
+        submitted = supervisor.find(key, digest)
+        if submitted is None:
+            wanted = await parts.plan(spec)
+            submit = partial(supervisor.submit, AcceptedSpec.of(spec), key, digest, by=by, wanted=wanted)
+            submitted = await to_thread.run_sync(submit)
         stands = await to_thread.run_sync(state_after, parts, submitted.name)
         if submitted.is_new:
             answer.headers["Location"] = stands.url

@@ -15,8 +15,10 @@ from clipless import datasets
 from sweeper.errors import RefusalError, SpecError, UnknownSweepError
 from sweeper.rounding import round_up
 from sweeper.service.catalog import Catalog, is_name
+from sweeper.service.security.declared_accounts import charged_account
 from sweeper.service.security.declared_tables import SOURCE, find_table
 from sweeper.service.settings import ServiceSettings
+from sweeper.specification.addresses import parse_address
 from sweeper.specification.fields.ranges import largest
 from sweeper.specification.search import MLFLOW, Selection
 from sweeper.specification.spec import Spec
@@ -39,25 +41,20 @@ class AcceptedSpec:
         trials: how many it runs.
         text: the whole spec as YAML.
         price: what the sweep will cost, in words, from the spec alone; exactly where it has a budget.
+        account: that it is charged to, as the operator declares it for its data; ``None`` without one.
     """
 
     name: str
     trials: int
     text: str
     price: str
+    account: str | None = None
 
     @classmethod
     def of(cls, spec: Spec) -> "AcceptedSpec":
         """Return what the service keeps of a spec."""
-        return cls(name=spec.name, trials=spec.trials, text=spec.to_yaml(), price=_price_in_words(spec))
-
-
-def accept_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> AcceptedSpec:
-    """Return the spec in a request.
-
-    Raises: as `read_spec`.
-    """
-    return AcceptedSpec.of(read_spec(body, media_type, settings, catalog))
+        price, account = _price_in_words(spec), spec.privacy.account
+        return cls(name=spec.name, trials=spec.trials, text=spec.to_yaml(), price=price, account=account)
 
 
 def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> Spec:
@@ -142,9 +139,6 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
             spec.search.selection.value,
             "run it with sweeper run, or serve with --duration-is-seen",
         )
-    if spec.privacy.account is not None:
-        expected = "no account in a service, which opens no file or database that a request names"
-        raise spec.mistaken(expected, "privacy.account", remedy="run it with sweeper run")
     if spec.data.features is not None:
         _check_encoder(spec)
     content = spec.to_plain()
@@ -155,6 +149,19 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
         data["path"], data["ranges"] = map(str, find_table(spec.data, settings.data_dir))
     if search.get("warm_start") is not None:
         search["warm_start"] = str(_earlier(spec, catalog))
+    found = Spec.from_mapping(content, SOURCE)
+    account = charged_account(found, settings)
+    if account is not None and spec.search.selection is Selection.PRIVATE:
+        raise spec.mistaken(
+            f"no private selection on data with account {parse_address(account).name} in a service, whose entries "
+            "others read",
+            "search.selection",
+            spec.search.selection.value,
+            "run it with sweeper run",
+        )
+    if account == found.privacy.account:
+        return found
+    content["privacy"]["account"] = account
     return Spec.from_mapping(content, SOURCE)
 
 

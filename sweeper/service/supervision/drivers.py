@@ -6,6 +6,7 @@ from pathlib import Path
 
 from sweeper.driver.reporting import failure
 from sweeper.errors import RecordError, SweeperError
+from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.launcher import Launcher
@@ -16,7 +17,6 @@ from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.requests import ask_to_stop
 from sweeper.store.sweep_folder import SweepFolder
 
-NO_DATA = ".no-data"  # an empty folder: drivers that are given one fetch nothing
 ASK_AGAIN_SECONDS = 5.0
 LAUNCH_PAUSE_SECONDS = 10.0  # in which no driver is started after one that could not be
 
@@ -24,8 +24,10 @@ LAUNCH_PAUSE_SECONDS = 10.0  # in which no driver is started after one that coul
 class Drivers:
     """Starts and stops drivers by a launcher."""
 
-    def __init__(self, settings: ServiceSettings, launcher: Launcher, clock: Callable[[], float]) -> None:
-        self._settings, self._launcher, self._clock = settings, launcher, clock
+    def __init__(
+        self, settings: ServiceSettings, launcher: Launcher, accounts: ServiceAccounts, clock: Callable[[], float]
+    ) -> None:
+        self._settings, self._launcher, self._accounts, self._clock = settings, launcher, accounts, clock
         self._next_launch = 0.0
         self._asked_at: dict[str, float] = {}
 
@@ -34,11 +36,16 @@ class Drivers:
         return running < self._settings.drivers and self._clock() >= self._next_launch
 
     def arguments(self, folder: Path, submission: Submission, facts: Facts) -> list[str]:
-        """Return the arguments of ``sweeper`` by which a sweep begins, or resumes."""
-        page = self._settings.page_of(folder.name)
+        """Return the arguments of ``sweeper`` by which a sweep begins, or resumes.
+
+        Raises:
+            RecordError: the account of its data cannot be read.
+        """
+        page, spender = self._settings.page_of(folder.name), self._accounts.spender_of(folder, submission.by)
         paged = ["--page", page] if page else []
+        paged += [f"--spender={spender}"] if spender is not None else []  # one argument, whatever the name begins with
         if facts.status is None:
-            given, data = self._settings, self._data_dir(folder.parent)
+            given, data = self._settings, self._settings.find_data_dir()
             arguments = ["run", str(SweepFolder(folder).spec), "--into", str(folder)]
             arguments += ["--data-dir", str(data)] if data else []
             arguments += ["--trials", str(submission.trials)] if submission.trials else []
@@ -69,14 +76,6 @@ class Drivers:
             self._asked_at[folder.name] = self._clock()
             with suppress(RecordError):  # it has ended meanwhile, or is asked again
                 ask_to_stop(folder, by="", driven=True)  # again: who asked first is written already
-
-    def _data_dir(self, out: Path) -> Path | None:
-        """Return where drivers find data; a driver that has such a folder fetches nothing."""
-        if self._settings.data_dir is not None or self._settings.allow_fetch:
-            return self._settings.data_dir
-        empty = out / NO_DATA
-        empty.mkdir(exist_ok=True)
-        return empty
 
 
 def facts_of(folder: Path, submission: Submission | None, launcher: Launcher) -> Facts:

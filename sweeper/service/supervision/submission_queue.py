@@ -11,6 +11,7 @@ from sweeper.service.supervision.states import pause
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
 
+Hold = Callable[[Path, str], None]  # reserves from an account for the sweep in a folder, by its name to come
 LONGEST_DELAY_SECONDS = 60.0
 
 
@@ -79,15 +80,14 @@ class SubmissionQueue:
         """Whether the driver of a sweep has written what it is."""
         return (self._out / name / "sweep.json").is_file()
 
-    def add(self, spec: AcceptedSpec, key: str | None, digest: str, by: str) -> str:
+    def add(self, spec: AcceptedSpec, key: str | None, digest: str, by: str, hold: Hold | None) -> str:
         """Make the folder of a new sweep, which ``by`` submits, and return its name.
 
-        Raises:
-            RecordError: the folder cannot be made.
+        Raises: as `submissions.reserve`.
         """
         submission = Submission(submitted=self._clock(), by=by, key=key, digest=digest)
         now = datetime.fromtimestamp(self._clock())
-        folder = submissions.reserve(self._out, spec.name, spec.text, submission, now)
+        folder = submissions.reserve(self._out, spec.name, spec.text, submission, now, hold)
         self._known[folder.name] = submission
         return folder.name
 

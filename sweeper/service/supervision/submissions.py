@@ -8,14 +8,16 @@ import enum
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Self
 
 from pydantic import BaseModel, ValidationError
 
-from sweeper.errors import RecordError
+from sweeper.account.verify import release_reservation
+from sweeper.errors import RecordError, SweeperError
 from sweeper.store.actions import REQUESTS_NAME
 from sweeper.store.jsonl import JsonlFile, read_object, replace_file, to_text
 from sweeper.store.sweep_folder import SweepFolder
@@ -87,10 +89,20 @@ def read(folder: Path) -> Submission:
         raise RecordError(f"Expected a submission in {folder / NAME}, but not in {field}; remove the file") from None
 
 
-def reserve(out: Path, name: str, spec_text: str, submission: Submission, now: datetime) -> Path:
+def reserve(
+    out: Path,
+    name: str,
+    spec_text: str,
+    submission: Submission,
+    now: datetime,
+    hold: Callable[[Path, str], None] | None = None,
+) -> Path:
     """Make the folder of a sweep that is to be run, and return it.
 
+    ``hold`` reserves from the account of its data, given the folder while it is hidden, and its name to come.
+
     Raises:
+        AccountError: the account refuses it; there is no folder then.
         RecordError: the folder cannot be made.
     """
     making: Path | None = None
@@ -103,19 +115,21 @@ def reserve(out: Path, name: str, spec_text: str, submission: Submission, now: d
         write(making, submission)
         for path in _places(out, f"{name}-{now:%Y%m%d-%H%M%S}"):
             if not path.exists():
+                if hold is not None:
+                    hold(making, path.name)
                 return making.rename(path)
     except OSError as error:
         raise RecordError(f"Cannot make a folder in {out}: {error.strerror or error}; make room") from error
     finally:
         if making is not None:
-            shutil.rmtree(making, ignore_errors=True)
+            _drop(making)
     raise RecordError(f"Cannot make a folder for {name} in {out}: a thousand exist; wait a second")
 
 
 def find_folders(out: Path) -> Iterator[Path]:
     """Yield the folders that have a submission, and remove those that a crash left unfinished."""
     for path in out.glob(f"{MAKING}*"):
-        shutil.rmtree(path, ignore_errors=True)
+        _drop(path)
     for file in sorted(out.glob(f"*/{NAME}")):
         if not file.parent.is_symlink() and not file.parent.name.startswith("."):
             yield file.parent
@@ -138,6 +152,13 @@ def was_stopped(folder: Path, since: int) -> bool:
 def count_requests(folder: Path) -> int:
     """Return how many rows of requests there are."""
     return len(JsonlFile(folder / REQUESTS_NAME).read())
+
+
+def _drop(making: Path) -> None:
+    """Remove a folder that is not whole; one whose reservation cannot be given back now is kept for the next start."""
+    with suppress(SweeperError):
+        release_reservation(making)
+        shutil.rmtree(making, ignore_errors=True)
 
 
 def _places(out: Path, stem: str) -> Iterator[Path]:

@@ -8,14 +8,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
+from sweeper.account.rules import Reservation
+from sweeper.account.verify import release_reservation
 from sweeper.driver.reporting import failure
 from sweeper.driver.selection.hidden_folder import check_recorded_cluster, has_final_left
-from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownSweepError
+from sweeper.errors import AccountError, RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.records import SweepStatus
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
+from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.catalog import Catalog
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import ServiceSettings
@@ -24,7 +28,7 @@ from sweeper.service.supervision.drivers import Drivers, facts_of
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Facts, Standing, settle, state_of, trouble_of
 from sweeper.service.supervision.submission_queue import SubmissionQueue
-from sweeper.service.supervision.submissions import Intent, Submission
+from sweeper.service.supervision.submissions import Cause, Intent, Submission
 from sweeper.service.telemetry import LOGGER, Metrics, where
 from sweeper.store.lock import ServiceLock
 from sweeper.store.requests import ask_to_stop, note_request
@@ -54,11 +58,12 @@ class Supervisor:
         launcher: Launcher,
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
+        accounts: ServiceAccounts | None = None,
     ) -> None:
         self._settings, self._catalog, self._launcher, self._metrics = settings, catalog, launcher, metrics
-        self._clock = clock
+        self._clock, self._accounts = clock, accounts or ServiceAccounts(settings)
         self._queue = SubmissionQueue(catalog.out, clock)
-        self._drivers = Drivers(settings, launcher, clock)
+        self._drivers = Drivers(settings, launcher, self._accounts, clock)
         self._service_lock = ServiceLock(catalog.out)
         self._lock = threading.RLock()
         self._closing = threading.Event()
@@ -97,24 +102,47 @@ class Supervisor:
         """Whether it watches."""
         return self._thread is not None and self._thread.is_alive()
 
-    def submit(self, spec: AcceptedSpec, key: str | None, digest: str, by: str) -> SubmittedSweep:
-        """Keep a sweep to be run, which ``by`` submits.
+    def find(self, key: str | None, digest: str) -> SubmittedSweep | None:
+        """Return the sweep of a request that had come before, ``None`` for a new one.
 
-        ``key`` is a hash of the client's own name for the request; the same one again gives the same sweep.
+        ``key`` is a hash of the client's own name for the request.
 
         Raises:
-            RefusalError: the key was used for something else, or too many sweeps wait.
-            RecordError: the sweep's folder cannot be made.
+            RefusalError: the key was used for something else.
         """
         with self._lock:
             earlier = None if key is None else self._queue.named(key)
+        if earlier is None:
+            return None
+        if earlier[1].digest != digest:
+            raise RefusalError("Expected another Idempotency-Key: this one came with another spec", 422)
+        return SubmittedSweep(earlier[0], is_new=False)
+
+    def submit(
+        self, spec: AcceptedSpec, key: str | None, digest: str, by: str, wanted: Reservation | None = None
+    ) -> SubmittedSweep:
+        """Keep a sweep to be run, which ``by`` submits.
+
+        ``key`` is a hash of the client's own name for the request; the same one again gives the same sweep. What the
+        sweep asks of the account that its spec names, ``wanted``, is reserved in the name of ``by``.
+
+        Raises:
+            RefusalError: the key was used for something else, or too many sweeps wait.
+            AccountError: the account has no room for it.
+            RecordError: the sweep's folder cannot be made, or the account cannot be written to.
+        """
+        with self._lock:
+            earlier = self.find(key, digest)
             if earlier is not None:
-                if earlier[1].digest != digest:
-                    raise RefusalError("Expected another Idempotency-Key: this one came with another spec", 422)
-                return SubmittedSweep(earlier[0], is_new=False)
+                return earlier
             if self._queue.waiting >= self._settings.limits.queued:
                 raise RefusalError("Expected fewer sweeps that wait; try again later", 429, {"Retry-After": "60"})
-            return SubmittedSweep(self._queue.add(spec, key, digest, by), is_new=True)
+            hold = None
+            if spec.account is not None:
+                if wanted is None:
+                    raise RecordError(f"Expected what {spec.name} asks of account {spec.account}; plan it first")
+                hold = partial(self._accounts.reserve, replace(wanted, spender=by), spec.account)
+            return SubmittedSweep(self._queue.add(spec, key, digest, by, hold), is_new=True)
 
     def stop(self, name: str, trial: str | None = None, *, by: str) -> None:
         """Stop a sweep, waiting or running, or one of its trials, as ``by`` asks.
@@ -145,10 +173,13 @@ class Supervisor:
             UnknownSweepError: no such sweep.
             RecordError: it runs, cannot be resumed, or has all its trials.
             SpecError: it cannot have so many trials.
+            RefusalError: it is charged in the name of somebody else.
+            AccountError: its data have an account to which it is not charged.
         """
         with self._lock:
             folder, submission, state = self._at_rest(name)
             check_resumable(folder, state, trials)
+            self._accounts.check_resume(folder, "" if submission is None else submission.by, by)
             before = submission or Submission(submitted=self._clock())
             self._queue.delays.forget(name)
             again = before.but(intent=Intent.RUN, trials=trials, job=None, deaths=0, not_before=0.0)
@@ -173,6 +204,7 @@ class Supervisor:
             if self._queue.has_started(name):
                 kept = delete_sweep(folder).kept
             else:
+                release_reservation(folder)
                 delete_unstarted(folder)
             if submission is not None:
                 self._queue.forget(name)
@@ -229,6 +261,8 @@ class Supervisor:
         changed = settle(submission, facts, self._clock())
         if changed != submission:
             self._queue.keep(name, changed)
+            if changed.cause is Cause.NEVER_BEGUN:
+                release_reservation(self._catalog.out / name)
             fields = {"sweep": name, "intent": changed.intent.value, "deaths": changed.deaths}
             LOGGER.info("driver ended", extra={"fields": fields})
         return False
@@ -242,7 +276,7 @@ class Supervisor:
         """
         try:
             folder, submission, facts = self._look_at(name)
-            if submission is None or facts.runs:
+            if submission is None or facts.runs or self._refuse_uncharged(folder, submission):
                 return False
             arguments = self._drivers.arguments(folder, submission, facts)
             asked = submissions.count_requests(folder)
@@ -260,6 +294,16 @@ class Supervisor:
         self._queue.remember(name, started.but(job=job))
         LOGGER.info("driver started", extra={"fields": {"sweep": name, "command": arguments[0]}})
         return True
+
+    def _refuse_uncharged(self, folder: Path, submission: Submission) -> bool:
+        """Lay a sweep to rest whose data have got an account since it was submitted, and say whether that was so."""
+        try:
+            self._accounts.check_charged(folder)
+        except AccountError as error:
+            failed = submission.but(intent=Intent.REST, cause=Cause.FAILED, failure=str(error))
+            self._queue.keep(folder.name, failed)
+            return True
+        return False
 
     def _look_at(self, name: str) -> tuple[Path, Submission | None, Facts]:
         submission = self._queue.get(name)

@@ -57,7 +57,7 @@ def schemas(described):
 
 def test_every_json_answer_has_a_schema(described):
     found = dict(schemas(described))
-    assert len(found) == 26
+    assert len(found) == 30
     for operation, content in found.items():
         if operation in OTHERS:
             assert list(content) == [OTHERS[operation]]

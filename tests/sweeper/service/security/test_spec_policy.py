@@ -10,6 +10,7 @@ from sweeper.service.catalog import Catalog
 from sweeper.service.security import spec_policy
 from sweeper.service.security.spec_policy import JSON_TYPES, AcceptedSpec, read_spec
 from sweeper.service.settings import ServiceSettings
+from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import schema
 
 RANGES = """\
@@ -183,8 +184,19 @@ def test_an_encoder_is_one_that_ships_and_nothing_that_a_request_names_is_import
 def test_no_account_is_named_over_the_network(read, data_dir):
     content = {"name": "a", "data": {"name": "digits"}, "model": {"architecture": "mlp"}, "training": {"epochs": 1}}
     privacy = {"epsilon": 3.0, "delta": 1e-4, "account": f"{data_dir.parent}/accounts.db#clinic"}
-    with pytest.raises(SpecError, match="Expected no account in a service, which opens no file or database"):
+    with pytest.raises(SpecError, match="Expected no account, for the operator of the service declares none"):
         read(content | {"privacy": privacy})
+
+
+@pytest.mark.parametrize("path", ["patients.csv", "inside.csv", "more/hard.csv"])
+def test_a_table_is_charged_to_its_account_by_whatever_name_it_goes(read, content, data_dir, path):
+    address = parse_address(f"{data_dir.parent}/accounts.db#clinic")
+    (data_dir / "more" / "hard.csv").hardlink_to(data_dir / "patients.csv")
+    (data_dir / "more" / "ranges.yaml").write_text(RANGES.replace("patients.csv", "hard.csv"))
+    ranges = "more/ranges.yaml" if "more" in path else "ranges.yaml"
+    given = content | {"data": TABLE | {"path": path, "ranges": ranges}}
+    assert read(given, accounts={"patients.csv": address}).privacy.account == str(address)
+    assert read(given, accounts={"more/patients.csv": address}).privacy.account is None
 
 
 BOMB = b"a: &a [x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a, *a]\nc: [*b, *b, *b, *b]\n"

@@ -12,9 +12,9 @@ from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, U
 from sweeper.records import SweepStatus
 from sweeper.service.catalog import Catalog
 from sweeper.service.security.spec_policy import AcceptedSpec
-from sweeper.service.settings import Limits, ServiceSettings
+from sweeper.service.settings import NO_DATA, Limits, ServiceSettings
 from sweeper.service.supervision import submissions
-from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS, NO_DATA
+from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS
 from sweeper.service.supervision.states import MOST_DEATHS
 from sweeper.service.supervision.submission_queue import LONGEST_DELAY_SECONDS
 from sweeper.service.supervision.submissions import NAME, Cause, Intent

@@ -1,0 +1,81 @@
+"""What the sweep of a spec would take of the account of its data: what a check says, and a submission reserves."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeper.account.account import Account
+from sweeper.account.rules import Reservation
+from sweeper.service.accounts import ServiceAccounts
+from sweeper.service.cache import SharedCache
+from sweeper.service.settings import ServiceSettings
+from sweeper.specification.addresses import parse_address
+from sweeper.specification.spec import Spec
+
+if TYPE_CHECKING:
+    from sweeper.planning.account_quote import AccountQuote
+
+KEPT_PLANS = 32
+
+
+class Quotes:
+    """Plans specs that name an account; its methods may be called from any thread.
+
+    What plans sweeps is imported by the first of them, which takes a second that a service without accounts saves.
+    """
+
+    def __init__(self, settings: ServiceSettings, accounts: ServiceAccounts) -> None:
+        self._settings, self._accounts = settings, accounts
+        self._planning = threading.Lock()
+        self._plans: SharedCache[Reservation] = SharedCache(KEPT_PLANS)
+
+    def quote(self, spec: Spec, spender: str) -> "AccountQuote | None":
+        """Return what the sweep of a spec would take of its account, and what would fit; ``None`` where it has none.
+
+        Raises: as `plan`.
+        """
+        from sweeper.planning.account_quote import quote_of
+
+        wanted = self.plan(spec)
+        if wanted is None:
+            return None
+        with self._accounts.use(_name_of(spec)) as account:
+            return quote_of(account, replace(wanted, spender=spender))
+
+    def plan(self, spec: Spec) -> Reservation | None:
+        """Return what the sweep of a spec that was accepted asks of its account, ``None`` where it has none.
+
+        Nobody is its spender yet.
+
+        Raises:
+            SpecError: the spec does not fit its data, or looks at them without paying.
+            clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
+            RecordError: the account cannot be read.
+
+        Guarantees:
+            Nothing is trained, reserved or released; see `sweeper.planning.account_quote.plan_reservation`.
+        """
+        from sweeper.planning.account_quote import plan_reservation
+
+        if spec.privacy.account is None:
+            return None
+        with self._accounts.use(_name_of(spec)) as account:
+            address, balance = account.address, account.balance()
+            version = (balance.epsilon, balance.delta, *_stamps(spec))
+
+        def make() -> Reservation:
+            with self._planning:  # the rows of one data set at a time, while others read the account
+                return plan_reservation(spec, self._settings.find_data_dir(), Account(address), spender="")
+
+        return self._plans.get(spec.digest(), make, version)
+
+
+def _name_of(spec: Spec) -> str:
+    return parse_address(str(spec.privacy.account)).name
+
+
+def _stamps(spec: Spec) -> tuple[float, ...]:
+    """Return when the files of a spec were written: their rows may be other ones since."""
+    paths = (Path(path) for path in (spec.data.path, spec.data.ranges) if path is not None)
+    return tuple(path.stat().st_mtime for path in paths if path.is_file())
