@@ -1,9 +1,10 @@
 """What an account costs a driver: reserve and settle beside eight other clients, and opening one of 10,000 entries.
 
-    python benchmarks/account.py [FOLDER] [--pairs 50] [--pause 1.0] [--entries 10000]
+    python benchmarks/account.py [FOLDER] [--pairs 50] [--pause 1.0] [--entries 10000] [--picture FILE]
 
 FOLDER lies on the disk that is measured. Each client reserves and settles, then pauses, as drivers do between sweeps.
 Each of both waits for SYNCHRONISED writes one after the other: the disk's own time is measured beside, between pauses.
+The page is opened in a browser, first of a service that has just started, then again; `--picture` keeps what it shows.
 """
 
 import argparse
@@ -15,6 +16,9 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from live_page import CHROMIUM, serving
+from playwright.sync_api import sync_playwright
 
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
@@ -71,6 +75,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=50)
     parser.add_argument("--pause", type=float, default=1.0)
     parser.add_argument("--entries", type=int, default=10_000)
+    parser.add_argument("--picture", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         address = AccountAddress(f"{folder}/accounts.db", "clinic")
@@ -96,6 +101,25 @@ def main() -> None:
         count = len(summarise(Account(address).balance()).sweeps)
         seconds = time.perf_counter() - begun
         print(f"an account of {given.entries} entries, {count} sweeps: looked at in {seconds:.2f} s")
+        open_page(Path(folder), address, given.picture)
+
+
+def open_page(folder: Path, address: AccountAddress, picture: Path | None) -> None:
+    """Open the page of an account in a browser twice, and print until when its entries and its verdict were shown."""
+    with serving(folder / "out", accounts={"digits": address}) as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(**CHROMIUM)
+        for visit in ("first", "second"):
+            page = browser.new_page(viewport={"width": 1280, "height": 1400})
+            begun = time.perf_counter()
+            page.goto(f"{url}/?account={address.name}", wait_until="commit")
+            page.wait_for_selector("#part-account h1")
+            page.wait_for_selector("#part-entries tbody tr")
+            shown = time.perf_counter() - begun
+            page.wait_for_selector("#part-verdict p")
+            print(f"{visit} visit of its page: entries {shown:.2f} s, verified {time.perf_counter() - begun:.2f} s")
+            if picture is not None:
+                page.screenshot(path=picture)
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from large_store import write
@@ -140,9 +141,9 @@ def lag(pages: list[Page], folder: SweepFolder, number: int) -> float:
 
 
 @contextmanager
-def serving(out: Path) -> Iterator[str]:
-    """Serve the sweeps in a folder from this process, and give the address."""
-    app = create_app(ServiceSettings(out=out, limits=Limits(requests_per_second=0)))
+def serving(out: Path, **more: Any) -> Iterator[str]:
+    """Serve the sweeps in a folder from this process, with more settings, and give the address."""
+    app = create_app(ServiceSettings(out=out, limits=Limits(requests_per_second=0), **more))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", ws="none"))
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -80,7 +80,8 @@
     try {
       const found = await ask("POST", area.dataset.check, given, text);
       if (latest !== text) return;
-      place.textContent = `${found.name} can be run. ${found.price}`;
+      if (found.account?.refused) throw new Error(found.account.statement);
+      place.textContent = [`${found.name} can be run.`, found.price, found.account?.statement].filter(Boolean).join(" ");
       place.classList.remove("wrong");
       area.removeAttribute("aria-invalid");
       button.disabled = false;

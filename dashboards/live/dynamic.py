@@ -5,17 +5,19 @@ They are the list, the head of a sweep, the page of a trial, and the forms. A re
 
 import gzip
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
-from dashboards.live import forms, fragments, header, trial_page
+from dashboards.live import account_page, forms, fragments, header, trial_page
 from dashboards.live.encoding import Resource
 from dashboards.live.snapshots import Snapshot, Snapshots
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
-from sweeper.errors import RecordError, RefusalError, SweeperError
+from sweeper.errors import RecordError, RefusalError, SweeperError, UnknownAccountError, UnknownSweepError
+from sweeper.service.accounts import VERIFIED_SECONDS, ServiceAccounts
 from sweeper.service.catalog import Catalog
 from sweeper.service.security.access import BROWSER
 from sweeper.service.security.tokens import Holder, Role
@@ -25,6 +27,7 @@ from sweeper.store.manifest import Manifest
 from sweeper.store.requests import steered
 
 PARTS = ("sweeps", "head", "trial", "trial-records", "action")
+PARTS_OF_ACCOUNTS = ("accounts", "account", "entries", "verdict")
 _OF_TRIALS = (Action.STOP_TRIAL, Action.NOTE, Action.TAG)
 
 
@@ -36,6 +39,7 @@ class Rights:
     key: str = ""  # what forms send to prove where they come from
     session: bool = False  # whether a cookie says who it is, so that signing out means something
     owner: str = ""  # the name under which it is recorded what they do; empty where nobody is asked for one
+    spender: str = ""  # in whose name their sweeps are charged to an account
 
     @classmethod
     def of(cls, holder: Holder | None) -> "Rights":
@@ -44,7 +48,7 @@ class Rights:
             return cls()
         is_browser = holder.id.endswith(BROWSER)
         may_write = holder.role is Role.WRITE or bool(holder.form_key)
-        return cls(may_write, holder.form_key, is_browser, holder.owner if is_browser else "")
+        return cls(may_write, holder.form_key, is_browser, holder.owner if is_browser else "", holder.owner)
 
 
 class DynamicFragments:
@@ -57,8 +61,10 @@ class DynamicFragments:
         standings: Standings,
         tracking: str | None = None,
         now: Callable[[], datetime] = datetime.now,
+        accounts: ServiceAccounts | None = None,
     ) -> None:
         self._snapshots, self._catalog, self._standings = snapshots, catalog, standings
+        self._accounts = accounts
         self._tracking, self._now, self._pace = tracking, now, header.Pace()
 
     def standing(self, name: str) -> Standing:
@@ -74,8 +80,27 @@ class DynamicFragments:
         found = self._standings.one(name) if name else (self._snapshots.token(), self._standings.all())
         return sha256(repr(found).encode()).hexdigest()[:16]
 
+    def account_token(self, name: str = "") -> str:
+        """Return a text that changes when an account does, or one of the list.
+
+        Raises:
+            UnknownAccountError: no such account.
+            RecordError: it cannot be read.
+        """
+        known = self._known_accounts()
+        return "-".join(known.digest(one)[:16] for one in ([name] if name else known.names))
+
+    def verdict_token(self) -> str:
+        """Return a text that changes when an account may be verified anew."""
+        return str(int(self._now().timestamp() // VERIFIED_SECONDS))
+
+    def _known_accounts(self) -> ServiceAccounts:
+        if self._accounts is None:
+            raise UnknownAccountError("Expected a service with accounts; serve with --account")
+        return self._accounts
+
     def get(self, name: str, view: View, rights: Rights) -> Resource:
-        """Return one of `PARTS`.
+        """Return one of `PARTS`, or of `PARTS_OF_ACCOUNTS`.
 
         Raises:
             SweeperError: no such sweep or trial, or one that cannot be read.
@@ -91,12 +116,30 @@ class DynamicFragments:
             return sweeps(self._standings.all(), rows, self._now(), may_write=rights.may_write)
         if name == "action":
             return self._form(view, rights)
+        if name in PARTS_OF_ACCOUNTS:
+            return self._of_account(name, view, rights)
         standing = self._standings.one(view.sweep)
         if name == "trial":
             return self._trial(view, standing, rights)
         if name == "trial-records":
             return trial_page.trial_records(self._snapshots.get(view.sweep), view.trial)
         return self._head(view, standing, rights)
+
+    def _of_account(self, name: str, view: View, rights: Rights) -> Html:
+        known = self._known_accounts()
+        if name == "accounts":
+            return account_page.account_list([known.state(one, rights.spender) for one in known.names])
+        if name == "account":
+            return account_page.account_head(known.state(view.account, rights.spender), rights.spender, self._is_here)
+        if name == "entries":
+            rows, total = known.entries(view.account, view.behind, account_page.SHOWN_ENTRIES)
+            return account_page.entry_table(view.account, rows, total, view.behind)
+        return account_page.verdict(known.verify(view.account))
+
+    def _is_here(self, sweep: str) -> bool:
+        with suppress(UnknownSweepError):
+            return self._standings.one(sweep) is not None
+        return False
 
     def _head(self, view: View, standing: Standing, rights: Rights) -> Html:
         if not standing.started:

@@ -22,7 +22,7 @@ from sweeper.records import Direction, Objective
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.store.jsonl import to_text
-from sweeper.store.manifest import Manifest
+from sweeper.store.manifest import Manifest, told_spec
 
 EXAMPLE = """\
 name: first
@@ -210,7 +210,7 @@ def _spec_fields(asked: Asked) -> Html:
 
 def _example(manifest: Manifest | None) -> str:
     """Return what the form begins with: the spec of a sweep, unless it names files, which are not told."""
-    spec = {} if manifest is None else dict(manifest.spec)
+    spec = {} if manifest is None else told_spec(manifest.spec)
     if not spec or "path" in spec["data"] or "warm_start" in spec["search"]:
         return EXAMPLE
     return yaml.safe_dump(spec, sort_keys=False, allow_unicode=True)

@@ -66,6 +66,11 @@ def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> Page
             return _form(view)
         if view.sweep:
             return _standing(snapshots, parts, view)
+        if view.account:
+            return _account(parts, view)
+        if view.accounts:
+            address = _address("part", "accounts", View(accounts=True), parts.account_token())
+            return PageState(resources={"part-accounts": address}, title="Accounts")
         if view.compared:
             return _comparison([snapshots.get(name) for name in view.compared], view)
         return PageState(resources={"part-sweeps": _address("part", "sweeps", View(), parts.token())})
@@ -89,6 +94,15 @@ def _standing(snapshots: Snapshots, parts: DynamicFragments, view: View) -> Page
         head = {"part-head": _address("part", "head", View(sweep=view.sweep), parts.token(view.sweep))}
         shown = PageState(resources=head, title=view.sweep)
     return replace(shown, state=standing.state.value)
+
+
+def _account(parts: DynamicFragments, view: View) -> PageState:
+    token = parts.account_token(view.account)
+    own, page = View(account=view.account), View(account=view.account, behind=view.behind)
+    resources = {"part-account": _address("part", "account", own, token)}
+    resources["part-entries"] = _address("part", "entries", page, token)
+    resources["part-verdict"] = _address("part", "verdict", own, parts.verdict_token())
+    return PageState(resources=resources, title=f"Account {view.account}")
 
 
 def _trial(snapshot: Snapshot, view: View, token: str) -> PageState:

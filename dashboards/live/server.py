@@ -13,7 +13,7 @@ from starlette.background import BackgroundTask
 from starlette.concurrency import run_in_threadpool
 
 from dashboards.figures import DARK, LIGHT, exchange, plotly_js
-from dashboards.live.dynamic import PARTS, DynamicFragments, Rights
+from dashboards.live.dynamic import PARTS, PARTS_OF_ACCOUNTS, DynamicFragments, Rights
 from dashboards.live.encoding import load_pandas
 from dashboards.live.page_state import show_view
 from dashboards.live.resources import KINDS, Resources
@@ -21,6 +21,7 @@ from dashboards.live.skeleton import document
 from dashboards.live.snapshots import Snapshots
 from dashboards.live.view import PREFIX, View
 from dashboards.pages._page import variables
+from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.catalog import Catalog
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.standings import RecordedStandings, Standings
@@ -43,7 +44,12 @@ _NOWHERE = {"Cache-Control": "private, no-store"}
 
 
 def mount(
-    app: FastAPI, catalog: Catalog, *, tracking: str | None = None, standings: Standings | None = None
+    app: FastAPI,
+    catalog: Catalog,
+    *,
+    tracking: str | None = None,
+    standings: Standings | None = None,
+    accounts: ServiceAccounts | None = None,
 ) -> Callable[[], None]:
     """Add the live page to an application, which answers errors itself.
 
@@ -54,15 +60,16 @@ def mount(
         catalog: of the sweeps that may be seen.
         tracking: where browsers find the tracking server, if not under the address that sweeps report to.
         standings: says how sweeps stand; by default as their records and locks do.
+        accounts: of the data sets of the service.
 
     Returns:
         What may be called in a thread once the application listens: it does what the first visit would wait for.
     """
     snapshots = Snapshots(catalog)
-    parts = DynamicFragments(snapshots, catalog, standings or RecordedStandings(catalog), tracking)
+    parts = DynamicFragments(snapshots, catalog, standings or RecordedStandings(catalog), tracking, accounts=accounts)
     resources = Resources(snapshots, tracking)
     add = partial(app.add_api_route, include_in_schema=False)
-    add("/", _page_route(resources))
+    add("/", _page_route(resources, has_accounts=accounts is not None and bool(accounts.names)))
     add(f"{PREFIX}state", _state_route(snapshots, parts))
     for name, (media_type, _) in _ASSETS.items():
         add(PREFIX + name, _asset_route(name, media_type))
@@ -78,8 +85,8 @@ def _warm_up() -> None:
     load_pandas()
 
 
-def _page_route(resources: Resources) -> Callable[[Request], Response]:
-    page = gzip.compress(document(_version()).encode(), 6)
+def _page_route(resources: Resources, *, has_accounts: bool) -> Callable[[Request], Response]:
+    page = gzip.compress(document(_version(), has_accounts=has_accounts).encode(), 6)
 
     def show(request: Request) -> Response:
         """Send the page, and make its first figure while the browser reads the scripts."""
@@ -135,7 +142,7 @@ def _resource_route(
 ) -> Callable[[Request, str], Awaitable[Response]]:
     async def resource(request: Request, name: str) -> Response:
         view = View.parse(request.url.query)
-        if kind == "part" and name in PARTS:
+        if kind == "part" and name in (*PARTS, *PARTS_OF_ACCOUNTS):
             rights = Rights.of(request.scope.get("state", {}).get("holder"))
             made = await run_in_threadpool(parts.get, name, view, rights)
         else:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dashboards.figures import FigureKind, comparison_figures, sweep_figures
-from dashboards.live.view import PREFIX, Tab
+from dashboards.live.view import PREFIX, Tab, View
 from dashboards.pages._html import Html, tag
 
 MINIMUMS = 3  # sliders for objectives beside epsilon
@@ -30,7 +30,7 @@ _MARKS = {-2.0: "0.01", -1.0: "0.1", 0.0: "1", 0.477: "3", 1.0: "10", 2.0: "any"
 _SHARES = {0.0: "0", 0.25: "25 %", 0.5: "50 %", 0.75: "75 %", 1.0: "100 %"}
 
 
-def document(version: str) -> str:
+def document(version: str, *, has_accounts: bool = False) -> str:
     """Return the page without its numbers; ``version`` changes with the files that it loads."""
     head = tag(
         "head",
@@ -44,7 +44,7 @@ def document(version: str) -> str:
         tag("script", src=f"{PREFIX}page.js?v={version}"),
     )
     words = "This page needs JavaScript; sweeper show and sweeper front do without."
-    body = tag("body", tag("noscript", words), _skip(), _bar(), _main(), class_="live")
+    body = tag("body", tag("noscript", words), _skip(), _bar(has_accounts=has_accounts), _main(), class_="live")
     return f"<!DOCTYPE html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -58,10 +58,12 @@ def _skip() -> Html:
     return tag("a", "Skip to the content", href="#content", class_="skip")
 
 
-def _bar() -> Html:
+def _bar(*, has_accounts: bool) -> Html:
+    accounts = tag("a", "Accounts", href=f"/{View(accounts=True).query()}", class_="button", data_local=True)
     return tag(
         "div",
         tag("a", "Sweeper", href="/", class_="brand", data_local=True),
+        accounts if has_accounts else None,
         tag("span", id="pulse", role="status", class_="pulse"),
         tag("a", "Sign out", id="sign-out", href="/?do=sign-out", class_="button session", data_local=True),
         tag("button", "Theme", id="switch", type="button", class_="button", title="Dark or light"),
@@ -76,7 +78,7 @@ def _main() -> Html:
         "main",
         tag("h1", "Not found", id="missing", hidden=True),
         tag("p", id="notice", role="status", hidden=True, class_="banner"),
-        *(_part(name) for name in ("sweeps", "action", "head", "trial")),
+        *(_part(name) for name in ("sweeps", "accounts", "account", "verdict", "entries", "action", "head", "trial")),
         _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
         _part("trial-records"),
         _tabs(),

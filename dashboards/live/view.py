@@ -13,6 +13,7 @@ from sweeper.records import PointKey
 
 PREFIX = "/live/"
 MOST_COMPARED = 12
+MOST_DIGITS = 10
 _MOST_FIELDS = 64
 _LARGEST = 1e12  # number that an address may say
 _POINT = re.compile(
@@ -64,6 +65,9 @@ class View:
     anyway: bool = False  # whether to compare what is not comparable
     trial: str = ""  # id of the trial whose page is shown
     action: Action | None = None  # what is about to be done, and waits to be confirmed
+    accounts: bool = False  # whether it is the list of accounts
+    account: str = ""  # name of the account that is shown
+    behind: int = 0  # how many of its newest entries are left out
 
     @classmethod
     def parse(cls, query: str) -> "View":
@@ -92,6 +96,9 @@ class View:
             compared=tuple(dict.fromkeys(value for key, value in pairs if key == "compare"))[:MOST_COMPARED],
             anyway=said.get("anyway") == "1",
             trial=said.get("trial", ""),
+            accounts=said.get("accounts") == "1",
+            account=said.get("account", ""),
+            behind=_count(said.get("behind", "")),
             action=Action(action) if (action := said.get("do", "")) in {known.value for known in Action} else None,
         )
 
@@ -108,6 +115,9 @@ class View:
         pairs += [("compare", name) for name in self.compared]
         pairs += [("anyway", "1")] if self.anyway else []
         pairs += [("trial", self.trial)] if self.trial else []
+        pairs += [("accounts", "1")] if self.accounts else []
+        pairs += [("account", self.account)] if self.account else []
+        pairs += [("behind", str(self.behind))] if self.behind else []
         pairs += [("do", self.action.value)] if self.action else []
         return f"?{urlencode(pairs)}" if pairs else ""
 
@@ -115,6 +125,10 @@ class View:
     def compares(self) -> bool:
         """Whether this is a comparison of sweeps."""
         return bool(self.compared) and not self.sweep
+
+
+def _count(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < MOST_DIGITS else 0
 
 
 def _number(text: str) -> float | None:

@@ -18,7 +18,6 @@ from sweeper.service.catalog import Catalog, is_name
 from sweeper.service.security.declared_accounts import charged_account
 from sweeper.service.security.declared_tables import SOURCE, find_table
 from sweeper.service.settings import ServiceSettings
-from sweeper.specification.addresses import parse_address
 from sweeper.specification.fields.ranges import largest
 from sweeper.specification.search import MLFLOW, Selection
 from sweeper.specification.spec import Spec
@@ -151,14 +150,6 @@ def _locate_files(spec: Spec, settings: ServiceSettings, catalog: Catalog) -> Sp
         search["warm_start"] = str(_earlier(spec, catalog))
     found = Spec.from_mapping(content, SOURCE)
     account = charged_account(found, settings)
-    if account is not None and spec.search.selection is Selection.PRIVATE:
-        raise spec.mistaken(
-            f"no private selection on data with account {parse_address(account).name} in a service, whose entries "
-            "others read",
-            "search.selection",
-            spec.search.selection.value,
-            "run it with sweeper run",
-        )
     if account == found.privacy.account:
         return found
     content["privacy"]["account"] = account

@@ -196,9 +196,16 @@ def listening():
 
 
 @pytest.fixture
-def address(out, listening):
+def accounts():
+    """Accounts of data sets of the service."""
+    return {}
+
+
+@pytest.fixture
+def address(out, listening, accounts):
     """Where a service of these sweeps listens."""
-    with serving(ServiceSettings(out=out, limits=Limits(requests_per_second=0)), listening) as address:
+    settings = ServiceSettings(out=out, limits=Limits(requests_per_second=0), accounts=accounts)
+    with serving(settings, listening) as address:
         yield address
 
 

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from sweeper.account.owner import close_account
 from sweeper.records import SweepStatus, Trial, TrialStatus
+from sweeper.specification.addresses import parse_address
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
+from tests.sweeper.account.accounts import DAY, make, wants
 
 from .browsing import drawn
 from .conftest import ENDED, PLAN, RUNNING
@@ -20,11 +23,12 @@ FIGURES = (f"?sweep={RUNNING}", f"?sweep={ENDED}", f"?sweep={FAILED}")
 TABS = tuple(f"?sweep={ENDED}&tab={tab}" for tab in ("robustness", "trials", "search", "price", "export"))
 COMPARED = f"?sweep={ENDED}&tab=trials&table-trials=chosen%3Dt0001.t0003"
 TRIALS = (COMPARED, f"?sweep={RUNNING}&trial=t0001", f"?sweep={ENDED}&trial=t0003")
+ACCOUNTS = ("?accounts=1", "?account=clinic")
 FORMS = ("?do=submit", "?do=sign-out", f"?sweep={ENDED}&do=extend", f"?sweep={ENDED}&do=delete")
 FORMS += tuple(f"?sweep={RUNNING}&do={action}" for action in ("stop", "enqueue", "steer"))
 FORMS += tuple(f"?sweep={RUNNING}&trial=t0001&do={action}" for action in ("stop-trial", "note", "tag"))
 OTHERS = ("", f"?sweep={LOST}", f"?compare={ENDED}&compare={SECOND}", "?sweep=none", "login")
-PAGES = (*FIGURES, *TABS, *TRIALS, *FORMS, *OTHERS)
+PAGES = (*FIGURES, *TABS, *TRIALS, *ACCOUNTS, *FORMS, *OTHERS)
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +56,15 @@ def states(out, growing, write_sweep):
             (out / name).mkdir()
         manifest = Manifest(name=name[:6], status=SweepStatus(status), reason=reason, spec={}, source="s")
         SweepFolder(out / name).write_manifest(manifest)
+
+
+@pytest.fixture
+def accounts(tmp_path):
+    """An account that is closed, of which a sweep has reserved."""
+    address = parse_address(f"{tmp_path}/accounts.db#clinic")
+    make(address).reserve(wants("s1"))
+    close_account(address, because="the study has ended", by="owner", at=DAY)
+    return {"digits": address}
 
 
 def violations(page, axe):

@@ -291,10 +291,13 @@ def test_texts_of_users_are_shown_and_never_run(show, growing, clock):
     ("holder", "rights"),
     [
         (None, Rights()),
-        (Holder("a", Role.READ, "ada"), Rights()),
-        (Holder("a", Role.WRITE, "ada"), Rights(may_write=True)),
-        (Holder("a.browser", Role.READ, "ada"), Rights(session=True, owner="ada")),
-        (Holder("a.browser", Role.READ, "ada", "k"), Rights(may_write=True, key="k", session=True, owner="ada")),
+        (Holder("a", Role.READ, "ada"), Rights(spender="ada")),
+        (Holder("a", Role.WRITE, "ada"), Rights(may_write=True, spender="ada")),
+        (Holder("a.browser", Role.READ, "ada"), Rights(session=True, owner="ada", spender="ada")),
+        (
+            Holder("a.browser", Role.READ, "ada", "k"),
+            Rights(may_write=True, key="k", session=True, owner="ada", spender="ada"),
+        ),
     ],
 )
 def test_rights_are_those_that_the_service_found(holder, rights):

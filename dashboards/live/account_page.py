@@ -1,0 +1,211 @@
+"""The pages of accounts: which data sets have one, how one stands, its entries, and whether it is as it was written."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from dashboards.live.view import View
+from dashboards.pages._html import Child, Html, each, join, tag
+from dashboards.pages._page import facts_list, scrolling_table, section, working_table
+from dashboards.text import MISSING, number, when
+from sweeper.account.listing import EntryRow
+from sweeper.account.rules import ALL_ROWS, count_in_words
+from sweeper.account.summary import AccountSummary, Room, SweepSummary, share_in_words
+from sweeper.account.verify import Verification
+from sweeper.rounding import round_down
+from sweeper.service.accounts import AccountState
+
+SHOWN_ENTRIES = 100
+SHOWN_SWEEPS = 100
+_LISTED = ("account", "data", "epsilon", "delta", "taken", "drawn", "left for you", "would fit", "sweeps")
+_NUMERIC = {"epsilon", "delta", "taken", "drawn", "left", "left for you", "would fit", "sweeps", "may take", "holds"}
+_NUMERIC |= {"number", "share"}
+_GIVES = "settled"  # the kind of entry by which a share comes back
+
+
+def account_list(states: Sequence[AccountState]) -> Html:
+    """The list of accounts."""
+    title = tag("header", tag("h1", "Accounts"))
+    if not states:
+        words = "No data set has an account here. Open one with sweeper account open, and serve with --account."
+        return join([title, tag("p", words, class_="none")])
+    words = (
+        "An account is one budget for everything that is ever released from a data set. Would fit: the largest epsilon "
+        "of one more sweep of yours."
+    )
+    table = working_table("accounts", _heads(_LISTED), map(_listed, states))
+    return join([title, tag("section", tag("p", words), table, class_="list")])
+
+
+def account_head(state: AccountState, spender: str, is_here: Callable[[str], bool]) -> Html:
+    """How one account stands: its claim, what is left, of which block, by whom and on what.
+
+    ``is_here`` says which sweeps have a page here.
+    """
+    summary = state.summary
+    back = tag("a", "Accounts", href=f"/{View(accounts=True).query()}", data_local=True)
+    closed = [tag("p", tag("strong", _of(block, "Closed")), f": {why}") for block, why in summary.closed.items()]
+    ends = tag("p", f"No sweep begins after {summary.until}.") if summary.until else None
+    banner = tag("div", *closed, class_="banner", role="note") if closed else None
+    head = tag(
+        "header",
+        tag("p", back, class_="eyebrow"),
+        tag("h1", f"Account {summary.name}"),
+        tag("p", summary.claim),
+        ends,
+        banner,
+        facts_list(_facts(state, spender)),
+    )
+    return join([head, _places(summary), _spenders(summary), _sweeps(summary, is_here)])
+
+
+def entry_table(account: str, rows: Sequence[EntryRow], total: int, behind: int) -> Html:
+    """A page of the entries, newest first, with links to those before and after."""
+    heads = ("number", "when", "entry", "who", "sweep", "what", "share")
+    links = []
+    if behind > 0:
+        links.append(_page_link(account, max(behind - SHOWN_ENTRIES, 0), "Newer entries"))
+    if behind + len(rows) < total:
+        links.append(_page_link(account, behind + SHOWN_ENTRIES, "Older entries"))
+    words = f"{len(rows)} of {total} entries, newest first; each has the hash of the one before it."
+    nav = tag("nav", *links, class_="links", aria_label="Pages of entries") if links else None
+    return section(
+        "entries", "Entries", tag("p", words), working_table("entries", _heads(heads), map(_entry, rows)), nav
+    )
+
+
+def verdict(found: Verification) -> Html:
+    """Whether an account is as it was written, and agrees with the ledgers of the sweeps here."""
+    if not found.findings:
+        words = f"Verified: {found.entries} entries, {found.folders} ledgers of sweeps of this service."
+        held = f" Not settled yet: {', '.join(found.unsettled)}." if found.unsettled else ""
+        return section("verdict", "Verification", tag("p", words + held))
+    words = "Not as it was written. Do not start further sweeps before its owner has looked at it."
+    listed = tag("ul", each("li", found.findings))
+    banner = tag("div", tag("p", tag("strong", words)), listed, class_="banner", role="alert")
+    return section("verdict", "Verification", banner)
+
+
+def _facts(state: AccountState, spender: str) -> dict[str, tuple[str, str | None]]:
+    summary, room = state.summary, state.room
+    left = share_in_words(room.left, up=False)
+    like = None
+    if summary.sweeps and state.like_last is not None:
+        like = f"{count_in_words(state.like_last).replace('this one', 'the last one')}"
+    return {
+        "Used": (share_in_words(summary.taken), f"{share_in_words(summary.drawn)} drawn, the rest reserved"),
+        f"Left for {spender}" if spender else "Left": (left, like),
+        "One more sweep": (_fits(room), "the largest that would fit"),
+        "Budget": (f"epsilon {number(summary.epsilon)}", f"at delta {summary.delta!r}, unit {summary.unit}"),
+        "Data": (", ".join(state.data) or MISSING, "every sweep on them is charged here"),
+    }
+
+
+def _listed(state: AccountState) -> Html:
+    summary, room = state.summary, state.room
+    link = tag("a", summary.name, href=f"/{View(account=summary.name).query()}", data_local=True, data_row=True)
+    closed = tag("small", "closed", class_="mark") if ALL_ROWS in summary.closed else None
+    return tag(
+        "tr",
+        tag("td", link, closed, data_value=summary.name),
+        tag("td", ", ".join(state.data)),
+        _number(summary.epsilon, number(summary.epsilon)),
+        _number(summary.delta, number(summary.delta)),
+        _number(summary.taken, share_in_words(summary.taken)),
+        _number(summary.drawn, share_in_words(summary.drawn)),
+        _number(room.left, share_in_words(room.left, up=False)),
+        _number(room.fits, _fits(room)),
+        _number(len(summary.sweeps), str(len(summary.sweeps))),
+    )
+
+
+def _places(summary: AccountSummary) -> Html | None:
+    if not summary.places:
+        return section("blocks", "What is left", tag("p", "All of it: nothing was reserved yet."))
+    rows = [
+        _row(
+            _of(place.block),
+            place.side,
+            taken=share_in_words(place.taken),
+            drawn=share_in_words(place.drawn),
+            left=share_in_words(1 - place.taken, up=False),
+        )
+        for place in summary.places
+    ]
+    heads = join(_plain_heads("block", "rows", "taken", "drawn", "left"))
+    words = "Every side of every block has the whole budget: a row is on one side of one block."
+    return section("blocks", "What is left", tag("p", words), scrolling_table(heads, rows))
+
+
+def _spenders(summary: AccountSummary) -> Html | None:
+    if not summary.spenders:
+        return None
+    rows = [_row(one.name, taken=share_in_words(one.taken), may=share_in_words(one.most)) for one in summary.spenders]
+    return section("spenders", "By whom", scrolling_table(join(_plain_heads("spender", "taken", "may take")), rows))
+
+
+def _sweeps(summary: AccountSummary, is_here: Callable[[str], bool]) -> Html | None:
+    if not summary.sweeps:
+        return None
+    shown = tuple(reversed(summary.sweeps[-SHOWN_SWEEPS:]))
+    cut = f"The newest {len(shown)} of {len(summary.sweeps)} sweeps." if len(shown) < len(summary.sweeps) else None
+    heads = _heads(("sweep", "who", "since", "holds", "drawn", "settled"))
+    table = working_table("account-sweeps", heads, (_sweep(one, linked=is_here(one.title)) for one in shown))
+    return section("spent", "On what", tag("p", cut) if cut else None, table)
+
+
+def _sweep(one: SweepSummary, *, linked: bool) -> Html:
+    link = tag("a", one.title, href=f"/{View(sweep=one.title).query()}", data_local=True) if linked else one.title
+    return tag(
+        "tr",
+        tag("td", link, data_value=one.title),
+        tag("td", one.spender),
+        tag("td", when(one.since), data_value=one.since),
+        _number(one.taken, share_in_words(one.taken)),
+        _number(one.drawn, share_in_words(one.drawn)),
+        tag("td", "yes" if one.is_settled else "no"),
+    )
+
+
+def _entry(row: EntryRow) -> Html:
+    sign = "" if row.part is None else "\N{MINUS SIGN}" if row.kind == _GIVES and row.part else ""
+    return tag(
+        "tr",
+        _number(row.number, str(row.number)),
+        tag("td", when(row.at), data_value=row.at),
+        tag("td", row.kind),
+        tag("td", row.by or MISSING, data_value=row.by),
+        tag("td", row.sweep or MISSING, data_value=row.sweep),
+        tag("td", row.detail or MISSING, data_value=row.detail),
+        _number(row.part, MISSING if row.part is None else sign + share_in_words(row.part)),
+    )
+
+
+def _page_link(account: str, behind: int, words: str) -> Html:
+    return tag("a", words, href=f"/{View(account=account, behind=behind).query()}", data_local=True)
+
+
+def _of(block: str, word: str = "") -> str:
+    name = "all rows" if block == ALL_ROWS else block
+    return f"{word}, {name}" if word else name
+
+
+def _fits(room: Room) -> str:
+    return f"epsilon {round_down(room.fits, 3)}" if room.fits else "none"
+
+
+def _number(value: float | None, text: str) -> Html:
+    return tag("td", text, class_="number", data_value="" if value is None else value)
+
+
+def _row(*texts: Child, **numbers: str) -> Html:
+    return tag("tr", each("td", texts), each("td", numbers.values(), class_="number"))
+
+
+def _heads(names: Iterable[str]) -> list[Html]:
+    return [
+        tag("th", tag("button", n, type="button"), scope="col", class_="number" if n in _NUMERIC else None, data_name=n)
+        for n in names
+    ]
+
+
+def _plain_heads(*names: str) -> list[Html]:
+    return [tag("th", name, scope="col", class_="number" if name in _NUMERIC else None) for name in names]
