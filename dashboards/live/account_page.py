@@ -42,7 +42,7 @@ def account_head(state: AccountState, spender: str, is_here: Callable[[str], boo
     """
     summary = state.summary
     back = tag("a", "Accounts", href=f"/{View(accounts=True).query()}", data_local=True)
-    closed = [tag("p", tag("strong", _of(block, "Closed")), f": {why}") for block, why in summary.closed.items()]
+    closed = [tag("p", f"{_of(block, 'Closed')}: {why}") for block, why in summary.closed.items()]
     ends = tag("p", f"No sweep begins after {summary.until}.") if summary.until else None
     banner = tag("div", *closed, class_="banner", role="note") if closed else None
     head = tag(
@@ -80,7 +80,7 @@ def verdict(found: Verification) -> Html:
         return section("verdict", "Verification", tag("p", words + held))
     words = "Not as it was written. Do not start further sweeps before its owner has looked at it."
     listed = tag("ul", each("li", found.findings))
-    banner = tag("div", tag("p", tag("strong", words)), listed, class_="banner", role="alert")
+    banner = tag("div", tag("p", words), listed, class_="banner", role="alert")
     return section("verdict", "Verification", banner)
 
 
@@ -102,7 +102,7 @@ def _facts(state: AccountState, spender: str) -> dict[str, tuple[str, str | None
 def _listed(state: AccountState) -> Html:
     summary, room = state.summary, state.room
     link = tag("a", summary.name, href=f"/{View(account=summary.name).query()}", data_local=True, data_row=True)
-    closed = tag("small", "closed", class_="mark") if ALL_ROWS in summary.closed else None
+    closed = tag("small", " closed") if ALL_ROWS in summary.closed else None
     return tag(
         "tr",
         tag("td", link, closed, data_value=summary.name),

@@ -12,7 +12,7 @@ from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlencode
 
-from sweeper.errors import RecordError, SweeperError, UnknownSweepError
+from sweeper.errors import AccountError, RecordError, SweeperError, UnknownSweepError
 from sweeper.specification.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 30.0
@@ -70,6 +70,7 @@ class Connection:
         Raises:
             UnknownSweepError: there is no such sweep, trial or file.
             RecordError: it cannot be done to this sweep now.
+            AccountError: the account of its data has no room for it.
             SweeperError: the service cannot be reached, or refuses the token or what is sent; the message holds its
                 sentence.
 
@@ -166,6 +167,8 @@ def _refusal(error: urllib.error.HTTPError, call: Call) -> SweeperError:
             return SweeperError(f"The service refuses access: {said}; put a token into SWEEPER_TOKEN")
         case HTTPStatus.BAD_REQUEST | HTTPStatus.UNPROCESSABLE_ENTITY:
             return call.refused(f"The service refuses {call.what}: {said}")
+        case HTTPStatus.PAYMENT_REQUIRED:
+            return AccountError(said)
         case HTTPStatus.NOT_FOUND:
             return UnknownSweepError(said)
         case HTTPStatus.CONFLICT:

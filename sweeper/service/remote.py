@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.account.summary import share_in_words
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import paragraph
@@ -27,7 +28,7 @@ from sweeper.privacy.card import Card
 from sweeper.records import SweepStatus
 from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, title_of
 from sweeper.results.front import Front, parse_front
-from sweeper.rounding import round_up
+from sweeper.rounding import round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
 from sweeper.specification.fields.nested import flatten
@@ -295,6 +296,58 @@ class RemoteSweep:
         return self._read(path, "it", method="POST", data=data, refused=SpecError)
 
 
+class RemoteAccount:
+    """The account of data sets of a service."""
+
+    def __init__(self, connection: Connection, name: str) -> None:
+        self._connection, self.name = connection, name
+
+    @property
+    def entries(self) -> "pd.DataFrame":
+        """Its entries as a table, newest first: who, what, when, and the share of the budget."""
+        import pandas as pd
+
+        rows: list[dict[str, Any]] = []
+        while True:
+            page = self._read("/entries", query={"offset": len(rows), "limit": _PAGE})
+            rows += page["entries"]
+            if not page["entries"] or len(rows) >= page["total"]:
+                return pd.DataFrame.from_records(rows)
+
+    def status(self) -> dict[str, Any]:
+        """Return how it stands: its claim, its blocks, spenders and sweeps, and in ``room`` what you may still take.
+
+        Raises:
+            SweeperError: there is no such account, or the service cannot be reached.
+        """
+        return self._read("")
+
+    def verify(self) -> dict[str, Any]:
+        """Return whether it is as it was written (``verified``), and what is not (``findings``)."""
+        return self._read("/verify")
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows."""
+        return "\n".join(textwrap.fill(line, WIDTH) for line in self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return "".join(map(paragraph, self._lines()))
+
+    def _lines(self) -> list[str]:
+        status = self.status()
+        room, spent = status["room"], share_in_words(float(status["taken"]))
+        left = share_in_words(float(room["left"]), up=False)
+        fits = round_down(float(room["fits"]), 3)
+        return [
+            status["claim"],
+            f"{spent} of its budget is taken, {left} is left for {room['spender']}: one sweep of epsilon {fits} fits",
+        ]
+
+    def _read(self, path: str, **more: Any) -> dict[str, Any]:
+        return self._connection.read(Call(f"/accounts/{self.name}{path}", **more))
+
+
 class Service:
     """A service of sweeps; made by `connect`."""
 
@@ -309,6 +362,7 @@ class Service:
 
         Raises:
             SpecError: the service refuses the spec.
+            AccountError: the account of its data has no room for it; the message has the price and what would fit.
             SweeperError: it cannot be reached, or refuses the token.
 
         Guarantees:
@@ -319,6 +373,9 @@ class Service:
 
     def check(self, spec: "AnySpec") -> dict[str, Any]:
         """Check a spec as submitting it would, and return its name, its number of trials and what it costs.
+
+        Where its data have an account, ``account`` says what the sweep would take of it, what would be left and what
+        would fit; a sweep that does not fit has the reason in ``refused`` there.
 
         Raises: as `submit`.
         """
@@ -333,6 +390,23 @@ class Service:
         found = RemoteSweep(self._connection, name)
         found.status()
         return found
+
+    def account(self, name: str) -> RemoteAccount:
+        """Return an account by its name.
+
+        Raises:
+            SweeperError: there is none.
+        """
+        found = RemoteAccount(self._connection, name)
+        found.status()
+        return found
+
+    @property
+    def accounts(self) -> "pd.DataFrame":
+        """The accounts as a table: what each promises, and how much of it is taken and drawn."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(self._connection.read(Call("/accounts"))["accounts"])
 
     @property
     def sweeps(self) -> "pd.DataFrame":

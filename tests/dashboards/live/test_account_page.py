@@ -79,7 +79,7 @@ def test_an_account_says_what_is_taken_by_whom_on_what_and_what_is_left_for_the_
     assert '<td>all rows</td><td>training</td><td class="number">49.4 %</td>' in shown
     assert str(tmp_path) not in shown
     close_account(account.address, because=f"spent {EVIL}", by="owner", at=NOW)
-    assert "<strong>Closed, all rows</strong>: spent &lt;img" in get("/live/part/account?account=clinic")
+    assert "Closed, all rows: spent &lt;img" in get("/live/part/account?account=clinic")
 
 
 def test_the_address_of_an_account_changes_with_every_entry(get, account):

@@ -11,7 +11,16 @@ import pytest
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import SweepStatus
 from sweeper.specification.spec import Spec
-from sweeper.store.manifest import FORMAT, MANIFEST_NAME, SELECTING, Manifest, is_marked, read_manifest, write_manifest
+from sweeper.store.manifest import (
+    FORMAT,
+    MANIFEST_NAME,
+    SELECTING,
+    Manifest,
+    is_marked,
+    read_manifest,
+    told_spec,
+    write_manifest,
+)
 
 MANIFEST = Manifest(
     name="x",
@@ -129,3 +138,11 @@ def test_a_list_marks_an_older_folder_and_goes_on(older, ran, call):
     assert code == 0
     assert "unreadable: Expected format 1 in" in shown
     assert "completed" in shown
+
+
+@pytest.mark.parametrize("store", ["/home/ann/accounts.db", "postgresql://host/accounts"])
+def test_a_spec_is_told_without_the_places_of_its_files_and_its_account(store):
+    told = told_spec({"data": {"path": "/home/ann/a.csv"}, "privacy": {"account": f"{store}#clinic", "delta": 1e-5}})
+    assert told["data"] == {"path": "a.csv"}
+    assert told["privacy"]["delta"] == 1e-5
+    assert told["privacy"]["account"] in ("accounts.db#clinic", "accounts#clinic")

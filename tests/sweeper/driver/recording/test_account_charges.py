@@ -91,6 +91,19 @@ def reserved(tmp_path, data, address, **privacy):
     return folder, plan, reserve_account(plan, data, folder)
 
 
+def test_a_sweep_takes_the_share_of_whom_it_is_told(tmp_path, data, monkeypatch):
+    address = opened(tmp_path)
+    monkeypatch.setenv("LOGNAME", "ann")
+    folder, plan, _ = reserved(tmp_path, data, address)
+    assert Account(address).balance().spenders == ("ann",)
+    with pytest.raises(AccountError, match=r"Expected the spender 'ann', who has reserved .*, got 'ben'"):
+        reserve_account(plan, data, folder, "ben")
+    other = SweepFolder(tmp_path / "other")
+    other.path.mkdir()
+    reserve_account(plan, data, other, "ben")
+    assert Account(address).balance().spenders == ("ann", "ben")
+
+
 def test_a_driver_that_was_killed_between_its_ledger_and_its_account_charges_what_it_drew(tmp_path, data):
     address = opened(tmp_path)
     folder, plan, _ = reserved(tmp_path, data, address)

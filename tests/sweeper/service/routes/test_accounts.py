@@ -2,6 +2,8 @@
 
 import dataclasses
 import datetime
+import io
+import urllib.error
 
 import pytest
 
@@ -10,13 +12,16 @@ from sweeper.account import store as store_module
 from sweeper.account.account import Account
 from sweeper.account.entries import Share
 from sweeper.account.owner import close_account, open_account
-from sweeper.account.receipts import read_receipt
+from sweeper.account.receipts import RECEIPT_NAME, make_receipt, read_receipt
 from sweeper.account.verify import verify_account
+from sweeper.errors import AccountError, SweeperError
+from sweeper.service import client as client_module
+from sweeper.service.remote import connect
 from sweeper.service.security.tokens import Role, make_token
 from sweeper.specification.addresses import parse_address
-from tests.sweeper.account.accounts import begin_quickly
+from tests.sweeper.account.accounts import begin_quickly, wants
 
-from ..conftest import YAML, bearer, is_problem
+from ..conftest import DONE, YAML, bearer, is_problem
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 SPEC = """\
@@ -277,3 +282,59 @@ def test_declarations_that_nobody_could_keep_are_refused_at_the_start(serve, add
     known = {"clinic": address, "elsewhere": other, "none": dataclasses.replace(address, name="none")}
     with pytest.raises(Exception, match=said):
         serve(accounts={data: known[name] for data, name in accounts.items()})
+
+
+@pytest.fixture
+def notebook(people, monkeypatch):
+    """Connect a client of Python, as a person."""
+
+    def connect_as(person):
+        class Opener:
+            def open(self, request, timeout):
+                del timeout
+                path = request.full_url.removeprefix("http://127.0.0.1:8000")
+                more = {name: value for name, value in request.header_items() if name != "Authorization"}
+                answer = people(person, request.method, path, request.data, headers=more)
+                if answer.status_code >= 400:
+                    raise urllib.error.HTTPError(path, answer.status_code, "", {}, io.BytesIO(answer.content))
+                return io.BytesIO(answer.content)
+
+        monkeypatch.setattr(client_module.urllib.request, "build_opener", lambda *_: Opener())
+        return connect(token="any")
+
+    return connect_as
+
+
+def test_python_has_the_account_and_is_told_what_would_fit(notebook, tmp_path):
+    service, spec = notebook("ann"), tmp_path / "spec.yaml"
+    spec.write_text(SPEC)
+    assert service.check(spec)["account"]["further"] == 1
+    for _ in range(2):
+        service.submit(spec)
+    with pytest.raises(
+        AccountError, match=r"^Expected a sweep that the share of ann .* one sweep of epsilon .* would fit"
+    ):
+        service.submit(spec)
+    account = service.account("clinic")
+    assert list(service.accounts["name"]) == ["clinic"]
+    assert list(account.entries["kind"]) == ["reserved", "reserved", "bound", "opened"]
+    assert account.verify()["verified"]
+    assert "49.4 % of its budget is taken, 0.622 % is left for ann" in " ".join(repr(account).split())
+    with pytest.raises(SweeperError, match="Expected an account of this service"):
+        service.account("other")
+
+
+def test_a_sweep_that_is_deleted_gives_nothing_back_that_drew(people, address, make_sweep, out):
+    folder = make_sweep()
+    account, ledger = Account(address), folder.ledger
+    receipt = make_receipt(folder.path, account)
+    wanted = wants(receipt.sweep, title=DONE)
+    account.reserve(wanted)
+    ledger.write_text('{"any": "row"}\n')
+    account.charge(wanted, "t0001/1", wanted.costs, ledger)
+    before = Account(address).balance()
+    assert people("ann", "DELETE", f"/api/v1/sweeps/{DONE}").status_code == 200
+    after = Account(address).balance()
+    assert [after.taken(place) for place in after.places()] == [before.taken(place) for place in before.places()]
+    assert after.sweeps[receipt.sweep].drawn == before.sweeps[receipt.sweep].drawn != {}
+    assert (out / "spent" / DONE / RECEIPT_NAME).is_file()
