@@ -4,11 +4,13 @@ import contextlib
 import datetime
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
+from html import escape
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -18,6 +20,7 @@ from sweeper.account.entries import Side
 from sweeper.account.owner import close_account, open_account
 from sweeper.account.receipts import read_receipt
 from sweeper.account.rules import ALL_ROWS
+from sweeper.account.summary import share_in_words, summarise
 from sweeper.account.verify import verify_account
 from sweeper.cli.main import main
 from sweeper.driver.options import Options
@@ -30,6 +33,9 @@ from sweeper.planning.account_quote import quote_of
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
+from sweeper.rounding import round_up
+from sweeper.service.app import create_app
+from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
 from sweeper.store.sweep_folder import SweepFolder
 from tests.factories import make_spec, small_content, spec_error
@@ -60,6 +66,33 @@ def data():
     return clipless.datasets.load("breast_cancer", evaluation="private")
 
 
+def check_prices_agree(sweep, address, condition):
+    """Page, card, REST, the command line and the ledgers say the same of one sweep, to the last digit."""
+    summary = summarise(Account(address).balance())
+    (own,) = summary.sweeps
+    settings = ServiceSettings(out=sweep.directory.parent, accounts={"breast_cancer": address})
+    with TestClient(create_app(settings), base_url="http://127.0.0.1") as client:
+        url, account = f"/api/v1/sweeps/{sweep.directory.name}", "/api/v1/accounts/clinic"
+        told = client.get(account).json()
+        assert (told["taken"], told["drawn"]) == (summary.taken, summary.drawn) == (own.taken, own.drawn)
+        assert told["sweeps"] == [{**asdict(own), "blocks": list(own.blocks)}]
+        assert (told["epsilon"], told["delta"]) == (summary.epsilon, summary.delta)
+        front, card = client.get(f"{url}/front").json(), client.get(f"{url}/card?format=json").json()
+        price = sweep.front().price
+        assert price.epsilon == front["ledger"]["everything"]["epsilon"] == card["ledger"]["everything"]["epsilon"]
+        assert condition in front["claim"]["conditions"]
+        assert condition in client.get(f"{url}/card").text
+        page = client.get("/live/part/account?account=clinic").text
+        assert f"<dd>{share_in_words(own.taken)}<small>{share_in_words(own.drawn)} drawn" in page
+        assert all(f'data-value="{part}"' in page for part in (own.taken, own.drawn))
+        cost = client.get(f"/live/part/cost?sweep={sweep.directory.name}").text
+        assert f"epsilon {round_up(price.epsilon)}" in card["ledger"]["everything"]["statement"] + cost
+        assert escape(condition) in cost
+        assert client.get(f"{account}/verify").json() == {
+            "verified": True, "entries": Account(address).head.number, "ledgers": 1, "findings": [], "unsettled": [],
+        }  # fmt: skip
+
+
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_nothing(tmp_path):
     address = opened(tmp_path)
@@ -77,6 +110,7 @@ def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_n
     }
     (condition,) = [one for one in read_front(sweep.directory / "front.json").claim.conditions if "account" in one]
     assert "Everything that is ever released through it costs epsilon 6 at delta 0.0001 together" in condition
+    check_prices_agree(sweep, address, condition)
     before = Account(address).head
     with pytest.raises(AccountError, match=r"account 'clinic' has room for, got one that takes .* lower privacy.sweep"):
         run(make_spec(content(address, sweep_epsilon=5.5)), Options(out=tmp_path / "out"))
