@@ -114,8 +114,8 @@ def test_the_verdict_names_what_is_not_as_it_was_written_and_no_path(get, accoun
     with sqlite3.connect(account.address.path) as connection:
         connection.execute("UPDATE account_entries SET text = replace(text, '1.0', '9.0'), digest = digest || '0'")
         connection.execute("UPDATE account_heads SET digest = digest || '0'")
-    for part in ("verdict", "account"):
-        said = get(f"/live/part/{part}?account=clinic")
+    for path in ("part/verdict", "part/account", "state"):
+        said = get(f"/live/{path}?account=clinic")
         assert "restore the store" in said
         assert str(tmp_path) not in said
     assert 'role="alert"' in get("/live/part/verdict?account=clinic")
