@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from clipless.datasets import Evaluation
 from clipless.privacy.exposure import Risk
 from sweeper.papers.card_content import Answer, CardContent, Number, PriceFacts, Values
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SmoothedCounts, SweepStatus
@@ -253,6 +254,29 @@ class CheckedSpec(Answer):
     trials: int
     price: str
     account: AccountQuoted | None = Field(default=None, description="What it takes of the account of its data.")
+
+
+class DataRow(Answer):
+    """A data set that is installed where the service runs."""
+
+    name: str = Field(description="For data.name in a spec.")
+    description: str
+
+
+class TableRow(Answer):
+    """A table that the operator of the service declared."""
+
+    path: str = Field(description="For data.path in a spec.")
+    ranges: str = Field(description="The file that declares it, for data.ranges.")
+    evaluation: Evaluation
+    unit: str = Field(description="The privacy unit: row, or the column that identifies it.")
+
+
+class DataList(Answer):
+    """What specs may name as data."""
+
+    data: Sequence[DataRow]
+    tables: Sequence[TableRow]
 
 
 class Health(Answer):

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from clipless import datasets
+from clipless.datasets import Evaluation
 from sweeper.adapters import dump
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.records import PointKey, TrialStatus
@@ -21,13 +23,17 @@ from sweeper.service.problems import Redactor
 from sweeper.service.responses.models import (
     ActionList,
     ActionRow,
+    DataList,
+    DataRow,
     FrontSummary,
     RehearsalList,
     RehearsedRow,
     SweepDetail,
     SweepRow,
+    TableRow,
     TrialTable,
 )
+from sweeper.service.security.declared_tables import list_tables
 from sweeper.service.supervision.states import Standing
 from sweeper.store.actions import read_actions
 from sweeper.store.evidence import read_refusals
@@ -38,6 +44,19 @@ from sweeper.store.tail import SweepTail
 
 KEPT_TAILS = 16
 NO_FRONT = "Expected a sweep that has a front, but this one has none yet; let a trial finish its first epoch"
+
+
+def data_list(data_dir: Path | None) -> DataList:
+    """Return what specs may name as data; reads no row."""
+    return DataList(
+        data=[DataRow(name=name, description=said) for name, said in datasets.available().items()],
+        tables=[
+            TableRow(
+                path=path, ranges=file, evaluation=ranges.evaluation or Evaluation.PRIVATE, unit=ranges.unit or "row"
+            )
+            for path, file, ranges in list_tables(data_dir)
+        ],
+    )
 
 
 def listed(name: str, folder: Path, standing: Standing, redact: Redactor, trouble: str = "") -> SweepRow:

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Body, Header, Path, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from sweeper.service.responses.models import SweepState
+from sweeper.service.responses.models import DataList, SweepState
+from sweeper.service.responses.views import data_list
 from sweeper.service.routes.dependencies import Dependencies, SweepId, person
 from sweeper.service.security.spec_policy import YAML_TYPES, AcceptedSpec, read_spec
 from sweeper.service.supervision.submissions import hash_texts
@@ -86,6 +87,11 @@ def routes(parts: Dependencies) -> APIRouter:
         """Run more trials of a sweep that does not run."""
         supervisor.resume(sweep, trials=extension.trials, by=person(request))
         return state_after(parts, sweep)
+
+    @router.get("/data", tags=["read"])
+    def list_data() -> DataList:
+        """List what specs may name as data: the data sets installed here, and tables that the operator declared."""
+        return data_list(parts.settings.data_dir)
 
     @router.get("/schema", tags=["read"])
     def show_schema() -> dict[str, Any]:

@@ -6,17 +6,22 @@ what these answers count: the rows of a diagnosis, or those that one person's ro
 that the operator wrote says all of that, and a spec may repeat it.
 """
 
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from clipless.datasets import Evaluation, HashSplit, Ranges, load_ranges
 from clipless.errors import DataError
+from sweeper.errors import SpecError
 from sweeper.specification.data import DataSettings
 from sweeper.specification.fields.messages import mistake
 
 SOURCE = "the submitted spec"
 SUFFIXES = (".yaml", ".yml")
 MAX_RANGES_BYTES = 1_000_000
+MOST_RANGES_FILES = 300  # that are looked at for a list of tables
 ODD = ("", ".", "..")
 
 
@@ -45,6 +50,32 @@ def find_table(data: DataSettings, root: Path | None) -> tuple[Path, Path]:
     return table, ranges
 
 
+def list_tables(root: Path | None) -> list[tuple[str, str, Ranges]]:
+    """Return the tables that specs may name: path and ranges file as they name them, and what is declared.
+
+    Ranges files lie in the data folder or in a folder of it; the first few hundred are looked at.
+
+    Guarantees:
+        A table is listed only if `find_table` finds it: its operator declared it by the key ``table``. No row is read.
+    """
+    found = []
+    for path in [] if root is None else islice(_ranges_files(root), MOST_RANGES_FILES):
+        ranges = _declared_by(path)
+        table = None if ranges is None or ranges.table is None else Path(ranges.table).resolve()
+        if root is None or ranges is None or table is None or not table.is_relative_to(root.resolve()):
+            continue
+        names = table.relative_to(root.resolve()).as_posix(), path.relative_to(root).as_posix()
+        with suppress(SpecError):
+            find_table(DataSettings(path=names[0], ranges=names[1]), root)
+            found.append((*names, ranges))
+    return found
+
+
+def _ranges_files(root: Path) -> Iterator[Path]:
+    for pattern in ("*", "*/*"):
+        yield from sorted(path for path in root.glob(pattern) if path.suffix in SUFFIXES and path.is_file())
+
+
 def _inside(data: DataSettings, key: str, root: Path) -> Path | None:
     """Return the file that a relative path names, None where there is none.
 
@@ -66,13 +97,17 @@ def _inside(data: DataSettings, key: str, root: Path) -> Path | None:
 
 def _declarations(table: Path, path: Path) -> Ranges | None:
     """Return what a ranges file says of a table, None if it is no such file."""
-    try:
-        if path.stat().st_size > MAX_RANGES_BYTES:
-            return None
-        ranges = load_ranges(path)
-    except (DataError, OSError, ValueError, RecursionError):
+    ranges = _declared_by(path)
+    if ranges is None:
         return None
     return ranges if ranges.table is not None and Path(ranges.table).resolve() == table else None
+
+
+def _declared_by(path: Path) -> Ranges | None:
+    try:
+        return None if path.stat().st_size > MAX_RANGES_BYTES else load_ranges(path)
+    except (DataError, OSError, ValueError, RecursionError):
+        return None
 
 
 def _check_repeats(data: DataSettings, ranges: Ranges) -> None:

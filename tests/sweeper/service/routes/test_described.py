@@ -35,6 +35,7 @@ ASKED = [
     ),
     ("DELETE", "/api/v1/sweeps/{sweep}", URL, {}),
     ("POST", "/api/v1/check", "/api/v1/check", {"content": SPEC, "headers": YAML}),
+    ("GET", "/api/v1/data", "/api/v1/data", {}),
     ("GET", "/api/v1/schema", "/api/v1/schema", {}),
     ("GET", "/healthz", "/healthz", {}),
     ("GET", "/api/v1/sweeps/{sweep}", "/api/v1/sweeps/none", {}),
@@ -57,7 +58,7 @@ def schemas(described):
 
 def test_every_json_answer_has_a_schema(described):
     found = dict(schemas(described))
-    assert len(found) == 30
+    assert len(found) == 31
     for operation, content in found.items():
         if operation in OTHERS:
             assert list(content) == [OTHERS[operation]]

@@ -1,13 +1,15 @@
 """What a client may not choose of a private table: every form of question that its answers would count."""
 
 import json
+import os
 
 import pytest
 
 from clipless import datasets
+from clipless.datasets import Evaluation
 from sweeper.errors import SpecError
 from sweeper.service.catalog import Catalog
-from sweeper.service.security.declared_tables import MAX_RANGES_BYTES
+from sweeper.service.security.declared_tables import MAX_RANGES_BYTES, list_tables
 from sweeper.service.security.spec_policy import read_spec
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.spec import Spec
@@ -151,3 +153,30 @@ def test_of_the_data_of_a_plug_in_a_client_chooses_nothing(given, out, monkeypat
     body = Spec.from_mapping(plain | {"data": {"name": "ward"} | given}).to_yaml().encode()
     with pytest.raises(SpecError, match="for the data set of a plug-in, which declares its own"):
         read_spec(body, "application/yaml", settings, catalog)
+
+
+def test_the_tables_are_listed_that_a_spec_may_name(data_dir):
+    (data_dir / "survey").mkdir()
+    (data_dir / "survey" / "patients.csv").write_text("age,readmitted\n33,no\n")
+    (data_dir / "survey" / "ours.yml").write_text(RANGES + "evaluation: public\nunit: patient\n")
+    (data_dir.parent / "outside.csv").write_text("age,readmitted\n33,no\n")
+    odd = {
+        "undeclared.yaml": RANGES.replace("table: patients.csv\n", ""),
+        "missing.yaml": RANGES.replace("patients.csv", "none.csv"),
+        "outside.yaml": RANGES.replace("patients.csv", "../outside.csv"),
+        "computed.yaml": RANGES.replace("codebook", "data (unpaid)"),
+        "targetless.yaml": RANGES.replace("target:", "# target:"),
+        "odd.yaml": "[",
+        "patients.txt": RANGES,
+    }
+    for name, text in odd.items():
+        (data_dir / name).write_text(text)
+    os.mkfifo(data_dir / "pipe.yaml")
+    (data_dir / "link.yaml").symlink_to(data_dir.parent / "outside.ranges.yaml")
+    (data_dir.parent / "outside.ranges.yaml").write_text(RANGES.replace("patients.csv", "outside.csv"))
+    found = [(path, ranges, declared.evaluation, declared.unit) for path, ranges, declared in list_tables(data_dir)]
+    assert found == [
+        ("patients.csv", "ranges.yaml", None, None),
+        ("survey/patients.csv", "survey/ours.yml", Evaluation.PUBLIC, "patient"),
+    ]
+    assert list_tables(None) == []
