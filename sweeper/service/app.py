@@ -2,13 +2,14 @@
 
 import gc
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from importlib.metadata import entry_points, version
 from threading import Thread
 
 from anyio import to_thread
 from fastapi import FastAPI
+from starlette.routing import Route
 
 from sweeper.service.problems import PROBLEMS, add_handlers
 from sweeper.service.responses.events import Feeds
@@ -44,10 +45,11 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     parts = Dependencies.of(settings, launcher or ProcessLauncher())
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await to_thread.run_sync(parts.supervisor.open)
         try:
-            yield
+            async with app.state.door.open() if settings.mcp else nullcontext():
+                yield
         finally:
             await to_thread.run_sync(parts.supervisor.close)
 
@@ -67,6 +69,11 @@ def create_app(settings: ServiceSettings, launcher: Launcher | None = None) -> F
     app.include_router(write.routes(parts))
     app.include_router(steering.routes(parts))
     app.include_router(public.routes(parts))
+    if settings.mcp:
+        from sweeper.service.mcp.server import PATH, HttpDoor  # not installed everywhere, and takes a second
+
+        app.state.door = HttpDoor(app)
+        app.router.routes.append(Route(PATH, app.state.door, methods=["POST"], include_in_schema=False))
     add_handlers(app, parts.redact)
     standings = ServiceStandings(parts.catalog, parts.supervisor, parts.redact)
     app.state.warm_ups = mount_pages(app, parts, standings)

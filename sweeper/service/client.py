@@ -86,21 +86,14 @@ class Connection:
                     return bytes(answer.read())
             except urllib.error.HTTPError as error:
                 with error:
-                    raise _refusal(error, call) from None
+                    raise refusal(error.code, _rest_of(error), call) from None
             except (OSError, HTTPException) as error:
                 reason = _reason(error)
         raise SweeperError(f"Cannot reach the service at {self.url}: {reason}; is it running there? (--url)")
 
     def read(self, call: Call) -> dict[str, Any]:
         """Return the JSON object that a call is answered with; raises as `ask`."""
-        content = self.ask(call)
-        try:
-            found = json.loads(content)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise SweeperError("Expected the answer of a service of sweeper, got another one (--url)")
-        return found
+        return content_of(self.ask(call))
 
     def stream(self, path: str, after: str | None) -> Iterator[tuple[str, str, str]]:
         """Yield the events of a stream behind an id: kind, id and data of each, until it ends or its connection does.
@@ -121,7 +114,7 @@ class Connection:
                         found = {}
         except urllib.error.HTTPError as error:
             with error:
-                raise _refusal(error, call) from None
+                raise refusal(error.code, _rest_of(error), call) from None
         except (OSError, HTTPException):  # who reads it goes on behind the last event
             return
 
@@ -160,9 +153,25 @@ def _reason(error: Exception) -> str:
     return str(getattr(inner, "strerror", None) or type(inner).__name__)
 
 
-def _refusal(error: urllib.error.HTTPError, call: Call) -> SweeperError:
-    said = _detail(error)
-    match error.code:
+def content_of(answer: bytes) -> dict[str, Any]:
+    """Return the JSON object that a service answered.
+
+    Raises:
+        SweeperError: it is none.
+    """
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise SweeperError("Expected the answer of a service of sweeper, got another one (--url)")
+    return found
+
+
+def refusal(status: int, answer: bytes, call: Call) -> SweeperError:
+    """Return the error that a service answered a call with."""
+    said = _detail(status, answer)
+    match status:
         case HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN:
             return SweeperError(f"The service refuses access: {said}; put a token into SWEEPER_TOKEN")
         case HTTPStatus.BAD_REQUEST | HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -177,8 +186,15 @@ def _refusal(error: urllib.error.HTTPError, call: Call) -> SweeperError:
             return SweeperError(f"The service does not take {call.what} now: {said}")
 
 
-def _detail(error: urllib.error.HTTPError) -> str:
+def _rest_of(error: urllib.error.HTTPError) -> bytes:
     try:
-        return str(json.loads(error.read())["detail"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"it answers {error.code}, not as a service of sweeper does"
+        return error.read()
+    except OSError:
+        return b""
+
+
+def _detail(status: int, answer: bytes) -> str:
+    try:
+        return str(json.loads(answer)["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"it answers {status}, not as a service of sweeper does"

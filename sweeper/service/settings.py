@@ -12,6 +12,7 @@ from sweeper.specification.addresses import AccountAddress
 NO_DATA = ".no-data"  # an empty folder: who is given one as data folder fetches nothing
 MEBIBYTE = 2**20
 EXTRA = ("fastapi", "itsdangerous", "prometheus_client", "uvicorn")  # what `sweeper[service]` installs
+MCP_EXTRA = (*EXTRA, "mcp")  # what `sweeper[mcp]` installs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class ServiceSettings:
     duration_is_seen: bool = False  # whether specs may select privately, although clients see how long that takes
     secure_cookies: bool = False  # whether browsers reach the service by https only
     hosts: tuple[str, ...] = ()  # names by which clients reach the service, beside ``host`` and those of this machine
+    mcp: bool = False  # whether automatic clients find the server of the Model Context Protocol at ``/mcp``
     limits: Limits = field(default_factory=Limits)  # what clients may take
     # By data set, a registered name or a table below ``data_dir``, the account that every sweep on it is charged to.
     accounts: Mapping[str, AccountAddress] = field(default_factory=dict)
@@ -69,8 +71,10 @@ class ServiceSettings:
         """Refuse settings under which every machine that reaches the service could use it.
 
         Raises:
-            SweeperError: another address than one of this machine, and no tokens.
+            SweeperError: another address than one of this machine, and no tokens; or a package is missing.
         """
+        if self.mcp:
+            check_installed(MCP_EXTRA, "mcp")
         if self.tokens is None and not is_loopback(self.host):
             raise SweeperError(
                 f"Expected a file of tokens for a service that others can reach, got none for {self.host} (--host); "
@@ -86,12 +90,13 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def check_installed() -> None:
-    """Find out whether the packages of the service are installed; imports none of them.
+def check_installed(packages: tuple[str, ...] = EXTRA, extra: str = "service") -> None:
+    """Find out whether the packages of an extra, by default those of the service, are installed; imports none of them.
 
     Raises:
         SweeperError: one is missing.
     """
-    missing = [name for name in EXTRA if find_spec(name) is None]
+    missing = [name for name in packages if find_spec(name) is None]
     if missing:
-        raise SweeperError(f"The service needs {', '.join(missing)}: pip install 'sweeper[service]'")
+        what = "The service" if extra == "service" else "The door for automatic clients"
+        raise SweeperError(f"{what} needs {', '.join(missing)}: pip install 'sweeper[{extra}]'")

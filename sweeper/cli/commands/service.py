@@ -65,6 +65,9 @@ def serve(
         ),
     ] = None,
     https: Annotated[bool, typer.Option("--https", help="Browsers come through a proxy that speaks https.")] = False,
+    mcp: Annotated[
+        bool, typer.Option("--mcp", help="Serve automatic clients too, by the Model Context Protocol at /mcp.")
+    ] = False,
     rate: Annotated[float, typer.Option(help="Requests a second of one client; 0 for no limit.", min=0)] = 100.0,
 ) -> None:
     """Serve sweeps over HTTP: submit, watch, pick; with the live page at /."""
@@ -93,6 +96,7 @@ def serve(
         duration_is_seen=duration_is_seen,
         secure_cookies=https,
         hosts=tuple(host_name or ()),
+        mcp=mcp,
         limits=Limits(requests_per_second=rate),
         accounts=dict(map(_declaration, account or ())),
     )
@@ -126,6 +130,44 @@ def submit(
     made = submit_(url, text, os.environ.get(TOKEN) or None)
     base = url.rstrip("/")
     typer.echo(f"{made['id']}: {made['state']}\n{base}/?sweep={made['id']}\n{base}{made['url']}")
+
+
+@app.command("mcp")
+def serve_automatic_client(
+    url: Annotated[
+        str | None, typer.Option(help="Address of a service; the token is read from SWEEPER_TOKEN.", show_default=False)
+    ] = None,
+    out: Out = DEFAULT_OUT,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with data sets and tables that specs may name.")] = None,
+    drivers: Annotated[int, typer.Option(help="Sweeps that run at a time; others wait.", min=1)] = 1,
+    allow_fetch: Annotated[
+        bool, typer.Option("--allow-fetch", help="Without --data-dir, let specs name data sets of OpenML.")
+    ] = False,
+) -> None:
+    """Serve one automatic client by standard input and output: for a service, or for a folder of sweeps."""
+    import anyio
+
+    from sweeper.service.client import Connection
+    from sweeper.service.settings import MCP_EXTRA, ServiceSettings, check_installed
+    from sweeper.specification.addresses import check_url
+
+    check_installed(MCP_EXTRA, "mcp")
+    from sweeper.service.app import create_app
+    from sweeper.service.mcp.callers import RemoteCaller
+    from sweeper.service.mcp.server import serve_folder, serve_stdio
+
+    if url is not None:
+        if data_dir is not None or allow_fetch:
+            raise SweeperError(
+                "Expected no --data-dir or --allow-fetch beside --url: the service decides which data there are; leave "
+                "them out"
+            )
+        connection = Connection(check_url(url, "the address of a service", "--url"), os.environ.get(TOKEN) or None)
+        anyio.run(serve_stdio, RemoteCaller(connection))
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    settings = ServiceSettings(out=out, data_dir=data_dir, drivers=drivers, allow_fetch=allow_fetch, port=0)
+    serve_folder(create_app(settings))
 
 
 @app.command()
