@@ -16,6 +16,15 @@ TOKEN = "SWEEPER_TOKEN"
 
 app = typer.Typer()
 
+Accounts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--account",
+        metavar="DATA=ACCOUNT",
+        help="Charge every sweep on DATA, a registered name or a table in --data-dir, to an account; repeatable.",
+    ),
+]
+
 
 @app.command()
 def serve(
@@ -57,13 +66,7 @@ def serve(
     host_name: Annotated[
         list[str] | None, typer.Option(help="A name by which clients reach the service; repeatable.")
     ] = None,
-    account: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="DATA=ACCOUNT",
-            help="Charge every sweep on DATA, a registered name or a table in --data-dir, to an account; repeatable.",
-        ),
-    ] = None,
+    account: Accounts = None,
     https: Annotated[bool, typer.Option("--https", help="Browsers come through a proxy that speaks https.")] = False,
     mcp: Annotated[
         bool, typer.Option("--mcp", help="Serve automatic clients too, by the Model Context Protocol at /mcp.")
@@ -143,6 +146,7 @@ def serve_automatic_client(
     allow_fetch: Annotated[
         bool, typer.Option("--allow-fetch", help="Without --data-dir, let specs name data sets of OpenML.")
     ] = False,
+    account: Accounts = None,
 ) -> None:
     """Serve one automatic client by standard input and output: for a service, or for a folder of sweeps."""
     import anyio
@@ -157,16 +161,23 @@ def serve_automatic_client(
     from sweeper.service.mcp.server import serve_folder, serve_stdio
 
     if url is not None:
-        if data_dir is not None or allow_fetch:
+        if data_dir is not None or allow_fetch or account:
             raise SweeperError(
-                "Expected no --data-dir or --allow-fetch beside --url: the service decides which data there are; leave "
-                "them out"
+                "Expected no --data-dir, --allow-fetch or --account beside --url: the service decides which data there "
+                "are, and what they are charged to; leave them out"
             )
         connection = Connection(check_url(url, "the address of a service", "--url"), os.environ.get(TOKEN) or None)
         anyio.run(serve_stdio, RemoteCaller(connection))
         return
     out.mkdir(parents=True, exist_ok=True)
-    settings = ServiceSettings(out=out, data_dir=data_dir, drivers=drivers, allow_fetch=allow_fetch, port=0)
+    settings = ServiceSettings(
+        out=out,
+        data_dir=data_dir,
+        drivers=drivers,
+        allow_fetch=allow_fetch,
+        port=0,
+        accounts=dict(map(_declaration, account or ())),
+    )
     serve_folder(create_app(settings))
 
 

@@ -82,7 +82,20 @@ class SweepInput(ToolInput):
     sweep: SweepId
 
 
-class SweepRowsInput(SweepInput):
+class AccountInput(ToolInput):
+    """An account."""
+
+    account: Annotated[
+        str,
+        Field(
+            max_length=64,
+            pattern="^[A-Za-z0-9][A-Za-z0-9._-]*$",
+            description="Name of an account, as list_accounts has it.",
+        ),
+    ]
+
+
+class LimitedInput(SweepInput):
     """The first rows of a sweep."""
 
     limit: Limit = 20

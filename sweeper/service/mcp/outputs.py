@@ -7,6 +7,7 @@ from pydantic import Field
 
 from sweeper.papers.card_content import Answer, Guarantee, ModelPrice, Number, PriceFacts, Values
 from sweeper.records import NoisyScores, Objective, SweepStatus
+from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import FrontSummary, Hypervolume, PointName, Submitted
 
 Prices = Annotated[
@@ -29,6 +30,7 @@ class SubmissionReceipt(Answer):
     name: str
     trials: int
     price: str = Field(description="What it costs, in words.")
+    account: AccountQuoted | None = Field(description="What it takes of the account of its data; None without one.")
 
 
 class SweepStanding(Answer):

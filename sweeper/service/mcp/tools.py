@@ -29,6 +29,7 @@ from sweeper.service.mcp.outputs import (
     SweepStanding,
 )
 from sweeper.service.mcp.spec_keys import ABOUT, find_keys
+from sweeper.service.responses.accounts import AccountDetail, AccountList
 from sweeper.service.responses.models import CheckedSpec, DataList, Enqueued, Steered, SweepPage, SweepState
 
 PAUSE_SECONDS = 1.0  # between two looks at a sweep that a client waits for
@@ -81,6 +82,14 @@ async def _submit(caller: Caller, asked: given.SubmissionInput) -> Mapping[str, 
     return {**checked, **await caller.read(call)}
 
 
+async def _list_accounts(caller: Caller, _: given.NoInput) -> Mapping[str, Any]:
+    return await caller.read(Call("/accounts"))
+
+
+async def _show_account(caller: Caller, asked: given.AccountInput) -> Mapping[str, Any]:
+    return await caller.read(Call(f"/accounts/{asked.account}"))
+
+
 async def _list_sweeps(caller: Caller, asked: given.PageInput) -> Mapping[str, Any]:
     return await caller.read(Call("/sweeps", query={"offset": asked.offset, "limit": asked.limit}))
 
@@ -94,7 +103,7 @@ async def _watch(caller: Caller, asked: given.WatchInput) -> Mapping[str, Any]:
     return found
 
 
-async def _show_front(caller: Caller, asked: given.SweepRowsInput) -> Mapping[str, Any]:
+async def _show_front(caller: Caller, asked: given.LimitedInput) -> Mapping[str, Any]:
     content = await caller.read(Call(f"/sweeps/{asked.sweep}/front"))
     front = parse_front(content, "the answer of the service")
     utility = next((one for one in front.objectives if one.name != "epsilon"), None)
@@ -106,7 +115,7 @@ async def _show_front(caller: Caller, asked: given.SweepRowsInput) -> Mapping[st
     return {**content, "price": content["ledger"], "points": shown, "total": len(points)}
 
 
-async def _list_trials(caller: Caller, asked: given.SweepRowsInput) -> Mapping[str, Any]:
+async def _list_trials(caller: Caller, asked: given.LimitedInput) -> Mapping[str, Any]:
     content = await caller.read(Call(f"/sweeps/{asked.sweep}/front"))
     rows = (await caller.read(Call(f"/sweeps/{asked.sweep}/trials")))["trials"]
     return {"price": content["ledger"], "trials": rows[::-1][: asked.limit], "total": len(rows)}
@@ -196,8 +205,8 @@ TOOLS: Sequence[Tool[Any]] = (
     _reading(
         "check_spec",
         "Check a spec and its price",
-        "Check a spec as submit_sweep would, and say what it would cost. Nothing is kept, spent or read. Needs a token "
-        "that permits to write.",
+        "Check a spec as submit_sweep would, and say what it would cost, what it would take of the account of its "
+        "data, and what would fit. Nothing is kept or spent. Needs a token that permits to write.",
         given.SpecInput,
         CheckedSpec,
         _check,
@@ -210,6 +219,22 @@ TOOLS: Sequence[Tool[Any]] = (
         arguments=given.SubmissionInput,
         answer=SubmissionReceipt,
         work=_submit,
+    ),
+    _reading(
+        "list_accounts",
+        "Which accounts there are",
+        "List the accounts of the data: the budget of each, and how much of it is given away.",
+        given.NoInput,
+        AccountList,
+        _list_accounts,
+    ),
+    _reading(
+        "show_account",
+        "How an account stands",
+        "Say how an account stands: what was taken, by whom and on what, and in `room` what you may still take.",
+        given.AccountInput,
+        AccountDetail,
+        _show_account,
     ),
     _reading(
         "list_sweeps",
@@ -232,7 +257,7 @@ TOOLS: Sequence[Tool[Any]] = (
         "show_front",
         "The front of a sweep",
         "Return the points of a sweep's front, those of best utility first, with their configurations and its price.",
-        given.SweepRowsInput,
+        given.LimitedInput,
         ShownFront,
         _show_front,
     ),
@@ -240,7 +265,7 @@ TOOLS: Sequence[Tool[Any]] = (
         "list_trials",
         "The trials of a sweep",
         "Return the trials of a sweep, the last first: how each ended, its best point, its configuration.",
-        given.SweepRowsInput,
+        given.LimitedInput,
         ShownTrials,
         _list_trials,
     ),

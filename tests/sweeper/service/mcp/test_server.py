@@ -1,5 +1,6 @@
 """Who is let in, in whose name a tool acts, and what a client is told when something fails."""
 
+import datetime
 import io
 import json
 import logging
@@ -11,6 +12,8 @@ import anyio
 import pytest
 
 from clipless.errors import DataError
+from clipless.privacy.events import Relation
+from sweeper.account.owner import open_account
 from sweeper.cli.main import app
 from sweeper.errors import RecordError, SweeperError
 from sweeper.service import client as client_module
@@ -22,6 +25,7 @@ from sweeper.service.mcp.tools import TOOLS
 from sweeper.service.security.access import COOKIE, make_cookie
 from sweeper.service.security.tokens import KnownTokens, Role, make_token, revoke_token
 from sweeper.service.settings import MEBIBYTE, Limits, ServiceSettings
+from sweeper.specification.addresses import parse_address
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.store.actions import read_actions
 
@@ -42,6 +46,7 @@ WRITING = {
 READING = {
     "describe_data": {},
     "describe_spec": {},
+    "list_accounts": {},
     "list_sweeps": {},
     "watch_sweep": {"sweep": DONE},
     "show_front": {"sweep": DONE},
@@ -80,9 +85,9 @@ def told(name, arguments, found):
 
 def test_every_tool_is_described_and_says_whether_it_changes_something(door):
     listed = {tool["name"]: tool for tool in ask(door, "tools/list", {}).json()["result"]["tools"]}
-    assert set(listed) == set(WRITING) | set(READING)
+    assert set(listed) == {*WRITING, *READING, "show_account"}
     for name, tool in listed.items():
-        assert tool["annotations"]["readOnlyHint"] is (name in READING or name == "check_spec")
+        assert tool["annotations"]["readOnlyHint"] is (name not in WRITING or name == "check_spec")
         assert tool["annotations"]["destructiveHint"] is (name == "stop_sweep")
         assert tool["inputSchema"]["additionalProperties"] is False
         for argument in tool["inputSchema"].get("properties", {}).values():
@@ -240,13 +245,29 @@ def test_the_command_works_for_a_service_or_for_a_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(server_module, "serve_folder", served.append)
     monkeypatch.setenv("SWEEPER_TOKEN", "sweeper_0_x")
     url = "https://sweeper.example.org"
-    for arguments in (["--url", url], ["--out", str(tmp_path / "new"), "--data-dir", str(tmp_path), "--drivers", "2"]):
+    address = parse_address(f"{tmp_path}/accounts.db#clinic")
+    begun = datetime.datetime.now(datetime.UTC)
+    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 6.8, "delta": 1e-5}
+    open_account(address, **terms, by="owner", at=begun)
+    local = [
+        "--out",
+        str(tmp_path / "new"),
+        "--data-dir",
+        str(tmp_path),
+        "--drivers",
+        "2",
+        "--account",
+        f"digits={address}",
+    ]
+    for arguments in (["--url", url], local):
         app(["mcp", *arguments], standalone_mode=False)
     assert served[0] == RemoteCaller(Connection(url, "sweeper_0_x"))
     settings = served[1].state.parts.settings
     assert (settings.out, settings.data_dir, settings.drivers) == (tmp_path / "new", tmp_path, 2)
-    with pytest.raises(SweeperError, match="beside --url: the service decides"):
-        app(["mcp", "--url", url, "--allow-fetch"], standalone_mode=False)
+    assert settings.accounts == {"digits": address}
+    for more in (["--allow-fetch"], ["--data-dir", "x"], ["--account", f"digits={address}"]):
+        with pytest.raises(SweeperError, match="beside --url: the service decides"):
+            app(["mcp", "--url", url, *more], standalone_mode=False)
 
 
 def test_every_tool_is_documented_and_nothing_else():
@@ -276,7 +297,7 @@ def test_both_callers_say_the_same(client, monkeypatch):
 def test_what_tools_say_is_what_the_service_says_to_the_same_reader(guarded, tokens):
     """No text or number in an answer of a tool that no answer of the API to that token holds."""
     reader = bearer(tokens[1]["read"])
-    addresses = ("/data", "/schema", "/sweeps?limit=20")
+    addresses = ("/data", "/schema", "/accounts", "/sweeps?limit=20")
     known = set()
     for address in addresses:
         known |= leaves(guarded.get(f"/api/v1{address}", headers=reader).json())
