@@ -9,8 +9,8 @@ from pathlib import Path
 
 from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
-from dashboards.figures import Figure, sweep_figures
-from sweeper.errors import UnknownFigureError
+from dashboards.figures import NotebookFigure, is_empty, sweep_figures
+from sweeper.errors import EmptyFigureError, UnknownFigureError
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
@@ -47,10 +47,11 @@ def figure_names() -> tuple[str, ...]:
     return tuple(sweep_figures())
 
 
-def draw(source: Path | Front, figure: str = "front") -> Figure:
+def draw(source: Path | Front, figure: str = "front") -> NotebookFigure:
     """Return one figure of a sweep folder, or of a front alone.
 
     Raises:
+        EmptyFigureError: the sweep has nothing for the figure.
         RecordError: the folder holds no readable front.
         UnknownFigureError: there is no such figure.
     """
@@ -58,4 +59,8 @@ def draw(source: Path | Front, figure: str = "front") -> Figure:
     if figure not in kinds:
         raise UnknownFigureError(f"Expected a figure out of {', '.join(kinds)}, got {figure!r}: name one of them")
     data = SweepData(result=source) if isinstance(source, Front) else read(source)
-    return kinds[figure].draw(data)
+    drawn = kinds[figure].draw(data)
+    if is_empty(drawn):
+        needs = kinds[figure].needs
+        raise EmptyFigureError(f"Expected {needs} for the figure {figure}, found none: choose another figure")
+    return NotebookFigure(drawn)

@@ -12,6 +12,7 @@ from plotly.offline import get_plotlyjs
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic, figures_in
 from dashboards.figures._common import linear_epsilon
+from dashboards.figures._notebook import NotebookFigure
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
 from sweeper.results.comparison import Comparison
 
@@ -25,6 +26,7 @@ __all__ = [
     "MONOSPACE",
     "Figure",
     "FigureKind",
+    "NotebookFigure",
     "Table",
     "Theme",
     "Topic",

@@ -6,13 +6,14 @@ from dataclasses import replace
 from importlib import metadata
 from types import ModuleType, SimpleNamespace
 
+import plotly.graph_objects as go
 import pytest
 
 import sweeper
 from sweeper.driver import api
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.errors import RecordError, UnknownFigureError
+from sweeper.errors import EmptyFigureError, RecordError, UnknownFigureError
 from sweeper.records import NoisyScores
 from sweeper.results.display import trial_rows
 from sweeper.results.exporters import figure_names
@@ -101,11 +102,13 @@ def test_trials_with_noisy_scores_have_their_intervals(make_front, make_point):
 def test_figures_are_plotly_figures_by_name(ran):
     sweep = sweeper.load(ran.folder)
     for figure in (sweep.plot(), sweep.plot("price"), sweep.front().plot(), sweep.front().plot("price")):
-        assert type(figure).__module__.startswith("plotly.graph_objs")
+        assert isinstance(figure, go.Figure)
         assert figure.data
     assert "front" in figure_names()
     with pytest.raises(UnknownFigureError, match=r"Expected a figure out of front, .*, got 'nope'"):
         sweep.plot("nope")
+    with pytest.raises(EmptyFigureError, match="released curves of two classes for the figure roc, found none"):
+        sweep.plot("roc")
 
 
 def test_names_of_users_are_escaped_and_an_exploratory_front_says_so(objectives, claim, trial, make_point):

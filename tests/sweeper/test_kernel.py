@@ -29,6 +29,15 @@ sweeper.run(
 )
 """
 
+FIGURE = """
+import sys
+
+sys.modules["nbformat"] = None  # as in a kernel that a server elsewhere has started
+from dashboards.figures import NotebookFigure
+
+NotebookFigure(data=[{"type": "scatter", "y": [1, 2]}], layout={"title": {"text": "Two points"}})
+"""
+
 
 @pytest.fixture(scope="module")
 def execute(tmp_path_factory):
@@ -62,6 +71,16 @@ def test_progress_stays_in_one_output(execute):
     for shown in updates[-1].values():
         assert "it will cost epsilon 3." in shown
         assert "4 of 4 trials done" in shown
+
+
+@pytest.mark.slow
+def test_a_figure_shows_itself_without_nbformat_and_without_a_network(execute):
+    ((kind, shown),), _ = execute(FIGURE)
+    assert kind == "execute_result"
+    assert shown["text/plain"] == "Two points"
+    assert "plotly.js v" in shown["text/html"]
+    assert 'src="https://cdn' not in shown["text/html"]
+    assert shown["application/vnd.plotly.v1+json"]["data"][0]["y"] == [1, 2]
 
 
 @pytest.mark.long
