@@ -219,7 +219,7 @@ class SweepRun:
         if sketch is None:
             self._rehearsals = None
             for first in self._plan.first:  # which would have been rehearsed
-                self._search.enqueue(first)
+                self._search.enqueue(first, comes_again=False)
             self._troubles.append(LOST)
             return None
         return draw_synthetic(sketch, self._data)

@@ -57,7 +57,7 @@ class StagedSearch:
         if (stage or self._rehearsed) and not self._search.waiting:
             promoted = self._promoted(stage)
             if promoted is not None:
-                self._search.enqueue(promoted)
+                self._search.enqueue(promoted, comes_again=False)
         return self._search.ask()
 
     def _promoted(self, stage: int) -> Mapping[str, Any] | None:
@@ -122,7 +122,7 @@ class FinalSearch:
 
     def ask(self) -> str:
         """Propose the final."""
-        self._search.enqueue(self._proposal())
+        self._search.enqueue(self._proposal(), comes_again=False)
         return self._search.ask()
 
     def _proposal(self) -> Mapping[str, Scalar]:

@@ -1,7 +1,9 @@
 """The search: Optuna proposes configurations and learns how each trial ended. It knows neither Ray nor the space.
 
 The journal has every question and every answer before it counts, so that a search can be rebuilt exactly: a proposal
-depends on the seed, its number, and what was asked and told before it, and on nothing else.
+depends on the seed, its number, and what was asked and told before it, and on nothing else. Configurations that are
+enqueued come again when a search is rebuilt, from the spec and from what people asked for; the journal tells those that
+were tried already. A configuration that a stage promotes is in the journal alone.
 
 A Gaussian process takes up to a second for a proposal, during which a free worker would wait. The search therefore asks
 for the next proposal in a thread as soon as it has handed out the one before. Results that arrive in the meantime are
@@ -11,6 +13,8 @@ told after it: the trial that replaces an ended one does not know that one's res
 from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -53,6 +57,14 @@ class Proposals(Proposer, Protocol):
         """A trial has ended."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Enqueued:
+    """A configuration to try, and whether it comes again when the search is rebuilt."""
+
+    params: Mapping[str, Any]
+    comes_again: bool = True
+
+
 class Search:
     """Multi-objective proposals from a define-by-run space.
 
@@ -86,13 +98,13 @@ class Search:
         self._study, self._observations = Study(space, objectives), Observations(objectives, constraints)
         self._objectives = tuple(objective.name for objective in objectives)
         self._kind, self._seed = sampler_kind(sampler), seed
-        self._first = deque(dict(one) for one in first)
+        self._first = deque(_Enqueued(dict(one)) for one in first)
         self._trials: dict[str, optuna.Trial] = {}
         self.asked = self._numbered = 0  # handed out; proposed
         self.open: dict[str, dict[str, Any]] = {}
         self.proposals: dict[str, dict[str, Any]] = {}  # of every trial that was asked for
         self._to_come, self._thread = trials, ThreadPoolExecutor(1, thread_name_prefix="proposal")
-        self._coming: tuple[Future[Proposal], bool] | None = None
+        self._coming: tuple[Future[Proposal], _Enqueued | None] | None = None
         self._ready: str | None = None
         self._journal: JsonlFile | None = None
         if journal is not None:
@@ -123,11 +135,14 @@ class Search:
     @property
     def waiting(self) -> tuple[Mapping[str, Any], ...]:
         """The configurations that were enqueued and that no trial has had yet, the next one first."""
-        return tuple(self._first)
+        return tuple(one.params for one in self._first)
 
-    def enqueue(self, params: Mapping[str, Any]) -> None:
-        """Try these parameter values next; those you omit are sampled."""
-        self._first.append(dict(params))
+    def enqueue(self, params: Mapping[str, Any], *, comes_again: bool = True) -> None:
+        """Try these parameter values next; those you omit are sampled.
+
+        ``comes_again``: they are among ``first`` when the search is rebuilt.
+        """
+        self._first.append(_Enqueued(dict(params), comes_again))
 
     @property
     def region(self) -> tuple[OutcomeConstraint, ...]:
@@ -164,8 +179,8 @@ class Search:
     def _prepare(self) -> None:
         if self._kind.slow and self._numbered < self._to_come:
             given = self._first.popleft() if self._first else None
-            work = self._thread.submit(self._study.propose, self._own_sampler(), given)
-            self._coming = work, given is not None
+            work = self._thread.submit(self._propose, given)
+            self._coming = work, given
 
     def _take_in(self) -> None:
         """Wait for the proposal that is being worked out, before anything else is asked or told."""
@@ -176,13 +191,17 @@ class Search:
     def _own_sampler(self) -> optuna.samplers.BaseSampler:
         return self._kind.for_trial(self._seed, self._numbered + 1)
 
-    def _ask(self, given: Mapping[str, Any] | None) -> str:
-        return self._opened(*self._study.propose(self._own_sampler(), given), given=given is not None)
+    def _ask(self, given: _Enqueued | None) -> str:
+        return self._opened(*self._propose(given), given=given)
 
-    def _opened(self, trial: optuna.Trial, proposal: dict[str, Any], *, given: bool) -> str:
+    def _propose(self, given: _Enqueued | None) -> Proposal:
+        return self._study.propose(self._own_sampler(), None if given is None else given.params)
+
+    def _opened(self, trial: optuna.Trial, proposal: dict[str, Any], *, given: _Enqueued | None) -> str:
         self._numbered += 1
         name = name_trial(self._numbered)
-        self._write({"event": "ask", "trial": name, "params": dict(trial.params), "given": given})
+        told = {} if given is None else {"given": given.params, "comes_again": given.comes_again}
+        self._write({"event": "ask", "trial": name, "params": dict(trial.params), **told})
         self._trials[name], self.open[name] = trial, proposal
         self.proposals[name] = proposal
         self._observations.open(name)
@@ -221,14 +240,17 @@ class Search:
             self._tell(row["trial"], row["outcomes"])
 
     def _ask_again(self, row: Mapping[str, Any]) -> None:
-        given = self._first.popleft() if row["given"] and self._first else None
+        given = _Enqueued(row["given"], row["comes_again"]) if "given" in row else None
+        if given is not None and given.comes_again:
+            with suppress(ValueError):  # it may not come again after all
+                self._first.remove(given)
         if self._kind.remembers:
-            trial, proposal = self._study.propose(self._own_sampler(), given)
+            trial, proposal = self._propose(given)
             if trial.params == row["params"]:
-                self._opened(trial, proposal, given=row["given"])
+                self._opened(trial, proposal, given=given)
                 return
             self._study.fail(trial)  # another version of the sampler
-        self._opened(*self._study.propose_given(row["params"], self._seed), given=row["given"])
+        self._opened(*self._study.propose_given(row["params"], self._seed), given=given)
 
     def _write(self, row: Mapping[str, Any]) -> None:
         if self._journal is not None:

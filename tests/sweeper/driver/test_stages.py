@@ -37,12 +37,12 @@ def spec(content):
 class Sweep:
     """A search in stages, and the records that it looks at."""
 
-    def __init__(self, spec, journal, rehearsed=()):
+    def __init__(self, spec, journal, rehearsed=(), first=()):
         self.budget = Slots.of_plans(3.0, 1e-4, spec.stages, TRIAL)
         self.records = SimpleNamespace(points={}, objectives=spec.objectives)
         self.records.estimated = lambda: self.records.points
         options = {"sampler": Sampler.RANDOM, "seed": 0, "journal": journal, "trials": spec.stages[0].trials}
-        self.search = Search(spec.space.suggest, spec.objectives, **options)
+        self.search = Search(spec.space.suggest, spec.objectives, first=first, **options)
         shown = [
             Explored(
                 proposal={"training.learning_rate": rate},
@@ -123,6 +123,14 @@ def test_a_sweep_that_resumes_in_a_stage_chooses_the_same(spec, sweep, tmp_path)
     again.records.points.update(sweep.records.points)
     assert again.staged.asked == 4
     assert again.train(0.9) == rates[2]
+
+
+def test_what_a_user_enqueued_in_a_stage_is_tried_after_a_kill(spec, sweep, tmp_path):
+    for accuracy in (0.2, 0.6, 0.4, 0.1):  # three explorers, and the first that the stage has promoted
+        sweep.train(accuracy)
+    again = Sweep(spec, tmp_path / "proposals.jsonl", first=[{"training.learning_rate": 0.05}])
+    again.records.points.update(sweep.records.points)
+    assert again.train(0.9) == 0.05
 
 
 def test_a_stage_begins_when_every_trial_before_it_has_ended(sweep):

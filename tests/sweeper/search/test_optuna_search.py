@@ -191,6 +191,23 @@ def test_what_is_enqueued_comes_next(tmp_path):
     assert again.open[again.ask()] != {"rate": 0.5, "loss": "hinge"}  # that one was tried
 
 
+@pytest.mark.parametrize("sampler", [Sampler.TPE, Sampler.NSGA2])  # one that remembers nothing, and one that does
+def test_what_is_enqueued_still_waits_after_a_kill_behind_what_a_stage_has_promoted(sampler, tmp_path):
+    waits = {"training.learning_rate": 0.5, "training.loss": "hinge"}
+    promoted = {"training.learning_rate": 0.25, "training.loss": "hinge"}
+    search = make(sampler=sampler, journal=tmp_path / "p.jsonl")
+    run(search, 1)
+    for same in (promoted, waits):  # what is promoted may even be what somebody asks for
+        search.enqueue(same, comes_again=False)
+        search.ask()
+    search.enqueue(waits)
+    again = make(sampler=sampler, journal=tmp_path / "p.jsonl", first=[waits])
+    assert again.waiting == (waits,)
+    assert again.proposals == search.proposals
+    assert again.open[again.ask()] == {"rate": 0.5, "loss": "hinge"}
+    assert make(sampler=sampler, journal=tmp_path / "p.jsonl", first=[waits]).waiting == ()
+
+
 def test_a_trial_counts_with_its_epochs_on_the_front():
     search = make()
     trial = search.ask()
