@@ -10,6 +10,7 @@ from pathlib import Path
 from sweeper.errors import UnknownSweepError
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
+SUBMISSION_NAME = "submission.json"  # in the folder of a sweep that the service was asked to run
 # What the pages and answers about a sweep are made from.
 SHOWN_FILES = (
     "sweep.json",
@@ -27,6 +28,8 @@ SHOWN_FILES = (
 FRONT_FILES = ("front.json", "ledger.jsonl", "audits.jsonl")
 # What answers about rehearsals are made from: trials say which configurations were trained.
 REHEARSAL_FILES = ("sweep.json", "rehearsals.jsonl", "trials.jsonl")
+NO_SWEEP = "Expected the name of a sweep, as the list of sweeps has it; got another one"
+NO_RECORDS = "Expected a sweep that has begun, but this one has no records yet; ask for its state"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}")
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-(\d{1,3}))?$")
 
@@ -46,11 +49,13 @@ class Catalog:
         """Return the folder of a sweep.
 
         Raises:
-            UnknownSweepError: no sweep of that name, or no name of one.
+            UnknownSweepError: no sweep of that name, no name of one, or one that has not begun.
         """
         path = self.out / name if is_name(name) else None
-        if path is None or not (path / "sweep.json").is_file() or not self._is_shown(path):
-            raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
+        if path is None or not self._is_shown(path):
+            raise UnknownSweepError(NO_SWEEP)
+        if not (path / "sweep.json").is_file():
+            raise UnknownSweepError(NO_RECORDS if (path / SUBMISSION_NAME).is_file() else NO_SWEEP)
         return SweepFolder(path)
 
     def version(self, name: str) -> str:

@@ -179,14 +179,20 @@ class RemoteSweep:
         """
         return parse_front(self._read("/front"), f"the answer of {self._connection}")
 
-    def pick(self, max_epsilon: float | None = None, minimum: Mapping[str, float] | None = None) -> RemotePicked:
+    def pick(
+        self,
+        max_epsilon: float | None = None,
+        minimum: Mapping[str, float] | None = None,
+        *,
+        max_price: float | None = None,
+    ) -> RemotePicked:
         """Return the point of best utility within the conditions; see `sweeper.Sweep.pick`.
 
         Raises:
             PickError: no point meets the conditions.
         """
         floors = [f"{name}={value!r}" for name, value in (minimum or {}).items()]
-        query = {"max_epsilon": max_epsilon, "min": floors or None}
+        query = {"max_epsilon": max_epsilon, "max_price": max_price, "min": floors or None}
         found = self._read("/pick", "these conditions", query=query, refused=PickError)
         return RemotePicked(
             trial=found["trial"],
@@ -261,26 +267,24 @@ class RemoteSweep:
 
     def __repr__(self) -> str:
         """Return what a terminal shows."""
-        front = self._front_or_why()
-        return f"{self._head()}\n{front_in_words(front) if isinstance(front, Front) else front}"
+        head, front = self._look()
+        return f"{head}\n{front_in_words(front) if isinstance(front, Front) else front}"
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        front = self._front_or_why()
-        shown = front_in_html(front) if isinstance(front, Front) else paragraph(str(front))
-        return paragraph(self._head()) + shown
+        head, front = self._look()
+        return paragraph(head) + (front_in_html(front) if isinstance(front, Front) else paragraph(front))
 
-    def _head(self) -> str:
+    def _look(self) -> tuple[str, Front | str]:
+        """Return how it stands with its page, and its front or why there is none."""
         try:
-            return f"{self.status()['state']}, {self.page}"
-        except SweeperError:
-            return self.page
-
-    def _front_or_why(self) -> Front | SweeperError:
-        try:
-            return self.front()
+            status = self.status()
+            head = f"{' '.join(filter(None, [status['state'], status.get('reason')]))}, {self.page}"
+            if not status.get("front"):
+                return head, "no front yet: it has one when a trial has finished its first epoch"
+            return head, self.front()
         except SweeperError as error:
-            return error
+            return self.page, str(error)
 
     def _path(self, path: str) -> str:
         return f"/sweeps/{self.id}{path}"
@@ -418,7 +422,11 @@ class Service:
             page = self._connection.read(Call("/sweeps", query={"offset": len(rows), "limit": _PAGE}))
             rows += page["sweeps"]
             if not page["sweeps"] or len(rows) >= page["total"]:
-                return pd.DataFrame.from_records(rows)
+                break
+        frame = pd.DataFrame.from_records(rows)
+        if "submitted" in frame:
+            frame["submitted"] = pd.to_datetime(frame["submitted"], unit="s", utc=True)
+        return frame
 
     def __repr__(self) -> str:
         """Return the address; the token is no text to be shown."""

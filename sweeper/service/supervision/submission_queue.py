@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
+from sweeper.service.catalog import SUBMISSION_NAME
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.states import pause
@@ -74,7 +75,7 @@ class SubmissionQueue:
 
     def exists(self, name: str) -> bool:
         """Whether a submission was not deleted since."""
-        return (self._out / name / submissions.NAME).is_file()
+        return (self._out / name / SUBMISSION_NAME).is_file()
 
     def has_started(self, name: str) -> bool:
         """Whether the driver of a sweep has written what it is."""

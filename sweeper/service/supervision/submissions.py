@@ -18,11 +18,11 @@ from pydantic import BaseModel, ValidationError
 
 from sweeper.account.verify import release_reservation
 from sweeper.errors import RecordError, SweeperError
+from sweeper.service.catalog import SUBMISSION_NAME
 from sweeper.store.actions import REQUESTS_NAME
 from sweeper.store.jsonl import JsonlFile, read_object, replace_file, to_text
 from sweeper.store.sweep_folder import SweepFolder
 
-NAME = "submission.json"
 MAKING = ".submitting-"  # how the names of folders begin that are not whole yet
 MOST_IN_A_SECOND = 1000
 
@@ -73,7 +73,7 @@ def write(folder: Path, submission: Submission) -> None:
     Raises:
         RecordError: not written.
     """
-    replace_file(folder / NAME, to_text(submission.model_dump(mode="json"), indent=1) + "\n")
+    replace_file(folder / SUBMISSION_NAME, to_text(submission.model_dump(mode="json"), indent=1) + "\n")
 
 
 def read(folder: Path) -> Submission:
@@ -83,10 +83,12 @@ def read(folder: Path) -> Submission:
         RecordError: there is none, or it cannot be read.
     """
     try:
-        return Submission.model_validate(read_object(folder / NAME))
+        return Submission.model_validate(read_object(folder / SUBMISSION_NAME))
     except ValidationError as error:
         field = ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"]))
-        raise RecordError(f"Expected a submission in {folder / NAME}, but not in {field}; remove the file") from None
+        raise RecordError(
+            f"Expected a submission in {folder / SUBMISSION_NAME}, but not in {field}; remove the file"
+        ) from None
 
 
 def reserve(
@@ -130,7 +132,7 @@ def find_folders(out: Path) -> Iterator[Path]:
     """Yield the folders that have a submission, and remove those that a crash left unfinished."""
     for path in out.glob(f"{MAKING}*"):
         _drop(path)
-    for file in sorted(out.glob(f"*/{NAME}")):
+    for file in sorted(out.glob(f"*/{SUBMISSION_NAME}")):
         if not file.parent.is_symlink() and not file.parent.name.startswith("."):
             yield file.parent
 

@@ -20,7 +20,7 @@ from sweeper.errors import AccountError, RecordError, RefusalError, SweeperError
 from sweeper.records import SweepStatus
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.service.accounts import ServiceAccounts
-from sweeper.service.catalog import Catalog
+from sweeper.service.catalog import NO_SWEEP, Catalog
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
@@ -309,7 +309,7 @@ class Supervisor:
         submission = self._queue.get(name)
         folder = self._catalog.folder(name).path if submission is None else self._catalog.out / name
         if not folder.is_dir():
-            raise UnknownSweepError("Expected the name of a sweep, as the list of sweeps has it; got another one")
+            raise UnknownSweepError(NO_SWEEP)
         return folder, submission, facts_of(self._catalog.out / name, submission, self._launcher)
 
     def _at_rest(self, name: str) -> tuple[Path, Submission | None, SweepStatus]:

@@ -76,6 +76,20 @@ def test_a_front_its_trials_and_its_points_are_those_on_the_disk(remote, out):
     assert "<table>" in remote._repr_html_()
 
 
+def test_a_sweep_that_waits_says_so_and_has_no_records(service):
+    waits = service.submit({"name": "x", **CONTENT})
+    expected = f"queued, {waits.page}\nno front yet: it has one when a trial has finished its first epoch"
+    assert repr(waits) == expected
+    assert "no front yet" in waits._repr_html_()
+    for look in (waits.front, waits.pick, lambda: waits.trials, lambda: waits.points):
+        with pytest.raises(UnknownSweepError, match="Expected a sweep that has begun, but this one has no records yet"):
+            look()
+    with pytest.raises(UnknownSweepError, match="Expected the name of a sweep"):
+        service.sweep("digits-20200101-000000")
+    (submitted,) = service.sweeps["submitted"]
+    assert (submitted.tzname(), submitted.year >= 2025) == ("UTC", True)
+
+
 def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_path):
     picked = remote.pick()
     assert (picked.trial, picked.epoch) == ("t0002", 2)
@@ -92,6 +106,8 @@ def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_
     assert (tmp_path / "picked" / "model.safetensors").read_bytes() == b"model of t0002-2"
     assert json.loads((tmp_path / "picked" / "config.json").read_text()) == picked.config
     assert remote.pick(max_epsilon=1.0).epoch == 1
+    with pytest.raises(PickError, match="price"):
+        remote.pick(max_price=1.0)
     with pytest.raises(PickError, match="The service refuses these conditions: No point of the front has"):
         remote.pick(minimum={"accuracy": 2.0})
     (out / DONE / "models").rename(out / "elsewhere")

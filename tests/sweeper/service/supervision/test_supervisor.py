@@ -10,14 +10,14 @@ import pytest
 
 from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
 from sweeper.records import SweepStatus
-from sweeper.service.catalog import Catalog
+from sweeper.service.catalog import SUBMISSION_NAME, Catalog
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import NO_DATA, Limits, ServiceSettings
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.drivers import ASK_AGAIN_SECONDS, LAUNCH_PAUSE_SECONDS
 from sweeper.service.supervision.states import MOST_DEATHS
 from sweeper.service.supervision.submission_queue import LONGEST_DELAY_SECONDS
-from sweeper.service.supervision.submissions import NAME, Cause, Intent
+from sweeper.service.supervision.submissions import Cause, Intent
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.specification.spec import Spec
@@ -208,7 +208,9 @@ def test_a_service_that_was_killed_finds_its_sweeps_again(supervise, spec, launc
     first.tick()
     begin(out / running)
     launcher.alive -= {"job1", "job3"}
-    (out / waiting / NAME).write_text((out / waiting / NAME).read_text().replace('"job1"', "null"))
+    (out / waiting / SUBMISSION_NAME).write_text(
+        (out / waiting / SUBMISSION_NAME).read_text().replace('"job1"', "null")
+    )
     second = supervise(drivers=5)
     assert [state(second, name) for name in (waiting, running)] == [SweepStatus.QUEUED, SweepStatus.RUNNING]
     begin(out / orphan)
@@ -332,7 +334,9 @@ def test_a_driver_whose_start_could_not_be_written_down_is_known_and_written_dow
     monkeypatch.setattr(submissions, "write", write)
     supervisor.tick()
     assert submissions.read(out / name).job == "job1"
-    (out / name / NAME).write_text((out / name / NAME).read_text().replace('"trials": null', '"trials": 7'))
+    (out / name / SUBMISSION_NAME).write_text(
+        (out / name / SUBMISSION_NAME).read_text().replace('"trials": null', '"trials": 7')
+    )
     supervisor.tick()
     assert submissions.read(out / name).trials == 7, "it is written once"
 
@@ -526,7 +530,7 @@ def test_a_sweep_that_is_deleted_is_forgotten(supervise, spec, out, launcher):
 @pytest.mark.usefixtures("out")
 def test_a_submission_that_cannot_be_read_is_left_alone(client, make_sweep, launcher):
     folder = make_sweep(status="running")
-    (folder.path / NAME).write_text('{"version": 1}')
+    (folder.path / SUBMISSION_NAME).write_text('{"version": 1}')
     with pytest.raises(RecordError, match="but not in submitted; remove the file"):
         submissions.read(folder.path)
     supervisor = client.app.state.parts.supervisor
