@@ -72,11 +72,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
         counts = (str(row[key]) for key in ("trials", "points", "on_front"))
         price = "-" if row["price"] is None else round_up(row["price"])
         table.add_row(row["name"], row["sweep"], *counts, f"{row['hypervolume']:.4f}", price)
-    parts: list[RenderableType] = [
-        Text(f"not comparable: {conflict}", style="bold red") for conflict in comparison.conflicts
-    ]
-    if comparison.exploratory:
-        parts.append(Text("exploratory: no guarantee", style="bold red"))
+    parts: list[RenderableType] = [Text(remark, style="bold red") for remark in comparison.remarks]
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
     if len(comparison.differences) > 1:
         parts.append(Text("The p-values are not corrected for the number of pairs."))

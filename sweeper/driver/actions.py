@@ -1,4 +1,4 @@
-"""Commands on a sweep that is there, as functions: stop it, enqueue, steer, audit, predict, register."""
+"""Commands on sweeps that are there, as functions: stop one, enqueue, steer, audit, compare, predict, register."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError
+from sweeper.results import comparison
+from sweeper.results.comparison import Comparison, ComparisonError
+from sweeper.results.front import Front
 from sweeper.results.sweep import Picked, Sweep, folder_of, load
 from sweeper.store import requests
 
@@ -99,6 +102,30 @@ def audit(sweep: AnySweep, point: str | None = None, *, thorough: bool = False, 
     )
 
 
+def compare(
+    *sweeps: AnySweep | tuple[str, Front] | Sequence[AnySweep | tuple[str, Front]],
+    anyway: bool = False,
+    reference: Mapping[str, float] | None = None,
+    log_epsilon: bool = True,
+) -> Comparison:
+    """Compare sweeps: hypervolume and price of each, and the differences between specs with their confidence.
+
+    Args:
+        sweeps: two or more, each a sweep, its folder, or a pair of a label and a front; or one list of them.
+        anyway: compare sweeps that differ in delta, relation, data or objectives, by the objectives they share.
+        reference: worst values that count in the hypervolume, by objective.
+        log_epsilon: epsilon is measured in its logarithm.
+
+    Raises:
+        ComparisonError: fewer than two sweeps, something that is no sweep, sweeps that are not comparable, or a
+            reference that is no value of the box.
+        RecordError: one of them has no front, or it cannot be read.
+    """
+    given = list(sweeps[0]) if len(sweeps) == 1 and isinstance(sweeps[0], list | tuple) else list(sweeps)
+    fronts = [_labelled(one) for one in given]
+    return comparison.compare(fronts, anyway=anyway, reference=reference, log_epsilon=log_epsilon)
+
+
 def predict(
     model: Picked | AnySweep,
     data: "str | Path | pd.DataFrame | NDArray[np.generic]",
@@ -165,3 +192,17 @@ def register(
 
     picked = model if isinstance(model, Picked) else load(folder_of(model)).pick(max_epsilon, minimum)
     return register_model(picked, name, tracking=tracking, data_dir=None if data_dir is None else Path(data_dir))
+
+
+def _labelled(given: object) -> tuple[str, Front]:
+    """Return what to call a sweep, and its front."""
+    match given:
+        case Sweep() | str() | Path():
+            folder = folder_of(given)
+            return str(folder), load(folder).front()
+        case (str() as label, Front() as front):
+            return label, front
+    raise ComparisonError(
+        f"Expected sweeps, their folders, or pairs of a label and a front, got {type(given).__name__}; "
+        "for a front alone give a pair, (label, front)"
+    )

@@ -8,21 +8,28 @@ Epsilons of different delta or relation mean different things, and scores on dif
 sweeps are refused unless asked for, and then every difference between them is listed.
 """
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from clipless.datasets.metadata import units_word
 from sweeper.errors import SweeperError
+from sweeper.markup import paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.records import Objective
+from sweeper.results.display import WIDTH, aligned
 from sweeper.results.front import Front
+from sweeper.rounding import round_up
 from sweeper.specification.objectives import radius
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CONFIDENCE = 0.95
 PRICE = (
@@ -81,7 +88,7 @@ class Difference:
         return f"{words}, {CONFIDENCE:.0%} interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Comparison:
     """Several sweeps, side by side."""
 
@@ -130,6 +137,41 @@ class Comparison:
             for run in group.runs
         ]
 
+    def to_dataframe(self) -> "pd.DataFrame":
+        """Return `rows` as a table."""
+        import pandas as pd
+
+        return pd.DataFrame.from_records(self.rows())
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows: a row for each sweep, the differences, and the price of a choice."""
+        heads, cells = self._cells()
+        texts = [*self.remarks, *map(str, self.differences), PRICE]
+        return "\n".join([*aligned([heads, *cells]), *(line for text in texts for line in textwrap.wrap(text, WIDTH))])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows, likewise."""
+        heads, cells = self._cells()
+        return table(heads, cells) + "".join(map(paragraph, [*self.remarks, *map(str, self.differences), PRICE]))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What stands against the comparison, in sentences."""
+        conflicts = [f"not comparable: {conflict}" for conflict in self.conflicts]
+        return conflicts + ["exploratory: no guarantee"] * self.exploratory
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Return the heads and the rows of a table of the sweeps."""
+        rows = [
+            [
+                *(str(row[key]) for key in ("name", "sweep", "trials", "points", "on_front")),
+                f"{row['hypervolume']:.4f}",
+                "-" if row["price"] is None else round_up(row["price"]),
+            ]
+            for row in self.rows()
+        ]
+        return ["name", "sweep", "trials", "points", "front", "hypervolume", "price"], rows
+
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         return {
@@ -173,7 +215,9 @@ def compare(
         raise ComparisonError(f"Expected at least two different sweeps, got {len(fronts)}; name another folder")
     conflicts = _conflicts(fronts)
     if conflicts and not anyway:
-        raise ComparisonError(f"{conflicts[0]}; --anyway compares them all the same, and says so")
+        raise ComparisonError(
+            f"{conflicts[0]}; --anyway (in Python anyway=True) compares them all the same, and says so"
+        )
     objectives = _find_shared([front for _, front in fronts])
     box = _box(objectives, reference or {}, log_epsilon=log_epsilon)
     by_name: dict[str, list[Run]] = {}

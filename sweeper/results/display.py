@@ -58,7 +58,7 @@ def front_in_words(front: FrontRecord) -> str:
     shown = spread(front.front_points, always=[point for point in front.front_points if point.key in named])
     names = [one.name for one in front.objectives]
     rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
-    lines += _aligned([["trial", "epoch", *map(title_of, names), ""], *rows]) if rows else []
+    lines += aligned([["trial", "epoch", *map(title_of, names), ""], *rows]) if rows else []
     if len(shown) < len(front.on_front):
         lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
     if "everything" in front.ledger:
@@ -132,7 +132,7 @@ def _values(point: Point) -> dict[str, float]:
     return dict(point.values) | ends
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as lines of columns; a last cell that has no room stands on a line of its own."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []

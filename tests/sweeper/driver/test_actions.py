@@ -9,6 +9,7 @@ import clipless
 import sweeper
 from sweeper.audits import sweep_audit
 from sweeper.errors import RecordError
+from sweeper.results.comparison import ComparisonError
 from sweeper.store.requests import steered
 from tests.factories import make_evidence
 
@@ -62,6 +63,19 @@ def test_an_audit_is_a_table_and_refuses_what_it_contradicts(sweep_copy, monkeyp
     assert told == [(sweep_copy, "t0001", clipless.audits.audited_training.Effort.CHEAP, False)]
     assert frame.to_dict("records")[0]["contradicted"]
     assert frame["attained"].tolist() == [4.0]
+
+
+def test_sweeps_are_compared_as_objects_folders_or_labelled_fronts(ran, sweep_copy):
+    other = sweep_copy
+    found = sweeper.compare(sweeper.load(ran.folder), other)
+    assert [run.label for run in found.runs] == [str(ran.folder), str(other)]
+    pairs = [("a", sweeper.load(ran.folder).front()), ("b", sweeper.load(other).front())]
+    assert [run.hypervolume for run in sweeper.compare(pairs).runs] == [run.hypervolume for run in found.runs]
+    assert [run.label for run in sweeper.compare(*pairs, anyway=True).runs] == ["a", "b"]
+    with pytest.raises(ComparisonError, match="Expected at least two different sweeps, got 1"):
+        sweeper.compare(ran.folder)
+    with pytest.raises(ComparisonError, match=r"or pairs of a label and a front, got Front; for a front alone give"):
+        sweeper.compare(pairs[0][1], pairs[1][1])
 
 
 def test_a_model_is_registered_as_it_is_picked(ran, monkeypatch):

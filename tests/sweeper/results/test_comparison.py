@@ -152,3 +152,15 @@ def test_certificates_in_different_units_are_never_on_one_axis(front):
     only = ("epsilon", "certified@0.5")
     with pytest.raises(ComparisonError, match="Expected epsilon and another objective in every sweep, got epsilon"):
         compare(labelled(front(0.5, names=only), replace(features, objectives=features.objectives[::2])), anyway=True)
+
+
+def test_a_comparison_shows_itself_with_the_price_of_a_choice(front):
+    found = compare(labelled(front(0.5), front(0.75, "<other>")))
+    lines = repr(found).splitlines()
+    assert lines[0].split() == ["name", "sweep", "trials", "points", "front", "hypervolume", "price"]
+    assert lines[3].startswith("hypervolume of digits minus <other>: -")
+    assert " ".join(lines[-2:]).endswith("not the price of its own sweep.")
+    assert "&lt;other&gt;" in found._repr_html_()
+    assert list(found.to_dataframe()["sweep"]) == ["sweep-0", "sweep-1"]
+    marked = compare(labelled(front(0.5, claimed={"exploratory": True}), front(0.6)))
+    assert "exploratory: no guarantee" in repr(marked)
