@@ -32,9 +32,9 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
     valid = "valid, but not for this machine" if lack else "valid"
     shown: list[RenderableType] = [
         Text(
-            f"{plan.name}: {valid}. {declared.name}, N = {plan.population} training {units_word(declared.unit)}, "
-            f"evaluation {declared.evaluation.value}, unit {declared.unit}; {_count_trials(plan)}, "
-            f"{plan.shared.space.open} open hyperparameters."
+            f"{plan.name}: {valid}. Data {declared.name}, N = {plan.population} training "
+            f"{units_word(declared.unit)}, evaluation {declared.evaluation.value}, unit {declared.unit}; "
+            f"{_count_trials(plan)}; {plan.shared.space.open} hyperparameters to search."
         )
     ]
     shown += [Text(lack, style="bold red")] if lack else []
@@ -154,12 +154,16 @@ def _render_one(one: Preview) -> list[RenderableType]:
     rdp = "absent" if last.rdp is None else round_up(last.rdp)
     return [
         *([Text(_passed_over_in_words(one.passed_over))] if one.passed_over else []),
-        Text(chosen),
+        Text(f"a configuration: {chosen}"),
         Text(
-            f"q = {plan.sampling_rate:.5f}, {plan.steps_per_epoch} steps per epoch, {plan.epochs} epochs, "
-            f"noise multiplier {plan.noise_multiplier:.4f}, {plan.relation.value}"
+            f"a row joins each step with probability q = {plan.sampling_rate:.5f}; {plan.steps_per_epoch} steps per "
+            f"epoch, {plan.epochs} epochs; noise multiplier {plan.noise_multiplier:.4f}; neighbours "
+            f"{plan.relation.value}"
         ),
-        Text(f"epsilon {round_up(last.epsilon)} at delta {plan.delta!r} (PLD {round_up(last.pld)}, RDP {rdp})"),
+        Text(
+            f"own epsilon {round_up(last.epsilon)} at delta {plan.delta!r}, the smaller of two upper bounds "
+            f"(accountants PLD {round_up(last.pld)}, RDP {rdp})"
+        ),
         Text(f"on the way: {curve}"),
         *([] if one.slots is None else [Text(_slots_in_words(plan, one.slots))]),
         table,
@@ -208,6 +212,6 @@ def _render_other_cuts(spending: Spending, delta: float) -> Table:
     for name, cut in {"as it is": spending, **spending.other_cuts()}.items():
         slots = cut.named_slots.values()
         table.add_row(
-            name, *(f"{slot.noise_multiplier:.4g} ({round_up(price([slot], delta).epsilon, 3)})" for slot in slots)
+            name, *(f"{slot.noise_multiplier:.4g} ({round_up(price([slot], delta).epsilon)})" for slot in slots)
         )
     return table

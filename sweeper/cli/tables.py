@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 
 from rich.console import Console, Group, RenderableType
@@ -10,14 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.errors import RecordError
-from sweeper.records import TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
+from sweeper.results.display import title_of
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
-from sweeper.results.highlights import NOISY, highlights, spread, test_text, value_text
+from sweeper.results.highlights import NOISY, best, explain, highlights, spread, test_text, value_text
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_down, round_up
 from sweeper.store.evidence import Evidence
+from sweeper.store.lock import is_driven
 from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -26,6 +28,10 @@ SHOWN_REASONS = 20
 PIPE_WIDTH = 1000
 
 
+JUDGED = (
+    "Each confidence is that of its row alone. The verdicts judge all rows together, by Holm's correction: where every "
+    "claim is true, any of them is contradicted with a chance of at most 5 %."
+)
 OWN_TEXT = (
     "Own epsilon: of one training, if its configuration and epoch were fixed in advance. Any model that was chosen by "
     "these numbers costs the price:"
@@ -33,18 +39,40 @@ OWN_TEXT = (
 
 
 def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
-    """Return one row per sweep; one that cannot be read says so."""
+    """Return one row per sweep: how it stands, its best value, its price; one that cannot be read says so."""
     table = Table(box=None)
-    for column in ("sweep", "status", "trials", "front", "hypervolume"):
-        table.add_column(column, justify="left" if column in ("sweep", "status") else "right", overflow="fold")
+    table.add_column("sweep", overflow="fold", min_width=22)
+    table.add_column("status", overflow="fold")
+    for column in ("trials", "best", "price", "hypervolume"):
+        table.add_column(column, justify="right")
     for folder in folders:
         try:
-            status, front = folder.read_manifest().status.value, Sweep(folder.path).front()
-            cells = (status, str(len(front.trials)), str(len(front.on_front)), f"{front.hypervolume:.3f}")
+            table.add_row(str(folder.path), _stands(folder), *_cells(Sweep(folder.path)))
         except RecordError as error:
-            cells = (f"unreadable: {error}", "", "", "")
-        table.add_row(str(folder.path), *cells)
+            table.add_row(str(folder.path), f"unreadable: {error}")
     return table
+
+
+def _stands(folder: SweepFolder) -> str:
+    """Return how a sweep stands, as the live page says it: one whose driver is gone does not run."""
+    status = folder.read_manifest().status
+    lost = status is SweepStatus.RUNNING and not is_driven(folder.path)
+    return (SweepStatus.LOST if lost else status).value
+
+
+def _cells(sweep: Sweep) -> list[str]:
+    """Return the numbers of a sweep for a list; one without a front has none yet."""
+    if not sweep.folder.front.is_file():
+        return []
+    front = sweep.front()
+    judged = next((one for one in front.objectives if one.name != "epsilon"), None)
+    found = None if judged is None else best(front.front_points, judged)
+    return [
+        str(len(front.trials)),
+        "-" if judged is None or found is None else f"{value_text(found, judged.name)} {judged.name}",
+        "-" if front.price is None else round_up(front.price.epsilon),
+        f"{front.hypervolume:.3f}",
+    ]
 
 
 def sweep_view(sweep: Sweep) -> RenderableType:
@@ -79,19 +107,23 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     return Group(*parts, Text(PRICE))
 
 
-def audit_table(rows: Iterable[Evidence]) -> Table:
-    """Return one row per finding: what is claimed, what was attained, and what that says."""
+def audit_view(rows: Sequence[Evidence]) -> RenderableType:
+    """Return one row per finding, and how the verdicts were reached: what is claimed, attained, and what that says."""
     table = Table(box=None)
     heads = ("what", "audit", "claim", "attained", "ratio", "delta", "confidence", "verdict")
     for column in heads:
         table.add_column(column, justify="left" if column in ("what", "audit", "verdict") else "right", overflow="fold")
-    for found in (row.finding for row in rows):
+    findings = [row.finding for row in rows]
+    for found in findings:
         verdict = Text("contradicted", style="bold red") if found.contradicted else Text("holds")
         sure = "computed" if found.confidence == 1.0 else f"{100 * found.confidence:g} %"
         ratio = "-" if isnan(found.ratio) else f"{found.ratio:.3f}"
         numbers = (round_up(found.epsilon), round_down(found.attained), ratio, repr(found.delta))
         table.add_row(found.subject, found.kind.value, *numbers, sure, verdict)
-    return table
+    above = sum(found.attained > found.epsilon and not found.contradicted for found in findings)
+    count = f"{above} row{'s' * (above > 1)}"
+    chance = [f"{count} attained more than the claim by itself, which among {len(rows)} rows is no refutation."]
+    return Group(table, Text(" ".join([JUDGED, *(chance if above else [])])))
 
 
 def print_view(what: RenderableType) -> None:
@@ -103,7 +135,7 @@ def _list_named(front: Front) -> list[Text]:
     """Return the best of each objective, the knee, and the point that ``pick`` takes."""
     lines = []
     for one in highlights(front):
-        values = ", ".join(f"{o.name} {value_text(one.point, o.name)}" for o in front.objectives)
+        values = ", ".join(f"{title_of(o.name)} {value_text(one.point, o.name)}" for o in front.objectives)
         lines.append(Text(f"{one.title}: {one.point.label}: {values}"))
     return lines
 
@@ -123,7 +155,7 @@ def _points_table(front: Front) -> list[RenderableType]:
     title = f"front: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}{part}"
     table = Table(box=None)
     tested = [name for name in names if name != "epsilon"]
-    shown = ["own epsilon" if name == "epsilon" else name for name in names]
+    shown = map(title_of, names)
     heads = ("trial", "epoch", *shown, *(f"test {name}" for name in tested))
     for column in heads:
         table.add_column(column, justify="right")
@@ -137,4 +169,5 @@ def _prices(front: Front) -> list[Text]:
     """Return the price, and how to read the points' own epsilons."""
     noisy = [Text(NOISY)] if any(point.noisy is not None for point in front.front_points) else []
     own = [Text(OWN_TEXT)] if front.price is not None and front.on_front else []
-    return [*noisy, *own, *map(Text, dict.fromkeys(answer.statement for answer in front.ledger.values()))]
+    words = map(Text, explain(front.front_points, highlights(front)) if front.on_front else [])
+    return [*noisy, *words, *own, *map(Text, dict.fromkeys(answer.in_words for answer in front.ledger.values()))]

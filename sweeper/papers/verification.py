@@ -28,12 +28,14 @@ from sweeper.papers.files import (
 from sweeper.papers.recomputation import TOLERANCE, first_difference, first_false_claim
 from sweeper.papers.signature import signer_of
 from sweeper.privacy.card import Card
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import Price, prices_by_release
+from sweeper.rounding import round_up
 from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import read_object, to_text
 
 _WORDS = ("deployment", "public", "conditions", "config")  # fields in which a text is one
+_MEANING = "and what it means to a person"
 # of content that keeps to the schema and makes no sense
 _FAILURES = (SweeperError, CliplessError, KeyError, TypeError, ValueError, ArithmeticError, OSError)
 
@@ -201,12 +203,15 @@ def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
     facts, delta = card["guarantee"], card["guarantee"]["delta"]
     yield Check(holds=f"the training is one that {LEDGER_NAME} charges, and the card's sampling and noise are its own")
     for name in ("fixed_in_advance", "chosen_afterwards"):
-        yield Check(holds=f"guarantee.{name}: epsilon {facts[name]['epsilon']!r} at delta {delta!r}, with its exposure")
-    for question, price in card["ledger"].items():
-        cost = f"epsilon {price['epsilon']!r} at delta {delta!r}, with its exposure"
-        yield Check(holds=f"ledger.{question}: {cost if parse(Price, price).released else 'not released'}")
+        epsilon = round_up(facts[name]["epsilon"])
+        yield Check(holds=f"guarantee.{name}: epsilon {epsilon} at delta {delta!r}, {_MEANING}")
+    prices = {question: parse(Price, price) for question, price in card["ledger"].items()}
+    for what, price in prices_by_release(prices).items():
+        cost = f"epsilon {round_up(price.epsilon)} at delta {delta!r}, {_MEANING}"
+        yield Check(holds=f"price of {what}: {cost if price.released else 'not released'}")
     if card["score_noise"] is not None:
-        yield Check(holds=f"score_noise: epsilon {card['score_noise']['of_the_trial']['epsilon']!r} of validation rows")
+        epsilon = round_up(card["score_noise"]["of_the_trial"]["epsilon"])
+        yield Check(holds=f"score_noise: epsilon {epsilon} of validation rows")
     yield Check(
         holds=f"not computed again, by whoever made the card: scores, audits, what data and people declare; numbers "
         f"were compared to {TOLERANCE:g} of themselves"

@@ -168,7 +168,7 @@ def _cost(card: Mapping[str, Any]) -> Iterator[str]:
             what,
             round_up(price.epsilon) if price.released else "not released",
             f"{price.delta:g}",
-            f"{price.statement} {price.course}" if price.released and not price.fixed else price.statement,
+            price.in_words,
         )
         for what, price in prices.items()
     ]

@@ -11,8 +11,9 @@ from sweeper.adapters import WHEN_KNOWN
 from sweeper.records import TrialPlan
 
 OWN_EPSILON = "own epsilon (fixed in advance)"  # of a point: that of its training alone
+FOR_ALL = "for the search and every model"  # what a price is for, where no more is kept secret
 FIXED = "It was fixed before the first result, and holds however results are used."
-GROWS = "It composes every training so far; each further trial adds to it."
+GROWS = "Each further trial adds to it."
 UPPER_BOUND = "While trials run the price is an upper bound, computed more closely when the sweep ends."
 _RELEASES = {"winner": "the winner alone", "front": "the front", "everything": "everything else"}
 
@@ -39,6 +40,11 @@ class Price:
     def course(self) -> str:
         """Whether further trials change it, in a sentence."""
         return FIXED if self.fixed else GROWS
+
+    @property
+    def in_words(self) -> str:
+        """What it is and why; and, where nothing fixes it, that further trials change it."""
+        return f"{self.statement} {GROWS}" if self.released and not self.fixed else self.statement
 
 
 def prices_by_release(ledger: Mapping[str, Price]) -> dict[str, Price]:

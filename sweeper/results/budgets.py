@@ -82,7 +82,7 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
 
 
 def _costs(ledger: Mapping[str, Price]) -> Iterator[str]:
-    statements = dict.fromkeys(price.statement for price in ledger.values() if price.statement)
+    statements = dict.fromkeys(price.in_words for price in ledger.values() if price.statement)
     yield from statements or ["Nothing has been released yet."]
     winner = ledger.get("winner")
     if winner is not None and winner.exposure is not None:

@@ -9,7 +9,7 @@ from sweeper.markup import paragraph, table
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point
 from sweeper.results.front_record import FrontRecord
-from sweeper.results.highlights import best, highlights, spread, value_text
+from sweeper.results.highlights import best, explain, highlights, spread, value_text
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import Manifest
@@ -36,10 +36,11 @@ def front_in_html(front: FrontRecord) -> str:
     )
     if shown:
         parts.append(table(heads, rows))
+        parts.append("".join(map(paragraph, explain(shown, highlights(front)))))
     if len(shown) < len(front.on_front):
         parts.append(paragraph(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them."))
     if "everything" in front.ledger:
-        parts.append(paragraph(front.ledger["everything"].statement))
+        parts.append(paragraph(front.ledger["everything"].in_words))
     return "".join(parts)
 
 
@@ -59,10 +60,13 @@ def front_in_words(front: FrontRecord) -> str:
     names = [one.name for one in front.objectives]
     rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
     lines += aligned([["trial", "epoch", *map(title_of, names), ""], *rows]) if rows else []
+    lines += [
+        line for text in (explain(shown, highlights(front)) if rows else []) for line in textwrap.wrap(text, WIDTH)
+    ]
     if len(shown) < len(front.on_front):
         lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
     if "everything" in front.ledger:
-        lines += textwrap.wrap(front.ledger["everything"].statement, WIDTH)
+        lines += textwrap.wrap(front.ledger["everything"].in_words, WIDTH)
     return "\n".join(lines)
 
 

@@ -14,6 +14,10 @@ from sweeper.rounding import fixed_point, in_brackets
 KNEE = "knee"
 PICKED = "what pick takes"
 NOISY = "Scores of private rows are estimates from noisy releases; in brackets: 95 % intervals for new rows like them."
+_HYPERVOLUME = "hypervolume: share of the box from worst to best values that the front dominates, from 0 to 1"
+_CERTIFIED = "share of rows that are decided correctly, whatever changes within this radius"
+_KNEE = "knee: from there, improving one objective costs most in the others"
+_FREE = "the weights of that epoch averaged with those of earlier steps, at no further cost"
 MAX_ROWS = 8  # of a front, where the named points are not more
 
 
@@ -71,6 +75,19 @@ def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point]
     kept = {ordered[round(i * (len(ordered) - 1) / (rows - 1))].key for i in range(rows)}
     kept |= {point.key for point in always}
     return [point for point in ordered if point.key in kept]
+
+
+def explain(front: Sequence[Point], named: Sequence[Highlight] = ()) -> list[str]:
+    """Return what the words in a list of points mean, a line for each word that such a list has."""
+    names = dict.fromkeys(name for point in front for name in point.values)
+    certified = next((name for name in names if name.startswith("certified@")), None)
+    made = dict.fromkeys(point.made_from for point in front if point.made_from)
+    return [
+        _HYPERVOLUME,
+        *([f"{certified}: {_CERTIFIED}"] if certified else []),
+        *([_KNEE] if any(KNEE in one.titles for one in named) else []),
+        *([f"{', '.join(sorted(made))}: {_FREE}"] if made else []),
+    ]
 
 
 def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:

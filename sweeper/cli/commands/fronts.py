@@ -139,12 +139,12 @@ def audit(
     """Attack the privacy claims of a sweep; what is contradicted is refused from its front."""
     from clipless.audits.audited_training import Effort
     from sweeper.audits.sweep_audit import audit_sweep, contradictions, rewrite
-    from sweeper.cli.tables import audit_table, print_view
+    from sweeper.cli.tables import audit_view, print_view
     from sweeper.store.evidence import EVIDENCE_NAME, in_words
 
     effort = Effort.THOROUGH if thorough else Effort.CHEAP
     rows = audit_sweep(sweep, point, effort=effort, price=price, tell=lambda said: typer.echo(said, err=True))
-    print_view(audit_table(rows))
+    print_view(audit_view(rows))
     typer.echo(f"Evidence: {sweep / EVIDENCE_NAME}")
     wrong = contradictions(rows)
     if wrong:

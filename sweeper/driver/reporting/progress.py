@@ -23,7 +23,7 @@ from rich.text import Text
 from sweeper.privacy.pricing import OWN_EPSILON, Price
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
-from sweeper.results.highlights import NOISY, Highlight, best, spread, value_text
+from sweeper.results.highlights import NOISY, Highlight, best, explain, spread, value_text
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
 from sweeper.rounding import fixed_point
 from sweeper.tracking.outbox import Undelivered
@@ -273,7 +273,7 @@ def closing_summary(
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress, closing=True)} in {clock(progress.elapsed_seconds)}"
     lines = [f"{progress.name}: {progress.note or went}{ended}."]
-    lines += [] if price is None else [price.statement]
+    lines += [] if price is None else [price.in_words]
     lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals, progress)
     if progress.front:
         size = len(progress.front)
@@ -284,6 +284,7 @@ def closing_summary(
         lines += [f"  {_point(point, progress.objectives)}{titles.get(point.key, '')}" for point in shown]
         lines += [f"  and {size - len(shown)} more: {folder / 'front.csv'}"] if size > len(shown) else []
         lines += [NOISY] if any(point.noisy is not None for point in progress.front) else []
+        lines += explain(shown, named) if named else []
     lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
     hidden = len(failures or {}) - MAX_FAILURES
     lines += [f"  and {hidden} more failed"] if hidden > 0 else []
@@ -372,6 +373,7 @@ def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[s
     for one in shown:
         first = "won" if rehearsals.done == rehearsals.total else "leads"
         place = f"{first}{_why(one)}" if one.place == 1 else "runner-up" if one.place == 2 else f"place {one.place}"
+        place += ", for what it adds to the first" if one.trials and one.place != 1 else ""
         trained = f"; trained as {', '.join(one.trials)}{_reached(one.trials, progress)}" if one.trials else ""
         lines.append(f"  {one.id} ({place}): {one.scores()}{trained}")
     return lines

@@ -14,14 +14,9 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
 from sweeper.privacy.entries import Charged
 from sweeper.privacy.exposures import Release, release_composition
-from sweeper.privacy.pricing import Price, price
+from sweeper.privacy.pricing import FOR_ALL, GROWS, Price, price
 from sweeper.privacy.spending._base import Request, Spending, answer_alike
 from sweeper.rounding import round_up
-
-_WHY_COMPOSED = (
-    "Every trial was looked at, so every trial is charged. A private selection (search.selection: private), which "
-    "shows its winner and nothing else, costs less."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +32,7 @@ class Composition(Spending):
 
     def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Price the composition of everything that was charged."""
-        return _composed_answers(charged, delta, _WHY_COMPOSED, tight=tight)
+        return _composed_answers(charged, delta, tight=tight)
 
     def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
         """Return the composition of everything that was charged."""
@@ -48,10 +43,14 @@ class Composition(Spending):
         cost = expected()
         if cost is None:
             return "Price: not known, for none of its first configurations can be planned."
-        trials = "its only trial spends" if cost.events == 1 else f"all {cost.events} trials spend"
+        trials = (
+            "that of its only trial, if it spends what the first configuration would"
+            if cost.events == 1
+            else f"the composition of all {cost.events} trials, if they spend what the first configurations would"
+        )
         return (
-            f"Price: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r} in the end, if {trials} what the "
-            "first configurations would. Each trial adds to it; privacy.sweep_epsilon fixes it beforehand."
+            f"Price: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, {FOR_ALL}: {trials}. {GROWS} "
+            "privacy.sweep_epsilon fixes it beforehand."
         )
 
 
@@ -74,18 +73,18 @@ def price_broken_selection(charged: Charged, delta: float, *, tight: bool) -> di
         f"Private selection ({law_in_words(terms.repetitions)}) was asked for, but its price does not hold: "
         f"{' '.join(terms.broken)} So every training is charged."
     )
-    return _composed_answers(charged, delta, why, tight=tight)
+    return _composed_answers(charged, delta, f" {why}", tight=tight)
 
 
-def _composed_answers(charged: Charged, delta: float, why: str, *, tight: bool) -> dict[str, Price]:
+def _composed_answers(charged: Charged, delta: float, why: str = "", *, tight: bool) -> dict[str, Price]:
     splits = [charged.training, charged.validation, charged.test]
     everything = compose(splits, delta, tight=tight, apart=charged.apart)
     cost = (
-        f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, whether one model leaves or all: the composition "
-        "of every training of the sweep "
+        f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, {FOR_ALL}: the composition of "
+        "every training of the sweep "
         f"({everything.events}){_with_scores([*charged.validation, *charged.test], charged.apart)}"
     )
-    return answer_alike(everything, f"{cost}. {why}")
+    return answer_alike(everything, f"{cost}.{why}")
 
 
 def compose(

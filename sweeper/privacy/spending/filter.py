@@ -19,7 +19,7 @@ from clipless.privacy.noisy_counts import in_one_split, scores_event
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exposures import Release, release_gaussian
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import FOR_ALL, Price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Budget, Request, answer_alike
 from sweeper.rounding import round_up
@@ -110,9 +110,9 @@ class Filter(Budget):
         """Price the budget, whatever was spent of it."""
         epsilon = self.epsilon if delta >= self.delta else math.inf
         cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, whether one model leaves or all: the budget of the "
-            "sweep, kept by a privacy filter. It holds however results were used to propose, end and choose trials, "
-            "and however many were run (Smith and Thakurta 2022, arXiv 2210.17520)."
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, {FOR_ALL}, however results are used and however many "
+            "trials there are: the budget of the sweep, kept by a privacy filter (Smith and Thakurta 2022, arXiv "
+            "2210.17520)."
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
 
@@ -123,7 +123,7 @@ class Filter(Budget):
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price, and what keeps it."""
         return (
-            f"Price: epsilon {round_up(self.epsilon)} at delta {self.delta!r}, for the search and every model, however "
+            f"Price: epsilon {round_up(self.epsilon)} at delta {self.delta!r}, {FOR_ALL}, however "
             "results are used. It is fixed, however many trials there are: a privacy filter refuses the trial that "
             "does not fit."
         )

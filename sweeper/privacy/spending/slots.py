@@ -12,7 +12,7 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.entries import Charged, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.exposures import Release, release_slots
-from sweeper.privacy.pricing import Price, price
+from sweeper.privacy.pricing import FOR_ALL, Price, price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._base import Part, Request, answer_alike
 from sweeper.privacy.spending._cut import CutBudget, read_pools
@@ -158,10 +158,10 @@ class Slots(CutBudget):
         """Price all slots, of which nothing depends on what the sweep found."""
         epsilon = self.price_at(delta)
         cost = (
-            f"epsilon {round_up(epsilon)} at delta {delta!r}, whether one model leaves or all: the composition of all "
-            f"slots ({sum(self.stage_trials)}){' and one sketch of the training rows' * (self.sketch is not None)} "
-            "into which the budget of the sweep was cut before any row was read, used or not. It holds however results "
-            "were used to propose, end and choose trials (Zhu, Dong and Wang 2022, arXiv 2106.08567)."
+            f"epsilon {round_up(epsilon)} at delta {delta!r}, {FOR_ALL}, however results are used: the composition of "
+            f"all slots ({sum(self.stage_trials)}){' and one sketch of the training rows' * (self.sketch is not None)} "
+            "into which the budget was cut before any row was read, used or not (Zhu, Dong and Wang 2022, arXiv "
+            "2106.08567)."
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
 
@@ -174,11 +174,12 @@ class Slots(CutBudget):
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price and the cut."""
         trials = self.stage_trials
-        slots = " + ".join(map(str, trials)) + " slot" + "s" * (sum(trials) > 1)
+        each = "s, one for each trial," if sum(trials) > 1 else ""
+        slots = f"{' + '.join(map(str, trials))} slot{each}"
         slots = slots if self.sketch is None else f"a sketch of the training rows and {slots}"
         return (
-            f"Price: epsilon {round_up(self.price)} at delta {self.delta!r}, for the search and every model, however "
-            f"results are used. It is fixed: the budget was cut into {slots} before any row is read."
+            f"Price: epsilon {round_up(self.price)} at delta {self.delta!r}, {FOR_ALL}, however results are used. It "
+            f"is fixed: the budget was cut into {slots} before any row is read."
         )
 
     def parts(self) -> Sequence[Part]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from clipless import datasets
 from sweeper.errors import RefusalError, SpecError, UnknownSweepError
+from sweeper.privacy.pricing import FOR_ALL, GROWS
 from sweeper.rounding import round_up
 from sweeper.service.catalog import Catalog, is_name
 from sweeper.service.security.declared_accounts import charged_account
@@ -204,12 +205,12 @@ def _price_in_words(spec: Spec) -> str:
     at = f"at delta {privacy.delta!r}" if is_known else "at the delta that its driver chooses for the number of rows"
     if privacy.sweep_epsilon is not None:
         return (
-            f"Price: at most epsilon {round_up(privacy.sweep_epsilon)} {at}, for the search and every model, however "
-            "results are used. It is fixed before the first result."
+            f"Price: at most epsilon {round_up(privacy.sweep_epsilon)} {at}, {FOR_ALL}, however results are used. It "
+            "is fixed before the first result."
         )
-    each = "" if privacy.epsilon is None else f", each up to epsilon {round_up(float(largest(privacy.epsilon)))} {at}"
-    trials = "1 trial" if spec.trials == 1 else f"{spec.trials} trials"
+    trials, each = ("1 trial", ", ") if spec.trials == 1 else (f"{spec.trials} trials", ", each ")
+    each += f"{at}" if privacy.epsilon is None else f"up to epsilon {round_up(float(largest(privacy.epsilon)))} {at}"
     return (
-        f"Price: the composition of {trials}{each}. Each trial adds to it; privacy.sweep_epsilon in the spec fixes it "
+        f"Price: the composition of {trials}{each}, {FOR_ALL}. {GROWS} privacy.sweep_epsilon in the spec fixes it "
         "beforehand."
     )

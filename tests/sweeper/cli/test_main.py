@@ -22,6 +22,7 @@ from sweeper.errors import SpecError
 from sweeper.program import program
 from sweeper.results.front import read_front
 from sweeper.results.sweep import load
+from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 from sweeper.tracking.outbox import Undelivered
 from tests.factories import small_content
@@ -83,7 +84,8 @@ def test_list_shows_every_sweep_of_a_folder(ran, call):
     assert code == 0
     assert f"{ran.folder}  completed" in out
     front = read_front(ran.folder / "front.json")
-    assert out.split()[-4:] == ["completed", "3", str(len(front.on_front)), f"{front.hypervolume:.3f}"]
+    price = round_up(front.price.epsilon)
+    assert out.split()[-3:] == ["accuracy", price, f"{front.hypervolume:.3f}"]
 
 
 def test_list_says_how_to_start_where_there_is_no_sweep(call, tmp_path):
@@ -164,7 +166,7 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     path = spec_file(training={"epochs": 10}, search={"trials": 4})
     code, out, _ = call("check", path, "--configurations", 2)
     assert code == 0
-    assert "small: valid. digits, N = 1276 training rows, evaluation public, unit row; 4 trials" in out
+    assert "small: valid. Data digits, N = 1276 training rows, evaluation public, unit row; 4 trials" in out
     assert out.count("layers.2.weight") == out.count("layers.4.weight") == 2
     assert out.count("sensitivity") >= 2
     assert out.count("noise / gradient") == 2

@@ -6,14 +6,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, comparison_view, sweep_view, sweeps_table
+from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, audit_view, comparison_view, sweep_view, sweeps_table
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import compare
 from sweeper.results.sweep import Sweep
+from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
+from tests.factories import make_evidence
 
 from .conftest import TRAINS
 
@@ -45,10 +47,17 @@ def text(what, width=120):
 
 
 def test_every_sweep_is_a_row(make):
-    shown = text(sweeps_table([make(), make("digits-2", status="running")]), width=300)
-    first, second = shown.splitlines()[1:]
-    assert first.split()[1:] == ["completed", "2", "2", f"{Sweep(make('x').path).front().hypervolume:.3f}"]
-    assert second.split()[1] == "running"
+    folders = [make(), make("digits-2", status="running"), make("digits-3", status="running")]
+    folders[2].front.unlink()
+    with driver_lock(folders[1].path):
+        shown = text(sweeps_table(folders), width=300)
+    heads, first, second, third = (line.split() for line in shown.splitlines())
+    front = Sweep(folders[0].path).front()
+    best = max(point.values["accuracy"] for point in front.front_points)
+    assert heads == ["sweep", "status", "trials", "best", "price", "hypervolume"]
+    assert first[1:] == ["completed", "2", f"{best:.3f}", "accuracy", "3", f"{front.hypervolume:.3f}"]
+    assert second[1] == "running"
+    assert third[1:] == ["lost"]  # nothing drives it, and it has no front yet
 
 
 def test_a_killed_sweep_is_shown_with_what_its_ledger_holds(make, event):
@@ -140,10 +149,20 @@ def test_a_sweep_without_trials_says_so(make):
     assert "trials: none yet" in text(sweep_view(Sweep(folder.path)))
 
 
+def test_a_bound_above_its_claim_that_holds_is_explained():
+    rows = [make_evidence(epsilon=3.085, attained=attained, contradicted=False) for attained in (3.088, 2.5)]
+    shown = " ".join(text(audit_view(rows), width=400).split())
+    assert "judge all rows together, by Holm's correction" in shown
+    assert shown.endswith("1 row attained more than the claim by itself, which among 2 rows is no refutation.")
+    assert "attained more" not in text(audit_view(rows[1:]), width=400)
+
+
 def test_the_knee_is_named(make, make_point):
     points = [make_point("t0001", e, x, a) for e, x, a in ((1, 1.0, 0.5), (2, 2.0, 0.8), (3, 8.0, 0.9))]
     shown = text(sweep_view(Sweep(make(front={"points": points}).path)))
-    assert "\nknee: t0001, epoch 2: epsilon 2.000, accuracy 0.800, certified@1/4 0.000\n" in shown
+    assert "\nknee: from there, improving one objective costs most in the others\n" in shown
+    assert "\ncertified@1/4: share of rows that are decided correctly, whatever changes within this radius\n" in shown
+    assert "\nknee: t0001, epoch 2: own epsilon 2.000, accuracy 0.800, certified@1/4 0.000\n" in shown
 
 
 def test_of_many_reasons_the_failures_come_first_and_the_rest_is_counted(make, trial):

@@ -62,7 +62,7 @@ def test_everything_holds_of_what_pick_writes(signed, call):
         "schema",
         "SHA256SUMS",
         f"{signed.public.hex()} has signed",
-        "ledger.winner: epsilon",
+        "price of one model or all: epsilon",
         "fixed_in_advance",
     ):
         assert told in out

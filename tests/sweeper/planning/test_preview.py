@@ -98,17 +98,17 @@ def test_a_spec_is_validated_against_its_data(content, digits):
 def test_a_spec_that_asks_for_a_gpu_is_not_called_valid_for_a_machine_without(content, digits, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     _, _, shown = look(Spec.from_mapping(content | {"resources": {"gpus": 1}}), digits, 1)
-    assert "digits: valid, but not for this machine. digits, N" in shown
+    assert "digits: valid, but not for this machine. Data digits, N" in shown
     assert "Expected a GPU for resources.gpus: 1" in shown
 
 
 def test_the_text_names_everything_that_matters(spec, digits):
     plan, previews, shown = look(spec, digits, 2)
-    assert "digits: valid. digits, N = 1276 training rows" in shown
-    assert "2 trials, 1 open hyperparameters" in shown
+    assert "digits: valid. Data digits, N = 1276 training rows" in shown
+    assert "2 trials; 1 hyperparameters to search" in shown
     for one in previews:
         assert f"epsilon {round_up(one.claims[-1].epsilon)} at delta 0.0001" in shown
-        assert f"noise multiplier {one.plan.noise_multiplier:.4f}, add-or-remove-one" in shown
+        assert f"noise multiplier {one.plan.noise_multiplier:.4f}; neighbours" in " ".join(shown.split())
         assert f"epoch 10: {round_up(one.claims[-1].epsilon)}" in shown
         for p in one.parameters:
             assert f"{p.sensitivity:.4g}" in shown

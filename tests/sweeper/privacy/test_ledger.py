@@ -17,7 +17,7 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
-from sweeper.privacy.pricing import price
+from sweeper.privacy.pricing import GROWS, price
 from sweeper.privacy.selection import Terms
 from sweeper.rounding import round_up
 
@@ -205,11 +205,11 @@ def test_the_three_answers_are_the_composition_and_say_so(path, event):
         assert answer.epsilon == price([event.with_steps(100), other], DELTA).epsilon
         assert answer.events == 3
         assert (
-            f"epsilon {round_up(answer.epsilon)} at delta 1e-05, whether one model leaves or all: the composition of every "
+            f"epsilon {round_up(answer.epsilon)} at delta 1e-05, for the search and every model: the composition of every "
             "training of the sweep (3)" in answer.statement
         )
     assert answers["everything"].epsilon > rdp_epsilon(event, DELTA)
-    assert "every trial is charged" in answers["winner"].statement
+    assert answers["winner"].in_words == f"{answers['front'].statement} {GROWS}"
 
 
 def test_replace_one_is_priced_by_pld(path, event):

@@ -19,7 +19,7 @@ from sweeper.driver.reporting.progress import (
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
-from sweeper.results.highlights import MAX_ROWS, Highlight, spread
+from sweeper.results.highlights import KNEE, MAX_ROWS, Highlight, spread
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_rehearsals
 from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking.outbox import Undelivered
@@ -132,7 +132,7 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
         "The best of 16 configurations rehearsed on public rows, which cost nothing and leave no model:",
         "  c0003 (won): accuracy 0.700, certified@1/4 0.700, hypervolume 0.490; trained as t0001",
         "  c0001 (runner-up): accuracy 0.800, certified@1/4 0.500, hypervolume 0.400",
-        "  c0004 (place 4): accuracy 0.100, certified@1/4 0.100, hypervolume 0.010; trained as t0002",
+        "  c0004 (place 4, for what it adds to the first): accuracy 0.100, certified@1/4 0.100, hypervolume 0.010; trained as t0002",
     ]
     preferred = replace(ended.rehearsals.ranked[0], error=0.0314)
     led = replace(ended.rehearsals, ranked=Rehearsed([preferred, *ended.rehearsals.ranked[1:]]))
@@ -261,6 +261,14 @@ def test_the_closing_summary_states_the_price_once_and_each_point_at_its_own_eps
     assert said.count("5.993") == 1
     assert lines[2].endswith("each at its own epsilon (fixed in advance):")
     assert lines[3] == "  own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
+
+
+def test_the_closing_summary_explains_the_words_of_its_list():
+    made = replace(point("t0002", 2.991, 0.9), made_from="slow-midpoint")
+    named = [Highlight(made, (KNEE,))]
+    lines = closing_summary(state(front=(made,)), Path("out"), named=named).splitlines()
+    assert lines[2].endswith("(t0002, epoch 7, slow-midpoint): knee")
+    assert [line.partition(":")[0] for line in lines[3:7]] == ["hypervolume", "certified@1/4", "knee", "slow-midpoint"]
 
 
 def test_an_epsilon_is_never_shown_as_less_than_it_is():

@@ -25,7 +25,7 @@ def test_a_spec_is_checked_and_nothing_is_kept(client, out):
     answer = client.post("/api/v1/check", content=SPEC, headers=YAML)
     assert (answer.status_code, set(answer.json())) == (200, {"name", "trials", "price", "account"})
     assert answer.json()["price"].startswith(
-        "Price: the composition of 3 trials, each up to epsilon 3 at delta 0.0001."
+        "Price: the composition of 3 trials, each up to epsilon 3 at delta 0.0001, for the search and every model."
     )
     assert is_problem(client.post("/api/v1/check", content=SPEC + "more: 1\n", headers=YAML), 422, "more")
     assert [path for path in out.iterdir() if not path.name.startswith(".")] == []
@@ -35,7 +35,7 @@ def test_a_spec_is_checked_and_nothing_is_kept(client, out):
     ("privacy", "search", "said"),
     [
         ("{sweep_epsilon: 2, delta: 1e-4}", "{}", "Price: at most epsilon 2 at delta 0.0001"),
-        ("{epsilon: {uniform: [1, 4]}, delta: 1e-4}", "{trials: 1}", "1 trial, each up to epsilon 4 at delta"),
+        ("{epsilon: {uniform: [1, 4]}, delta: 1e-4}", "{trials: 1}", "1 trial, up to epsilon 4 at delta"),
     ],
 )
 def test_the_price_of_a_spec_is_said_before_it_is_run(privacy, search, said, client):
