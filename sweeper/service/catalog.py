@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sweeper.errors import UnknownSweepError
+from sweeper.store.actions import SUBMISSION_NAME
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
-SUBMISSION_NAME = "submission.json"  # in the folder of a sweep that the service was asked to run
 # What the pages and answers about a sweep are made from.
 SHOWN_FILES = (
     "sweep.json",

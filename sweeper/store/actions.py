@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sweeper.errors import SweeperError
-from sweeper.store.jsonl import JsonlFile
+from sweeper.errors import RecordError, SweeperError
+from sweeper.store.jsonl import JsonlFile, read_object
 
 REQUESTS_NAME = "requests.jsonl"
 NOTES_NAME = "notes.jsonl"
+SUBMISSION_NAME = "submission.json"  # what a service was asked to run, in the folder of its sweep
 MAX_NAME = 60  # characters of a person's name
 
 
@@ -56,6 +57,16 @@ def login_name() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"account {os.getuid()}"
+
+
+def submitter(folder: Path) -> str:
+    """Return who submitted a sweep to a service, by the owner of the token; empty if nobody did."""
+    if not (folder / SUBMISSION_NAME).is_file():
+        return ""
+    try:
+        return str(read_object(folder / SUBMISSION_NAME).get("by", ""))
+    except RecordError:
+        return ""
 
 
 def check_name(name: str) -> str:

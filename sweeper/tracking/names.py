@@ -7,11 +7,13 @@ from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import metadata
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import leaves
+from sweeper.store.actions import submitter
 
 if TYPE_CHECKING:
     from clipless.privacy.exposure import Risk
@@ -96,8 +98,14 @@ def _as_test(scores: Mapping[str, float]) -> Iterator[tuple[str, float]]:
         yield name.replace("val/", "test/", 1), value
 
 
-def user_tag() -> dict[str, str]:
-    """Return the tag of who runs this process, as MLflow has it; none where the machine does not know."""
+def user_tag(folder: Path) -> dict[str, str]:
+    """Return the tag of whose sweep it is, as MLflow has it; none where nobody knows.
+
+    Of a sweep that was submitted to a service it is the owner of the token, otherwise who runs this process.
+    """
+    asked = submitter(folder)
+    if asked:
+        return {USER_TAG: asked}
     try:
         return {USER_TAG: getpass.getuser()}
     except (KeyError, OSError, ImportError):  # no such user, and no variable that names one

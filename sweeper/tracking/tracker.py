@@ -66,7 +66,7 @@ class Tracker:
         self._store = Store(self.destination)
         self._outbox = Outbox(self._store.deliver, folder / SPOOL_NAME, {"op": "sweep", **asdict(self.destination)})
         self._running: dict[str, None] = {}
-        self._user = user_tag()
+        self._user = user_tag(folder)
         told = self._user | dict(tags or {})
         self._put(RunRow(trial=None, at=_now(), params=mlflow_params(params or {}), tags=told))
         if not waits:

@@ -5,12 +5,12 @@ from datetime import datetime
 from pathlib import Path
 
 from sweeper.errors import RecordError, SweeperError
-from sweeper.service.catalog import SUBMISSION_NAME
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.supervision import submissions
 from sweeper.service.supervision.states import pause
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
+from sweeper.store.actions import SUBMISSION_NAME
 
 Hold = Callable[[Path, str], None]  # reserves from an account for the sweep in a folder, by its name to come
 LONGEST_DELAY_SECONDS = 60.0

@@ -18,8 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from sweeper.account.verify import release_reservation
 from sweeper.errors import RecordError, SweeperError
-from sweeper.service.catalog import SUBMISSION_NAME
-from sweeper.store.actions import REQUESTS_NAME
+from sweeper.store.actions import REQUESTS_NAME, SUBMISSION_NAME
 from sweeper.store.jsonl import JsonlFile, read_object, replace_file, to_text
 from sweeper.store.sweep_folder import SweepFolder
 

@@ -392,12 +392,23 @@ def test_runs_say_who_made_them_and_keep_that_when_another_resumes(folder, monke
     assert found == {None: "ada", "t0001": "ada", "t0002": "grace"}
 
 
-def test_a_machine_that_does_not_know_its_user_says_nothing(monkeypatch):
+def test_a_submitted_sweep_is_that_of_the_owner_of_the_token(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "submission.json").write_text('{"by": "grace"}')
+    tracker = Tracker(folder, "digits")
+    tracker.start_trial("t0001", {}, {})
+    assert tracker.close(timeout_seconds=PATIENCE_SECONDS) == Undelivered()
+    assert {run.data.tags["mlflow.user"] for run in runs_of(folder)[1].values()} == {"grace"}
+    (folder / "submission.json").write_text("{")
+    assert user_tag(folder) == user_tag(folder.parent)
+
+
+def test_a_machine_that_does_not_know_its_user_says_nothing(folder, monkeypatch):
     def unknown():
         raise KeyError("getpwuid(): uid not found: 1234")
 
     monkeypatch.setattr("getpass.getuser", unknown)
-    assert user_tag() == {}
+    assert user_tag(folder) == {}
 
 
 def test_people_are_sent_to_the_address_for_people(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 
 from sweeper.errors import RecordError, RefusalError, SpecError, SweeperError, UnknownSweepError
 from sweeper.records import SweepStatus
-from sweeper.service.catalog import SUBMISSION_NAME, Catalog
+from sweeper.service.catalog import Catalog
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import NO_DATA, Limits, ServiceSettings
 from sweeper.service.supervision import submissions
@@ -21,6 +21,7 @@ from sweeper.service.supervision.submissions import Cause, Intent
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
 from sweeper.specification.spec import Spec
+from sweeper.store.actions import SUBMISSION_NAME
 from sweeper.store.lock import driver_lock
 from sweeper.store.requests import Requests, ask_to_stop
 from tests.factories import Clock
