@@ -116,6 +116,7 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
             **({} if stage is None else {"stage": stage + 1}),
             "epochs": max((point.epoch for point in points), default=0),
             "best_epoch": None if found is None else found.epoch,
+            "made_from": "" if found is None else found.made_from,
             "on_front": any(point.key in front.on_front for point in points),
             **({} if found is None else _values(found)),
             **{f"config.{name}": value for name, value in flatten(trial.config).items()},

@@ -137,13 +137,13 @@ def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = No
     """Return the name of a trial's run: its id, what it trains, and the epsilon that it plans, rounded up.
 
     >>> trial_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, 2.8412)
-    't0021 mlp-64 eps 2.9'
+    't0021 mlp-64 eps 2.842'
     """
     model = config.get("model", {})
     size = next((model[key] for key in _SIZES if isinstance(model.get(key), int)), None)
     parts = [trial, *([str(model["architecture"]) + (f"-{size}" if size else "")] if "architecture" in model else [])]
     if epsilon is not None:
-        parts.append(f"eps {round_up(epsilon, 2)}" if isfinite(epsilon) else "non-private")
+        parts.append(f"eps {round_up(epsilon)}" if isfinite(epsilon) else "non-private")
     return " ".join(parts)
 
 

@@ -153,10 +153,10 @@ def test_a_store_without_the_run_of_the_trial_is_not_asked_for_a_model(monkeypat
 @pytest.mark.parametrize(
     ("config", "epsilon", "name"),
     [
-        ({"model": {"architecture": "mlp", "width": 64}}, 2.8412, "t0001 mlp-64 eps 2.9"),
+        ({"model": {"architecture": "mlp", "width": 64}}, 2.8412, "t0001 mlp-64 eps 2.842"),
         ({"model": {"architecture": "mlp", "width": 64}}, None, "t0001 mlp-64"),
         ({"model": {"architecture": "convnet"}}, math.inf, "t0001 convnet non-private"),
-        ({}, 0.668, "t0001 eps 0.67"),
+        ({}, 0.668, "t0001 eps 0.6681"),
     ],
 )
 def test_a_trial_is_named_by_what_it_trains_and_an_epsilon_that_is_no_less(config, epsilon, name):
