@@ -33,7 +33,7 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     for cell in cells():
         shown.append(run(cell, names))
     checked, sweep, trials, tail, figure, picked, predictions, final, *_ = [one for one in shown if one is not None]
-    assert repr(checked).startswith("notebook: valid. Data digits, N = ")
+    assert repr(checked).startswith("notebook: valid. digits, N = ")
     assert list(trials["trial"]) == ["t0001", "t0002"]
     front = names["front"]
     assert f"notebook: {len(front.on_front)} of {len(front.points)} points" in sweep._repr_html_()
