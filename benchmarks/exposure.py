@@ -8,6 +8,7 @@ bound and is rounded up.
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 
 from clipless.privacy.accounting.calibration import noise_multiplier_for
 from clipless.privacy.accounting.tradeoff.group import expose
@@ -15,7 +16,7 @@ from clipless.privacy.accounting.tradeoff.profile import profile_event
 from clipless.privacy.accounting.tradeoff.risk import pair_risk
 from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Exposure
-from sweeper.rounding import fixed_point, round_up
+from sweeper.rounding import round_up
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 3.0, 4.0, 8.0)
 RATE, STEPS, DELTA = 0.152, 140, 1e-5
@@ -56,7 +57,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _percent(probability: float) -> str:
-    return f"{fixed_point(100.0 * probability, 1)} %"
+    return f"{ceil(1000.0 * probability - 1e-9) / 10.0:.1f} %"
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from sweeper.store.sweep_folder import SweepFolder
 
 T = TypeVar("T")
 
+PRICE = "price"
 CAUGHT = "caught at 1 %"  # of false alarms: the name of what an attacker finds of a point
 
 

@@ -6,14 +6,13 @@ Points are chosen on validation values; test values are only ever shown beside t
 from math import inf
 from typing import Any
 
-from dashboards.data import CAUGHT, SweepData, finite
+from dashboards.data import CAUGHT, PRICE, SweepData, finite
 from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
 
 BUDGETS = (1.0, 3.0, 8.0)
-PRICE = "price"
 BALANCED = "test balanced accuracy"
 
 

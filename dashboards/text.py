@@ -7,8 +7,10 @@ from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from math import isfinite
 from typing import Any
 
-from dashboards.data import CAUGHT, SweepData
+from dashboards.data import CAUGHT, PRICE, SweepData
+from sweeper.privacy.pricing import value_name
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
+from sweeper.rounding import round_up
 from sweeper.specification.objectives import (
     ATTACKED,
     BALANCED,
@@ -69,16 +71,25 @@ def radius_of(name: str) -> str | None:
 
 
 def show(name: str, value: float) -> str:
-    """A value of a point, as text; an epsilon is an upper bound and rounded up.
+    """A value of a point, as text; an epsilon as `show_epsilon` has it.
 
     >>> show("accuracy", 0.9123), show("epsilon", 2.5), show("epsilon", 3.0001)
-    ('91.2 %', '2.5', '3.01')
+    ('91.2 %', '2.5', '3.001')
     """
     if name == CAUGHT:
         return percent(value)
     if is_fraction(name) and isfinite(value):
         return f"{100 * value:.1f} %"
-    return number(value, up=name == "epsilon" or name.startswith("epsilon "))
+    return show_epsilon(value) if name in ("epsilon", PRICE) or name.startswith("epsilon ") else number(value)
+
+
+def show_epsilon(epsilon: float) -> str:
+    """An epsilon, a point's own or a price: as the console and the card have it, never less than it is.
+
+    >>> show_epsilon(2.99604), show_epsilon(0.05157), show_epsilon(float("inf"))
+    ('2.997', '0.05157', '∞')
+    """
+    return round_up(epsilon) if isfinite(epsilon) else number(epsilon)
 
 
 def percent(probability: float) -> str:
@@ -118,8 +129,8 @@ def interval_text(name: str, interval: Interval | None) -> str:
 def title_of(name: str) -> str:
     """A value's name in words.
 
-    >>> title_of("certified@0.25"), title_of("auroc")
-    ('certified accuracy at radius 0.25', 'AUROC')
+    >>> title_of("certified@0.25"), title_of("auroc"), title_of("epsilon")
+    ('certified accuracy at radius 0.25', 'AUROC', 'own epsilon')
     >>> title_of("smoothed@0.25")
     'smoothed accuracy at radius 0.25'
     >>> title_of("attacked@0.25"), title_of("membership-auroc")
@@ -140,7 +151,7 @@ def title_of(name: str) -> str:
         "auroc": "AUROC",
         "membership-auroc": "membership AUROC",
         "membership-advantage": "membership advantage",
-    }.get(name, name)
+    }.get(name, value_name(name))
 
 
 def delta_text(data: SweepData) -> str:

@@ -1,19 +1,8 @@
 """Numbers as people are shown them: what is claimed is never rounded down, what an attack attained never up."""
 
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from math import isfinite
-
-
-def fixed_point(epsilon: float, decimals: int = 2) -> str:
-    """Return epsilon with so many decimals, never less than it is.
-
-    >>> fixed_point(1.101), fixed_point(3.0), fixed_point(1.1), fixed_point(float("inf"))
-    ('1.11', '3.00', '1.10', 'inf')
-    """
-    if not isfinite(epsilon):
-        return f"{epsilon:g}"
-    return f"{Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING):f}"
 
 
 def round_up(epsilon: float, digits: int = 4) -> str:

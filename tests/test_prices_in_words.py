@@ -25,6 +25,7 @@ BANNED = re.compile(
     r"after (the|this) sweep\b|after-the-sweep|\bafter a look\b|look included|price of a look"
     r"|(what|price of) everything\b|everything (leaves|costs|that (a|the) sweep releases|the sweep releases)"
     r"|costs? in total|(?<!own )epsilon \(fixed in advance\)|\ba constant answer"
+    r"|against epsilon\b"
     r"|what attacks attained|whoever chooses between|orders that did not hold",
     re.IGNORECASE,
 )

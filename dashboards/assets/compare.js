@@ -43,7 +43,7 @@ const sweeperCompare = (() => {
   const panelOf = (name, what) => {
     if (!panels.has(name)) {
       const choices = ["epochs", "epsilon"].map((one) => {
-        const button = element("button", { type: "button", className: "button", textContent: `Over ${one}` });
+        const button = element("button", { type: "button", className: "button", textContent: `Over ${one === "epsilon" ? "own epsilon" : one}` });
         button.dataset.axis = one;
         return button;
       });

@@ -64,7 +64,7 @@ const sweeperTables = (() => {
   const columnOf = (names, text) => {
     const wanted = text.toLowerCase();
     const exact = names.findIndex((name) => name === wanted);
-    return exact >= 0 ? exact : names.findIndex((name) => name.endsWith(`.${wanted}`) || name.startsWith(wanted));
+    return exact >= 0 ? exact : names.findIndex((name) => name.endsWith(`.${wanted}`) || name.endsWith(` ${wanted}`) || name.startsWith(wanted));
   };
   const termOf = (names, text) => {
     const [, name, sign, value] = CONDITION.exec(text) ?? [];

@@ -22,11 +22,12 @@ from dashboards.text import (
     number,
     setting,
     show,
+    show_epsilon,
     show_test,
     show_value,
     title_of,
 )
-from sweeper.privacy.pricing import OWN_EPSILON, Price
+from sweeper.privacy.pricing import OWN, OWN_EPSILON, Price, value_name
 from sweeper.records import Direction, Interval, Point
 from sweeper.results.comparison import Comparison
 
@@ -174,9 +175,8 @@ def _hover(point: Point, configuration: str, price: Price | None) -> str:
         deviation = point.deviation(name)
         spread = "" if deviation is None else f" ± {show(name, deviation)}"
         tested = f" (test {show_test(point, name)})" if name in test and name != "epsilon" else ""
-        label = "own epsilon" if name == "epsilon" else escape(name)
-        lines.append(f"{label}: {show_value(point, name)}{spread}{tested}")
-    lines += [f"price: epsilon {number(price.epsilon, 4, up=True)}"] if price else []
+        lines.append(f"{escape(value_name(name))}: {show_value(point, name)}{spread}{tested}")
+    lines += [f"price: epsilon {show_epsilon(price.epsilon)}"] if price else []
     return "<br>".join([*lines, *([configuration] if configuration else [])])
 
 
@@ -266,7 +266,7 @@ def over_epsilon(
 
 def reached(epsilon: float, name: str, value: float, interval: Interval | None = None) -> str:
     """An epsilon and what is reached there, in words, with the interval of a noisy score."""
-    return f"epsilon {show('epsilon', epsilon)}: {label(name)} {show(name, value)}{in_parentheses(name, interval)}"
+    return f"{OWN} {show_epsilon(epsilon)}: {label(name)} {show(name, value)}{in_parentheses(name, interval)}"
 
 
 def watermark(figure: go.Figure, theme: Theme) -> None:

@@ -17,7 +17,8 @@ from dashboards.live.header import TITLES
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.summary import total_price
-from dashboards.text import number, setting
+from dashboards.text import number, setting, show_epsilon
+from sweeper.privacy.pricing import value_name
 from sweeper.records import Direction, Objective
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.ranges import Choices, Range
@@ -119,7 +120,7 @@ def _spent(data: SweepData | None) -> str:
     if data.result.claim.exploratory:
         return "; the sweep is exploratory and has no guarantee"
     fixed = "was fixed at" if price.fixed else "is so far"
-    return f"; the price of the sweep {fixed} epsilon {number(price.epsilon, 4, up=True)} at delta {price.delta!r}"
+    return f"; the price of the sweep {fixed} epsilon {show_epsilon(price.epsilon)} at delta {price.delta!r}"
 
 
 def _price_of_trials(asked: Asked, which: str) -> str:
@@ -257,7 +258,7 @@ def _bounds(asked: Asked) -> Html:
             objective.name, type="number", step="any", data_bound=bound, value=wanted.get(bound), aria_label=bound
         )
         label = bound.replace("<=", "≤").replace(">=", "≥")
-        fields.append(_field(objective.name, f"own {label}" if objective.name == "epsilon" else label, control))
+        fields.append(_field(objective.name, label.replace(objective.name, value_name(objective.name), 1), control))
     words = (
         "The search looks for points within these bounds from its next proposals on; those of fractions, such as "
         "accuracy, are between 0 and 1. Leave all of them empty to search everywhere."

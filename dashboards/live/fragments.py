@@ -8,15 +8,15 @@ from datetime import datetime
 from functools import partial
 from urllib.parse import quote, urlsplit
 
-from dashboards.data import SweepData
+from dashboards.data import PRICE, SweepData
 from dashboards.live.snapshots import Snapshot
 from dashboards.live.view import PREFIX, View
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._sections import nearly_constant
-from dashboards.summary import PRICE
-from dashboards.text import MISSING, number, setting, show, show_test, show_value
+from dashboards.text import MISSING, setting, show, show_epsilon, show_test, show_value
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
+from sweeper.privacy.pricing import value_name
 from sweeper.records import Point
 from sweeper.results.pick import meeting, pick
 from sweeper.store.evidence import findings_about, read_evidence
@@ -106,10 +106,9 @@ def _values(data: SweepData, point: Point) -> Html:
     rows = []
     for name in names:
         shown = [show_value(point, name), MISSING if name == "epsilon" else show_test(point, name)]
-        label = "own epsilon" if name == "epsilon" else name
-        rows.append(tag("tr", tag("th", label, scope="row"), each("td", shown, class_="number")))
+        rows.append(tag("tr", tag("th", value_name(name), scope="row"), each("td", shown, class_="number")))
         if name == "epsilon" and (price := data.result.price) is not None:
-            after = [number(price.epsilon, 4, up=True), MISSING]
+            after = [show_epsilon(price.epsilon), MISSING]
             rows.append(tag("tr", tag("th", PRICE, scope="row"), each("td", after, class_="number")))
     if point.classes is not None:
         shown = [MISSING, show("balanced accuracy", point.classes.balanced_accuracy)]

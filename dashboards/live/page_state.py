@@ -28,6 +28,7 @@ from dashboards.live.trial_page import known_trial
 from dashboards.live.view import PREFIX, Action, Tab, View
 from dashboards.text import is_fraction, number, radius_of, show
 from sweeper.errors import SweeperError
+from sweeper.privacy.pricing import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,8 +173,8 @@ def filters_of(data: SweepData, view: View) -> tuple[Filter, ...]:
     place = LARGEST_EPSILON if limit is None or limit <= 0 else round(log10(limit), 2)
     epsilon = Filter(
         name="epsilon",
-        label=f"own epsilon ≤ {'any' if limit is None else number(limit)}",
-        box_label="own epsilon ≤ as a number",
+        label=f"{OWN} ≤ {'any' if limit is None else number(limit)}",
+        box_label=f"{OWN} ≤ as a number",
         slider=min(max(place, SMALLEST_EPSILON), LARGEST_EPSILON),
         box=limit,
         percent=False,

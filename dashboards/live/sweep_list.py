@@ -9,12 +9,11 @@ from dashboards.live.snapshots import SweepSummary
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._page import working_table
-from dashboards.text import MISSING, in_parentheses, number, show
+from dashboards.text import MISSING, in_parentheses, show, show_epsilon
 from sweeper.records import SweepStatus
 from sweeper.service.supervision.states import Standing
 
 _HEADS = ("sweep", "state", "by", "trials", "best", "price", "hypervolume", "age")
-_WORDS = "Best: of the first objective beside epsilon, on the front. Price: epsilon of all that is released."
 _WORDS = "Best: of the first objective beside epsilon, on the front. Price: epsilon of all that is released."
 _NUMERIC = ("trials", "best", "price", "hypervolume")
 
@@ -63,7 +62,7 @@ def _row(standing: Standing, row: SweepSummary, now: datetime) -> Html:
         tag("td", by or MISSING, data_value=by),
         _number(row.trials, MISSING if row.trials is None else str(row.trials)),
         _number(row.best, best, row.utility),
-        _number(row.price, MISSING if row.price is None else number(row.price, 4, up=True)),
+        _number(row.price, MISSING if row.price is None else show_epsilon(row.price)),
         _number(row.hypervolume, MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}"),
         tag("td", age(started, now), data_value=f"at {started}"),
     )

@@ -13,7 +13,9 @@ from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting, show_test, show_value, when
 from sweeper.errors import SweeperError, UnknownSweepError
+from sweeper.privacy.pricing import value_name
 from sweeper.records import Point, TrialStatus
+from sweeper.results.display import epsilon_first
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.trial_log import trial_log
 from sweeper.store.notes import Notes, SignedText, read_notes
@@ -100,10 +102,10 @@ def _links(snapshot: Snapshot, id_: str, run_address: str | None, *, may_write: 
 
 def _scores(data: SweepData, id_: str) -> Html:
     points = [point for point in data.points if point.trial == id_]
-    names = list(dict.fromkeys(name for point in points for name in point.values))
+    names = epsilon_first(dict.fromkeys(name for point in points for name in point.values))
     if not points:
         return section("scores", "Scores", tag("p", "No point yet; the first comes with the first epoch."))
-    numbers = each("th", [*names, "test"], scope="col", class_="number")
+    numbers = each("th", [*map(value_name, names), "test"], scope="col", class_="number")
     heads = join([tag("th", "epoch", scope="col"), numbers, each("th", ["front", "model"], scope="col")])
     rows = [_row(data, point, names) for point in points]
     return section("scores", "Scores", scrolling_table(heads, rows))

@@ -3,7 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from math import ceil, floor, isfinite, isnan
+from math import floor, isfinite, isnan
 
 from clipless.audits.finding import AuditKind, Finding
 from clipless.datasets.metadata import units_word
@@ -21,15 +21,18 @@ from dashboards.text import (
     number,
     percent,
     show,
+    show_epsilon,
     show_test,
     show_value,
+    title_of,
 )
 from sweeper.privacy.baselines import warning
-from sweeper.privacy.pricing import Price, prices_by_release
+from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
 from sweeper.records import Point
 from sweeper.results.budgets import WithinBudget
 from sweeper.results.pick import pick
+from sweeper.rounding import round_down
 from sweeper.specification.objectives import AUROC, BALANCED
 
 _BASES = {
@@ -91,7 +94,7 @@ def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
     if price is None:
         return {}
     note = None if ratio is None else f"{number(ratio, up=True)} times the largest own epsilon of a point"
-    return {"price": (f"epsilon {number(price.epsilon, 4, up=True)}", note)}
+    return {"price": (f"epsilon {show_epsilon(price.epsilon)}", note)}
 
 
 def _how_ended(data: SweepData) -> str | None:
@@ -126,7 +129,7 @@ def _bought(data: SweepData) -> list[Html]:
     price = data.result.price
     if price is None:
         return [tag("p", "The price of this sweep is not known.")]
-    shown = number(price.epsilon, 4, up=True)
+    shown = show_epsilon(price.epsilon)
     all_ = data.result.ledger.get("everything", price).released
     words = tag(
         "p",
@@ -157,8 +160,7 @@ def _knee(data: SweepData) -> Html | None:
     if knee is None:
         return None
     names = [objective.name for objective in data.result.objectives if objective.name in knee.values]
-    shown = {"epsilon": "own epsilon"}
-    values = ", ".join(f"{shown.get(name, name)} {show_value(knee, name)}" for name in names)
+    values = ", ".join(f"{title_of(name)} {show_value(knee, name)}" for name in names)
     return tag(
         "p",
         tag("strong", "Knee of the front: "),
@@ -169,20 +171,20 @@ def _knee(data: SweepData) -> Html | None:
 
 
 def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
-    title = title or f"own epsilon ≤ {number(budget.epsilon)}"
+    title = title or f"{OWN} ≤ {number(budget.epsilon)}"
     first = budget.best.get(data.utility)
     if first is None:
         return card(title, tag("p", "no point of the front is this private", class_="none"))
     rows = []
     for name, point in budget.best.items():
         if name != data.utility:
-            rows.append(_card_row(f"its {name}", name, first))
+            rows.append(_card_row(f"its {title_of(name)}", name, first))
             if point is not None and point.key != first.key:
-                rows.append(_card_row(f"best {name}", name, point))
+                rows.append(_card_row(f"best {title_of(name)}", name, point))
     marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
     heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
     unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, first.interval(data.utility))]))
-    where = f"{first.label}, own epsilon {show('epsilon', first.values['epsilon'])}"
+    where = f"{first.label}, {OWN} {show_epsilon(first.values['epsilon'])}"
     return card(
         title,
         tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", unit), class_="big"),
@@ -256,7 +258,7 @@ def cost(data: SweepData) -> Html:
     for title, answer in prices_by_release(data.result.ledger).items():
         big: list[Html | str] = ["not released"]
         if answer.released:
-            big = [number(answer.epsilon, 4, up=True), " ", tag("small", "epsilon")]
+            big = [show_epsilon(answer.epsilon), " ", tag("small", "epsilon")]
         statement = tag("p", answer.statement, class_="test")
         cards.append(card(title, tag("p", *big, class_="big"), statement))
     words = (
@@ -287,7 +289,7 @@ def _person(price: Price | None) -> list[Html]:
         *(
             (
                 f"epsilon of a person with {one.rows} rows, at delta {number(price.delta)}",
-                number(one.epsilon, 4, up=True),
+                show_epsilon(one.epsilon),
             )
             for one in exposure.groups
         ),
@@ -352,7 +354,7 @@ def _attack_row(kind: AuditKind, found: list[Finding]) -> Html:
     most = max(found, key=lambda one: -1.0 if isnan(one.ratio) else one.ratio)
     refuted = sum(one.contradicted for one in found)
     share = MISSING if isnan(most.ratio) else show("accuracy", most.ratio)
-    numbers = [str(len(found)), str(refuted), number(most.epsilon, 4, up=True), number(most.attained, 4), share]
+    numbers = [str(len(found)), str(refuted), show_epsilon(most.epsilon), round_down(most.attained), share]
     return tag(
         "tr",
         tag("th", kind.value, scope="row"),
@@ -365,7 +367,7 @@ def how_to_pick(data: SweepData) -> Html:
     """Commands that take one model of the front, with thresholds that this front can meet."""
     where = shlex.quote(data.directory or data.name)
     price = data.result.price
-    limit = "" if price is None or not isfinite(price.epsilon) else f" --max-price {ceil(100 * price.epsilon) / 100:g}"
+    limit = "" if price is None or not isfinite(price.epsilon) else f" --max-price {show_epsilon(price.epsilon)}"
     commands = [f"{program()} pick {where}{limit}"]
     name = data.certificate
     best = best_of(data, name) if name else None

@@ -9,6 +9,7 @@ from dashboards.pages._html import Child, Html, each, tag
 from dashboards.pages._page import scrolling_table, section, working_table
 from dashboards.summary import front_rows
 from dashboards.text import MISSING, setting, show
+from sweeper.privacy.pricing import OWN, value_name
 
 SHOWN_POINTS = 300
 SHOWN_DECISIONS = 300
@@ -65,7 +66,9 @@ def _heading(name: str) -> str:
     """Short, for a narrow column: the value first, then which of its kinds."""
     if name.startswith("test "):
         return f"{name.removeprefix('test ')}, test"
-    return name.removeprefix("config ")
+    if name.startswith("epsilon "):
+        return f"{OWN}, {name.removeprefix('epsilon ')}"
+    return value_name(name).removeprefix("config ")
 
 
 def _cell(name: str, value: Any, numeric: bool) -> Html:

@@ -9,13 +9,14 @@ from dashboards.figures._common import short_names
 from dashboards.pages._html import Child, Html, tag
 from dashboards.pages._page import section, working_table
 from dashboards.text import MISSING, setting, show_value
+from sweeper.privacy.pricing import OWN, value_name
 from sweeper.records import Point
 
 SHOWN_TRIALS = 1000
 _TAKEN = ("trial", "stage", "ended", "why", "epochs", "best epoch", "epsilon", "accuracy", "run")
 FIRST_SETTINGS = 8  # columns of hyperparameters that are shown before somebody chooses
 _WORDS = (
-    "Filter by words and conditions with commas between them: completed, epsilon < 3. "
+    f"Filter by words and conditions with commas between them: completed, {OWN} < 3. "
     "Choose two or more trials to compare them."
 )
 
@@ -69,7 +70,7 @@ def _heads(data: SweepData, numeric: Set[str], *, has_links: bool) -> Iterable[H
     yield _head("epochs", number=True, hidden=True)
     yield _head("best epoch", number=True)
     for objective in data.result.objectives:
-        yield _head(objective.name, number=True)
+        yield _head(value_name(objective.name), number=True)
     for i, (name, short) in enumerate(short_names(data.varying, _TAKEN).items()):
         yield _head(name, short, number=name in numeric, hidden=i >= FIRST_SETTINGS)
     if has_links:

@@ -3,7 +3,7 @@
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, tag
 from dashboards.pages._page import build, header, scrolling_table, section
-from dashboards.text import MISSING, number
+from dashboards.text import MISSING, show_epsilon
 from sweeper.results.comparison import PRICE, Comparison, Run
 
 
@@ -48,5 +48,5 @@ def table(comparison: Comparison) -> Html:
 def _row(name: str, run: Run) -> Html:
     front = run.front
     counts = [len(front.trials), len(front.points), len(front.on_front)]
-    price = MISSING if front.price is None else f"epsilon {number(front.price.epsilon, 4, up=True)}"
+    price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
     return tag("tr", each("td", [name, run.label, *counts, f"{run.hypervolume:.4f}", price]))

@@ -3,7 +3,8 @@
 from dashboards.figures import diagnosis_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, exploratory, header, scrolling_table, section
-from dashboards.text import MISSING, number, show
+from dashboards.text import MISSING, number, show, show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.results.models.diagnosis import Diagnosis
 
 
@@ -20,7 +21,7 @@ def _head(diagnosis: Diagnosis) -> Html:
     place = (diagnosis.trial, f"epoch {diagnosis.epoch}", diagnosis.made_from)
     facts: dict[str, tuple[str, str | None]] = {
         "point": (", ".join(filter(None, place)), f"of {diagnosis.epochs} planned"),
-        "epsilon": (number(epsilon, up=True), f"fixed in advance, delta = {number(diagnosis.delta)}"),
+        OWN: (show_epsilon(epsilon), f"fixed in advance, delta = {number(diagnosis.delta)}"),
         "method": (diagnosis.method.value, f"loss: {diagnosis.loss}"),
         "noise multiplier": (number(diagnosis.noise_multiplier), f"batches of {number(diagnosis.batch_size)} expected"),
         "rows": (f"{last.rows} of {diagnosis.data}", left_out or "validation, declared public"),

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeper.errors import RecordError
+from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.comparison import PRICE, Comparison
-from sweeper.results.display import title_of
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, spread, test_text, value_text
@@ -135,7 +135,7 @@ def _list_named(front: Front) -> list[Text]:
     """Return the best of each objective, the knee, and the point that ``pick`` takes."""
     lines = []
     for one in highlights(front):
-        values = ", ".join(f"{title_of(o.name)} {value_text(one.point, o.name)}" for o in front.objectives)
+        values = ", ".join(f"{value_name(o.name)} {value_text(one.point, o.name)}" for o in front.objectives)
         lines.append(Text(f"{one.title}: {one.point.label}: {values}"))
     return lines
 
@@ -155,8 +155,7 @@ def _points_table(front: Front) -> list[RenderableType]:
     title = f"front: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}{part}"
     table = Table(box=None)
     tested = [name for name in names if name != "epsilon"]
-    shown = map(title_of, names)
-    heads = ("trial", "epoch", *shown, *(f"test {name}" for name in tested))
+    heads = ("trial", "epoch", *map(value_name, names), *(f"test {name}" for name in tested))
     for column in heads:
         table.add_column(column, justify="right")
     for point in points:

@@ -10,7 +10,8 @@ from clipless.privacy.exposure import Exposure
 from sweeper.adapters import WHEN_KNOWN
 from sweeper.records import TrialPlan
 
-OWN_EPSILON = "own epsilon (fixed in advance)"  # of a point: that of its training alone
+OWN = "own epsilon"  # of a point: that of its training alone
+OWN_EPSILON = f"{OWN} (fixed in advance)"
 FOR_ALL = "for the search and every model"  # what a price is for, where no more is kept secret
 FIXED = "It was fixed before the first result, and holds however results are used."
 GROWS = "Each further trial adds to it."
@@ -45,6 +46,11 @@ class Price:
     def in_words(self) -> str:
         """What it is and why; and, where nothing fixes it, that further trials change it."""
         return f"{self.statement} {GROWS}" if self.released and not self.fixed else self.statement
+
+
+def value_name(name: str) -> str:
+    """Return what a value of a point is called where a price stands beside it: its epsilon is its own."""
+    return OWN if name == "epsilon" else name
 
 
 def prices_by_release(ledger: Mapping[str, Price]) -> dict[str, Price]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.highlights import best, explain, highlights, spread, value_text
@@ -30,7 +30,7 @@ def front_in_html(front: FrontRecord) -> str:
     always = [point for point in front.front_points if point.key in named]
     shown = spread(front.front_points, always=always)
     names = [one.name for one in front.objectives]
-    heads = ["trial", "epoch", *("own epsilon" if name == "epsilon" else name for name in names), ""]
+    heads = ["trial", "epoch", *map(value_name, names), ""]
     rows = (
         [point.trial, point.moment, *(value_text(point, n) for n in names), named.get(point.key, "")] for point in shown
     )
@@ -59,7 +59,7 @@ def front_in_words(front: FrontRecord) -> str:
     shown = spread(front.front_points, always=[point for point in front.front_points if point.key in named])
     names = [one.name for one in front.objectives]
     rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
-    lines += aligned([["trial", "epoch", *map(title_of, names), ""], *rows]) if rows else []
+    lines += aligned([["trial", "epoch", *map(value_name, names), ""], *rows]) if rows else []
     lines += [
         line for text in (explain(shown, highlights(front)) if rows else []) for line in textwrap.wrap(text, WIDTH)
     ]
@@ -77,11 +77,6 @@ def sweep_in_words(folder: str, manifest: Manifest, front: FrontRecord | RecordE
     return f"{status}, in {folder}\n{shown}"
 
 
-def title_of(name: str) -> str:
-    """Return what the value of a point is called where the price stands beside it."""
-    return "own epsilon" if name == "epsilon" else name
-
-
 def epsilon_first(names: Iterable[str]) -> list[str]:
     """Return names of objectives, epsilon before the others.
 
@@ -93,7 +88,7 @@ def epsilon_first(names: Iterable[str]) -> list[str]:
 
 def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None) -> list[str]:
     """Return a point as lines: its values, what releasing it costs, and its configuration."""
-    values = ", ".join(f"{title_of(name)} {value_text(point, name)}" for name in epsilon_first(point.values))
+    values = ", ".join(f"{value_name(name)} {value_text(point, name)}" for name in epsilon_first(point.values))
     cost = "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
     settings = ", ".join(f"{name} {value}" for name, value in flatten(config).items())
     return [f"{point.label}: {values}{cost}", settings]

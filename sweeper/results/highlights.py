@@ -9,7 +9,7 @@ from sweeper.errors import PickError
 from sweeper.records import Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
-from sweeper.rounding import fixed_point, in_brackets
+from sweeper.rounding import in_brackets, round_up
 
 KNEE = "knee"
 PICKED = "what pick takes"
@@ -57,7 +57,7 @@ def value_text(point: Point, name: str) -> str:
     if name not in point.values:
         return "-"
     if name == "epsilon":
-        return fixed_point(point.values[name], 3)
+        return round_up(point.values[name])
     return f"{point.values[name]:.3f}{in_brackets(point.interval(name))}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf, log
 
 from sweeper.errors import PickError, SpecError
+from sweeper.privacy.pricing import value_name
 from sweeper.records import Direction, Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.rounding import in_brackets, round_up
@@ -148,10 +149,6 @@ def _distance(point: Point, ceiling: float, floors: Mapping[str, float]) -> floa
     return excess + sum(max(0.0, floor - point.values[name]) for name, floor in floors.items())
 
 
-def _shown(name: str) -> str:
-    return "own epsilon" if name == "epsilon" else name
-
-
 def _empty(front: FrontRecord) -> str:
     if front.points and front.refused:
         return f"The front of {front.sweep} has no point{_refusals(front)}"
@@ -168,7 +165,7 @@ def _nearest(point: Point, ceiling: float, floors: Mapping[str, float]) -> str:
         f"{name} >= {floor:g}" for name, floor in floors.items()
     ]
     shown = {
-        _shown(name): round_up(value) if name == "epsilon" else f"{value:.4g}{in_brackets(point.interval(name))}"
+        value_name(name): round_up(value) if name == "epsilon" else f"{value:.4g}{in_brackets(point.interval(name))}"
         for name, value in point.values.items()
     }
     found = ", ".join(f"{name}={text}" for name, text in shown.items())

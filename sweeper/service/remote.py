@@ -25,8 +25,9 @@ from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import paragraph
 from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card import Card
+from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus
-from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, title_of
+from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words
 from sweeper.results.front import Front, parse_front
 from sweeper.rounding import round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
@@ -122,7 +123,8 @@ class RemotePicked:
     def _lines(self) -> list[str]:
         price = self.card.content["ledger"].get("winner")
         cost = f"; price {round_up(float(price['epsilon']))} at delta {price['delta']:g}" if price else ""
-        values = ", ".join(f"{title_of(name)} {self.values[name]:.3f}" for name in epsilon_first(self.values))
+        shown = {n: round_up(value) if n == "epsilon" else f"{value:.3f}" for n, value in self.values.items()}
+        values = ", ".join(f"{value_name(name)} {shown[name]}" for name in epsilon_first(shown))
         moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
         settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
         return [f"{self.trial}, epoch {moment}: {values}{cost}", settings]

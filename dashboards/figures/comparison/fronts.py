@@ -8,7 +8,8 @@ import plotly.graph_objects as go
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import Step, compared, curve_line, label, over_epsilon, reached, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import number
+from dashboards.text import show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.results.comparison import Comparison
 
 
@@ -44,7 +45,7 @@ def info(comparison: Comparison) -> OverlayInfo:
         for run in group.runs
     ]
     return OverlayInfo(
-        **compared(comparison, f"{label(utility.name)} against epsilon"),
+        **compared(comparison, f"{label(utility.name)} against {OWN}"),
         utility=utility.name,
         lines=tuple(line for line in lines if line.steps),
     )
@@ -71,7 +72,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _line(info: OverlayInfo, line: RunLine, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
-    priced = "" if line.price is None else f"price: epsilon {number(line.price, 4, up=True)}<br>"
+    priced = "" if line.price is None else f"price: epsilon {show_epsilon(line.price)}<br>"
     texts = [
         f"<b>{escape(line.run)}</b><br>{priced}{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.utility, step.value, step.interval)}"

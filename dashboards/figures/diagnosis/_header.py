@@ -12,7 +12,8 @@ from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import new_figure
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import log_ticks
-from dashboards.text import number
+from dashboards.text import show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
 
 _PANEL_PIXELS = 120
@@ -23,8 +24,7 @@ def header(diagnosis: Diagnosis, title: str) -> dict[str, Any]:
     epsilon = diagnosis.values.get("epsilon", float("inf"))
     return {
         "title": f"{escape(diagnosis.sweep)}, {escape(diagnosis.trial)}: {title}",
-        "epsilon_title": f"own epsilon {number(epsilon, up=True)} (fixed in advance), delta = "
-        "{number(diagnosis.delta)}",
+        "epsilon_title": f"{OWN} {show_epsilon(epsilon)} (fixed in advance), delta = {{number(diagnosis.delta)}}",
         "exploratory": diagnosis.exploratory,
     }
 

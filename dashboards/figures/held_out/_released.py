@@ -10,7 +10,8 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, Table, omitted
 from dashboards.figures._common import DASHES, header, new_figure
 from dashboards.figures._theme import Theme
-from dashboards.text import show
+from dashboards.text import show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Point, ReleasedCurves
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ def _with(data: SweepData, of: Part[T]) -> list[tuple[Point, T]]:
 
 def legend(point: Point, words: str) -> str:
     """A point in the legend: its epsilon, and what its curve comes to."""
-    return f"epsilon {show('epsilon', point.values['epsilon'])}: {words}"
+    return f"{OWN} {show_epsilon(point.values['epsilon'])}: {words}"
 
 
 def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:

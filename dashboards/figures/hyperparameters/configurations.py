@@ -18,6 +18,7 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis, measure_explained
 from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of
 from dashboards.figures.sweep.front import color_bar
+from sweeper.privacy.pricing import value_name
 
 DRAWN_TRIALS = 300
 _NARROW_AXES = 4  # of hyperparameters that fit a column
@@ -51,7 +52,9 @@ def info(data: SweepData) -> ConfigurationsInfo:
         labels = short_names(chosen, shown.objectives)
         ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
         axes = [make_axis(n, labels[n], [flat.get(n) for flat in flats], ranges.get(n)) for n in chosen]
-        axes += [make_axis(name, name, [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives]
+        axes += [
+            make_axis(name, value_name(name), [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives
+        ]
     return ConfigurationsInfo(
         **header(data, "configurations and what they reached"),
         objectives=shown.objectives,

@@ -119,7 +119,7 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     caption=(
         "The points of the front, with epsilon and delta put in other words. Of the people whose rows were used, an "
         "attacker who knows all other rows and accuses 1 in 100 innocents finds at most this share; the dotted line is "
-        "guessing. As the epsilon of a point, it holds for one training that was fixed in advance."
+        "guessing. Like the own epsilon of a point, it holds for one training that was fixed in advance."
     ),
     position=12,
     info=info,

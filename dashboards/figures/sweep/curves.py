@@ -13,7 +13,8 @@ from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import MANY, header, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import show, show_value
+from dashboards.text import show_epsilon, show_value
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Interval, Point
 
 DRAWN_TRIALS = 200
@@ -104,7 +105,7 @@ def _line(info: CurvesInfo, curve: Curve, theme: Theme, *, is_first: bool, crowd
     stage = curve.stage or 0
     color = theme.hue(stage)
     cells = [
-        [epsilon, show("epsilon", epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
+        [epsilon, show_epsilon(epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
     ]
     return go.Scatter(
         x=curve.epochs,
@@ -117,7 +118,7 @@ def _line(info: CurvesInfo, curve: Curve, theme: Theme, *, is_first: bool, crowd
         text=f"<b>{escape(curve.trial)}</b>",
         customdata=cells,
         hovertemplate=(
-            f"%{{text}}<br>{label(info.utility)}: %{{customdata[2]}}<br>epsilon: %{{customdata[1]}}<extra></extra>"
+            f"%{{text}}<br>{label(info.utility)}: %{{customdata[2]}}<br>{OWN}: %{{customdata[1]}}<extra></extra>"
         ),
         meta=escape(curve.trial),
         name=f"stage {stage + 1}" if info.stages > 1 else "trials",

@@ -1,4 +1,4 @@
-"""The front: utility against epsilon, coloured and sized by certified accuracy.
+"""The front: utility against own epsilon, coloured and sized by certified accuracy.
 
 The step line is what is achievable at epsilon <= x. With three objectives most points of the front lie below
 it: they trade utility for a better certificate, which their colour and size show.
@@ -26,6 +26,7 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.specification.objectives import AUROC, BALANCED
 
@@ -63,7 +64,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     drawn = evenly(dominated, DRAWN_DOMINATED)
     knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
     return FrontInfo(
-        **header(data, f"{label(utility)} against epsilon"),
+        **header(data, f"{label(utility)} against {OWN}"),
         utility=utility,
         certificate=data.certificate,
         front=front,
@@ -276,15 +277,15 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     name="front",
     heading="The front",
     summary=(
-        "utility against epsilon: the line is what is achievable at epsilon at most x, points below it trade "
+        "utility against own epsilon: the line is what is achievable at one of at most x, points below it trade "
         "utility for a certificate; the ring is the knee"
     ),
     caption=(
-        "The line is what is achievable at epsilon ≤ x. Points of the front that lie below it give up some utility for "
-        "a better certificate; bars are 95 % intervals of noisy scores, or one standard deviation over repeats to "
-        "either side. The ring marks the knee, beyond which every gain costs most. Hover over a point for its trial, "
-        "epoch and configuration. The axes show the front; a double click shows all points, the next one the front "
-        "again."
+        "The line is what is achievable at an own epsilon ≤ x. Points of the front that lie below it give up some "
+        "utility for a better certificate; bars are 95 % intervals of noisy scores, or one standard deviation over "
+        "repeats to either side. The ring marks the knee, beyond which every gain costs most. Hover over a point for "
+        "its trial, epoch and configuration. The axes show the front; a double click shows all points, the next one "
+        "the front again."
     ),
     position=10,
     info=info,

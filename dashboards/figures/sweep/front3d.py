@@ -21,6 +21,7 @@ from dashboards.figures._common import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks
 from dashboards.text import is_fraction, number
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
 _WITH_LINES = 200
@@ -64,7 +65,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     name = info.certificate or ""
     certified = [point.values[name] for point in info.front]
     scene = {
-        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": "epsilon"}},
+        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": OWN}},
         "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
         "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
         "camera": {
@@ -140,7 +141,7 @@ def _lines_to_the_floor(
 FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     name="front-3d",
     heading="Privacy, utility and robustness together",
-    summary="epsilon, utility and certified accuracy in space",
+    summary="own epsilon, utility and certified accuracy in space",
     caption="The points of the front; drag to turn.",
     position=60,
     info=info,

@@ -11,7 +11,7 @@ from math import inf, isfinite
 
 import plotly.graph_objects as go
 
-from dashboards.data import SweepData
+from dashboards.data import PRICE, SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
     Step,
@@ -25,10 +25,11 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
-from dashboards.text import delta_text, number, show
+from dashboards.text import delta_text, show, show_epsilon
+from sweeper.privacy.pricing import OWN
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
-_SWEEP, _ADVANCE = "price", "own epsilon"
+_SWEEP, _ADVANCE = PRICE, OWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,7 @@ def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
     traces = [step_line(value.alone, right_end, color, name=f"{name}, {_ADVANCE}", dash="dot", width=1.5)]
     if value.best is not None:
         traces.append(step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3))
-        words = (
-            f"{_SWEEP}: epsilon {number(value.best.epsilon, 4, up=True)}<br>{name} {show(value.name, value.best.value)}"
-        )
+        words = f"{_SWEEP}: epsilon {show_epsilon(value.best.epsilon)}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         marker = {"size": 12, "color": color}
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, showlegend=False))

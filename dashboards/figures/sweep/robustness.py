@@ -1,4 +1,4 @@
-"""One front per radius: clean and certified accuracy against epsilon, as figure 4 of Bethune et al.
+"""One front per radius: clean and certified accuracy against own epsilon, as figure 4 of Bethune et al.
 
 Every curve picks its own models: the best certified accuracy at one radius and at another are reached by
 different points of the sweep. Certified accuracy falls with the radius, so the curves never cross unless a

@@ -15,7 +15,8 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import number, show
+from dashboards.text import show, show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
 _FEWEST = 3  # pairs that an order is said of
@@ -141,7 +142,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _tick(info: StagesInfo, stage: int) -> str:
     epsilons = [one.epsilon for one in info.trials if one.stage == stage]
-    lines = [f"stage {stage + 1}", f"epsilon {number(max(epsilons), up=True)}" if epsilons else "no points"]
+    lines = [f"stage {stage + 1}", f"{OWN} {show_epsilon(max(epsilons))}" if epsilons else "no points"]
     tau = info.taus[stage - 1] if stage else None
     return "<br>".join([*lines, *([] if tau is None else [f"tau {tau:.2f}"])])
 
@@ -160,7 +161,7 @@ def _lines(info: StagesInfo, theme: Theme) -> go.Scatter:
 def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
     texts = [
         f"<b>{escape(one.trial)}</b>{f' from {escape(one.source)}' if one.source else ''}"
-        f"<br>epsilon {show('epsilon', one.epsilon)}<br>best {label(info.utility)} {show(info.utility, one.value)}"
+        f"<br>{OWN} {show_epsilon(one.epsilon)}<br>best {label(info.utility)} {show(info.utility, one.value)}"
         for one in info.trials
     ]
     return go.Scatter(

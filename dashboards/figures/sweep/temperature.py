@@ -21,6 +21,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import delta_text, number, radius_of, show, title_of
+from sweeper.privacy.pricing import OWN
 from sweeper.records import MEMBERSHIP, Point, PointKey
 from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
 
@@ -93,7 +94,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         rows.append(Row(low, high, ids, cells, tuple(_membership(cells[0], name) for name in attacks)))
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
-        **header(data, f"temperature, radius and membership at epsilon ≤ {number(budget)}"),
+        **header(data, f"temperature, radius and membership at {OWN} ≤ {number(budget)}"),
         budget=budget,
         delta=delta_text(data),
         radius_unit=data.result.claim.radius_unit,

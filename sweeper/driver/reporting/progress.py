@@ -20,12 +20,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.privacy.pricing import OWN_EPSILON, Price
+from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
 from sweeper.results.highlights import NOISY, Highlight, best, explain, spread, value_text
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
-from sweeper.rounding import fixed_point
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 5
@@ -401,21 +400,13 @@ def _table(progress: SweepProgress) -> RenderableType:
     shown = spread(progress.front, always=[progress.best] if progress.best else [])
     part = f", {len(shown)} of them shown" if len(shown) < len(progress.front) else ""
     table = Table(box=None)
-    for name in ("trial", "epoch", *(objective.name for objective in progress.objectives)):
+    for name in ("trial", "epoch", *(value_name(one.name) for one in progress.objectives)):
         table.add_column(name, justify="right")
     for point in shown:
-        table.add_row(point.trial, point.moment, *(_number(point, one) for one in progress.objectives))
+        table.add_row(point.trial, point.moment, *(value_text(point, one.name) for one in progress.objectives))
     return Group(Text(f"front: {len(progress.front)} points{volume}{part}"), table)
 
 
 def _point(point: Point, objectives: Sequence[Objective]) -> str:
-    names = {"epsilon": "own epsilon"}
-    numbers = (f"{names.get(one.name, one.name)} {_number(point, one)}" for one in objectives)
+    numbers = (f"{value_name(one.name)} {value_text(point, one.name)}" for one in objectives)
     return f"{', '.join(numbers)} ({point.label})"
-
-
-def _number(point: Point, objective: Objective) -> str:
-    value = point.values.get(objective.name)
-    if value is not None and objective.name == "epsilon":
-        return fixed_point(value)
-    return value_text(point, objective.name)

@@ -46,7 +46,7 @@ def test_a_figure_without_a_title_has_no_room_for_one(sweep):
     with_title, without = draw(sweep, "front", of("column")), draw(sweep, "front", paper)
     assert fit(without, paper).height < fit(with_title, of("column")).height
     assert without.layout.title.text is None
-    assert with_title.layout.title.text == "digits: accuracy against epsilon"
+    assert with_title.layout.title.text == "digits: accuracy against own epsilon"
 
 
 def test_in_a_column_legends_stand_below_ticks_do_not_touch_and_titles_break(sweep):

@@ -251,7 +251,7 @@ def test_names_are_short_where_they_stay_distinct(axes_of):
     assert labels == {
         "privacy.epsilon": "privacy.epsilon",
         "a.width": "width",
-        "epsilon": "epsilon",
+        "epsilon": "own epsilon",
         "accuracy": "accuracy",
     }
 
@@ -369,3 +369,27 @@ def test_what_a_figure_says_of_a_noisy_score_has_its_interval(sweep, name):
 def _texts(trace):
     """What is said of the marks of a trace, one by one."""
     return [] if trace.text is None or isinstance(trace.text, str) else [str(text) for text in trace.text if text]
+
+
+def shown_in(value, path=()):
+    """Yield what a figure shows as text, with its place, but for what a reader never sees."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if key not in ("template", "meta", "marker"):
+                yield from shown_in(inner, (*path, key))
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from shown_in(inner, path)
+
+
+# A price, an epsilon that a trial was asked for, and the epsilon of either kind that is paid, are no own epsilons.
+OTHER_EPSILONS = re.compile(r"own epsilon|price: epsilon|privacy\.epsilon|epsilon that is paid|no later epsilon")
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_epsilon_of_a_point_is_called_its_own(sweep, name):
+    figure = as_json(FIGURES[name].draw(sweep))
+    said = [text for _, text in shown_in(figure) if "epsilon" in OTHER_EPSILONS.sub("", text)]
+    assert said == []

@@ -19,7 +19,7 @@ def test_a_trial_has_its_stage_its_end_its_best_epoch_and_its_configuration(swee
     table = trials_table(sweep)
     heads = re.findall(r'data-name="([^"]*)"', str(table))
     assert heads[:6] == ["trial", "stage", "ended", "why", "epochs", "best epoch"]
-    assert heads[6:9] == ["epsilon", "accuracy", "certified@0.25"]
+    assert heads[6:9] == ["own epsilon", "accuracy", "certified@0.25"]
     assert heads[9:] == list(sweep.varying)
     for id_, stage, why in (("t0005", "1", "rung 8: rank 11 of 12, cut 4"), ("t0017", "2", "no later epsilon")):
         cells = cells_of(table, id_)

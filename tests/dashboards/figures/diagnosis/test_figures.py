@@ -196,7 +196,7 @@ def test_the_page_has_every_figure_the_terms_and_the_numbers():
     own = page.replace(plotly_js(), "")
     for name in FIGURES:
         assert f'id="plot-{name}"' in own
-    for words in ("t0007, epoch 30", "2.99", "delta = 1e-4", "clipless", "100 of digits", "91.0 %", "validation"):
+    for words in ("t0007, epoch 30", "2.981", "delta = 1e-4", "clipless", "100 of digits", "91.0 %", "validation"):
         assert words in own
     assert not re.search(r"https?:|//cdn|@import|url\(", own)
     assert "default-src &#x27;none&#x27;" in own

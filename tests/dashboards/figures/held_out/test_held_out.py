@@ -55,7 +55,7 @@ def data(small):
 
 def test_every_point_has_its_curve_with_both_ends_of_the_band(data):
     info = certified_curve.info(data)
-    assert [line.name for line in info.lines] == [f"epsilon {number}: accuracy 90.0 %" for number in (1, 2, 3)]
+    assert [line.name for line in info.lines] == [f"own epsilon {number}: accuracy 90.0 %" for number in (1, 2, 3)]
     first = certified_curve.rows(info)[1]
     assert first == {
         "trial": "t0001",
@@ -70,7 +70,7 @@ def test_every_point_has_its_curve_with_both_ends_of_the_band(data):
 
 def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
     info = roc.info(data)
-    assert info.lines[0].name == "epsilon 1: AUROC 0.82 [0.7, 0.91]"
+    assert info.lines[0].name == "own epsilon 1: AUROC 0.82 [0.7, 0.91]"
     row = roc.rows(info)[1]
     assert (row["false_positive_rate"], row["true_positive_rate"]) == (0.2, 0.85)
     assert (row["false_positive_rate_of_low"], row["true_positive_rate_low"]) == (0.35, 0.6)  # the worst corner
@@ -83,7 +83,7 @@ def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
 
 def test_calibration_states_the_statistic_and_its_p_value(data):
     info = calibration.info(data)
-    assert info.lines[0].name == "epsilon 1: Hosmer-Lemeshow 3.25, p 0.12"
+    assert info.lines[0].name == "own epsilon 1: Hosmer-Lemeshow 3.25, p 0.12"
     assert [(row["predicted"], row["observed"], row["observed_low"]) for row in calibration.rows(info)[:2]] == [
         (0.2, 0.1, 0.0),
         (0.7, 0.8, 0.6),

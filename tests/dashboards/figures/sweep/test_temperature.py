@@ -160,7 +160,7 @@ def test_an_auroc_sweep_shows_certified_auroc(small):
         ("autoattacked@0.1", "accuracy under AutoAttack at radius 0.1", "50.0 %"),
         ("membership-auroc", "membership AUROC", "50.0 %"),
         ("membership-advantage", "membership advantage", "50.0 %"),
-        ("epsilon", "epsilon", "0.5"),
+        ("epsilon", "own epsilon", "0.5"),
     ],
 )
 def test_metrics_are_shares_with_their_titles(name, title, shown):

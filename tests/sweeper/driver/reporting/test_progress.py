@@ -66,7 +66,7 @@ def test_the_display_shows_counts_times_trials_and_the_front():
     assert "training t0005 (epoch 5 of 10), t0006" in text
     assert "front: 2 points, hypervolume 0.500" in text
     rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("t000")]
-    assert rows == [["t0001", "7", "1.00", "0.700", "0.100"], ["t0002", "7", "3.00", "0.900", "0.100"]]
+    assert rows == [["t0001", "7", "1", "0.700", "0.100"], ["t0002", "7", "3", "0.900", "0.100"]]
 
 
 def test_an_empty_sweep_is_shown_too():
@@ -174,8 +174,8 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
     front = tuple(point(f"t{i:04d}", 1.0 + i, 0.5) for i in range(100))
     named = [Highlight(front[13], ("best accuracy", "picked")), Highlight(front[40], ("knee",))]
     lines = closing_summary(state(front=front), Path("out"), named=named).splitlines()
-    assert "  own epsilon 14.00, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
-    assert "  own epsilon 41.00, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
+    assert "  own epsilon 14, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
+    assert "  own epsilon 41, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
     assert f"  and {100 - MAX_ROWS - 2} more: out/front.csv" in lines
 
 
@@ -200,7 +200,7 @@ def test_a_plain_line_says_the_same_and_of_the_best_point():
     assert state(objectives=OBJECTIVES[:1]).best is None
     assert line(state()) == (
         "digits: 3 of 16 trials done, 2 running, 1 failed; "
-        "best own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
+        "best own epsilon 3, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
         "hypervolume 0.500; 1:30 elapsed, about 3:50 left"
     )
 
@@ -239,8 +239,8 @@ def test_the_closing_summary_says_where_to_look():
     assert text.splitlines() == [
         "digits: 3 of 16 trials done, 1 failed in 1:30 (ended early: interrupted).",
         "The front has 2 points, hypervolume 0.500, each at its own epsilon (fixed in advance):",
-        "  own epsilon 1.00, accuracy 0.700, certified@1/4 0.100 (t0001, epoch 7)",
-        "  own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)",
+        "  own epsilon 1, accuracy 0.700, certified@1/4 0.100 (t0001, epoch 7)",
+        "  own epsilon 3, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)",
         "  t0003 failed: ValueError: it broke",
         "The split is not covered.",
         "Tracking: 5 rows were not taken (no answer); they wait in out/tracking-spool.jsonl.",
@@ -260,7 +260,7 @@ def test_the_closing_summary_states_the_price_once_and_each_point_at_its_own_eps
     assert lines[1] == "Price: epsilon 5.993."
     assert said.count("5.993") == 1
     assert lines[2].endswith("each at its own epsilon (fixed in advance):")
-    assert lines[3] == "  own epsilon 3.00, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
+    assert lines[3] == "  own epsilon 3, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
 
 
 def test_the_closing_summary_explains_the_words_of_its_list():
@@ -272,7 +272,7 @@ def test_the_closing_summary_explains_the_words_of_its_list():
 
 
 def test_an_epsilon_is_never_shown_as_less_than_it_is():
-    assert "epsilon 3.01," in closing_summary(state(front=(point("t0002", 3.0001, 0.9),)), Path("out"))
+    assert "epsilon 3.001," in closing_summary(state(front=(point("t0002", 3.0001, 0.9),)), Path("out"))
 
 
 def test_what_the_display_is_told_stays_whatever_follows():

@@ -113,7 +113,7 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     text = tags["mlflow.note.content"]
     assert text.startswith("**t0001** of x\\_y: completed after 2 epochs.\n")
     assert ("own epsilon" in text.casefold()) != hidden
-    row = "| best accuracy | 2 | 3.500 | 0.800 | 0.400 | 0.700 | 0.400 |"
+    row = "| best accuracy | 2 | 3.5 | 0.800 | 0.400 | 0.700 | 0.400 |"
     assert (row in text) != hidden
     assert "2 of its 2 points are on the front of the sweep." in text
     assert text.endswith("[Live page of the sweep](http://p)\n\n## Notes\n\nLook here.\n")
