@@ -18,6 +18,17 @@
     }
   };
 
+  // The parts of the page, below its head.
+  const contents = () => {
+    const { element } = sweeperTables;
+    const parts = [...document.querySelectorAll("main > section[id]")].filter((part) => part.querySelector("h2"));
+    const links = parts.map((part) => element("li", {}, element("a", { href: `#${part.id}`, textContent: part.querySelector("h2").textContent })));
+    const list = element("details", {}, element("summary", { textContent: "On this page" }), element("ul", {}, ...links));
+    const place = element("nav", { className: "contents" }, list);
+    place.setAttribute("aria-label", "On this page");
+    if (parts.length > 3) document.querySelector("main").before(place);
+  };
+
   draw(prefersDark.matches);
   prefersDark.addEventListener("change", (event) => draw(event.matches));
   sweeperCompare.drawFrom(async () => ({
@@ -29,6 +40,7 @@
   }));
   prefersDark.addEventListener("change", sweeperCompare.again);
   sweeperTables.equip(document);
+  contents();
   addEventListener("beforeprint", () => draw(false));
   addEventListener("afterprint", () => draw(prefersDark.matches));
   let width = innerWidth;

@@ -16,7 +16,7 @@ from sweeper.results.exporters import Paper
 SCREEN = (1000.0, 560.0)  # pixels of a figure that is for no paper
 _TEXT_PIXELS = 13.0  # of the text of a figure before it is scaled
 _PIXELS_OF_MM, _PIXELS_OF_POINT = 96.0 / 25.4, 96.0 / 72.0
-_RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch
+_RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch, and says so
 _NARROW = 600.0  # pixels
 _PANEL, _BETWEEN, _DEEP = 0.5, 0.22, 0.8  # heights, as shares of the width of a column
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line

@@ -3,7 +3,9 @@
 It gets plotly.js from this machine and MathJax from nowhere.
 """
 
+import zlib
 from pathlib import Path
+from struct import pack
 
 import kaleido
 from choreographer.browsers.chromium import Chromium
@@ -18,6 +20,8 @@ _REMEDY = (
     "html, csv and json need no browser"
 )
 _TIMEOUT_SECONDS = 60
+_INCHES_OF_METRE = 1 / 0.0254
+_HEADER_END = 33  # bytes: the signature of a PNG, and its header
 
 
 def find_browser() -> Path | None:
@@ -36,7 +40,8 @@ def render(figure: Figure, image: str, layout: Layout) -> bytes:
     options = {"format": image, "width": layout.width, "height": layout.height, "scale": scale}
     browser = {"mathjax": False, "timeout": _TIMEOUT_SECONDS}
     try:
-        return bytes(kaleido.calc_fig_sync(as_json(figure), opts=options, kopts=browser))
+        drawn = bytes(kaleido.calc_fig_sync(as_json(figure), opts=options, kopts=browser))
+        return _with_size(drawn, 96.0 * layout.dots) if image == "png" else drawn
     except ChromeNotFoundError:
         raise ExportError(f"Expected a Chromium or Chrome for {image}, found none: {_REMEDY}") from None
     except (RuntimeError, OSError, KaleidoError, JavascriptError) as error:
@@ -44,3 +49,10 @@ def render(figure: Figure, image: str, layout: Layout) -> bytes:
         raise ExportError(
             f"Expected {find_browser()} to draw the {image}, but it failed ({reason}): {_REMEDY}"
         ) from error
+
+
+def _with_size(png: bytes, dots_per_inch: float) -> bytes:
+    """Write into a PNG how many dots an inch has, so that it is printed as wide as its paper wants it."""
+    dots = round(dots_per_inch * _INCHES_OF_METRE)
+    chunk = b"pHYs" + pack(">IIB", dots, dots, 1)
+    return png[:_HEADER_END] + pack(">I", len(chunk) - 4) + chunk + pack(">I", zlib.crc32(chunk)) + png[_HEADER_END:]

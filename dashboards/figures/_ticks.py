@@ -1,6 +1,7 @@
 """Where the ticks of an axis stand: at round numbers, on a linear and on a logarithmic scale."""
 
 from collections.abc import Iterable, Sequence
+from html import escape
 from math import ceil, floor, isfinite, log10
 from typing import Any
 
@@ -72,6 +73,15 @@ def rounded_ticks(low: float, high: float, *, logarithmic: bool = False, integer
     step = max(next(factor * power for factor in factors if factor * power >= rough * (1 - _ALIKE)), 1.0 * integer)
     ticks = [round(i * step, 12) for i in range(ceil(low / step - _ALIKE), floor(high / step + _ALIKE) + 1)]
     return [int(tick) for tick in ticks] if integer else ticks
+
+
+def break_name(text: str, letters: int = 9) -> str:
+    """Return a name for the markup of Plotly, one that is longer in lines: broken behind underscores.
+
+    >>> break_name("spectral_ball"), break_name("a_b"), break_name("<b>")
+    ('spectral_<br>ball', 'a_b', '&lt;b&gt;')
+    """
+    return escape(text) if len(text) <= letters else escape(text).replace("_", "_<br>")
 
 
 def thin(at: Sequence[float], texts: Sequence[str], ends: tuple[float, float], letters: float) -> list[int]:

@@ -5,7 +5,7 @@ else. Text reaches the page only through `dashboards.pages._html`, which escapes
 light theme, and repainted by the page when the reader's browser prefers dark.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, TypeVar
 
@@ -42,11 +42,20 @@ def build(
     after: Iterable[Html] = (),
     versions: Html | None = None,
 ) -> str:
-    """Return the page of a sweep, a comparison or a diagnosis; a figure with nothing to show is left out."""
-    drawn = [(kind, figure) for kind in kinds if not is_empty(figure := kind.draw(data))]
+    """Return the page of a sweep, a comparison or a diagnosis; it says which figures have nothing to show."""
+    figures = [(kind, kind.draw(data)) for kind in kinds]
+    drawn = [(kind, figure) for kind, figure in figures if not is_empty(figure)]
     panels = [panel(kind.name, kind.heading, kind.caption + kind.omitted(data), wide=kind.wide) for kind, _ in drawn]
-    main = tag("main", *before, *panels, *after)
+    main = tag("main", *before, *panels, *after, _left_out([kind for kind, figure in figures if is_empty(figure)]))
     return document(title, (head, main, footer(versions)), {kind.name: figure for kind, figure in drawn})
+
+
+def _left_out(kinds: Sequence[FigureKind[Any, Any]]) -> Html | None:
+    """Say which figures are not on the page, and what they need."""
+    if not kinds:
+        return None
+    needs = (tag("li", tag("b", f"{kind.heading}: "), f"needs {kind.needs.replace('`', '')}.") for kind in kinds)
+    return section("left-out", "Figures that are left out", tag("ul", *needs, class_="plain"))
 
 
 def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure]) -> str:
@@ -106,10 +115,10 @@ def footer(*sentences: Html | None) -> Html:
     return tag("footer", tag("div", *sentences, tag("p", COMPLETE)))
 
 
-def scrolling_table(heads: Html, rows: Iterable[Html]) -> Html:
-    """Return a table that scrolls sideways where it is too wide."""
+def scrolling_table(heads: Html, rows: Iterable[Html], *, slim: bool = False) -> Html:
+    """Return a table that scrolls sideways where it is too wide; a slim one is no wider than a column of text."""
     table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
-    return tag("div", table, class_="scroll", tabindex=0)
+    return tag("div", table, class_="scroll slim" if slim else "scroll", tabindex=0)
 
 
 def working_table(name: str, heads: Iterable[Html], rows: Iterable[Html], *, compares: str = "") -> Html:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import floor, isfinite, isnan
 
 from clipless.audits.finding import AuditKind, Finding
@@ -29,7 +29,7 @@ from dashboards.text import (
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
-from sweeper.records import Point
+from sweeper.records import Point, PointKey
 from sweeper.results.budgets import WithinBudget
 from sweeper.results.pick import pick
 from sweeper.rounding import round_down
@@ -107,7 +107,7 @@ def headline(data: SweepData) -> Html:
     if not data.front_points:
         words = "The best points for each budget stand here as soon as a trial has finished its first epoch."
         return section("headline", "The best models, and their price", tag("p", words))
-    cards = tag("div", *(_card(data, budget) for budget in budgets(data)), class_="cards")
+    cards = tag("div", *(_card(data, budget, title) for title, budget in _distinct(budgets(data))), class_="cards")
     alone = (
         "The best points of the front by own epsilon: what one training costs whose configuration and epoch are fixed "
         "in advance. They show what a larger or smaller budget is worth in another sweep; a model of this one costs "
@@ -122,6 +122,15 @@ def headline(data: SweepData) -> Html:
         tag("p", alone),
         cards,
     )
+
+
+def _distinct(found: Iterable[WithinBudget]) -> list[tuple[str, WithinBudget]]:
+    """Budgets with a title each; those that buy the same points are one."""
+    groups: dict[tuple[PointKey | None, ...], list[WithinBudget]] = {}
+    for budget in found:
+        keys = tuple(None if point is None else point.key for point in budget.best.values())
+        groups.setdefault(keys, []).append(budget)
+    return [(f"{OWN} {' or '.join(f'≤ {number(one.epsilon)}' for one in same)}", same[0]) for same in groups.values()]
 
 
 def _bought(data: SweepData) -> list[Html]:
@@ -170,8 +179,7 @@ def _knee(data: SweepData) -> Html | None:
     )
 
 
-def _card(data: SweepData, budget: WithinBudget, title: str = "") -> Html:
-    title = title or f"{OWN} ≤ {number(budget.epsilon)}"
+def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
     first = budget.best.get(data.utility)
     if first is None:
         return card(title, tag("p", "no point of the front is this private", class_="none"))
@@ -239,7 +247,7 @@ def _class_table(data: SweepData, point: Point) -> list[Html]:
     return [
         tag("h3", title),
         *([tag("p", f"{warned_of}.", class_="warning")] if warned_of else []),
-        scrolling_table(heads, rows),
+        scrolling_table(heads, rows, slim=True),
     ]
 
 
@@ -295,14 +303,19 @@ def _person(price: Price | None) -> list[Html]:
         ),
         *((f"moves a probability by {one.rows} planted rows", percent(one.shift)) for one in exposure.groups),
     ]
-    heads = join([tag("th", "an attacker who knows all other rows", scope="col"), tag("th", "at most", scope="col")])
+    heads = join(
+        [
+            tag("th", "an attacker who knows all other rows", scope="col"),
+            tag("th", "at most", scope="col", class_="number"),
+        ]
+    )
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", text, class_="number")) for name, text in found]
     basis = _BASES[exposure.risk.basis]
     note = f"Upper bounds at the price of the sweep, from {basis}."
     return [
         tag("h3", "What that means for a person"),
         tag("p", tag("strong", exposure.risk.in_words()), " ", note),
-        scrolling_table(heads, rows),
+        scrolling_table(heads, rows, slim=True),
     ]
 
 
@@ -397,5 +410,6 @@ def versions(data: SweepData) -> Html | None:
     found = None if data.manifest is None else data.manifest.versions
     if not isinstance(found, Mapping) or not found:
         return None
-    text = ", ".join(f"{name} {version}" for name, version in found.items())
+    names = {name: name.removesuffix(".version").removeprefix("version.") for name in found}
+    text = ", ".join(f"{names[name]} {version}" for name, version in found.items())
     return tag("p", f"Made with {text}.")

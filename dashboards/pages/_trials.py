@@ -66,7 +66,8 @@ def _heads(data: SweepData, numeric: Set[str], *, has_links: bool) -> Iterable[H
     if len(data.result.stages) > 1:
         yield _head("stage", number=True)
     yield _head("ended")
-    yield _head("why")
+    if _says_why(data):
+        yield _head("why")
     yield _head("epochs", number=True, hidden=True)
     yield _head("best epoch", number=True)
     for objective in data.result.objectives:
@@ -93,7 +94,8 @@ def _cells(
         stage = data.result.stage_of(id_)
         yield _number(None if stage is None else stage + 1, MISSING if stage is None else str(stage + 1))
     yield tag("td", tag("span", trial.status, class_=f"status {trial.status}"), data_value=trial.status)
-    yield tag("td", trial.reason or MISSING, class_="long", data_value=trial.reason)
+    if _says_why(data):
+        yield tag("td", trial.reason or MISSING, class_="long", data_value=trial.reason)
     yield _number(epochs, str(epochs))
     yield _number(None, MISSING) if best is None else _number(best.epoch, best.moment)
     for objective in data.result.objectives:
@@ -101,6 +103,11 @@ def _cells(
         yield _number(value, MISSING if best is None or value is None else show_value(best, objective.name))
     for name in data.varying:
         yield _setting(flat.get(name), numeric=name in numeric)
+
+
+def _says_why(data: SweepData) -> bool:
+    """Whether any trial ended otherwise than by its plan."""
+    return any(trial.reason for trial in data.trials.values())
 
 
 def _setting(value: Any, *, numeric: bool) -> Html:

@@ -25,8 +25,9 @@ def rows(info: LinesInfo) -> Table:
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
     yaxis = {"title": {"text": "share of class 1 (test)"}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
-    title = {"title": {"text": f"mean predicted probability of a group; bands at {info.confidence:.0%}"}}
-    xaxis = {**title, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
+    gap = "<br>" if info.narrow else " "
+    title = f"mean predicted probability of a group;{gap}bands at {info.confidence:.0%}"
+    xaxis = {"title": {"text": title}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
     axes = {"xaxis": xaxis, "yaxis": yaxis}
     return _released.draw(info, theme, axes, height=520, diagonal=True, marked=True, corner="top left")
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dashboards.figures._common import new_figure
 from dashboards.figures._theme import Theme
-from dashboards.figures._ticks import thin
+from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis, measure_explained
 from dashboards.figures.hyperparameters._compared import mark
 from dashboards.figures.hyperparameters.configurations import ConfigurationsInfo
@@ -78,12 +78,13 @@ def _ticks(axis: Axis, letters: int | None = None) -> dict[str, Any]:
     low, high = axis.ends
     pad = _PAD * ((high - low) or 1.0)
     places: Sequence[int] = range(len(axis.tick_texts))
+    names = [escape(text) if letters is None else break_name(text) for text in axis.tick_texts]
     if letters is not None:
-        places = thin(axis.tick_positions, axis.tick_texts, (low - pad, high + pad), letters)
+        places = thin(axis.tick_positions, names, (low - pad, high + pad), letters)
     return {
         "title": {"text": escape(axis.title)},
         "tickvals": [axis.tick_positions[i] for i in places],
-        "ticktext": [axis.tick_texts[i] for i in places],
+        "ticktext": [names[i] for i in places],
         "tickangle": 0,
         "range": [low - pad, high + pad],
         "type": "linear",

@@ -15,6 +15,7 @@ from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis, measure_explained
 from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of
 from dashboards.figures.sweep.front import color_bar
@@ -130,7 +131,7 @@ def _draw_lines(
             figure.add_annotation(
                 x=x,
                 y=y,
-                text=escape(text),
+                text=break_name(text) if info.narrow else escape(text),
                 showarrow=False,
                 xanchor="right",
                 xshift=-2,

@@ -85,7 +85,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
     ticks = log_ticks([100.0 * _GUESSING, *found]) if found else {}
     ticks |= {"ticktext": [f"{text} %" for text in ticks.get("ticktext", ())]}
-    title = "rows caught at 1 % false alarms, at most (fixed in advance)"
+    title = "rows caught at 1 % false alarms,<br>at most (fixed in advance)"
     figure = new_figure(
         info,
         theme,
@@ -101,6 +101,8 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
         (info.dominated, [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated], theme.faint, "dominated points"),
         (info.front, info.front_hover, theme.blue, "points of the front"),
     ):
+        if not points:
+            continue
         heights = [point.values[info.utility] for point in points]
         dots = {"color": marker, "size": 9 if points is info.front else 5}
         bars = error_bars(points, info.utility, theme) if points is info.front else None

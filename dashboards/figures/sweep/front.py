@@ -122,22 +122,17 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         values=zoom(_heights(info), [value for _, value in info.lines]),
     )
     if epsilons:
-        figure.add_trace(_trace_dominated(info, theme))
+        figure.add_traces([_trace_dominated(info, theme)] if info.dominated else [])
         figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
         figure.add_traces(_front(info, theme))
         figure.add_trace(_key(info, theme))
     if info.knee is not None:
         figure.add_trace(_knee(*info.knee, info.utility, theme))
     for words, value in info.lines if epsilons else ():
-        figure.add_hline(
-            y=value,
-            line={"color": theme.muted, "dash": "dot", "width": 1.5},
-            annotation={
-                "text": f"{words}: {show(info.utility, value)}",
-                "font": {"color": theme.muted, "size": 12},
-                "bgcolor": theme.paper,
-            },
-        )
+        line = {"color": theme.muted, "dash": "dot", "width": 1.5}
+        figure.add_hline(y=value, line=line)
+        name = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
     return figure
 
 

@@ -21,6 +21,7 @@ from sweeper.records import Point
 
 DRAWN_STEPS = 400
 _FEW_TRIALS = 10
+_LEAST_TRIALS = 4  # of fewer, the curve says nothing about what another one would bring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,8 @@ def info(data: SweepData) -> HypervolumeInfo:
     of_trial: dict[str, list[Point]] = {id_: [] for id_ in data.trials}
     for point in data.points:
         of_trial[point.trial].append(point)
-    ids = [id_ for id_, found in of_trial.items() if found]
+    found = [id_ for id_, points in of_trial.items() if points]
+    ids = found if len(found) >= _LEAST_TRIALS else []
     ends = list(accumulate(len(of_trial[id_]) for id_ in ids))
     done = list(accumulate(sum(not point.made_from for point in of_trial[id_]) for id_ in ids))
     counts = sorted(len(ids) - i for i in evenly(range(len(ids)), DRAWN_STEPS))  # the last one among them
@@ -107,5 +109,6 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     plot=plot,
     rows=rows,
     omitted=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
-    awaits=("How much each trial enlarged the front,<br>as soon as one has finished its first epoch"),
+    awaits=f"How much each trial enlarged the front,<br>as soon as {_LEAST_TRIALS} have finished their first epoch",
+    needs=f"{_LEAST_TRIALS} trials with points: fewer do not tell what another one would bring",
 )

@@ -51,7 +51,8 @@ class RobustnessInfo(FigureInfo):
 
 def info(data: SweepData) -> RobustnessInfo:
     """Compute one front per radius over all points, not only over the points of the joint front."""
-    names = (data.utility, *data.certificates, *data.smoothed)
+    certified = (*data.certificates, *data.smoothed)
+    names = (data.utility, *certified) if certified else ()
     curves = [
         RadiusCurve(
             name,
@@ -106,4 +107,5 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     awaits="One line for each certified radius,<br>as soon as a trial has finished its first epoch",
     topic=Topic.ROBUSTNESS,
     epsilon_axis=True,
+    needs="points with a certificate",
 )

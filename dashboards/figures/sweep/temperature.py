@@ -135,8 +135,8 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         info,
         theme,
         empty=not info.rows,
-        height=190 + _ROW_PIXELS * max(2, len(info.rows)),
-        margin={"b": 106 if info.narrow else 88},
+        height=(190 if _has_room(info) else 228) + _ROW_PIXELS * max(2, len(info.rows)),
+        margin={"b": 88 if _has_room(info) else 126},
         xaxis={**_axis(theme), "title": {"text": _caption(info)}, "domain": [0.0, share - 0.02 * bool(info.attacks)]},
         yaxis={
             **_axis(theme),
@@ -205,9 +205,14 @@ def _axis(theme: Theme) -> dict[str, object]:
 
 
 def _caption(info: TemperatureInfo) -> str:
+    """Two lines where there is room for them, in a picture; four for a column and a phone."""
     radius, best = f"Euclidean radius in {escape(info.radius_unit)};", "best of each temperature"
-    within = f"at own epsilon ≤ {number(info.budget)} (fixed in advance), {info.delta}"
-    return f"{radius}{'<br>' if info.narrow else ' '}{best}<br>{within}"
+    within, delta = f"at own epsilon ≤ {number(info.budget)} (fixed in advance),", info.delta
+    return f"{radius} {best}<br>{within} {delta}" if _has_room(info) else "<br>".join([radius, best, within, delta])
+
+
+def _has_room(info: TemperatureInfo) -> bool:
+    return info.still and not info.narrow
 
 
 def _heatmap(info: TemperatureInfo, **options: Any) -> go.Heatmap:
@@ -286,6 +291,5 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     plot=plot,
     rows=rows,
     topic=Topic.ROBUSTNESS,
-    wide=True,
     needs="trials of two temperatures of the loss, and certificates",
 )

@@ -13,6 +13,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import rounded_ticks
 from sweeper.records import TrialStatus
 from sweeper.store.stints import Stint, find_stints
 
@@ -86,7 +87,8 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
-    xaxis = {"title": {"text": "beginnings and ends of trials, in their order"}}
+    ticks = rounded_ticks(0, max((stay.end for stay in info.stays), default=1), integer=True)
+    xaxis = {"title": {"text": "beginnings and ends of trials, in their order"}, "tickvals": ticks}
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
     for status, name in _COLORS.items():
@@ -131,5 +133,4 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
     topic=Topic.TRIALS,
-    wide=True,
 )

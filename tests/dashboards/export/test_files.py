@@ -6,6 +6,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from dashboards import commands
 from dashboards.export import pictures
@@ -128,5 +129,9 @@ def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start)
     assert content.startswith(start)
     if suffix == "png":
         assert struct.unpack(">II", content[16:24]) == (2000, 1120)
+        size = content.index(b"pHYs") + 4
+        assert struct.unpack(">IIB", content[size : size + 9]) == (7559, 7559, 1)  # dots per metre: 192 per inch
+        with Image.open(io.BytesIO(content)) as picture:
+            picture.load()  # whole, with the check sums of its parts
     if suffix == "svg":
         assert b"own epsilon (fixed in advance), delta = 1e-4" in content

@@ -33,6 +33,22 @@ def test_every_figure_is_as_wide_as_its_paper_and_its_text_as_large(sweep, name,
     assert layout.width * layout.scale * layout.dots >= 2000
 
 
+@pytest.mark.parametrize("name", FIGURES)
+def test_titles_of_axes_fit_a_column(sweep, name):
+    paper = of("column")
+    figure = draw(sweep, name, paper)
+    fit(figure, paper)
+    titles = [axis.title.text or "" for axis in figure.select_xaxes()]
+    assert max(len(line) for title in titles for line in title.split("<br>")) <= 46  # of 7 pixels each, beside an axis
+
+
+def test_a_long_name_below_a_column_is_broken(with_configs):
+    layers = ["spectral_ball", "orthogonal"] * 3
+    sweep = with_configs(*({"model": {"constraint": name, "depth": i % 3}} for i, name in enumerate(layers)))
+    axes = draw(sweep, "slices", of("column")).select_xaxes()
+    assert "spectral_<br>ball" in {text for axis in axes for text in axis.ticktext}
+
+
 def test_without_a_size_a_figure_has_the_size_of_a_screen(sweep):
     layout = fit(draw(sweep, "front", Paper()), Paper())
     assert (layout.width, layout.height, layout.scale * layout.dots) == (1000, 560, 2)

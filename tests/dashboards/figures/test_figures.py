@@ -192,6 +192,18 @@ def test_hypervolume_counts_the_epochs_that_were_paid_for_and_never_falls(sweep)
     assert hypervolume.rows(info)[5]["epochs"] == 5 * 20 + 8  # the sixth was stopped
 
 
+def test_of_three_trials_no_curve_says_whether_more_would_help(small):
+    points = [Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.5 + 0.1 * i}) for i in range(4)]
+    assert is_empty(FIGURES["hypervolume"].draw(small(points[:3])))
+    assert hypervolume.info(small(points)).counts == (1, 2, 3, 4)
+
+
+def test_without_a_certificate_there_is_no_figure_of_radii(small):
+    assert is_empty(
+        FIGURES["robustness"].draw(small([Point(trial="t", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})]))
+    )
+
+
 def test_of_many_trials_the_hypervolume_is_measured_so_often_and_no_oftener(small, monkeypatch):
     count = 1001
     values = [{"epsilon": 1.0, "accuracy": i / (2 * count)} for i in range(count)]

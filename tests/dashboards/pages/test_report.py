@@ -15,6 +15,8 @@ from dashboards import build_report
 from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js, sweep_figures
 from dashboards.pages import _html
+from dashboards.pages import _sections as sections
+from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
@@ -24,6 +26,7 @@ from sweeper.privacy.pricing import FIXED, GROWS
 from sweeper.program import program
 from sweeper.records import ClassCounts, NoisyScores, Point, SweepStatus, Trial, TrialStatus
 from sweeper.results.pick import pick
+from sweeper.rounding import round_up
 from sweeper.store.evidence import Evidence
 from sweeper.store.manifest import Manifest
 
@@ -130,6 +133,26 @@ def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
     secret = fixed | {"everything": replace(fixed["everything"], epsilon=float("inf"), events=0)}
     words = Page(build_report(replace(sweep, result=replace(sweep.result, ledger=secret)))).words
     assert "for its winner; nothing else of this sweep may leave." in words
+
+
+def test_budgets_that_buy_the_same_points_have_one_card(small):
+    values = {"epsilon": 1.6, "accuracy": 0.8}
+    page = str(sections.headline(small([Point(trial="t1", epoch=1, values=values)])))
+    assert page.count("t1, epoch 1, own epsilon 1.6") == 1
+    assert "own epsilon ≤ 3 or ≤ 8" in page
+    assert "own epsilon ≤ 1<" in page
+
+
+@pytest.mark.parametrize("price", [2.9966, 3.00001, 0.05157])
+def test_a_price_is_never_shown_as_less_than_it_is_and_everywhere_alike(sweep, price):
+    costs = {name: replace(one, epsilon=price) for name, one in sweep.result.ledger.items()}
+    data = replace(sweep, result=replace(sweep.result, ledger=costs))
+    shown = round_up(price)
+    assert float(shown) >= price
+    assert f"price of this sweep is epsilon {shown}, " in str(sections.headline(data))
+    assert f" --max-price {shown}" in str(sections.how_to_pick(data))
+    assert f">{shown} <small>epsilon" in str(sections.cost(data))
+    assert f">{shown}</td>" in str(tables.front_table(data))
 
 
 def test_the_ledger_states_one_price_once_with_conditions_and_public_facts(page):

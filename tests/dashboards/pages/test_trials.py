@@ -33,6 +33,13 @@ def test_a_trial_has_its_stage_its_end_its_best_epoch_and_its_configuration(swee
     assert cells[8] == f"{100 * best.values['accuracy']:.1f} %"
 
 
+def test_why_trials_ended_is_no_column_where_all_did_as_planned(small):
+    data = small([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.7})])
+    table = str(trials_table(data))
+    assert 'data-name="ended"' in table
+    assert 'data-name="why"' not in table
+
+
 def test_a_noisy_score_has_its_interval_in_the_table(small):
     noisy = NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.4, 0.8)})
     data = small([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.7}, noisy=noisy)])

@@ -1,5 +1,6 @@
 """Temperature against radius and membership: each cell the best of its row, nothing drawn where there is nothing."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -132,9 +133,12 @@ def test_guessing_has_no_colour_even_when_the_attack_is_worse_than_that(small):
 
 
 def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
-    text = temperature.plot(temperature.info(sweep)).layout.xaxis.title.text
-    assert "own epsilon ≤ 3 (fixed in advance), delta = 1e-4" in text
-    assert "pixels in [0, 1]" in text
+    info = temperature.info(sweep)
+    on_page, picture = (temperature.plot(replace(info, still=still)).layout.xaxis.title.text for still in (False, True))
+    assert "own epsilon ≤ 3 (fixed in advance), delta = 1e-4" in picture
+    assert "pixels in [0, 1]" in picture
+    assert on_page.replace("<br>", " ") == picture.replace("<br>", " ")
+    assert max(map(len, on_page.split("<br>"))) < 40  # a phone has room for it
 
 
 def test_an_auroc_sweep_shows_certified_auroc(small):
