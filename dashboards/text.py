@@ -3,6 +3,8 @@
 Plain text: code that puts it into markup escapes it.
 """
 
+import json
+import re
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 from math import isfinite
 from typing import Any
@@ -20,6 +22,9 @@ from sweeper.specification.objectives import (
     recall_text,
     smoothed_radius_text,
 )
+
+_PLAIN = re.compile(r"[A-Za-z_/.][\w/@.+ -]*")  # what YAML takes as a string without quotes
+_WORDS = ("true", "false", "null", "yes", "no", "on", "off")  # and these it does not
 
 MISSING = "\N{EN DASH}"  # stands for a value that is not there
 
@@ -101,6 +106,11 @@ def percent(probability: float) -> str:
     return f"{number(100.0 * probability, up=True)} %"
 
 
+def whole(text: str) -> str:
+    """A value in a sentence or a narrow cell: no line ends before its percent sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 def show_value(point: Point, name: str) -> str:
     """A value of a point, with its interval where it is an estimate from noisy scores."""
     return show(name, point.values[name]) + in_parentheses(name, point.interval(name))
@@ -123,7 +133,7 @@ def interval_text(name: str, interval: Interval | None) -> str:
     if interval is None:
         return ""
     low, high = (show(name, end) for end in interval)
-    return f"{low.removesuffix(' %')} to {high}".replace(" %", "\N{NO-BREAK SPACE}%")
+    return whole(f"{low.removesuffix(' %')} to {high}")
 
 
 def title_of(name: str) -> str:
@@ -189,5 +199,33 @@ def setting(value: Any) -> str:
             return number(value)
         case list() | tuple():
             return ", ".join(setting(item) for item in value)
+        case _:
+            return str(value)
+
+
+def in_yaml(value: Any) -> str:
+    """A value of a spec on one line, as a user writes it there.
+
+    >>> in_yaml({"log": [1e-06, 2.0]}), in_yaml(["mlp", True, None]), in_yaml("1e3"), in_yaml("a: b")
+    ('{log: [1e-6, 2]}', '[mlp, true, null]', '"1e3"', '"a: b"')
+    """
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case float():
+            short = f"{value:g}".replace("e-0", "e-").replace("e+0", "e")
+            return short if float(short) == value else repr(value)
+        case str():
+            return (
+                value
+                if _PLAIN.fullmatch(value) and value.lower() not in _WORDS
+                else json.dumps(value, ensure_ascii=False)
+            )
+        case list() | tuple():
+            return f"[{', '.join(map(in_yaml, value))}]"
+        case dict():
+            return f"{{{', '.join(f'{key}: {in_yaml(inner)}' for key, inner in value.items())}}}"
         case _:
             return str(value)

@@ -47,7 +47,7 @@ const sweeperCompare = (() => {
         button.dataset.axis = one;
         return button;
       });
-      const table = element("div", { className: "scroll", tabIndex: 0 });
+      const table = element("div", { className: "scroll sides", tabIndex: 0 });
       table.setAttribute("role", "region");
       table.setAttribute("aria-label", `Differences of ${what}`);
       const plot = element("div", { className: "plot" });

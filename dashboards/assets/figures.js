@@ -48,7 +48,8 @@ const sweeperFigures = {
     }
     for (const name of ["xaxis", "xaxis2"]) sweeperFigures.thin(figure.layout[name]);
     const eye = figure.layout.scene?.camera.eye;
-    for (const axis in eye ?? {}) eye[axis] *= 1.55;
+    for (const axis in eye ?? {}) eye[axis] *= 1.75;
+    if (eye) figure.layout.height = 380;
     for (const note of figure.layout.annotations ?? []) {
       if (note.name === "watermark") note.font.size = 22;
     }

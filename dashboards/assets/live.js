@@ -52,6 +52,7 @@
     byId(solid ? "space-3d" : "space-2d").checked = true;
     byId("axis-log").checked = !linear;
     byId("control-radius").hidden = radii.length < 2;
+    byId("label-space").parentElement.hidden = radii.length < 2 && !solid;
     const slider = byId("radius");
     slider.max = Math.max(radii.length - 1, 1);
     if (moved !== slider) slider.value = radius;
@@ -113,6 +114,7 @@
     byId("tabs").hidden = byId("saved-views").hidden = !state.tab;
     for (const [id, href] of Object.entries(state.links)) byId(id).setAttribute("href", href);
     for (const link of byId("tabs").children) {
+      link.hidden = !(link.id in state.links);
       if (link.id === `tab-${state.tab}`) link.setAttribute("aria-current", "page");
       else link.removeAttribute("aria-current");
     }

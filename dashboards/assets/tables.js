@@ -131,8 +131,18 @@ const sweeperTables = (() => {
     }
     return kept.get(key);
   };
+  // On a phone the cells of a card have their headings beside them.
+  const phone = matchMedia("(max-width: 37.5rem)");
+  const label = (wrapper) => {
+    if (wrapper.dataset.cards === undefined || !phone.matches) return;
+    const names = headsOf(wrapper).map((head) => head.querySelector("button")?.textContent ?? "");
+    for (const row of rowsOf(wrapper)) for (const [i, name] of names.entries()) if (i > 1) row.cells[i].dataset.label = name;
+  };
+  phone.addEventListener("change", () => document.querySelectorAll("[data-cards]").forEach(label));
+
   const equip = (root) => {
     for (const wrapper of root.querySelectorAll("[data-table]")) {
+      label(wrapper);
       wrapper.prepend(toolsOf(wrapper));
       apply(wrapper);
     }

@@ -1,6 +1,6 @@
 """The comparison of sweeps: their fronts, what can be said of their difference, and what their specs differ in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from dashboards.figures import comparison_figures
@@ -9,16 +9,17 @@ from dashboards.live.encoding import Resource, drawn, html_resource, json_resour
 from dashboards.live.snapshots import Snapshot, Snapshots
 from dashboards.live.view import View
 from dashboards.pages import comparison as compared
-from dashboards.pages._html import Html, each, join, tag
+from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, setting
+from dashboards.text import MISSING, in_yaml
 from sweeper.errors import UnknownSweepError
 from sweeper.results.comparison import Comparison, ComparisonError, compare
 from sweeper.service.cache import SharedCache
-from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import told_spec
 
 KEPT_COMPARISONS = 8
+_LONG = 60  # letters of a value that is not folded
+_RANGES = {"uniform", "int", "log", "log_int"}
 
 
 class Comparisons:
@@ -74,21 +75,42 @@ def _compared(comparison: Callable[[], Comparison], view: View) -> Html:
 
 
 def spec_differences(snapshots: Sequence[Snapshot]) -> Html:
-    """A table of the keys in which specs differ, a column for each sweep."""
-    specs = [_flat(snapshot) for snapshot in snapshots]
+    """A table of the keys in which specs differ, a column for each sweep, values as a spec writes them."""
+    specs = [dict(_settings(snapshot)) for snapshot in snapshots]
     names = dict.fromkeys(name for spec in specs for name in spec)
     differing = [name for name in names if len({spec.get(name) for spec in specs}) > 1]
     if not differing:
         return section("specs", "Specs", tag("p", "The specs are the same."))
     heads = each("th", ["key", *(snapshot.name for snapshot in snapshots)], scope="col")
     rows = [
-        tag("tr", tag("th", name, scope="row"), each("td", [spec.get(name, MISSING) for spec in specs]))
-        for name in differing
+        tag("tr", tag("th", name, scope="row"), each("td", [_folded(s.get(name)) for s in specs])) for name in differing
     ]
-    return section("specs", "What the specs differ in", scrolling_table(heads, rows))
+    words = f"Values as a spec writes them; {MISSING} where it has none."
+    return section("specs", "What the specs differ in", tag("p", words), scrolling_table(heads, rows, sides=True))
 
 
-def _flat(snapshot: Snapshot) -> dict[str, str]:
+def _settings(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Yield the settings of a spec with their dotted names, but for its name."""
     manifest = snapshot.sweep().manifest
     content = {} if manifest is None else told_spec(manifest.spec)
-    return {name: setting(value) for name, value in flatten(content).items() if name != "name"}
+    return ((name, in_yaml(value)) for name, value in _leaves(content, "") if name != "name")
+
+
+def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a spec sets, ranges whole; of lists of sections each by its place, so that what is alike stays out."""
+    match value:
+        case Mapping() if value and not _RANGES & value.keys():
+            for key, inner in value.items():
+                yield from _leaves(inner, f"{name}.{key}" if name else str(key))
+        case list() if any(isinstance(one, Mapping) for one in value):
+            for i, inner in enumerate(value):
+                yield from _leaves(inner, f"{name}[{i + 1}]")
+        case _:
+            yield name, value
+
+
+def _folded(text: str | None) -> Child:
+    """A value; a long one with its beginning, which opens it."""
+    if text is None or len(text) <= _LONG:
+        return MISSING if text is None else tag("code", text)
+    return tag("details", tag("summary", tag("code", f"{text[:_LONG]}…")), tag("code", text))

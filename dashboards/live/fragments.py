@@ -201,5 +201,6 @@ def refused(reason: str, view: View) -> Html:
     anyway = replace(view, anyway=True)
     said = reason.partition("; --anyway")[0]
     link = tag("a", "Compare them anyway", href=f"/{anyway.query()}", data_local=True)
-    can = [tag("p", link, ", by the objectives they share; what they differ in stays said.")] if said != reason else []
-    return tag("div", tag("header", tag("p", "Comparison of sweeps", class_="eyebrow")), tag("p", f"{said}."), *can)
+    can = [tag("p", link, " by the objectives that they share; the page then says what they differ in.")]
+    head = tag("header", tag("p", "Comparison of sweeps", class_="eyebrow"), tag("h1", "These sweeps are not alike"))
+    return tag("div", head, tag("p", f"{said}.", class_="banner", role="note"), *(can if said != reason else []))

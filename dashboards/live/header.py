@@ -16,7 +16,7 @@ from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of, total_price
-from dashboards.text import delta_text, interval_text, show, show_epsilon, show_value, title_of, when
+from dashboards.text import delta_text, interval_text, show, show_epsilon, show_value, title_of, when, whole
 from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
@@ -237,7 +237,7 @@ def _bar(data: SweepData, progress: Progress) -> Html | None:
 
 def _said(data: SweepData, point: Point) -> str:
     names = [name for name in (data.utility, "epsilon") if name in point.values]
-    return ", ".join(f"{title_of(name)} {show_value(point, name)}" for name in names)
+    return ", ".join(f"{title_of(name)} {whole(show_value(point, name))}" for name in names)
 
 
 def _costs(data: SweepData, standing: Standing) -> list[Child]:

@@ -136,7 +136,7 @@ def _sweep(snapshot: Snapshot, view: View, token: str) -> PageState:
         resources=resources,
         title=f"{snapshot.data.name}: {TITLES[view.tab].lower()}",
         tab=view.tab.value,
-        links=_links(view, filters),
+        links=_links(snapshot.data, view, filters),
         solid=view.solid,
         linear=view.linear,
         radius=names.index(view.radius) if view.radius in names else 0,
@@ -161,9 +161,11 @@ def _address(kind: str, name: str, view: View, token: str) -> str:
     return f"{PREFIX}{kind}/{name}{query}{'&' if query else '?'}v={token}"
 
 
-def _links(view: View, filters: View) -> dict[str, str]:
-    """Return where the tabs lead, and where the search can be steered to where the filters are."""
-    tabs = {f"tab-{tab.value}": f"/{replace(view, tab=tab).query()}" for tab in Tab}
+def _links(data: SweepData, view: View, filters: View) -> dict[str, str]:
+    """Return where the tabs lead that have anything, and where the search can be steered to where the filters are."""
+    robust = not data.points or bool(data.certificates) or any(point.curves is not None for point in data.front_points)
+    shown = [tab for tab in Tab if robust or tab is not Tab.ROBUSTNESS or tab is view.tab]
+    tabs = {f"tab-{tab.value}": f"/{replace(view, tab=tab).query()}" for tab in shown}
     return {**tabs, "steer": f"/{replace(filters, point=None, action=Action.STEER).query()}"}
 
 

@@ -30,7 +30,7 @@ def sweeps(standings: Sequence[Standing], rows: Sequence[SweepSummary], now: dat
     heads = [tag("th", tag("span", "compare", class_="unseen"), scope="col"), *map(_head, _HEADS)]
     body = (_row(one, known.get(one.name) or SweepSummary(one.name, ""), now) for one in standings)
     button = tag("button", "Compare the chosen sweeps", type="submit", class_="button")
-    table = working_table("sweeps", heads, body)
+    table = working_table("sweeps", heads, body, cards=True)
     form = tag("form", table, tag("p", button, class_="actions"), action="/", method="get", data_local=True)
     return join([title, tag("section", tag("p", _WORDS), form, class_="list")])
 

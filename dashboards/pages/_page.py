@@ -115,19 +115,28 @@ def footer(*sentences: Html | None) -> Html:
     return tag("footer", tag("div", *sentences, tag("p", COMPLETE)))
 
 
-def scrolling_table(heads: Html, rows: Iterable[Html], *, slim: bool = False) -> Html:
-    """Return a table that scrolls sideways where it is too wide; a slim one is no wider than a column of text."""
+def scrolling_table(heads: Html, rows: Iterable[Html], *, slim: bool = False, sides: bool = False) -> Html:
+    """Return a table that scrolls sideways where it is too wide.
+
+    A slim one is no wider than a column of text. One with ``sides`` compares its columns: it breaks what is long, and
+    on a phone the first cell of each row stands above the others.
+    """
     table = tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows))
-    return tag("div", table, class_="scroll slim" if slim else "scroll", tabindex=0)
+    kinds = ["scroll", *(["slim"] if slim else []), *(["sides"] if sides else [])]
+    return tag("div", table, class_=" ".join(kinds), tabindex=0)
 
 
-def working_table(name: str, heads: Iterable[Html], rows: Iterable[Html], *, compares: str = "") -> Html:
+def working_table(
+    name: str, heads: Iterable[Html], rows: Iterable[Html], *, compares: str = "", cards: bool = False
+) -> Html:
     """Return a table that `tables.js` lets readers sort, filter and reduce to columns; its name is unique on the page.
 
     A heading has its name in ``data-name``, and ``data-hidden`` where its column is hidden at first. Where boxes with
-    ``data-choose`` choose rows, ``compares`` says what they are.
+    ``data-choose`` choose rows, ``compares`` says what they are. With ``cards``, each row is a card on a phone: its
+    first cell, a box, in the corner, its second one as the title, and the others with their headings.
     """
-    return tag("div", scrolling_table(join(heads), rows), data_table=name, data_compares=compares or None)
+    table = scrolling_table(join(heads), rows)
+    return tag("div", table, data_table=name, data_compares=compares or None, data_cards=cards)
 
 
 def section(id_: str, heading: str, *parts: Child) -> Html:

@@ -25,6 +25,7 @@ from dashboards.text import (
     show_test,
     show_value,
     title_of,
+    whole,
 )
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.pricing import OWN, Price, prices_by_release
@@ -169,7 +170,7 @@ def _knee(data: SweepData) -> Html | None:
     if knee is None:
         return None
     names = [objective.name for objective in data.result.objectives if objective.name in knee.values]
-    values = ", ".join(f"{title_of(name)} {show_value(knee, name)}" for name in names)
+    values = ", ".join(f"{title_of(name)} {whole(show_value(knee, name))}" for name in names)
     return tag(
         "p",
         tag("strong", "Knee of the front: "),
@@ -257,7 +258,7 @@ def _share(value: float | None) -> str:
 
 def _card_row(label: str, name: str, point: Point) -> Html:
     texts = [show_value(point, name) if name in point.values else MISSING, show_test(point, name)]
-    return tag("tr", tag("th", label, scope="row"), each("td", texts))
+    return tag("tr", tag("th", label, scope="row"), each("td", map(whole, texts)))
 
 
 def cost(data: SweepData) -> Html:

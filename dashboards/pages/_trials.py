@@ -45,7 +45,7 @@ def trials_table(
     total = len(data.trials)
     cut = f" Shown: {len(shown)} of {total} trials, those on the front among them; all of them are in front.csv."
     words = tag("p", _WORDS, cut if len(shown) < total else None)
-    return section("trials", "Trials", words, working_table("trials", heads, rows, compares="trials"))
+    return section("trials", "Trials", words, working_table("trials", heads, rows, compares="trials", cards=True))
 
 
 def best_points(data: SweepData) -> Mapping[str, Point]:

@@ -1,7 +1,7 @@
 """The page of a comparison: fronts of several sweeps in one plane, and what can be said of their difference."""
 
 from dashboards.figures import comparison_figures
-from dashboards.pages._html import Html, each, tag
+from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, header, scrolling_table, section
 from dashboards.text import MISSING, show_epsilon
 from sweeper.results.comparison import PRICE, Comparison, Run
@@ -25,7 +25,11 @@ def head(comparison: Comparison, title: str) -> Html:
     marks = list(comparison.conflicts)
     if comparison.exploratory:
         marks.insert(0, "Exploratory: no guarantee. One of these sweeps used something that was not paid for.")
-    banner = tag("div", *(tag("p", mark) for mark in marks), class_="banner", role="note") if marks else None
+    banner = (
+        tag("div", *(tag("p", f"{mark.removesuffix('.')}.") for mark in marks), class_="banner", role="note")
+        if marks
+        else None
+    )
     return header("Comparison of sweeps", title, banner)
 
 
@@ -40,7 +44,8 @@ def differences(comparison: Comparison) -> Html:
 
 def table(comparison: Comparison) -> Html:
     """One row per sweep."""
-    heads = each("th", ["name", "sweep", "trials", "points", "on the front", "hypervolume", "price"], scope="col")
+    numbers = each("th", ["trials", "points", "on the front", "hypervolume", "price"], scope="col", class_="number")
+    heads = join([each("th", ["name", "sweep"], scope="col"), numbers])
     rows = [_row(group.name, run) for group in comparison.groups for run in group.runs]
     return section("sweeps", "Sweeps", scrolling_table(heads, rows))
 
@@ -49,4 +54,5 @@ def _row(name: str, run: Run) -> Html:
     front = run.front
     counts = [len(front.trials), len(front.points), len(front.on_front)]
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
-    return tag("tr", each("td", [name, run.label, *counts, f"{run.hypervolume:.4f}", price]))
+    numbers = each("td", [*counts, f"{run.hypervolume:.4f}", price], class_="number")
+    return tag("tr", each("td", [name, run.label]), numbers)

@@ -91,7 +91,7 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     summary="the fronts of all sweeps in one plane",
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour, dash and mark. "
-        "A model of a sweep costs its price, which the table below has: compare that too."
+        "A model of a sweep costs its price, which the table of sweeps has: compare that too."
     ),
     position=10,
     info=info,

@@ -1,5 +1,7 @@
 """Tables of the live page and of the report in a browser: filtered, sorted, reduced and compared, by the keyboard too."""
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
@@ -41,7 +43,7 @@ def work(page):
     expect(page.locator(".chosen h3")).to_have_text("2 trials side by side")
     expect(page.locator(".chosen tbody")).to_contain_text("training.learning_rate")
     page.wait_for_function(f"String({CURVES}) === 't0003,t0005'", timeout=PATIENCE)
-    page.get_by_role("button", name="Over epsilon").press("Enter")
+    page.get_by_role("button", name="Over own epsilon").press("Enter")
     page.wait_for_function("document.querySelector('.chosen .js-plotly-plot').layout.xaxis.type === 'log'")
 
 
@@ -78,3 +80,21 @@ def test_the_front_lies_above_the_fold(visit):
     page.wait_for_selector("#part-head[data-markup]")
     box = page.locator("#figure-front .js-plotly-plot").bounding_box()
     assert box["y"] + box["height"] <= 900
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("search", "table"), [("", "sweeps"), (f"?sweep={ENDED}&tab=trials", "trials")])
+def test_on_a_phone_each_row_is_a_card_with_its_headings(visit, search, table):
+    page = visit(search, width=390, height=844)
+    first = page.locator(f"[data-table={table}] tbody tr").first
+    expect(first.locator("td").nth(2)).to_have_attribute("data-label", re.compile("."))
+    cells = first.locator("td:visible").all()
+    boxes = [cell.bounding_box() for cell in cells]
+    assert all(box["x"] >= 0 and box["x"] + box["width"] <= 390 for box in boxes)
+    tops = [box["y"] for box in boxes[1:]]  # the first one is the box in the corner
+    assert tops == sorted(tops)
+    assert len(set(tops)) == len(tops)
+    scrolls = page.locator(f"[data-table={table}] .scroll").first
+    assert scrolls.evaluate("(one) => one.scrollWidth <= one.clientWidth")
+    page.locator(f"[data-table={table}] th button").nth(1).press("Enter")  # headings stay, to sort by
+    assert page.locator(f"[data-table={table}] th[aria-sort=ascending]").count() == 1

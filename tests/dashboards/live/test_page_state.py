@@ -1,10 +1,14 @@
+from dataclasses import replace
+
 import pytest
 
 from dashboards.figures import sweep_figures
+from dashboards.live import page_state
 from dashboards.live.page_state import show_view
 from dashboards.live.skeleton import PARTS_OF, document, figures_of
 from dashboards.live.view import Action, Tab, View
 from sweeper.errors import RecordError
+from sweeper.records import Point
 
 from .conftest import ENDED, RUNNING
 
@@ -48,6 +52,14 @@ def test_every_tab_has_its_figures_and_parts(state, tab):
     assert places == {f"figure-{n}" for n in figures_of(tab)} | {f"part-{n}" for n in PARTS_OF[tab]}
     assert found.tab == tab.value
     assert found.links["tab-front"] == f"/?sweep={ENDED}"
+
+
+def test_without_a_certificate_the_tab_of_radii_does_not_lead_anywhere(small):
+    plain = small([Point(trial="t", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5})])
+    view = View(sweep="s")
+    assert "tab-robustness" not in page_state._links(plain, view, view)
+    assert "tab-robustness" in page_state._links(small([]), view, view)  # points may come
+    assert "tab-robustness" in page_state._links(plain, replace(view, tab=Tab.ROBUSTNESS), view)
 
 
 def test_every_figure_of_the_report_has_a_place():

@@ -378,10 +378,27 @@ def test_of_files_in_compared_specs_the_name_alone_is_told(show, out, write_swee
     spec = {"name": "second", "data": {"path": "/home/alice/patients.csv"}, "search": {"warm_start": "/srv/earlier"}}
     folder.write_manifest(replace(folder.read_manifest(), spec=spec))
     page = show("part", "compared", View(compared=(ENDED, "second-20260105-120000")))
-    assert "<td>patients.csv</td>" in page
-    assert "<td>earlier</td>" in page
+    assert "<td><code>patients.csv</code></td>" in page
+    assert "<td><code>earlier</code></td>" in page
     assert "alice" not in page
     assert "/srv" not in page
+
+
+def test_compared_specs_are_read_as_they_were_written_and_only_where_they_differ(show, out, write_sweep):
+    first = {"width": {"log_int": [64, 256]}, "constraint": "spectral_ball", "input_clip": {"uniform": [3.0, 6.0]}}
+    second = {"width": [64, 128], "constraint": "spectral_ball", "input_clip": None}
+    searched = [{"training": {"learning_rate": 0.02, "optimizer": "adam"}}, {"training": {"optimizer": "x" * 70}}]
+    for name, model, found in ((ENDED, first, searched[:1]), ("second-20260105-120000", second, searched)):
+        if name != ENDED:
+            write_sweep(out / name, name="second", seed=1)
+        folder = SweepFolder(out / name)
+        folder.write_manifest(replace(folder.read_manifest(), spec={"model": model, "search": {"first": found}}))
+    page = show("part", "compared", View(compared=(ENDED, "second-20260105-120000")))
+    for said in ("{log_int: [64, 256]}", "[64, 128]", "{uniform: [3, 6]}", "null"):
+        assert f"<code>{said}</code>" in page
+    assert ("constraint" in page, "learning_rate" in page, "search.first[2].training.optimizer" in page) == (0, 0, 1)
+    assert page.count(f"<summary><code>{'x' * 60}…</code></summary>") == 1
+    assert "&#x27;" not in page
 
 
 def test_sweeps_that_are_not_comparable_are_compared_only_when_asked(show, out, write_sweep):
