@@ -36,6 +36,16 @@ const sweeperFigures = {
     }
   },
 
+  // A text in two lines where it is longer than a phone is wide: behind a mark, else behind a word.
+  broken(text) {
+    const most = 44;
+    if (!text || text.length <= most || text.includes("<")) return text;
+    const start = text.slice(0, most);
+    const marks = [", ", "; ", ": ", " / "].map((mark) => start.lastIndexOf(mark) + mark.length).filter((at) => at > most / 3);
+    const at = marks.length ? Math.max(...marks) : start.lastIndexOf(" ") + 1;
+    return at ? `${text.slice(0, at).trimEnd()}<br>${text.slice(at)}` : text;
+  },
+
   // On a phone the colour bar lies below the plot instead of taking a fifth of its width.
   narrow(figure) {
     figure.layout.margin = { ...figure.layout.margin, l: 0, r: 8 };
@@ -50,7 +60,12 @@ const sweeperFigures = {
     const eye = figure.layout.scene?.camera.eye;
     for (const axis in eye ?? {}) eye[axis] *= 1.75;
     if (eye) figure.layout.height = 380;
+    for (const [name, axis] of Object.entries(figure.layout)) {
+      if (/^xaxis/.test(name) && axis.title) axis.title.text = sweeperFigures.broken(axis.title.text);
+    }
     for (const note of figure.layout.annotations ?? []) {
+      const letters = note.text.replace(/<[^>]*>/g, "").length; // a second line would lie over the legend
+      if (letters > 50) note.font = { ...note.font, size: Math.max(9, Math.floor((11 * 56) / letters)) };
       if (note.name === "watermark") note.font.size = 22;
     }
     return figure;

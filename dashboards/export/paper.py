@@ -91,7 +91,9 @@ def _move_legend(figure: Figure, width: float, panels: float) -> None:
     if figure.layout.showlegend is False or not named or (len(figure.data) < 2 and not figure.layout.showlegend):
         return
     across = max(int((width - _AT_EDGES) / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))), 1)
-    below = _margin(figure, "b")
+    own = figure.layout.margin.b is not None  # room for what the figure itself has below
+    lines = max(((axis.title.text or "").count("<br>") for axis in figure.select_xaxes()), default=0)
+    below = _margin(figure, "b") + (0.0 if own else _LINE * lines)
     figure.update_layout(
         legend={
             "orientation": "h",

@@ -99,7 +99,7 @@ def _settings(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Yield what a spec sets, ranges whole; of lists of sections each by its place, so that what is alike stays out."""
     match value:
-        case Mapping() if value and not _RANGES & value.keys():
+        case Mapping() if (value or not name) and not _RANGES & value.keys():
             for key, inner in value.items():
                 yield from _leaves(inner, f"{name}.{key}" if name else str(key))
         case list() if any(isinstance(one, Mapping) for one in value):

@@ -24,6 +24,7 @@ from sweeper.privacy.pricing import value_name
 DRAWN_TRIALS = 300
 _NARROW_AXES = 4  # of hyperparameters that fit a column
 _ANGLE = (-18, -45)  # of names, on a page and in a column
+_SHORT = 8  # letters of a name between two axes of a column
 _RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
 
 
@@ -138,7 +139,7 @@ def _draw_lines(
                 borderpad=0,
                 bgcolor=theme.paper,
                 opacity=0.9,
-                font={"size": 11, "color": theme.ink},
+                font={"size": 9 if info.narrow and len(text) > _SHORT else 11, "color": theme.ink},
             )
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}
     bare = {"showgrid": False, "showline": False}

@@ -77,6 +77,16 @@ def test_in_a_column_legends_stand_below_ticks_do_not_touch_and_titles_break(swe
     assert "<br>" in figure.layout.title.text
 
 
+def test_a_legend_below_leaves_room_for_a_title_of_two_lines(sweep):
+    paper, room = of("column"), {}
+    for name in ("roc", "calibration"):
+        figure = draw(sweep, name, paper)
+        layout = fit(figure, paper)
+        panels = layout.height - figure.layout.margin.t - figure.layout.margin.b
+        room[name] = -figure.layout.legend.y * panels
+    assert room["calibration"] == pytest.approx(room["roc"] + 19.0)
+
+
 def test_in_a_column_panels_stand_below_each_other_and_few_axes_are_left(sweep):
     paper = of("column")
     for name, rows in (("slices", 2), ("contours", 2), ("ranks", 2), ("importances", 2)):
