@@ -132,7 +132,7 @@ const sweeperPlots = (() => {
     const ink = SWEEPER_LIGHT;
     const solid = made.data.some((trace) => trace.type === "scatter3d");
     for (const trace of made.data) {
-      if (!Array.isArray(trace.customdata) || trace.name === "knee of the front") continue;
+      if (!Array.isArray(trace.customdata) || trace.name === "knee") continue;
       if (marks.allowed && !solid) {
         const allowed = new Set(marks.allowed);
         trace.selectedpoints = trace.customdata.flatMap((name, i) => (allowed.has(name) ? [i] : []));

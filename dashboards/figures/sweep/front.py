@@ -33,6 +33,7 @@ from sweeper.specification.objectives import AUROC, BALANCED
 DRAWN_DOMINATED = 1000
 _SIZES = (7.0, 15.0)
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
+_THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
 _CROWDED = 200  # more points than this are drawn at half the size
 
 
@@ -128,6 +129,8 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(_key(info, theme))
     if info.knee is not None:
         figure.add_trace(_knee(*info.knee, info.utility, theme))
+    if info.still and not info.narrow and len(info.lines) > 1:
+        figure.update_layout(margin={"t": _THREE_ROWS})
     for words, value in info.lines if epsilons else ():
         line = {"color": theme.muted, "dash": "dot", "width": 1.5}
         figure.add_hline(y=value, line=line)
@@ -238,7 +241,7 @@ def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str,
 
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
     """What the legend shows for the front: no point's own colour, which would look like a value."""
-    what = "points of the front; larger and stronger: better certified" if info.certificate else "points of the front"
+    what = "front; larger and stronger: better certified" if info.certificate else "front"
     marker = {"size": 10, "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
     return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
 
@@ -251,7 +254,7 @@ def _knee(point: Point, text: str, utility: str, theme: Theme) -> go.Scatter:
         marker={"symbol": "circle-open", "size": 21, "color": theme.ink, "line": {"width": 2}},
         customdata=[text],
         hovertemplate="%{customdata}<extra>knee</extra>",
-        name="knee of the front",
+        name="knee",
     )
 
 

@@ -188,7 +188,7 @@ def test_the_knee_is_ringed(sweep):
     info = front.info(sweep)
     knee, text = info.knee
     assert knee == sweep.result.knee
-    (ring,) = (trace for trace in front.plot(info).data if trace.name == "knee of the front")
+    (ring,) = (trace for trace in front.plot(info).data if trace.name == "knee")
     assert (ring.x, ring.y) == ((knee.values["epsilon"],), (knee.values["accuracy"],))
     assert ring.customdata[0] == text
     assert [(row["trial"], row["epoch"], row["made_from"]) for row in front.rows(info) if row["knee"]] == [knee.key]
