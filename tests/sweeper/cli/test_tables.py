@@ -111,8 +111,8 @@ def test_test_numbers_stand_beside_the_points_that_have_them(make):
     lines = text(sweep_view(Sweep(make().path)), width=200).splitlines()
     rows = [line.split() for line in lines if line.strip().startswith("t0001 ")]
     assert rows == [
-        ["t0001", "1", "1.000", "0.500", "0.000", "0.250", "-"],
-        ["t0001", "3", "1.200", "0.502", "0.000", "-", "-"],
+        ["t0001", "1", "1", "0.500", "0.000", "0.250", "-"],
+        ["t0001", "3", "1.2", "0.502", "0.000", "-", "-"],
     ]
 
 
@@ -162,7 +162,7 @@ def test_the_knee_is_named(make, make_point):
     shown = text(sweep_view(Sweep(make(front={"points": points}).path)))
     assert "\nknee: from there, improving one objective costs most in the others\n" in shown
     assert "\ncertified@1/4: share of rows that are decided correctly, whatever changes within this radius\n" in shown
-    assert "\nknee: t0001, epoch 2: own epsilon 2.000, accuracy 0.800, certified@1/4 0.000\n" in shown
+    assert "\nknee: t0001, epoch 2: own epsilon 2, accuracy 0.800, certified@1/4 0.000\n" in shown
 
 
 def test_of_many_reasons_the_failures_come_first_and_the_rest_is_counted(make, trial):

@@ -260,7 +260,7 @@ def test_the_closing_summary_states_the_price_once_and_each_point_at_its_own_eps
     assert lines[1] == "Price: epsilon 5.993."
     assert said.count("5.993") == 1
     assert lines[2].endswith("each at its own epsilon (fixed in advance):")
-    assert lines[3] == "  own epsilon 2.991, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
+    assert lines[3] == "  own epsilon 2.992, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
 
 
 def test_the_closing_summary_explains_the_words_of_its_list():
