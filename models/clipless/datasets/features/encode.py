@@ -96,8 +96,8 @@ def encode(dataset: Dataset, features: Features) -> Dataset:
         found = [opened.encode(part) for part in rows]
         if cache:
             write_features(key, found)
-    encoded = (replace(part, x=x) for part, x in zip(splits, found, strict=True))
-    return Dataset(facts, *encoded, dataset.blocks, raw=dataset)
+    train, validation, test = (replace(part, x=x) for part, x in zip(splits, found, strict=True))
+    return Dataset(facts, train, validation, test, dataset.blocks, raw=dataset)
 
 
 def feature_facts(facts: Metadata, features: Features, width: int) -> Metadata:
