@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         KCosine,
         MulticlassHinge,
         MultilabelBCE,
+        Squared,
         TauBCE,
         TauCCE,
         WestonWatkins,
@@ -75,6 +76,7 @@ __all__ = [
     "Relation",
     "Schedule",
     "Smoothing",
+    "Squared",
     "TauBCE",
     "TauCCE",
     "WestonWatkins",
@@ -103,8 +105,8 @@ _HOMES = {
     "clipless.certificates.smoothed": "Smoothing certify_smoothed",
     "clipless.conversion.convert": "convert",
     "clipless.evaluation": "attacked_accuracy evaluate",
-    "clipless.losses": "ClassWeighted CrammerSinger HKR KCosine KR MAE MulticlassHinge MultilabelBCE TauBCE TauCCE "
-    "WestonWatkins",
+    "clipless.losses": "ClassWeighted CrammerSinger HKR KCosine KR MAE MulticlassHinge MultilabelBCE Squared TauBCE "
+    "TauCCE WestonWatkins",
     "clipless.network": "Network",
     "clipless.plans.plan": "Plan make_plan",
     "clipless.plans.method": "Method Schedule",

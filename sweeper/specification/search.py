@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from clipless.certificates.smoothed import MOST_DRAWS
+from clipless.certificates.radii import MOST_DRAWS
 from clipless.privacy.accounting.private_selection import LARGEST_MEAN, LEAST_MEAN, Repetitions
 from sweeper.errors import UnexpectedValueError
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint

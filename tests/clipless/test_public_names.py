@@ -18,14 +18,14 @@ from clipless.training import trainer
 
 EXPORTED = {
     clipless: """Adam ClassWeighted CrammerSinger Epoch HKR KCosine KR MAE Method MulticlassHinge MultilabelBCE Network
-    NoiseAllocation Plan Relation SGD Schedule Smoothing TauBCE TauCCE WestonWatkins attacked_accuracy attacks certified_auroc
+    NoiseAllocation Plan Relation SGD Schedule Smoothing Squared TauBCE TauCCE WestonWatkins attacked_accuracy attacks certified_auroc
     certified_radii certify certify_smoothed convert datasets evaluate fit float64_logits layers load losses make_plan projections save zoo""",
     bounds: "LayerBound NetworkBounds Signal WeightNorms bound_layer bound_network bound_rule bounded_types",
     layers: """Abs AvgPool2d ClipGradient Conv1d Conv2d ConvexPotential Dense Flatten GlobalL2Pool2d GroupNorm GroupSort Householder InputBall
     L2Pool2d LayerCentering MaxPool2d ReLU Residual ScaleByQuantile
     Scattering2d Shift Sigmoid Softplus SpaceToDepth Standardise SwapAxes Tanh Tokens every_layer""",
     losses: """ClassWeighted CrammerSinger HKR KCosine KR LOSSES Loss MAE MulticlassHinge MultilabelBCE Reduction
-    TauBCE TauCCE WestonWatkins build_loss loss_lipschitz loss_rule""",
+    Squared TauBCE TauCCE WestonWatkins build_loss loss_lipschitz loss_rule""",
     projections: """CONSTRAINTS Constraint FixedNorm Free Orthogonal SpectralBall Standardised build_constraint constraint
     fixed_norm initial_gain orthogonal spectral_ball""",
     zoo: """ACTIVATIONS ARCHITECTURES Architecture LayerMaker LayerOptions POOLINGS Pooling architecture build check_maps convnet cpl

@@ -87,5 +87,6 @@ def test_an_error_of_a_new_kind_about_data_is_for_the_owner_until_somebody_judge
             "EmptyFigureError",
             "UnknownSweepError",
             "AccountError",
+            "UnknownAccountError",
         ),
     }, "may its message have been computed from private rows?"

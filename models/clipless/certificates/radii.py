@@ -1,6 +1,8 @@
-"""Certificate radii as users write them: a number or a fraction."""
+"""Certificate radii as users write them, a number or a fraction, and how many draws a smoothed one may take."""
 
 from fractions import Fraction
+
+MOST_DRAWS = 10**7
 
 
 def parse_radius(text: str) -> float:

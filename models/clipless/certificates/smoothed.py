@@ -27,9 +27,9 @@ from scipy.special import betainc, betaincinv, ndtri
 from torch import Tensor
 
 from clipless.certificates.certify import Measured, decisions, row_by_row, several_certified_radii
+from clipless.certificates.radii import MOST_DRAWS
 from clipless.network import Network
 
-MOST_DRAWS = 10**7
 _SELECTION_SHARE, _MOST_SELECTION = 4, 100  # one selection draw for so many draws, and no more than so many
 _DRAWN_AT_ONCE = 1024
 _PASS_ROWS = 16  # of double precision: convolutions take 6 to 15 times as long for each row in passes of 256

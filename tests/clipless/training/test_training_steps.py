@@ -36,8 +36,8 @@ def test_training_moves_by_the_learning_rate_and_projects():
 @pytest.mark.parametrize("optimizer", [SGD(10.0), SGD(0.5, momentum=0.9), Adam(0.5)])
 @pytest.mark.parametrize("name", zoo.ARCHITECTURES)
 def test_every_step_ends_within_the_constraints(optimizer, name):
-    model = zoo.build(name, (1, 4, 4), 3, input_norm=1.0)
-    data = Split(torch.rand(20, 1, 4, 4), torch.zeros(20, dtype=torch.int64))
+    model = zoo.build(name, (1, 8, 8), 3, input_norm=1.0)
+    data = Split(torch.rand(20, 1, 8, 8), torch.zeros(20, dtype=torch.int64))
     for _ in fit(model, TauCCE(), data, plan_for(model, data, TauCCE(), epochs=3), optimizer=optimizer):
         for p in model.parameters():
             assert torch.linalg.matrix_norm(p.detach().flatten(1).double(), 2) <= 1 + 1e-6

@@ -27,9 +27,10 @@ def other(ran, tmp_path):
 
 def test_one_figure_of_a_sweep_is_a_file_of_its_own(ran, answer, tmp_path):
     path = tmp_path / "steps.csv"
-    assert answer("front", ran.folder, "--figure", "hypervolume", "-o", path) == f"{path}\n"
+    assert answer("front", ran.folder, "--figure", "front", "-o", path) == f"{path}\n"
     rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-    assert [row["trials"] for row in rows] == ["1", "2", "3"]
+    points = json.loads((ran.folder / "front.json").read_text(encoding="utf-8"))["points"]
+    assert {row["trial"] for row in rows} == {point["trial"] for point in points}
 
 
 def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):

@@ -40,7 +40,7 @@ def test_reports_exports_and_lists_need_none_of_them(sweeper, make_sweep, tmp_pa
     ran = sweeper(
         ("front", folder, "--format", "html", "--output", tmp_path / "report.html"),
         ("front", folder, "--format", "csv", "--output", tmp_path / "front.csv"),
-        ("front", folder, "--format", "json", "--figure", "hypervolume", "--output", tmp_path / "hypervolume.json"),
+        ("front", folder, "--format", "json", "--figure", "front", "--output", tmp_path / "figure.json"),
         ("compare", folder, other, "--output", tmp_path / "both.html"),
         ("list", "--out", folder.parent),
         ("show", folder),
@@ -48,5 +48,5 @@ def test_reports_exports_and_lists_need_none_of_them(sweeper, make_sweep, tmp_pa
         ("token", "--tokens", tmp_path / "tokens.json"),
     )
     assert ran.returncode == 0, ran.stderr
-    for name in ("report.html", "front.csv", "hypervolume.json", "both.html"):
+    for name in ("report.html", "front.csv", "figure.json", "both.html"):
         assert (tmp_path / name).stat().st_size > 0

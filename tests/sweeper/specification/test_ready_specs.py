@@ -31,7 +31,7 @@ SWEEPS = Path(__file__).parents[3] / "sweeps"
 READY = [
     pytest.param(path, marks=[pytest.mark.long] * ("cifar10" in path.read_text(encoding="utf-8")))  # seconds to decode
     for path in sorted(SWEEPS.rglob("*.yaml"))
-    if ".ranges." not in path.name
+    if ".ranges." not in path.name and path.name != "text-sentiment.yaml"  # whose table its page tells how to make
 ]
 CONFIGURATIONS = (1, pytest.param(8, marks=pytest.mark.long))
 REST = {

@@ -131,10 +131,10 @@ def test_a_sweep_takes_the_share_of_whom_it_is_told(tmp_path, data, monkeypatch)
     folder, plan, _ = reserved(tmp_path, data, address)
     assert Account(address).balance().spenders == ("ann",)
     with pytest.raises(AccountError, match=r"Expected the spender 'ann', who has reserved .*, got 'ben'"):
-        reserve_account(plan, data, folder, "ben")
+        reserve_account(plan, data, folder, spender="ben")
     other = SweepFolder(tmp_path / "other")
     other.path.mkdir()
-    reserve_account(plan, data, other, "ben")
+    reserve_account(plan, data, other, spender="ben")
     assert Account(address).balance().spenders == ("ann", "ben")
 
 

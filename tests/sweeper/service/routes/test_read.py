@@ -184,14 +184,14 @@ def test_the_front_comes_as_a_picture(format_, start, client):
 
 
 def test_a_figure_of_the_report_comes_alone(client, folder):
-    page = client.get(f"{URL}/front", params={"format": "html", "figure": "hypervolume"})
+    page = client.get(f"{URL}/front", params={"format": "html", "figure": "front"})
     assert page.status_code == 200
     assert page.headers["content-security-policy"] == exports.POLICY
     assert len(page.text) < len(client.get(f"{URL}/front", params={"format": "html"}).text)
-    numbers = client.get(f"{URL}/front", params={"figure": "hypervolume"})
+    numbers = client.get(f"{URL}/front", params={"figure": "front"})
     assert numbers.headers["content-type"] == "application/json"
-    assert numbers.json()["figure"] == "hypervolume"
-    table = client.get(f"{URL}/front", params={"format": "csv", "figure": "hypervolume"})
+    assert numbers.json()["figure"] == "front"
+    table = client.get(f"{URL}/front", params={"format": "csv", "figure": "front"})
     assert table.headers["content-type"].startswith("text/csv")
     assert len(table.text.splitlines()) == 1 + len(numbers.json()["rows"]) > 1
     assert client.get(f"{URL}/front").json()["points"], "the front itself is another answer"
