@@ -26,7 +26,7 @@ from sweeper.records import Objective
 from sweeper.results.display import WIDTH, aligned
 from sweeper.results.front import Front
 from sweeper.rounding import round_up
-from sweeper.specification.objectives import radius
+from sweeper.specification.objectives import attack_radius, radius, smoothed_radius
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -269,11 +269,15 @@ def _find_shared(fronts: Sequence[Front]) -> tuple[Objective, ...]:
     """Return the objectives that all sweeps have; certificates only where their radii are in one unit."""
     shared = tuple(o for o in fronts[0].objectives if all(o in front.objectives for front in fronts))
     if len({front.claim.radius_unit for front in fronts}) > 1:
-        shared = tuple(objective for objective in shared if radius(objective.name) is None)
+        shared = tuple(objective for objective in shared if not _has_radius(objective.name))
     if EPSILON not in shared or len(shared) < 2:
         names = ", ".join(o.name for o in shared) or "none"
         raise ComparisonError(f"Expected epsilon and another objective in every sweep, got {names} shared by them")
     return shared
+
+
+def _has_radius(name: str) -> bool:
+    return any(read(name) is not None for read in (radius, smoothed_radius, attack_radius))
 
 
 def _box(objectives: Sequence[Objective], reference: Mapping[str, float], *, log_epsilon: bool) -> Box:

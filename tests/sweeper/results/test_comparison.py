@@ -141,15 +141,16 @@ def test_the_comparison_is_plain_values(front):
     assert "composition of their ledgers" in content["price"]
 
 
-def test_certificates_in_different_units_are_never_on_one_axis(front):
-    names = ("epsilon", "accuracy", "certified@0.5")
+@pytest.mark.parametrize("certificate", ["certified@0.5", "smoothed@0.5", "attacked@0.5"])
+def test_certificates_in_different_units_are_never_on_one_axis(front, certificate):
+    names = ("epsilon", "accuracy", certificate)
     pixels = front(0.5, names=names)
     features = front(0.6, "other", names=names, claimed={"radius_unit": "units of the features of tiny"})
     with pytest.raises(ComparisonError, match="Expected sweeps of one unit of radii, got"):
         compare(labelled(pixels, features))
     found = compare(labelled(pixels, features), anyway=True)
     assert [objective.name for objective in found.objectives] == ["epsilon", "accuracy"]
-    only = ("epsilon", "certified@0.5")
+    only = ("epsilon", certificate)
     with pytest.raises(ComparisonError, match="Expected epsilon and another objective in every sweep, got epsilon"):
         compare(labelled(front(0.5, names=only), replace(features, objectives=features.objectives[::2])), anyway=True)
 
