@@ -148,11 +148,11 @@ class SweepPlan:
         return events, [] if noise is None else [noise.paid(repeats * plan.epochs).event for plan in every]
 
     def expected_price(self, plans: Sequence[Plan]) -> Price | None:
-        """Price all trials as if each spent what one of these plans does, in turn; ``None`` without plans.
+        """Price all trials as if each spent what the dearest of these plans does; ``None`` without plans.
 
-        Scores of test rows, whose number is not known before, are not in it.
+        It is computed as closely as the price of a sweep that has ended. Scores of test rows, whose number is not known
+        before, are not in it.
         """
-        if not plans:
-            return None
-        noise = self.shared.noise
-        return compose(self.expected_events(plans), self.privacy.delta, apart=noise is None or noise.apart)
+        apart, delta = self.shared.noise is None or self.shared.noise.apart, self.privacy.delta
+        prices = [compose(self.expected_events([plan]), delta, tight=True, apart=apart) for plan in plans]
+        return max(prices, key=lambda one: one.epsilon, default=None)

@@ -39,14 +39,15 @@ class Composition(Spending):
         return release_charged(charged, tight=tight)
 
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
-        """Return about what it will cost, if all trials spend what the first configurations would."""
+        """Return about what it will cost, if all trials spend what the dearest of the first configurations would."""
         cost = expected()
         if cost is None:
             return "Price: not known, for none of its first configurations can be planned."
         trials = (
             "that of its only trial, if it spends what the first configuration would"
             if cost.events == 1
-            else f"the composition of all {cost.events} trials, if they spend what the first configurations would"
+            else f"the composition of all {cost.events} trials, if each spends what the dearest of the first "
+            "configurations would"
         )
         return (
             f"Price: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, {FOR_ALL}: {trials}. {GROWS} "

@@ -42,14 +42,17 @@ def test_a_filter_states_its_budget(spec, digits):
 
 @pytest.mark.parametrize(
     ("trials", "of"),
-    [(1, "that of its only trial, if it spends"), (6, "the composition of all 6 trials, if they spend")],
+    [
+        (1, "that of its only trial, if it spends what"),
+        (6, "the composition of all 6 trials, if each spends what the dearest of"),
+    ],
 )
 def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(trials, of, spec, digits):
     search = spec.to_plain()["search"] | {"trials": trials}
     plan = make_sweep_plan(Spec.from_mapping(spec.to_plain() | {"search": search}), digits)
     event, said = plan_first_configuration(plan, digits).event(), plan.announcement
-    total = round_up(price([event] * trials, 1e-4).epsilon)
-    assert f"about epsilon {total} at delta 0.0001, for the search and every model: {of} what the first" in said
+    total = round_up(price([event] * trials, 1e-4, tight=True).epsilon)
+    assert f"about epsilon {total} at delta 0.0001, for the search and every model: {of} the first" in said
     assert said.endswith("Each further trial adds to it. privacy.sweep_epsilon fixes it beforehand.")
 
 

@@ -86,7 +86,20 @@ def test_the_sweep_costs_the_composition_of_its_trials(spec, digits):
     event = previews[0].plan.event()
     assert spec.trials == 2
     assert answer.events == 2
-    assert answer.epsilon == pytest.approx(rdp_epsilon(Composed((event, event)), 1e-4))
+    assert (
+        answer.epsilon == price([event, event], 1e-4, tight=True).epsilon < rdp_epsilon(Composed((event, event)), 1e-4)
+    )
+
+
+def test_the_estimate_is_that_of_the_dearest_configuration(content, digits):
+    del content["privacy"]["epsilon"]
+    content["privacy"]["noise_multiplier"] = [2.0, 4.0, 8.0]
+    content["search"] = {"trials": 3}
+    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    previews = preview(plan, digits, 3)
+    alone = [plan.expected_price([one.plan]).epsilon for one in previews]
+    assert len(set(alone)) > 1
+    assert estimate_price(plan, previews) == estimate_price(plan, previews[::-1]) == max(alone)
 
 
 def test_a_spec_is_validated_against_its_data(content, digits):
