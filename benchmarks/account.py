@@ -21,8 +21,8 @@ from live_page import CHROMIUM, serving
 from playwright.sync_api import sync_playwright
 
 from clipless.privacy.events import Relation
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
-from sweeper.account.cost import AccountCost
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
 from sweeper.account.rules import ALL_ROWS, Reservation
@@ -36,7 +36,7 @@ RELATION = Relation.ADD_OR_REMOVE_ONE
 
 def wants(sweep: str) -> Reservation:
     """Return what a small sweep asks."""
-    costs = {Side.TRAINING: AccountCost(1e-6, 1e-13)}
+    costs = {Side.TRAINING: GaussianCost(1e-6, 1e-13)}
     given = {"unit": "row", "relation": RELATION, "split": "{}", "blocks": {ALL_ROWS: "rows"}}
     return Reservation(sweep=sweep, title=sweep, spender="me", costs=costs, **given)
 

@@ -39,8 +39,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from _noise_log import FOLDER, LoggedSource
 
 from clipless.privacy.events import Relation
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
-from sweeper.account.cost import AccountCost, rounded_down
+from sweeper.account.cost import rounded_down
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
 from sweeper.account.receipts import read_receipt
@@ -272,7 +273,7 @@ class Campaign:
         account = Account(self.address)
         wanted = account.reservation_of(next(iter(account.balance().sweeps)))
         left = account.balance().left((ALL_ROWS, Side.TRAINING))
-        most = {Side.TRAINING: rounded_down(AccountCost(0.6 * left.square, 0.6 * left.slack))}
+        most = {Side.TRAINING: rounded_down(GaussianCost(0.6 * left.square, 0.6 * left.slack))}
         ready, go = os.pipe()
 
         def want(name: str) -> None:

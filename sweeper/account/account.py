@@ -4,9 +4,9 @@ import datetime
 from collections.abc import Callable
 from pathlib import Path
 
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, SweepAccount
 from sweeper.account.chain import AccountChain
-from sweeper.account.cost import AccountCost
 from sweeper.account.entries import Costs, Entry, Position, Settled, Side
 from sweeper.account.owner import time_in_text
 from sweeper.account.positions import check_position, position_of
@@ -176,7 +176,7 @@ class Account:
             blocks={block: balance.digests[block] for block in known.blocks},
         )
 
-    def settle(self, sweep: str, ledger: Path, position: Position | None = None) -> dict[Side, AccountCost]:
+    def settle(self, sweep: str, ledger: Path, position: Position | None = None) -> dict[Side, GaussianCost]:
         """Give back what a sweep has reserved and not drawn, and return that; a second call gives nothing.
 
         Every draw of its ledger must be charged before. ``position`` is as for ``charge``.

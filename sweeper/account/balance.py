@@ -9,8 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.blocks import is_declared
-from sweeper.account.cost import NOTHING, AccountCost, budget_of, is_whole, is_within, left_of, total
+from sweeper.account.cost import NOTHING, budget_of, is_whole, is_within, left_of, total
 from sweeper.account.entries import (
     EVERYBODY,
     Bound,
@@ -48,15 +49,15 @@ class SweepAccount:
     spender: str
     blocks: tuple[str, ...]
     split: str | None
-    held: dict[Side, AccountCost] = field(default_factory=dict)
+    held: dict[Side, GaussianCost] = field(default_factory=dict)
     charged: dict[str, Costs] = field(default_factory=dict)
-    drawn: dict[Side, AccountCost] = field(default_factory=dict)
+    drawn: dict[Side, GaussianCost] = field(default_factory=dict)
     position: Position | None = None
     is_open: bool = True
     since: str = ""
 
     @property
-    def undrawn(self) -> dict[Side, AccountCost]:
+    def undrawn(self) -> dict[Side, GaussianCost]:
         """What it holds and has not drawn, where that is anything."""
         left = {side: left_of(held, self.drawn.get(side, NOTHING)) for side, held in self.held.items()}
         return {side: cost for side, cost in left.items() if cost != NOTHING}
@@ -74,21 +75,21 @@ class Balance:
             raise RecordError(f"Expected an account that begins with its opening, got {opened.kind}; restore the store")
         self.opened = opened
         self.epsilon, self.delta = opened.epsilon, opened.delta
-        self.budget = AccountCost(opened.square, opened.slack)
+        self.budget = GaussianCost(opened.square, opened.slack)
         _check_budget(self.epsilon, self.delta, self.budget)
         self.shares = opened.shares
         self.split: str | None = None
         self.digests: dict[str, str] = {}
         self.closed: dict[str | None, str] = {}
         self.sweeps: dict[str, SweepAccount] = {}
-        self._taken: dict[Place, AccountCost] = defaultdict(lambda: NOTHING)
-        self._spent: dict[tuple[str, Place], AccountCost] = defaultdict(lambda: NOTHING)
+        self._taken: dict[Place, GaussianCost] = defaultdict(lambda: NOTHING)
+        self._spent: dict[tuple[str, Place], GaussianCost] = defaultdict(lambda: NOTHING)
 
-    def taken(self, place: Place) -> AccountCost:
+    def taken(self, place: Place) -> GaussianCost:
         """Return what is reserved or drawn on a side of a block."""
         return self._taken.get(place, NOTHING)
 
-    def left(self, place: Place) -> AccountCost:
+    def left(self, place: Place) -> GaussianCost:
         """Return what nobody has reserved on a side of a block."""
         return left_of(self.budget, self.taken(place))
 
@@ -97,13 +98,13 @@ class Balance:
         named = tuple(share for share in self.shares if spender == share.name or spender in share.members)
         return named or tuple(share for share in self.shares if share.name == EVERYBODY)
 
-    def left_under(self, share: Share, spender: str, place: Place) -> AccountCost:
+    def left_under(self, share: Share, spender: str, place: Place) -> GaussianCost:
         """Return what a share leaves of a side of a block; a group and its members take from it together."""
-        most = AccountCost(self.budget.square * share.part, self.budget.slack * share.part)
+        most = GaussianCost(self.budget.square * share.part, self.budget.slack * share.part)
         names = {share.name, *share.members} if share.members else {spender}
         return left_of(most, total(self._spent.get((name, place), NOTHING) for name in names))
 
-    def taken_by(self, spender: str, place: Place) -> AccountCost:
+    def taken_by(self, spender: str, place: Place) -> GaussianCost:
         """Return what a spender has taken of a side of a block."""
         return self._spent.get((spender, place), NOTHING)
 
@@ -145,7 +146,7 @@ class Balance:
                 self.closed[entry.block] = entry.because
 
     def _raise(self, entry: Raised) -> None:
-        raised = AccountCost(entry.square, entry.slack)
+        raised = GaussianCost(entry.square, entry.slack)
         _check_budget(entry.epsilon, entry.delta, raised)
         if not (is_within(self.budget, raised) and entry.delta >= self.delta and entry.epsilon >= self.epsilon):
             raise RecordError(
@@ -185,7 +186,7 @@ class Balance:
         sweep.is_open = True
         self.sweeps[entry.sweep] = sweep
 
-    def _add(self, place: Place, spender: str, cost: AccountCost) -> None:
+    def _add(self, place: Place, spender: str, cost: GaussianCost) -> None:
         after = total([self._taken[place], cost])
         if not is_within(after, self.budget):
             raise RecordError(
@@ -232,12 +233,12 @@ class Balance:
         return sweep
 
     @staticmethod
-    def _check_whole(costs: Mapping[Side, AccountCost]) -> None:
+    def _check_whole(costs: Mapping[Side, GaussianCost]) -> None:
         if not all(is_whole(cost) for cost in costs.values()):
             raise RecordError("Expected costs in whole steps, so that sums are exact, got others; restore the store")
 
 
-def _check_budget(epsilon: float, delta: float, budget: AccountCost) -> None:
+def _check_budget(epsilon: float, delta: float, budget: GaussianCost) -> None:
     """Refuse a budget that epsilon and delta do not give."""
     if not is_within(budget, budget_of(epsilon, delta)):
         raise RecordError(

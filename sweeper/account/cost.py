@@ -14,12 +14,11 @@ of entries and never drifts.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import Event
-from clipless.privacy.gaussian import SLACK_SHARE, largest_signal, smallest_epsilon
+from clipless.privacy.gaussian import SLACK_SHARE, GaussianCost, largest_signal, smallest_epsilon
 
 if TYPE_CHECKING:
     from clipless.privacy.accounting.private_selection import Repetitions
@@ -30,50 +29,41 @@ MOST_SIGNAL = 2.0**6  # whose epsilon is in the thousands
 MOST_SQUARE = MOST_SIGNAL**2  # sums of multiples are exact up to here
 _ROUNDING = 2.0**-50  # relative, of a square, a root or a difference
 
-
-@dataclass(frozen=True, slots=True)
-class AccountCost:
-    """What a mechanism takes, or what there is to take."""
-
-    square: float = 0.0  # mu^2; infinite where no signal is enough
-    slack: float = 0.0  # the probability with which it is worse than that
+NOTHING = GaussianCost()
 
 
-NOTHING = AccountCost()
-
-
-def total(costs: Iterable[AccountCost]) -> AccountCost:
+def total(costs: Iterable[GaussianCost]) -> GaussianCost:
     """Return the sum of costs, which is exact if they are whole multiples."""
     costs = tuple(costs)
-    return AccountCost(sum(cost.square for cost in costs), sum(cost.slack for cost in costs))
+    return GaussianCost(sum(cost.square for cost in costs), sum(cost.slack for cost in costs))
 
 
-def is_within(cost: AccountCost, most: AccountCost) -> bool:
+def is_within(cost: GaussianCost, most: GaussianCost) -> bool:
     """Whether a cost is no more than another in both numbers; one with a number that is none is not."""
     return cost.square <= most.square and cost.slack <= most.slack
 
 
-def left_of(whole: AccountCost, taken: AccountCost) -> AccountCost:
+def left_of(whole: GaussianCost, taken: GaussianCost) -> GaussianCost:
     """Return what is left, in each of both numbers; none of it is below 0."""
-    return AccountCost(max(whole.square - taken.square, 0.0), max(whole.slack - taken.slack, 0.0))
+    return GaussianCost(max(whole.square - taken.square, 0.0), max(whole.slack - taken.slack, 0.0))
 
 
-def larger(one: AccountCost, other: AccountCost) -> AccountCost:
+def larger(one: GaussianCost, other: GaussianCost) -> GaussianCost:
     """Return a cost that covers either of two, of which one applies to each row."""
-    return AccountCost(max(one.square, other.square), max(one.slack, other.slack))
+    return GaussianCost(max(one.square, other.square), max(one.slack, other.slack))
 
 
-def rounded_up(cost: AccountCost) -> AccountCost:
+def rounded_up(cost: GaussianCost) -> GaussianCost:
     """Return the least cost of whole multiples that covers a cost; an infinite one stays infinite."""
-    return AccountCost(_to_step(cost.square, SQUARE_STEP, math.ceil), _to_step(cost.slack, SLACK_STEP, math.ceil))
+    return GaussianCost(_to_step(cost.square, SQUARE_STEP, math.ceil), _to_step(cost.slack, SLACK_STEP, math.ceil))
 
 
-def rounded_down(cost: AccountCost) -> AccountCost:
+def rounded_down(cost: GaussianCost) -> GaussianCost:
     """Return the largest cost of whole multiples that is within a cost."""
-    return AccountCost(_to_step(cost.square, SQUARE_STEP, math.floor), _to_step(cost.slack, SLACK_STEP, math.floor))
+    return GaussianCost(_to_step(cost.square, SQUARE_STEP, math.floor), _to_step(cost.slack, SLACK_STEP, math.floor))
 
 
-def is_whole(cost: AccountCost) -> bool:
+def is_whole(cost: GaussianCost) -> bool:
     """Whether both numbers are whole multiples, none of them negative, so that sums of them are exact."""
     sound = 0.0 <= cost.square <= MOST_SQUARE and 0.0 <= cost.slack <= 1.0
     return sound and cost == rounded_down(cost)
@@ -83,7 +73,7 @@ def _to_step(value: float, step: float, rounded: Callable[[float], int]) -> floa
     return rounded(value / step) * step if math.isfinite(value) else value
 
 
-def budget_of(epsilon: float, delta: float) -> AccountCost:
+def budget_of(epsilon: float, delta: float) -> GaussianCost:
     """Return what may be spent under ``(epsilon, delta)``, a twentieth of delta as slack.
 
     Raises:
@@ -91,9 +81,9 @@ def budget_of(epsilon: float, delta: float) -> AccountCost:
     """
     if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
         raise AccountingError(f"Expected epsilon > 0 and 0 < delta < 1, got epsilon={epsilon!r}, delta={delta!r}")
-    slack = rounded_down(AccountCost(0.0, SLACK_SHARE * delta)).slack
+    slack = rounded_down(GaussianCost(0.0, SLACK_SHARE * delta)).slack
     signal = largest_signal(epsilon, delta - slack, most=MOST_SIGNAL)
-    budget = rounded_down(AccountCost(signal**2 * (1.0 - _ROUNDING), slack))
+    budget = rounded_down(GaussianCost(signal**2 * (1.0 - _ROUNDING), slack))
     if not (budget.square > 0.0 and slack > 0.0):
         raise AccountingError(
             f"Expected a budget of which something can be spent, got epsilon={epsilon!r} at delta={delta!r}"
@@ -101,10 +91,10 @@ def budget_of(epsilon: float, delta: float) -> AccountCost:
     return budget
 
 
-def epsilon_of(cost: AccountCost, delta: float) -> float:
+def epsilon_of(cost: GaussianCost, delta: float) -> float:
     """Return the epsilon at delta of everything that a cost covers, rounded up; infinite if the slack is all of delta.
 
-    >>> f"{epsilon_of(AccountCost(0.721**2, 1e-7), 1e-5):.2f}"
+    >>> f"{epsilon_of(GaussianCost(0.721**2, 1e-7), 1e-5):.2f}"
     '3.01'
     """
     if cost.slack >= delta or not math.isfinite(cost.square):
@@ -112,7 +102,7 @@ def epsilon_of(cost: AccountCost, delta: float) -> float:
     return smallest_epsilon(math.sqrt(cost.square) * (1.0 + _ROUNDING), (delta - cost.slack) * (1.0 - _ROUNDING))
 
 
-def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
+def event_cost(event: Event, epsilon: float, delta: float) -> GaussianCost:
     """Return what an event takes of an account of ``(epsilon, delta)``, its share of the slack that of the signal.
 
     Raises:
@@ -120,11 +110,10 @@ def event_cost(event: Event, epsilon: float, delta: float) -> AccountCost:
     """
     from clipless.privacy.accounting.gaussian_filter import GaussianFilter  # takes seconds
 
-    cost = GaussianFilter(epsilon, delta).cost(event)
-    return rounded_up(AccountCost(cost.square, cost.slack))
+    return rounded_up(GaussianFilter(epsilon, delta).cost(event))
 
 
-def selection_cost(candidate: Event, repetitions: "Repetitions", epsilon: float, delta: float) -> AccountCost:
+def selection_cost(candidate: Event, repetitions: "Repetitions", epsilon: float, delta: float) -> GaussianCost:
     """Return what the best of a random number of candidates takes of an account of ``(epsilon, delta)``.
 
     Raises:
@@ -132,11 +121,10 @@ def selection_cost(candidate: Event, repetitions: "Repetitions", epsilon: float,
     """
     from clipless.privacy.accounting.gaussian_filter import GaussianFilter  # takes seconds
 
-    cost = GaussianFilter(epsilon, delta).selection_cost(candidate, repetitions)
-    return rounded_up(AccountCost(cost.square, cost.slack))
+    return rounded_up(GaussianFilter(epsilon, delta).selection_cost(candidate, repetitions))
 
 
-def pure_cost(epsilons: Iterable[float]) -> AccountCost:
+def pure_cost(epsilons: Iterable[float]) -> GaussianCost:
     """Return what independent mechanisms take that are epsilon-differentially private without a delta.
 
     Raises:
@@ -144,4 +132,4 @@ def pure_cost(epsilons: Iterable[float]) -> AccountCost:
     """
     from clipless.privacy.accounting.gaussian_filter import pure_square  # takes seconds
 
-    return rounded_up(AccountCost(math.fsum(map(pure_square, epsilons)) * (1.0 + _ROUNDING)))
+    return rounded_up(GaussianCost(math.fsum(map(pure_square, epsilons)) * (1.0 + _ROUNDING)))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import Composed, Event, PoissonGaussian
-from sweeper.account.cost import NOTHING, AccountCost, event_cost, left_of, selection_cost
+from clipless.privacy.gaussian import GaussianCost
+from sweeper.account.cost import NOTHING, event_cost, left_of, selection_cost
 from sweeper.account.entries import Side
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
@@ -40,7 +41,7 @@ class Draw:
     repetitions: Repetitions | None = None
     beyond: "Draw | None" = None
 
-    def costs(self, epsilon: float, delta: float) -> dict[Side, AccountCost]:
+    def costs(self, epsilon: float, delta: float) -> dict[Side, GaussianCost]:
         """Return what it takes of an account of ``(epsilon, delta)``."""
         repetitions, before = self.repetitions, {} if self.beyond is None else self.beyond.costs(epsilon, delta)
         if repetitions is not None:

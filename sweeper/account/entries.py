@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter
 
 from clipless.errors import AccountingError
 from clipless.privacy.events import Relation
-from sweeper.account.cost import AccountCost
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.adapters import WHEN_KNOWN
 from sweeper.errors import RecordError
 
@@ -30,7 +30,7 @@ class Side(enum.Enum):
     TEST = "test"
 
 
-Costs = Mapping[Side, AccountCost]
+Costs = Mapping[Side, GaussianCost]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.cost import AccountCost, larger
+from sweeper.account.cost import larger
 from sweeper.account.entries import (
     Bound,
     Charged,
@@ -89,8 +90,8 @@ def _known(sweep: str, balance: Balance) -> tuple[str, str]:
     return found.spender, found.title
 
 
-def _part(costs: Mapping[Side, AccountCost], balance: Balance) -> float:
-    most = AccountCost()
+def _part(costs: Mapping[Side, GaussianCost], balance: Balance) -> float:
+    most = GaussianCost()
     for cost in costs.values():
         most = larger(most, cost)
     return part_of(most, balance.budget)

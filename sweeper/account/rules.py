@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from clipless.privacy.events import Relation
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, Place, SweepAccount
 from sweeper.account.blocks import is_declared
-from sweeper.account.cost import NOTHING, AccountCost, epsilon_of, is_within, larger, left_of, rounded_up, total
+from sweeper.account.cost import NOTHING, epsilon_of, is_within, larger, left_of, rounded_up, total
 from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Settled, Side
 from sweeper.rounding import round_down, round_up
 
@@ -40,7 +41,7 @@ class Reservation:
     blocks: Mapping[str, str]
 
 
-def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) -> dict[Side, AccountCost]:
+def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) -> dict[Side, GaussianCost]:
     """Return what releases cost on each side of an account, in whole steps.
 
     Args:
@@ -65,13 +66,13 @@ def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) 
     return dict.fromkeys(Side, total(map(rounded_up, costs.values())))
 
 
-def account_sides(balance: Balance, wanted: Reservation, costs: Costs) -> dict[Side, AccountCost]:
+def account_sides(balance: Balance, wanted: Reservation, costs: Costs) -> dict[Side, GaussianCost]:
     """Return what releases of a sweep cost on each side of an account, whose split is that of its first sweep."""
     own = wanted.split == balance.split if balance.split is not None else is_declared(balance.opened, wanted.split)
     return sides_of(costs, split=wanted.split, relation=wanted.relation, own=own)
 
 
-def missing_sides(balance: Balance, wanted: Reservation) -> dict[Side, AccountCost]:
+def missing_sides(balance: Balance, wanted: Reservation) -> dict[Side, GaussianCost]:
     """Return what a sweep must still reserve: all that it plans without what it has, where that is anything."""
     known = balance.sweeps.get(wanted.sweep)
     held = {} if known is None else known.held
@@ -143,7 +144,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
     )
 
 
-def _beyond(balance: Balance, wanted: Reservation, taken: Costs) -> dict[Side, AccountCost]:
+def _beyond(balance: Balance, wanted: Reservation, taken: Costs) -> dict[Side, GaussianCost]:
     undrawn = balance.sweeps[wanted.sweep].undrawn
     beyond = {side: left_of(cost, undrawn.get(side, NOTHING)) for side, cost in taken.items()}
     return {side: cost for side, cost in beyond.items() if cost != NOTHING}
@@ -240,7 +241,7 @@ def _refuse_amount(balance: Balance, wanted: Reservation, missing: Costs) -> str
     return _too_much(balance, what, whose, place, cost, left)
 
 
-def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: AccountCost, left: AccountCost) -> str:
+def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: GaussianCost, left: GaussianCost) -> str:
     block, side = place
     where = f"on {side.value} rows" + ("" if block == ALL_ROWS else f" of block {block!r}")
     fits, alone = epsilon_of(left, balance.delta), round_up(epsilon_of(cost, balance.delta), 3)
@@ -253,17 +254,17 @@ def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: Accou
     )
 
 
-def part_in_words(cost: AccountCost, budget: AccountCost, *, up: bool = True) -> str:
+def part_in_words(cost: GaussianCost, budget: GaussianCost, *, up: bool = True) -> str:
     """Return how much of a budget a cost is, in percent, by the number of which it takes more or of which less is left.
 
-    >>> part_in_words(AccountCost(1.0, 0.0), AccountCost(8.0, 0.5))
+    >>> part_in_words(GaussianCost(1.0, 0.0), GaussianCost(8.0, 0.5))
     '12.5 %'
     """
     parts = cost.square / budget.square, cost.slack / budget.slack
     return f"{round_up(100 * max(parts), 3) if up else round_down(100 * min(parts), 3)} %"
 
 
-def count_alike(left: AccountCost, cost: AccountCost) -> int | None:
+def count_alike(left: GaussianCost, cost: GaussianCost) -> int | None:
     """Return how often a cost fits into what is left, ``None`` for ever."""
     pairs = ((left.square, cost.square), (left.slack, cost.slack))
     return min((int(have // need) for have, need in pairs if need), default=None)

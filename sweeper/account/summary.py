@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, Place, SweepAccount
-from sweeper.account.cost import NOTHING, AccountCost, epsilon_of, larger
+from sweeper.account.cost import NOTHING, epsilon_of, larger
 from sweeper.account.entries import EVERYBODY, Costs, Side
 from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
 from sweeper.rounding import round_down, round_up
@@ -113,7 +114,7 @@ def summarise(balance: Balance) -> AccountSummary:
                 block=block,
                 side=side.value,
                 taken=part_of(balance.taken((block, side)), budget),
-                drawn=part_of(drawn.get((block, side), AccountCost()), budget),
+                drawn=part_of(drawn.get((block, side), GaussianCost()), budget),
             )
             for block, side in balance.places()
         ),
@@ -122,7 +123,7 @@ def summarise(balance: Balance) -> AccountSummary:
     )
 
 
-def part_of(cost: AccountCost, budget: AccountCost) -> float:
+def part_of(cost: GaussianCost, budget: GaussianCost) -> float:
     """Return the share of a budget that a cost is, of its square or of its slack, whatever is larger."""
     return max(cost.square / budget.square, cost.slack / budget.slack)
 
@@ -163,7 +164,7 @@ def room_of(balance: Balance, spender: str, places: Iterable[Place]) -> Room:
     )
 
 
-def _rooms(balance: Balance, spender: str, place: Place) -> Iterator[AccountCost]:
+def _rooms(balance: Balance, spender: str, place: Place) -> Iterator[GaussianCost]:
     """Yield what the budget leaves of a side, and each share of a spender; nothing for one without any."""
     yield balance.left(place)
     shares = balance.shares_of(spender)
@@ -173,17 +174,17 @@ def _rooms(balance: Balance, spender: str, place: Place) -> Iterator[AccountCost
         yield balance.left_under(share, spender, place)
 
 
-def _drawn(balance: Balance) -> dict[tuple[str, Side], AccountCost]:
-    found: dict[tuple[str, Side], AccountCost] = {}
+def _drawn(balance: Balance) -> dict[tuple[str, Side], GaussianCost]:
+    found: dict[tuple[str, Side], GaussianCost] = {}
     for sweep in balance.sweeps.values():
         for block in sweep.blocks:
             for side, cost in sweep.drawn.items():
-                before = found.get((block, side), AccountCost())
-                found[block, side] = AccountCost(before.square + cost.square, before.slack + cost.slack)
+                before = found.get((block, side), GaussianCost())
+                found[block, side] = GaussianCost(before.square + cost.square, before.slack + cost.slack)
     return found
 
 
-def _of_sweep(id_: str, sweep: SweepAccount, budget: AccountCost) -> SweepSummary:
+def _of_sweep(id_: str, sweep: SweepAccount, budget: GaussianCost) -> SweepSummary:
     return SweepSummary(
         id=id_,
         title=sweep.title,
@@ -196,8 +197,8 @@ def _of_sweep(id_: str, sweep: SweepAccount, budget: AccountCost) -> SweepSummar
     )
 
 
-def _largest(costs: Mapping[Side, AccountCost]) -> AccountCost:
-    most = AccountCost()
+def _largest(costs: Mapping[Side, GaussianCost]) -> GaussianCost:
+    most = GaussianCost()
     for cost in costs.values():
         most = larger(most, cost)
     return most

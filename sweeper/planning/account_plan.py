@@ -3,10 +3,11 @@
 from clipless.datasets import Dataset, HashSplit
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
 from clipless.privacy.events import PoissonGaussian
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
 from sweeper.account.blocks import digest_blocks, digest_dataset, split_in_text
-from sweeper.account.cost import NOTHING, AccountCost, event_cost, rounded_up, total
+from sweeper.account.cost import NOTHING, event_cost, rounded_up, total
 from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
 from sweeper.account.rules import ALL_ROWS, Reservation
@@ -82,12 +83,12 @@ def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian,
     return events
 
 
-def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[Side, AccountCost]:
+def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[Side, GaussianCost]:
     """Return what a sweep plans to take from an account, by the side of its own split that each release reads."""
     if plan.filter_epsilon is not None:
         square = GaussianFilter(plan.filter_epsilon, delta).budget.square
         slack = balance.budget.slack * square / balance.budget.square
-        return dict.fromkeys(plan.events, rounded_up(AccountCost(square, slack)))
+        return dict.fromkeys(plan.events, rounded_up(GaussianCost(square, slack)))
     given = balance.epsilon, balance.delta
     costs = {side: total(event_cost(event, *given) for event in events) for side, events in plan.events.items()}
     selection = {} if plan.selection is None else draw_of_selection(plan.selection).costs(*given)

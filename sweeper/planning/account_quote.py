@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import clipless
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
-from sweeper.account.cost import AccountCost, epsilon_of, larger
+from sweeper.account.cost import epsilon_of, larger
 from sweeper.account.rules import Reservation, account_sides, count_in_words
 from sweeper.account.summary import further_sweeps, part_of, room_of, share_in_words
 from sweeper.planning.account_plan import make_reservation
@@ -86,7 +87,7 @@ def quote_of(account: Account, wanted: Reservation) -> AccountQuote:
         RecordError: the account cannot be read.
     """
     refused, balance = account.refusal(wanted), account.balance()
-    most, sides = AccountCost(), account_sides(balance, wanted, wanted.costs)
+    most, sides = GaussianCost(), account_sides(balance, wanted, wanted.costs)
     for cost in sides.values():
         most = larger(most, cost)
     room = room_of(balance, wanted.spender, [(block, side) for block in wanted.blocks for side in sides])

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import Composed, Event, PoissonGaussian, Relation
 from clipless.privacy.exposure import Exposure
+from clipless.privacy.gaussian import GaussianCost
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.pricing import Price
 
 if TYPE_CHECKING:
-    from clipless.privacy.accounting.gaussian_filter import GaussianCost
     from clipless.privacy.accounting.tradeoff.profile import PrivacyProfile
 
 _ROUNDING = 1.0 + 2.0**-50  # of a root
@@ -119,7 +119,7 @@ def release_explored(
 
 
 @lru_cache(maxsize=8)
-def release_gaussian(budget: "GaussianCost") -> Release:
+def release_gaussian(budget: GaussianCost) -> Release:
     """Return everything that a filter of Gaussian privacy ever admits."""
     from clipless.privacy.accounting.tradeoff.profile import profile_gaussian
 

@@ -7,13 +7,29 @@ at most (Balle and Wang 2018, theorem 8)
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 SLACK_SHARE = 0.05
 """Share of the delta of an adaptive budget that is slack: with 0.01 to 0.1, trainings cost the same within 0.5 %."""
 
 _ROUNDING = 1e-11  # relative, of the normal distribution function: ten times what its arguments, up to 40, leave open
 _LARGEST_EXPONENT = 700.0
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianCost:
+    """What a mechanism takes of a budget of Gaussian privacy, or what there is to take: two numbers that add up."""
+
+    square: float = 0.0  # of the signal; infinite where no signal is enough
+    slack: float = 0.0  # probability with which the mechanism may show everything
+
+    @classmethod
+    def total(cls, costs: Iterable["GaussianCost"]) -> "GaussianCost":
+        """Return what mechanisms take together, rounded up."""
+        costs = tuple(costs)
+        square = math.fsum(cost.square for cost in costs) * (1.0 + 2.0**-50)
+        return cls(square, math.fsum(cost.slack for cost in costs) * (1.0 + 2.0**-50))
 
 
 def gaussian_divergence(signal: float, epsilon: float) -> float:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from clipless.datasets import Dataset
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
-from sweeper.account.cost import AccountCost
 from sweeper.account.draws import SELECTION, Draw, draw_of_candidates, draw_of_selection, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import user_of_machine
@@ -52,7 +52,7 @@ class AccountCharges:
         self._account.settle(self._wanted.sweep, self._ledger)
         self._receipt.seen(self._account).write(self._folder)
 
-    def _costs(self, draw: Draw) -> dict[Side, AccountCost]:
+    def _costs(self, draw: Draw) -> dict[Side, GaussianCost]:
         balance = self._account.balance()
         return draw.costs(balance.epsilon, balance.delta)
 

@@ -3,8 +3,8 @@
 import datetime
 
 from clipless.privacy.events import Relation
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
-from sweeper.account.cost import AccountCost
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
 from sweeper.account.rules import ALL_ROWS, Reservation
@@ -28,7 +28,7 @@ def make(address, **changes):
 
 
 def costs(square=ONE, slack=1e-8, side=Side.TRAINING):
-    return {side: AccountCost(square, slack)}
+    return {side: GaussianCost(square, slack)}
 
 
 def wants(sweep, of=None, **changes):

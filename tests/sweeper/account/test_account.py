@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.privacy.events import Relation
+from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.cost import AccountCost, budget_of, is_within, rounded_up, total
+from sweeper.account.cost import budget_of, is_within, rounded_up, total
 from sweeper.account.entries import Charged, Opened, Position, Settled, Share, Side
 from sweeper.account.owner import close_account, give_shares, open_account, raise_account
 from sweeper.account.rules import ALL_ROWS, find_refusal, reserve_entries
@@ -43,21 +44,21 @@ def test_a_sweep_that_is_resumed_finds_its_own_reservation_and_takes_nothing_twi
     again.reserve(wants("s"))
     assert again.balance().taken(TRAINING) == before
     again.reserve(wants("s", costs(2 * ONE)))  # extended: the rest alone
-    assert again.balance().taken(TRAINING) == rounded_up(AccountCost(2 * ONE, 1e-8))
+    assert again.balance().taken(TRAINING) == rounded_up(GaussianCost(2 * ONE, 1e-8))
 
 
 def test_what_was_never_drawn_is_returned_and_what_drew_is_not(account, ledger):
     account.reserve(wants("s"))
     write_rows(ledger, "draw")
-    drawn = {Side.TRAINING: rounded_up(AccountCost(ONE / 4, 1e-9))}
+    drawn = {Side.TRAINING: rounded_up(GaussianCost(ONE / 4, 1e-9))}
     account.charge(wants("s"), "t1/1", drawn, ledger)
     account.charge(wants("s"), "t1/1", drawn, ledger)  # again changes nothing
     returned = account.settle("s", ledger)
-    assert total([returned[Side.TRAINING], drawn[Side.TRAINING]]) == rounded_up(AccountCost(ONE, 1e-8))
+    assert total([returned[Side.TRAINING], drawn[Side.TRAINING]]) == rounded_up(GaussianCost(ONE, 1e-8))
     assert account.balance().taken(TRAINING) == drawn[Side.TRAINING]
     assert account.settle("s", ledger) == {}
     account.reserve(wants("s"))  # it goes on: what it drew counts for what it plans
-    assert account.balance().taken(TRAINING) == rounded_up(AccountCost(ONE, 1e-8))
+    assert account.balance().taken(TRAINING) == rounded_up(GaussianCost(ONE, 1e-8))
 
 
 def test_what_is_drawn_beyond_the_reservation_is_taken_too_or_refused(account, ledger):
@@ -65,7 +66,7 @@ def test_what_is_drawn_beyond_the_reservation_is_taken_too_or_refused(account, l
     write_rows(ledger, "draw")
     account.charge(wants("s"), "t1/1", costs(2 * ONE), ledger)
     account.charge(wants("s"), "test/1", costs(ONE / 2, side=Side.TEST), ledger)
-    assert account.balance().taken(TRAINING) == rounded_up(AccountCost(2 * ONE, 1e-8))
+    assert account.balance().taken(TRAINING) == rounded_up(GaussianCost(2 * ONE, 1e-8))
     assert account.balance().sweeps["s"].drawn == account.balance().sweeps["s"].held
     assert account.charge_refusal(wants("s"), costs(ONE)) is None
     assert "has room for, got one that takes" in account.charge_refusal(wants("s"), costs(3 * ONE))
@@ -117,7 +118,7 @@ def test_no_sequence_of_several_spenders_overspends_or_takes_back_what_drew(oper
                     balance.take(entry)
         elif known is not None and known.is_open and what == "charge":
             undrawn = known.undrawn
-            part = {one: rounded_up(AccountCost(min(size, 1) * cost.square, 0.0)) for one, cost in undrawn.items()}
+            part = {one: rounded_up(GaussianCost(min(size, 1) * cost.square, 0.0)) for one, cost in undrawn.items()}
             part = {one: cost for one, cost in part.items() if is_within(cost, undrawn[one])}
             charged += 1
             balance.take(Charged(sweep=sweep, what=f"{charged}", costs=part, position=EMPTY, at=""))
@@ -130,7 +131,7 @@ def test_no_sequence_of_several_spenders_overspends_or_takes_back_what_drew(oper
             assert is_within(total(spent.values()), balance.taken((ALL_ROWS, one)))
             assert is_within(balance.taken((ALL_ROWS, one)), most)
             for name, part in zip("abc", (0.5, 0.5, 0.9), strict=True):
-                assert is_within(spent[name], AccountCost(part * most.square, part * most.slack))
+                assert is_within(spent[name], GaussianCost(part * most.square, part * most.slack))
 
 
 def _opened(*shares):
@@ -142,9 +143,9 @@ def _opened(*shares):
 def test_the_sides_of_the_accounts_own_split_pay_each_for_itself(account):
     account.reserve(wants("s", {**costs(ONE), **costs(ONE / 2, side=Side.VALIDATION)}))
     balance = account.balance()
-    assert balance.taken(TRAINING) == rounded_up(AccountCost(ONE, 1e-8))
-    assert balance.taken((ALL_ROWS, Side.VALIDATION)) == rounded_up(AccountCost(ONE / 2, 1e-8))
-    assert balance.taken((ALL_ROWS, Side.TEST)) == AccountCost()
+    assert balance.taken(TRAINING) == rounded_up(GaussianCost(ONE, 1e-8))
+    assert balance.taken((ALL_ROWS, Side.VALIDATION)) == rounded_up(GaussianCost(ONE / 2, 1e-8))
+    assert balance.taken((ALL_ROWS, Side.TEST)) == GaussianCost()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_another_split_is_charged_on_every_side(account, changes, expected):
     account.reserve(wants("s", {**costs(ONE), **costs(ONE / 2, side=Side.VALIDATION)}, **changes))
     for side in Side:
         taken = account.balance().taken((ALL_ROWS, side))
-        assert taken.square == rounded_up(AccountCost(expected, 0.0)).square
+        assert taken.square == rounded_up(GaussianCost(expected, 0.0)).square
 
 
 def test_a_replaced_row_may_change_two_sides_and_so_every_side_pays_everything(address):
@@ -167,18 +168,18 @@ def test_a_replaced_row_may_change_two_sides_and_so_every_side_pays_everything(a
     account = make(address, relation=replaced)
     asked = {**costs(ONE), **costs(ONE / 2, side=Side.VALIDATION)}
     account.reserve(wants("s", asked, relation=replaced))
-    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(AccountCost(1.5 * ONE, 0.0)).square
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(GaussianCost(1.5 * ONE, 0.0)).square
 
 
 def test_the_salt_that_an_account_was_opened_with_is_that_of_its_split(address):
     account = make(address, salt="b")
     account.reserve(wants("s"))  # the salt is "a"
-    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(AccountCost(ONE, 0.0)).square
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(GaussianCost(ONE, 0.0)).square
     other = make(type(address)(address.store, "second"), column="part")
     other.reserve(
         wants("s", split='{"column":"part","test":["c"],"train":["a"],"validation":["b"]}', blocks={ALL_ROWS: "x"})
     )
-    assert other.balance().taken((ALL_ROWS, Side.TEST)) == AccountCost()
+    assert other.balance().taken((ALL_ROWS, Side.TEST)) == GaussianCost()
 
 
 def test_a_release_whose_rows_are_on_any_side_leaves_the_split_to_the_first_sweep(account, ledger):
@@ -187,16 +188,16 @@ def test_a_release_whose_rows_are_on_any_side_leaves_the_split_to_the_first_swee
     account.reserve(wants("s", split=OTHER_SPLIT))
     for side in Side:
         taken = account.balance().taken((ALL_ROWS, side)).square
-        assert taken == rounded_up(AccountCost(ONE, 0.0)).square + rounded_up(AccountCost(ONE / 4, 0.0)).square
+        assert taken == rounded_up(GaussianCost(ONE, 0.0)).square + rounded_up(GaussianCost(ONE / 4, 0.0)).square
 
 
 def test_an_undeclared_split_that_comes_first_is_not_that_of_the_account(address):
     account = make(address, salt="b")
     account.reserve(wants("other"))  # the salt is "a"
     account.reserve(wants("again"))
-    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == 2 * rounded_up(AccountCost(ONE, 0.0)).square
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == 2 * rounded_up(GaussianCost(ONE, 0.0)).square
     account.reserve(wants("own", split=OTHER_SPLIT))
-    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == 2 * rounded_up(AccountCost(ONE, 0.0)).square
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == 2 * rounded_up(GaussianCost(ONE, 0.0)).square
 
 
 def test_a_release_outside_of_a_sweep_is_reserved_charged_and_settled_at_once_or_not_at_all(account, ledger):
@@ -228,7 +229,7 @@ def test_every_block_is_charged_that_a_sweep_names(account):
     account.reserve(wants("s", blocks={"january": "j", "february": "f"}))
     balance = account.balance()
     assert balance.taken(("january", Side.TRAINING)) == balance.taken(("february", Side.TRAINING))
-    assert balance.taken(("january", Side.TRAINING)) == rounded_up(AccountCost(ONE, 1e-8))
+    assert balance.taken(("january", Side.TRAINING)) == rounded_up(GaussianCost(ONE, 1e-8))
 
 
 def test_the_slack_of_an_account_is_spent_like_its_square(account):

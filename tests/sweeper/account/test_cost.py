@@ -9,28 +9,19 @@ from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
-from clipless.privacy.gaussian import gaussian_divergence
-from sweeper.account.cost import (
-    AccountCost,
-    budget_of,
-    epsilon_of,
-    is_whole,
-    is_within,
-    rounded_down,
-    rounded_up,
-    total,
-)
+from clipless.privacy.gaussian import GaussianCost, gaussian_divergence
+from sweeper.account.cost import budget_of, epsilon_of, is_whole, is_within, rounded_down, rounded_up, total
 
 
 def test_an_account_has_the_budget_of_a_filter():
     assert budget_of(3.0, 1e-5).square == pytest.approx(GaussianFilter(3.0, 1e-5).budget.square, rel=1e-7)
 
 
-COSTS = st.builds(AccountCost, st.floats(0.0, 50.0), st.floats(0.0, 1e-3))
+COSTS = st.builds(GaussianCost, st.floats(0.0, 50.0), st.floats(0.0, 1e-3))
 
 
 def test_four_sweeps_at_epsilon_3_fit_into_6_8_and_a_fifth_does_not():
-    one, budget = rounded_up(AccountCost(0.721**2, 1e-7)), budget_of(6.8, 1e-5)
+    one, budget = rounded_up(GaussianCost(0.721**2, 1e-7)), budget_of(6.8, 1e-5)
     assert epsilon_of(one, 1e-5) == pytest.approx(3.01, abs=0.01)
     assert is_within(total([one] * 4), budget)
     assert not is_within(total([one] * 5), budget)
@@ -56,12 +47,12 @@ def test_costs_are_rounded_up_and_their_sums_are_exact(costs):
 
 
 def test_what_no_signal_covers_has_no_epsilon():
-    assert epsilon_of(AccountCost(math.inf, 0.0), 1e-5) == math.inf
-    assert epsilon_of(AccountCost(1.0, 1e-5), 1e-5) == math.inf
-    assert epsilon_of(AccountCost(), 1e-5) == 0.0
-    assert rounded_up(AccountCost(math.inf, 0.0)).square == math.inf
-    assert not is_whole(AccountCost(math.inf, 0.0))
-    assert not is_within(AccountCost(math.nan, 0.0), AccountCost(1.0, 1.0))
+    assert epsilon_of(GaussianCost(math.inf, 0.0), 1e-5) == math.inf
+    assert epsilon_of(GaussianCost(1.0, 1e-5), 1e-5) == math.inf
+    assert epsilon_of(GaussianCost(), 1e-5) == 0.0
+    assert rounded_up(GaussianCost(math.inf, 0.0)).square == math.inf
+    assert not is_whole(GaussianCost(math.inf, 0.0))
+    assert not is_within(GaussianCost(math.nan, 0.0), GaussianCost(1.0, 1.0))
 
 
 @pytest.mark.parametrize(

@@ -41,27 +41,12 @@ from clipless.privacy.accounting.spending import (
     too_little_noise,
 )
 from clipless.privacy.events import Event, PoissonGaussian, Relation
-from clipless.privacy.gaussian import SLACK_SHARE, largest_signal
+from clipless.privacy.gaussian import SLACK_SHARE, GaussianCost, largest_signal
 
 _ROUNDING = 1e-9  # of a signal, relative, for the arithmetic of this module: 10^6 times what was seen
 _LEAST_SIGNAL = 1e-13  # likewise, absolute
 _ROUNDS = 6  # of the search for the slack of one mechanism
 _LEAST_SLACK = 4.0  # over what rounding adds to a divergence: less slack would ask for an infinite signal
-
-
-@dataclass(frozen=True, slots=True)
-class GaussianCost:
-    """What a mechanism takes of a budget: two numbers that add up, both rounded up."""
-
-    square: float = 0.0  # of the signal; infinite where no signal is enough
-    slack: float = 0.0  # probability with which the mechanism may show everything
-
-    @classmethod
-    def total(cls, costs: Iterable["GaussianCost"]) -> "GaussianCost":
-        """Return what mechanisms take together."""
-        costs = tuple(costs)
-        square = math.fsum(cost.square for cost in costs) * (1.0 + 2.0**-50)
-        return cls(square, math.fsum(cost.slack for cost in costs) * (1.0 + 2.0**-50))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting import gaussian_filter
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.gaussian_filter import (
-    GaussianCost,
     GaussianFilter,
     attacks_of,
     needed_epsilon,
@@ -24,7 +23,7 @@ from clipless.privacy.accounting.selection_composed import selection_profiles
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.accounting.spending import MOST_STEPS
 from clipless.privacy.events import Composed, Relation
-from clipless.privacy.gaussian import SLACK_SHARE, gaussian_divergence
+from clipless.privacy.gaussian import SLACK_SHARE, GaussianCost, gaussian_divergence
 from tests.clipless.factories import event
 
 DELTA = 1e-5
