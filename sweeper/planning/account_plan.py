@@ -14,13 +14,10 @@ from sweeper.account.rules import ALL_ROWS, Reservation
 from sweeper.errors import AccountError
 from sweeper.planning.configurations import plan_first
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
-from sweeper.privacy.spending._cut import CutBudget
-from sweeper.privacy.spending.filter import Filter
 from sweeper.specification.addresses import find_account
 from sweeper.specification.spec import Spec
 
 NO_ACCOUNT = "No account adds this sweep to others: what they release from the same rows comes on top of its price."
-_POINTS = 16  # of a front, where nothing else says how many there may be
 
 
 def plan_account(spec: Spec, plan: SweepPlan, data: Dataset) -> PlannedAccount | None:
@@ -42,7 +39,7 @@ def plan_account(spec: Spec, plan: SweepPlan, data: Dataset) -> PlannedAccount |
         unit=data.metadata.unit,
         split=split,
         events=_events(plan, data),
-        filter_epsilon=plan.spending.epsilon if isinstance(plan.spending, Filter) else None,
+        filter_epsilon=plan.spending.decided_epsilon,
         selection=plan.spending.selection,
     )
 
@@ -65,22 +62,12 @@ def claim_beside(planned: PlannedAccount | None) -> str:
 
 def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian, ...]]:
     """Return every release that a sweep plans, by the side that it reads; those that a filter admits are not known."""
-    spending, noise = plan.spending, plan.shared.noise
-    if isinstance(spending, Filter):
-        return dict.fromkeys([Side.TRAINING] if noise is None else Side, ())
-    if isinstance(spending, CutBudget):
-        events = {Side.TRAINING: spending.planned_trainings}
-        if spending.score_pools is not None:
-            validation, test = spending.score_pools
-            events |= {Side.VALIDATION: (validation.event,), Side.TEST: (test.event,)}
-        return events
-    if spending.selection is not None:  # its candidates are none of these events
-        return {} if noise is None else {Side.TEST: (noise.paid_test(_POINTS).event,)}
-    trainings, scores = plan.expected_events(plan_first(plan.shared, plan.trials, data))
-    events = {Side.TRAINING: tuple(trainings)}
-    if noise is not None:
-        events |= {Side.VALIDATION: tuple(scores), Side.TEST: (noise.paid_test(_POINTS).event,)}
-    return events
+
+    def expect() -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
+        return plan.expected_events(plan_first(plan.shared, plan.trials, data))
+
+    planned = plan.spending.plan_releases(plan.shared.noise, expect)
+    return {Side(split): events for split, events in planned.items()}
 
 
 def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[Side, GaussianCost]:

@@ -18,6 +18,9 @@ from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.stages import StagePlan, early_scores
 
 QUESTIONS = ("winner", "front", "everything")
+TRAINING, VALIDATION, TEST = "training", "validation", "test"  # splits, by the rows that a release reads
+Releases = dict[str, tuple[PoissonGaussian, ...]]  # by split
+Expect = Callable[[], tuple[Sequence[PoissonGaussian], Sequence[PoissonGaussian]]]  # of training and of scores
 _POINTS = 16  # of a front, where nothing else says how many there may be
 
 
@@ -256,6 +259,23 @@ class Spending(ABC):
         """Return the share of the budget that is spent or promised to trials that run, ``None`` without a budget."""
         return None
 
+    def plan_releases(self, noise: ScoreNoise | None, expect: Expect) -> Releases:
+        """Return every release that is planned, by the split whose rows it reads; a private selection comes beside it.
+
+        Args:
+            noise: of scores of private rows, ``None`` where they are free.
+            expect: returns what trials are expected to spend on training rows and on scores of validation rows; it is
+                asked where nothing fixes that beforehand.
+        """
+        trainings, scores = expect()
+        paid = {} if noise is None else {VALIDATION: tuple(scores)}
+        return {TRAINING: tuple(trainings), **paid, **score_front(noise)}
+
+    @property
+    def decided_epsilon(self) -> float | None:
+        """What all releases of a split may cost where results decide on them; ``None`` where they are planned."""
+        return None
+
     def parts(self) -> Sequence["Part"]:
         """Return how the budget is cut, from the first part to the last; empty where it is not."""
         return ()
@@ -300,6 +320,11 @@ class Part:
     share: float  # of the signal
     slot: PoissonGaussian
     epsilon: float  # of the whole part, by itself
+
+
+def score_front(noise: ScoreNoise | None) -> Releases:
+    """Return the scores of test rows of a front, where nothing else says how many points it may have."""
+    return {} if noise is None else {TEST: (noise.paid_test(_POINTS).event,)}
 
 
 def answer_alike(price: Price, cost: str) -> dict[str, Price]:

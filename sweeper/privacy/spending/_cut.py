@@ -18,7 +18,16 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
-from sweeper.privacy.spending._base import Budget, Request, UnmetRequestError
+from sweeper.privacy.spending._base import (
+    TEST,
+    TRAINING,
+    VALIDATION,
+    Budget,
+    Expect,
+    Releases,
+    Request,
+    UnmetRequestError,
+)
 from sweeper.privacy.spending._stages import composed_epsilon, scores_refusal
 from sweeper.rounding import round_up
 from sweeper.specification.fields.messages import BrokenRule
@@ -49,6 +58,17 @@ class CutBudget(Budget):
     @abstractmethod
     def planned_trainings(self) -> tuple[PoissonGaussian, ...]:
         """What trainings that are seen may spend, each a release of its own; a private selection comes beside them."""
+
+    def plan_releases(
+        self,
+        noise: ScoreNoise | None,  # noqa: ARG002
+        expect: Expect,  # noqa: ARG002
+    ) -> Releases:
+        """Return every part, used or not, and the pools of scores."""
+        if self.score_pools is None:
+            return {TRAINING: self.planned_trainings}
+        validation, test = self.score_pools
+        return {TRAINING: self.planned_trainings, VALIDATION: (validation.event,), TEST: (test.event,)}
 
     @property
     @abstractmethod

@@ -11,10 +11,11 @@ from typing import ClassVar, Self
 
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from sweeper.privacy.entries import Charged
+from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.exposures import Release, release_selection
 from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.selection import Terms
-from sweeper.privacy.spending._base import Request, Spending
+from sweeper.privacy.spending._base import Expect, Releases, Request, Spending, score_front
 from sweeper.privacy.spending._composition import law_in_words, price_broken_selection, release_charged
 from sweeper.rounding import round_up
 
@@ -45,6 +46,14 @@ class Winner(Spending):
     def selection(self) -> Terms:
         """The private selection."""
         return self.terms
+
+    def plan_releases(
+        self,
+        noise: ScoreNoise | None,
+        expect: Expect,  # noqa: ARG002
+    ) -> Releases:
+        """Return the scores of test rows; candidates are part of the selection."""
+        return score_front(noise)
 
     def price_at(self, delta: float) -> float:
         """Return what the winner costs at a delta if the conditions hold."""

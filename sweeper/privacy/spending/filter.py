@@ -17,11 +17,11 @@ from clipless.privacy.accounting.gaussian_filter import GaussianFilter, needed_e
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split, scores_event
 from sweeper.privacy.entries import Charged, Entry
-from sweeper.privacy.evaluation.paid_scores import PaidScores
+from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.exposures import Release, release_gaussian
 from sweeper.privacy.pricing import FOR_ALL, Price
 from sweeper.privacy.selection import Terms
-from sweeper.privacy.spending._base import Budget, Request, answer_alike
+from sweeper.privacy.spending._base import TEST, TRAINING, VALIDATION, Budget, Expect, Releases, Request, answer_alike
 from sweeper.rounding import round_up
 
 _ROOM = 1.0 + 1e-6  # for roundings of the costs
@@ -101,6 +101,19 @@ class Filter(Budget):
         if all(self.gaussian.fits(map(self.gaussian.cost, events)) for events in groups):
             return None
         return f"the budget of the sweep, privacy.sweep_epsilon = {self.epsilon:g}, has no room for it"
+
+    @property
+    def decided_epsilon(self) -> float:
+        """The budget: the filter decides on each release of a split."""
+        return self.epsilon
+
+    def plan_releases(
+        self,
+        noise: ScoreNoise | None,
+        expect: Expect,  # noqa: ARG002
+    ) -> Releases:
+        """Return no release of each split that the filter may admit some of."""
+        return dict.fromkeys([TRAINING] if noise is None else [TRAINING, VALIDATION, TEST], ())
 
     def share(self, entries: Sequence[Entry]) -> float:
         """Return the share of the budget that is spent, or promised to trials that run."""
