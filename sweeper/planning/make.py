@@ -209,7 +209,7 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
     """Return what the spec asks of its way of spending; a sweep that was cut before keeps the noise of its scores."""
     settings, free = spec.privacy, _share(spec, None)
     training, epochs = find_plannable(
-        free, spec.trials, partial(plan_event, free, data, has_noise=not settings.in_slots)
+        free, spec.trials, partial(plan_event, free, data, has_noise=not settings.form.gives_noise)
     )
     share = spec.search.selection_share
     request = Request(

@@ -31,7 +31,7 @@ from sweeper.specification.fields.fields import (
 from sweeper.specification.fields.messages import bad_value, locate
 from sweeper.specification.fields.ranges import Choices, Open, to_plain
 from sweeper.specification.plugins import built_in_accountings
-from sweeper.specification.stages import COMPOSITION, FILTER, SLOTS, StageSettings
+from sweeper.specification.stages import USUAL_SPENDING, SpendingForm, StageSettings, form_of
 from sweeper.specification.trial_config import ADAPTIVE, TrialPrivacy, TrialTraining
 
 AUTO = "auto"
@@ -185,14 +185,14 @@ class PrivacySettings(_PrivacyOptions):
         return self.finals if isinstance(self.finals, int) else 1
 
     @property
-    def in_slots(self) -> bool:
-        """Whether the budget of the sweep gives every trial its noise, as it is cut before any row is read."""
-        return self.budget not in (COMPOSITION, FILTER)
-
-    @property
     def budget(self) -> str:
         """The way in which the budget of the sweep is kept, ``composition`` without one."""
-        return COMPOSITION if self.sweep_epsilon is None else self.accounting or SLOTS
+        return "composition" if self.sweep_epsilon is None else self.accounting or USUAL_SPENDING
+
+    @property
+    def form(self) -> SpendingForm:
+        """What a spec has to look like for that way."""
+        return form_of(self.budget)
 
 
 class StackSize(FieldType):

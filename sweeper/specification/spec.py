@@ -41,15 +41,7 @@ from sweeper.specification.settings import (
     ResourceSettings,
     TrainingSettings,
 )
-from sweeper.specification.stages import (
-    COMPOSITION,
-    EXPLORATION,
-    WINNER,
-    StagePlan,
-    default_plans,
-    plans_of_both_ends,
-    stage_plans,
-)
+from sweeper.specification.stages import StagePlan, default_plans, plans_of_both_ends, stage_plans
 from sweeper.specification.yaml_file import read_mapping
 
 DEFAULT_TRIALS = 16
@@ -196,14 +188,13 @@ class Spec(Section):
     @property
     def spending(self) -> str:
         """The way in which the sweep spends, by the name of its module in `sweeper.privacy.spending`."""
-        if self.search.repetitions is None:
-            return self.privacy.budget
-        return WINNER if self.privacy.budget == COMPOSITION else EXPLORATION
+        selecting = None if self.search.repetitions is None else self.privacy.form.selecting
+        return selecting or self.privacy.budget
 
     @property
     def stages(self) -> tuple[StagePlan, ...]:
         """How the budget of the sweep is divided, from the first trial to the last; none without slots."""
-        if not self.privacy.in_slots or self.search.repetitions is not None:
+        if not self.privacy.form.gives_noise or self.search.repetitions is not None:
             return ()
         if self.privacy.stages is not None:
             return stage_plans(self.privacy.stages)
@@ -254,7 +245,7 @@ class Spec(Section):
         """
         if self.search.rehearse is not None:
             return self.search.rehearse
-        fits = self.privacy.in_slots and self.privacy.stages is None and self.search.repetitions is None
+        fits = self.privacy.form.gives_noise and self.privacy.stages is None and self.search.repetitions is None
         if not fits or grid_size(self.dimensions) == 1:
             return False
         usual = Evaluation.PUBLIC if self.data.path is None else Evaluation.PRIVATE

@@ -11,9 +11,7 @@ from typing import Annotated
 from sweeper.specification.fields._section import ONE_COUNT, Section
 from sweeper.specification.fields.fields import Number
 
-SLOTS, FILTER = "slots", "filter"  # the ways to keep a budget of which sections of a spec know
-COMPOSITION, WINNER, EXPLORATION = "composition", "winner", "exploration"
-UNNAMED_SPENDING = (COMPOSITION, WINNER, EXPLORATION)  # ways to spend that follow from what else a spec says
+UNNAMED_SPENDING = ("composition", "winner", "exploration")  # ways to spend that follow from what else a spec says
 SPARE_EPOCHS = 1
 LOW_SHARE = 0.003  # of the signal, for the low end of a front
 MOST_EARLY_SCORES = 3  # releases of scores of a stage before the last one, unless it has more trials
@@ -34,6 +32,49 @@ class StagePlan:
 
     trials: int
     share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpendingForm:
+    """What a spec has to look like for a way of spending, `sweeper.privacy.spending`; by default that of a cut budget.
+
+    Attributes:
+        gives_noise: whether the budget of the sweep gives every trial its noise, as it is cut before any row is read.
+        refused: keys of ``privacy`` that it has no use for.
+        because: why, for messages.
+        remedy: what to do about one that is given.
+        selecting: the way of spending in its place with ``search.selection: private``, ``None`` if there is none.
+    """
+
+    gives_noise: bool = True
+    refused: tuple[str, ...] = ()
+    because: str = ""
+    remedy: str = "leave it out"
+    selecting: str | None = None
+
+
+USUAL_SPENDING = "slots"  # of a budget, where a spec does not say how it is kept
+_CUT = ("stages", "finals", "spare_epochs")
+_FORMS = {
+    "composition": SpendingForm(
+        gives_noise=False,
+        refused=(*_CUT, "accounting"),
+        because="without sweep_epsilon, the budget that is divided",
+        remedy="add sweep_epsilon, or leave it out",
+        selecting="winner",
+    ),
+    "filter": SpendingForm(
+        gives_noise=False,
+        refused=_CUT,
+        because="with accounting: filter, which takes trials as long as they fit",
+    ),
+    USUAL_SPENDING: SpendingForm(selecting="exploration"),
+}
+
+
+def form_of(spending: str) -> SpendingForm:
+    """Return what a spec has to look like for the way of spending of that name."""
+    return _FORMS.get(spending, SpendingForm())
 
 
 def default_plans(trials: int, finals: int) -> tuple[StagePlan, ...]:

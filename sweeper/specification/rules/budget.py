@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from clipless.datasets import Evaluation
 from clipless.plans.method import Method
-from sweeper.specification import stages
 from sweeper.specification.dimensions import Dimension, grid_size
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.fields.ranges import Choices, Range
@@ -21,13 +20,9 @@ def broken_stage_rules(
     """
     if search.rehearse:
         yield from _of_rehearsals(search, privacy, evaluation)
-    match privacy.budget:
-        case stages.COMPOSITION:
-            yield from _without_budget(privacy)
-        case stages.FILTER:
-            yield from _of_filter(privacy)
-        case _:
-            yield from _of_slots(search, training, privacy)
+    yield from _of_form(privacy)
+    if privacy.form.gives_noise:
+        yield from _of_slots(search, training, privacy)
 
 
 def _of_rehearsals(
@@ -36,7 +31,7 @@ def _of_rehearsals(
     if search.repetitions is not None:
         expected = "no {name} under selection: private, whose candidates all come from one prior"
         yield BrokenRule("search.rehearse", search.rehearse, expected, "leave it out")
-    elif not privacy.in_slots:
+    elif not privacy.form.gives_noise:
         expected = "no {name} without the slots of privacy.sweep_epsilon, whose noise they have"
         yield BrokenRule("search.rehearse", search.rehearse, expected, "leave it out, or add sweep_epsilon")
     if search.rehearse is True and evaluation not in (None, Evaluation.PUBLIC):
@@ -44,20 +39,12 @@ def _of_rehearsals(
         yield BrokenRule("search.rehearse", True, expected, f"leave it out, or set it to {SKETCH}")
 
 
-def _without_budget(privacy: PrivacySettings) -> Iterator[BrokenRule]:
-    for name in ("stages", "finals", "spare_epochs", "accounting"):
+def _of_form(privacy: PrivacySettings) -> Iterator[BrokenRule]:
+    form = privacy.form
+    for name in form.refused:
         if (given := getattr(privacy, name)) is not None:
             shown = None if name == "stages" else given
-            expected = "no {name} without sweep_epsilon, the budget that is divided"
-            yield BrokenRule(f"privacy.{name}", shown, expected, "add sweep_epsilon, or leave it out")
-
-
-def _of_filter(privacy: PrivacySettings) -> Iterator[BrokenRule]:
-    for name in ("stages", "finals", "spare_epochs"):
-        if (given := getattr(privacy, name)) is not None:
-            shown = None if name == "stages" else given
-            expected = "no {name} with accounting: filter, which takes trials as long as they fit"
-            yield BrokenRule(f"privacy.{name}", shown, expected, "leave it out")
+            yield BrokenRule(f"privacy.{name}", shown, f"no {{name}} {form.because}", form.remedy)
 
 
 def _of_slots(search: SearchSettings, training: TrainingSettings, privacy: PrivacySettings) -> Iterator[BrokenRule]:
@@ -101,7 +88,7 @@ def broken_budget_rules(training: TrainingSettings, privacy: PrivacySettings) ->
     """Yield what keeps a trial from having one end and one price; nothing if all is well."""
     values = (privacy.epsilon, privacy.noise_multiplier, training.epochs)
     given = [field for field, value in zip(_COUPLED, values, strict=True) if value is not None]
-    if privacy.in_slots:
+    if privacy.form.gives_noise:
         yield from _noise_of_slots(given)
     elif len(given) != 2:
         missing = " or ".join(field for field in _COUPLED if field not in given)

@@ -101,10 +101,10 @@ def broken_score_rules(
     if search.free_points:
         expected = "no {name} with evaluation: private, where each score is a release of its own"
         yield BrokenRule("search.free_points", True, expected, "leave it out")
-    if privacy.final_scores is not None and (not privacy.in_slots or search.repetitions is not None):
+    if privacy.final_scores is not None and (not privacy.form.gives_noise or search.repetitions is not None):
         expected = "no {name} without a sweep_epsilon that is divided into slots of explorers and finals"
         yield BrokenRule("privacy.final_scores", privacy.final_scores, expected, "leave it out")
-    if privacy.score_noise is None and privacy.in_slots and search.repetitions is not None:
+    if privacy.score_noise is None and privacy.form.gives_noise and search.repetitions is not None:
         expected = "{name}, the noise multiplier of the scores, where a private selection and its final share a budget"
         yield BrokenRule(
             "privacy.score_noise", None, expected, "add it; sweeper check shows what scores then cost and tell"

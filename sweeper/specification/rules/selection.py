@@ -17,7 +17,7 @@ from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.objectives import reads_training_rows
 from sweeper.specification.search import NO_SCHEDULER, Sampler, SearchSettings
 from sweeper.specification.settings import PrivacySettings
-from sweeper.specification.stages import SLOTS
+from sweeper.specification.stages import USUAL_SPENDING
 
 EVENT_DIMENSIONS = (
     "training.method",
@@ -79,8 +79,8 @@ def _of_budget(search: SearchSettings, privacy: PrivacySettings) -> Iterator[Bro
                 "search.selection_share", search.selection_share, expected, "add sweep_epsilon, or leave it out"
             )
         return
-    if privacy.accounting not in (None, SLOTS):
-        expected = f"accounting {SLOTS} {_UNDER}, whose price is fixed beforehand"
+    if privacy.form.selecting is None:
+        expected = f"accounting {USUAL_SPENDING} {_UNDER}, whose price is fixed beforehand"
         yield BrokenRule("privacy.accounting", privacy.accounting, expected, "leave it out")
     if privacy.stages is not None:
         expected = f"no {{name}} {_UNDER}, whose budget is that of the candidates and of one final"
