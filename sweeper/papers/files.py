@@ -8,18 +8,14 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from sweeper.errors import RecordError
-from sweeper.privacy.card import Card
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import replace_file, to_text
 from sweeper.store.manifest import told_spec
-
-if TYPE_CHECKING:
-    from clipless.federated.primitives import Identity
 
 MODEL_NAME = "model.safetensors"
 CARD_NAME = "card.json"
@@ -76,25 +72,6 @@ def write_sources(folder: Path, sources: Sources) -> None:
 def spec_text(spec: Mapping[str, Any]) -> str:
     """Return the spec of a sweep as others than its owner may read it, as YAML."""
     return yaml.safe_dump(told_spec(spec), sort_keys=False, allow_unicode=True)
-
-
-def write_card(folder: Path, card: Card, identity: "Identity | None" = None) -> Card:
-    """Write the card of the files in a folder, the hashes of all of them, and a signature where there is a key.
-
-    Returns:
-        The card with the hashes.
-
-    Raises:
-        RecordError: not written, or a file that it needs is not there.
-    """
-    from sweeper.papers.signature import sign_card
-
-    found = Card({**card.to_json(), "files": hashes_of(folder)})
-    found.write(folder)
-    replace_file(folder / SUMS_NAME, sums_of(folder))
-    if identity is not None:
-        sign_card(folder, identity)
-    return found
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:

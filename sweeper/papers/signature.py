@@ -1,4 +1,4 @@
-"""The signature of a card: Ed25519 over the bytes of ``card.json``, and with it over the hashes that are in it.
+"""Cards, written and signed: Ed25519 over the bytes of ``card.json``, and with it over the hashes that are in it.
 
 The key is one that ``sweeper federated key`` makes. Signatures have a key of their own that is derived from it, so that
 no signature says anything about the key by which parties agree on secrets.
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from clipless.federated.primitives import KEY_BYTES, Identity, is_signed
 from sweeper.errors import RecordError
-from sweeper.papers.files import CARD_NAME, SIGNATURE_NAME
+from sweeper.papers.files import CARD_NAME, SIGNATURE_NAME, SUMS_NAME, hashes_of, sums_of
+from sweeper.privacy.card import Card
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 _CONTEXT = b"sweeper privacy card 1\n"
@@ -23,6 +24,23 @@ def sign_card(folder: Path, identity: Identity) -> None:
     """
     signature = identity.sign(_CONTEXT + _card(folder))
     replace_file(folder / SIGNATURE_NAME, _text(identity.signing_public, signature))
+
+
+def write_card(folder: Path, card: Card, identity: Identity | None = None) -> Card:
+    """Write the card of the files in a folder, the hashes of all of them, and a signature where there is a key.
+
+    Returns:
+        The card with the hashes.
+
+    Raises:
+        RecordError: not written, or a file that it needs is not there.
+    """
+    found = Card({**card.to_json(), "files": hashes_of(folder)})
+    found.write(folder)
+    replace_file(folder / SUMS_NAME, sums_of(folder))
+    if identity is not None:
+        sign_card(folder, identity)
+    return found
 
 
 def signer_of(folder: Path, expected: bytes | None = None) -> bytes | None:

@@ -84,7 +84,8 @@ class Picked:
         check_may_be_seen(self.sweep.directory)
         if not self.model_path.is_file():
             raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
-        from sweeper.papers.files import MODEL_NAME, PAPERS, write_card, write_config, write_sources
+        from sweeper.papers.files import MODEL_NAME, PAPERS, write_config, write_sources
+        from sweeper.papers.signature import write_card
         from sweeper.store.input_format import write_input
 
         trouble, form = None, None

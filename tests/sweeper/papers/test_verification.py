@@ -11,8 +11,8 @@ from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import RecordError
 from sweeper.federated.keys import read_key
 from sweeper.papers import recomputation
-from sweeper.papers.files import PAPERS, sums_of, write_card
-from sweeper.papers.signature import read_public, sign_card, signer_of
+from sweeper.papers.files import PAPERS, sums_of
+from sweeper.papers.signature import read_public, sign_card, signer_of, write_card
 from sweeper.papers.verification import read_card, verify_papers
 from sweeper.privacy.card import Card
 from sweeper.privacy.ledger import Ledger
