@@ -8,7 +8,7 @@ from typing import Any
 from clipless.datasets import Dataset
 from sweeper.adapters import read
 from sweeper.errors import RecordError
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.ledger import Ledger
@@ -30,13 +30,14 @@ def resume_plan(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path |
         SpecError, clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
     """
     recorded, ledger = recorded_claim(folder), Ledger(folder.ledger)
-    source = spec.search.warm_start
-    steering = Steering.by_sweep(source) if source is not None and recorded is None else None
-    plan = make_sweep_plan(spec, data, data_dir, steering=steering, spending=ledger.budget)
+    plan = make_sweep_plan(spec, data, data_dir, spending=ledger.budget)
     if recorded is not None:
         _check_claim(folder, recorded, plan.claim)
+        plan = replace(plan, claim=plan.claim.resumed_from(recorded))
+    elif spec.search.warm_start is not None:
+        plan = steer_plan(plan, Steering.by_sweep(spec.search.warm_start))
     _check_input(folder, plan)
-    return plan if recorded is None else replace(plan, claim=plan.claim.resumed_from(recorded))
+    return plan
 
 
 def recorded_claim(folder: SweepFolder) -> Claim | None:

@@ -17,8 +17,7 @@ from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import AccountError, RecordError, SweeperError, TrialError
-from sweeper.planning.defaults import complete
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.results.sweep import Sweep
@@ -66,9 +65,9 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
     check_cluster(spec.search, options.cluster)
     _check_architectures(spec, options)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    earlier = _earlier(complete(spec, data).spec, options)
-    steering = None if earlier is None else earlier.steering
-    plan = make_sweep_plan(spec, data, options.data_dir, steering=steering)
+    plan = make_sweep_plan(spec, data, options.data_dir)
+    earlier = _earlier(plan, options)
+    plan = plan if earlier is None else steer_plan(plan, earlier.steering)
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption:
@@ -85,14 +84,8 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | No
                 if options.into is None:
                     shutil.rmtree(folder.path, ignore_errors=True)
                 raise
-            run_ = SweepRun(
-                *(plan, options, data, folder, interruption),
-                earlier=earlier,
-                account=account,
-                troubles=recovered,
-                caller=caller,
-            )
-            return run_.run()
+            place = (plan, options, data, folder, interruption)
+            return SweepRun(*place, earlier=earlier, account=account, troubles=recovered, caller=caller).run()
 
 
 def _check_architectures(spec: Spec, options: Options) -> None:
@@ -128,12 +121,12 @@ def _check_is_new(folder: SweepFolder) -> None:
         raise RecordError(f"Expected a folder in which no sweep has begun, got {folder.path} (--into); resume it")
 
 
-def _earlier(spec: Spec, options: Options) -> WarmStart | None:
-    source = spec.search.warm_start
+def _earlier(plan: SweepPlan, options: Options) -> WarmStart | None:
+    source, shared, constraints = plan.search.warm_start, plan.shared, plan.search.outcomes
     if source is None:
         return None
-    constraints, near = spec.search.outcomes, spec.source
-    return observations(source, spec.dimensions, spec.objectives, constraints, beside=near, tracking=options.tracking)
+    wanted = (shared.space.dimensions, shared.objectives, constraints)
+    return observations(source, *wanted, beside=plan.spec.source, tracking=options.tracking)
 
 
 def resume(directory: Path, options: Options | None = None, *, trials: int | None = None) -> Sweep:
@@ -213,11 +206,5 @@ def resume_sweep(
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
         account = reserve_account(plan, data, folder, spender=options.spender)
-        run_ = SweepRun(
-            *(plan, options, data, folder, interruption),
-            resumed=True,
-            rebooted=rebooted,
-            account=account,
-            caller=caller,
-        )
-        return run_.run()
+        place = (plan, options, data, folder, interruption)
+        return SweepRun(*place, resumed=True, rebooted=rebooted, account=account, caller=caller).run()

@@ -1,6 +1,7 @@
 """What a sweep plans to take from the account of its data: every release, by the rows that it reads."""
 
-from clipless.datasets import Dataset, HashSplit
+from clipless.datasets import Dataset
+from clipless.datasets.splits import Splitting
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.gaussian import GaussianCost
@@ -15,27 +16,36 @@ from sweeper.errors import AccountError
 from sweeper.planning.configurations import plan_first
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
 from sweeper.specification.addresses import find_account
-from sweeper.specification.spec import Spec
+from sweeper.specification.fields.messages import mistake
 
 NO_ACCOUNT = "No account adds this sweep to others: what they release from the same rows comes on top of its price."
 
 
-def plan_account(spec: Spec, plan: SweepPlan, data: Dataset) -> PlannedAccount | None:
-    """Return what a sweep plans to take from the account that its spec names, ``None`` where it names none.
+def check_paid(plan: SweepPlan) -> None:
+    """Refuse an account that could not answer for what a sweep shows of its rows.
 
     Raises:
-        SpecError: results on its rows leave unpaid, so that no account can answer for them.
+        SpecError: results on its rows leave unpaid.
     """
-    if spec.privacy.account is None:
-        return None
-    if plan.claim.exploratory:
+    if plan.privacy.account is not None and plan.claim.exploratory:
         expected = "no account for a sweep that looks at private rows without paying: no budget covers that"
         remedy = "leave it out, or pay for what is looked at (evaluation: private, ranges from public sources)"
-        raise spec.mistaken(expected, "privacy.account", spec.privacy.account, remedy)
-    splitting = HashSplit() if spec.data.splits is None else spec.data.splits.splitting()
+        raise mistake(plan.spec.source, expected, "privacy.account", plan.privacy.account, remedy)
+
+
+def plan_account(plan: SweepPlan, data: Dataset, splitting: Splitting) -> PlannedAccount | None:
+    """Return what a sweep plans to take from the account that its spec names, ``None`` where it names none.
+
+    ``splitting`` is that of a table, by the spec.
+
+    Raises: as `check_paid`.
+    """
+    check_paid(plan)
+    if plan.privacy.account is None:
+        return None
     split = split_in_text(splitting, data.metadata.name) if data.metadata.split_by_row else None
     return PlannedAccount(
-        address=find_account(spec.privacy.account, spec.source),
+        address=find_account(plan.privacy.account, plan.spec.source),
         unit=data.metadata.unit,
         split=split,
         events=_events(plan, data),

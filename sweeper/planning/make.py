@@ -7,11 +7,11 @@ from functools import partial
 from math import ceil, inf
 from pathlib import Path
 
-from clipless.datasets import Dataset, Evaluation, input_format
+from clipless.datasets import Dataset, Evaluation, HashSplit, input_format
 from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
 from sweeper.errors import SpecError, SweeperError
-from sweeper.planning.account_plan import claim_beside, plan_account
+from sweeper.planning.account_plan import check_paid, claim_beside, plan_account
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
 from sweeper.planning.defaults import complete
 from sweeper.planning.prior import prior_facts
@@ -45,7 +45,6 @@ def make_sweep_plan(
     data: Dataset,
     data_dir: Path | None = None,
     *,
-    steering: Steering | None = None,
     spending: Spending | None = None,
 ) -> SweepPlan:
     """Return the plan of a sweep.
@@ -54,7 +53,6 @@ def make_sweep_plan(
         spec: what its user wrote; what it leaves to the data is chosen first.
         data: of which shapes, numbers of rows and declarations are looked at, and labels of public rows.
         data_dir: where the data were looked for.
-        steering: what the trials of earlier sweeps, from which proposals learn, add to its claim.
         spending: as it was cut when the sweep began, for one that resumes.
 
     Raises:
@@ -70,12 +68,13 @@ def make_sweep_plan(
         spending = _cut(spec, request)
     if spending.first_slot is not None:
         find_plannable(shared, spec.trials, lambda one: plan_configuration(shared, data, one, spending.first_slot))
-    plan = plan_of_records(spec, make_claim(spec, data, shared, spending, steering), spending)
+    plan = plan_of_records(spec, make_claim(spec, data, shared, spending), spending)
     chosen = (*completed.chosen, *_explain(spec, request.noise, spending))
     plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=chosen)
     plan = replace(plan, spec=replace(plan.spec, text=_text_of(written, spec)))
 
-    account = plan_account(written, plan, data)
+    splitting = HashSplit() if spec.data.splits is None else spec.data.splits.splitting()
+    account = plan_account(plan, data, splitting)
     claim = replace(plan.claim, conditions=(*plan.claim.conditions, claim_beside(account)))
     plan = replace(plan, account=account, claim=claim)
 
@@ -83,6 +82,17 @@ def make_sweep_plan(
         return plan.expected_price(plan_first(shared, plan.trials, data))
 
     return replace(plan, announcement=f"{spec.name}: {spending.in_words(spec.privacy.delta, expect)}")
+
+
+def steer_plan(plan: SweepPlan, steering: Steering) -> SweepPlan:
+    """Return the plan of a sweep whose proposals learn from trials of earlier ones.
+
+    Raises:
+        SpecError: the sweep is charged to an account, and nobody has paid for what steers it.
+    """
+    steered = replace(plan, claim=plan.claim.steered_by(steering))
+    check_paid(steered)
+    return steered
 
 
 def _explain(spec: Spec, noise: ScoreNoise | None, spending: Spending) -> Iterator[Default]:
@@ -173,9 +183,7 @@ def make_score_noise(spec: Spec, data: Dataset, planned: tuple[float, float] | N
     )
 
 
-def make_claim(
-    spec: Spec, data: Dataset, shared: TrialSettings, spending: Spending, steering: Steering | None = None
-) -> Claim:
+def make_claim(spec: Spec, data: Dataset, shared: TrialSettings, spending: Spending) -> Claim:
     """Return what a sweep claims."""
     return Claim.about(
         data.metadata,
@@ -188,7 +196,6 @@ def make_claim(
         rehearses=spec.rehearsals > 0 and spending.sketch is None,
         sketch=spending.sketch,
         taken=prior_facts(spec.search.prior),
-        steering=steering,
         noise=shared.noise,
         smoothing=shared.smoothing,
         baselines=Baselines.of(data, spec.search.without_privacy),

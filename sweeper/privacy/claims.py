@@ -155,7 +155,6 @@ class Claim:
         rehearses: bool = False,
         sketch: PoissonGaussian | None = None,
         taken: Sequence[str] = (),
-        steering: Steering | None = None,
         noise: "ScoreNoise | None" = None,
         smoothing: "SmoothingPlan | None" = None,
         baselines: Baselines | None = None,
@@ -180,8 +179,6 @@ class Claim:
         marks += of_spending
         if ends_trials_early and not has_budget:
             marks.append(EARLY_ENDS)
-        steering = steering or Steering(())
-        marks += steering.conditions
         if not delta < 1 / population:
             marks.append(LARGE_DELTA.format(delta=delta, population=population))
         baselines = baselines or Baselines(classes=declared.classes)
@@ -193,13 +190,21 @@ class Claim:
             unit=declared.unit,
             evaluation=declared.evaluation.value,
             radius_unit=declared.radius_unit,
-            exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator or steering.exploratory,
+            exploratory=declared.evaluation is Evaluation.EXPLORATORY or not secure_generator,
             secure_generator=secure_generator,
             public=(counted, *declared.public_facts, *taken),
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
-            steered=steering.conditions,
             baselines=baselines,
             deployment=dict(deployment or {}),
+        )
+
+    def steered_by(self, steering: Steering) -> "Claim":
+        """Return the claim of a sweep whose proposals learn from trials of earlier ones."""
+        return replace(
+            self,
+            exploratory=self.exploratory or steering.exploratory,
+            conditions=(*steering.conditions, *self.conditions),
+            steered=steering.conditions,
         )
 
     def resumed_from(self, recorded: "Claim") -> "Claim":

@@ -15,7 +15,7 @@ from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.resume import recorded_claim, resume_plan
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.privacy.claims import BUDGET_CONDITIONS, EARLY_ENDS, STANDARD_CONDITIONS, Steering
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
@@ -53,7 +53,8 @@ def begin(tmp_path):
         spec = Spec.from_yaml(tmp_path / "t.yaml")
         data = clipless.datasets.load(**spec.data_options())
         folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
-        plan = make_sweep_plan(spec, data, steering=steering)
+        plan = make_sweep_plan(spec, data)
+        plan = plan if steering is None else steer_plan(plan, steering)
         folder.write_manifest(manifest_of(plan, Options(), folder, SweepStatus.INTERRUPTED))
         write_input(folder.path, plan.input)
         return SimpleNamespace(spec=spec, data=data, folder=folder, claim=plan.claim)

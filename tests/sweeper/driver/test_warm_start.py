@@ -239,7 +239,8 @@ def test_an_experiment_teaches_the_same_as_the_folder(spec, earlier, monkeypatch
 
 
 def about(steering=None):
-    return Claim.about(load("digits").metadata, 1000, delta=1e-4, steering=steering)
+    claim = Claim.about(load("digits").metadata, 1000, delta=1e-4)
+    return claim if steering is None else claim.steered_by(steering)
 
 
 def claiming(path, claim):

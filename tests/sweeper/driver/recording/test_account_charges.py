@@ -30,7 +30,8 @@ from sweeper.driver.runner import run
 from sweeper.errors import AccountError, SpecError, TrialError
 from sweeper.planning.account_plan import NO_ACCOUNT, make_reservation, planned_costs
 from sweeper.planning.account_quote import quote_of
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.make import make_sweep_plan, steer_plan
+from sweeper.privacy.claims import Steering
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
 from sweeper.rounding import round_up
@@ -356,6 +357,13 @@ def test_a_sweep_without_an_account_says_so(data):
     keys = content("", account=None)
     assert make_sweep_plan(make_spec(keys), data).claim.conditions[-1] == NO_ACCOUNT
     assert reserve_account(make_sweep_plan(make_spec(keys), data), data, SweepFolder("nowhere")) is None
+
+
+def test_no_account_answers_for_unpaid_scores_that_steer_a_sweep(tmp_path, data):
+    plan = make_sweep_plan(make_spec(content(opened(tmp_path))), data)
+    assert steer_plan(plan, Steering(())).claim == plan.claim
+    with pytest.raises(SpecError, match="no account for a sweep that looks at private rows without paying"):
+        steer_plan(plan, Steering((), exploratory=True))
 
 
 def test_what_no_account_can_answer_for_is_refused(tmp_path):
