@@ -1,4 +1,4 @@
-"""Annexes in Markdown for two offices: NIST SP 800-226, from the claim down, and EDPB opinion 28/2024.
+"""The exports of a card by name: a record for a registry, and annexes in Markdown for two offices.
 
 NIST SP 800-226 ("Guidelines for Evaluating Differential Privacy Guarantees", 2025) evaluates a claim as a pyramid:
 epsilon and unit on top, which rest on algorithms, their utility, security and access, and those on how data were
@@ -6,11 +6,15 @@ collected. EDPB opinion 28/2024 (17 December 2024) asks whoever calls a model an
 tests of its resistance to attacks, and documents.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from clipless.privacy.exposure import FALSE_ALARMS
+from sweeper.errors import SweeperError
 from sweeper.papers import statements
+from sweeper.papers.registry_record import registry_record
+from sweeper.papers.verification import read_card
 from sweeper.rounding import round_up
 
 Chapter = tuple[str, Sequence[str]]
@@ -141,3 +145,26 @@ def _answerable(card: Mapping[str, Any]) -> list[str]:
         f"Computed by {versions}.",
         *hashes,
     ]
+
+
+EXPORTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "registry": registry_record,
+    "nist": nist_annex,
+    "edpb": edpb_annex,
+}
+
+
+def export_card(path: Path, name: str) -> str:
+    """Return an export of the card of a picked model.
+
+    Args:
+        path: a folder that ``sweeper pick`` wrote, or the ``card.json`` in it.
+        name: one of `EXPORTS`.
+
+    Raises:
+        SweeperError: no such export.
+        RecordError: no card, or one that does not keep to its schema.
+    """
+    if name not in EXPORTS:
+        raise SweeperError(f"Expected --as to be one of {', '.join(EXPORTS)}, got {name!r}; choose one of them")
+    return EXPORTS[name](read_card(path))

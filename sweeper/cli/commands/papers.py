@@ -43,7 +43,7 @@ def card(
     ] = None,
 ) -> None:
     """Write what a registry or an office asks for, from the card of a picked model."""
-    from sweeper.papers.exports import export_card
+    from sweeper.papers.annexes import export_card
 
     text = export_card(folder, as_)
     if output is None:

@@ -7,9 +7,8 @@ import jsonschema
 import pytest
 import yaml
 
-from sweeper.papers.annexes import EDPB, NIST, edpb_annex, nist_annex
+from sweeper.papers.annexes import EDPB, EXPORTS, NIST, edpb_annex, nist_annex
 from sweeper.papers.card_content import CardContent
-from sweeper.papers.exports import EXPORTS
 from sweeper.papers.registry_record import registry_record
 from sweeper.specification.settings import DeploymentSettings
 from sweeper.store.jsonl import plain
