@@ -9,8 +9,7 @@ from pathlib import Path
 
 from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
-from dashboards.figures import NotebookFigure, is_empty, sweep_figures
-from sweeper.errors import EmptyFigureError, UnknownFigureError
+from dashboards.figures import NotebookFigure, choose, is_empty, refuse, sweep_figures
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
@@ -56,11 +55,7 @@ def draw(source: Path | Front, figure: str = "front") -> NotebookFigure:
         UnknownFigureError: there is no such figure.
     """
     kinds = sweep_figures()
-    if figure not in kinds:
-        raise UnknownFigureError(f"Expected a figure out of {', '.join(kinds)}, got {figure!r}: name one of them")
     data = SweepData(result=source) if isinstance(source, Front) else read(source)
-    drawn = kinds[figure].draw(data)
-    if is_empty(drawn):
-        needs = kinds[figure].needs
-        raise EmptyFigureError(f"Expected {needs} for the figure {figure}, found none: choose another figure")
-    return NotebookFigure(drawn)
+    kind = choose(kinds, figure, data)
+    drawn = kind.draw(data)
+    return refuse(kinds, kind, data) if is_empty(drawn) else NotebookFigure(drawn)

@@ -9,14 +9,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 from dashboards.data import SweepData
 from dashboards.export.paper import fit, is_narrow
-from dashboards.figures import LIGHT, Figure, FigureKind, Table, Theme, comparison_figures, is_empty, sweep_figures
+from dashboards.figures import (
+    LIGHT,
+    Figure,
+    FigureKind,
+    Table,
+    Theme,
+    choose,
+    comparison_figures,
+    is_empty,
+    refuse,
+    sweep_figures,
+)
 from dashboards.pages.comparison import build_comparison
 from dashboards.pages.report import build_figure_page, build_report
-from sweeper.errors import EmptyFigureError, ExportError, UnknownFigureError
+from sweeper.errors import ExportError
 from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import PICTURES, Format, Paper
 from sweeper.results.front_record import csv_text
@@ -91,9 +102,12 @@ class _Draft(Generic[D]):
     theme: Theme = LIGHT
     paper: Paper | None = None
 
-    def content(self, format_: Format) -> bytes:
+    def choose(self) -> FigureKind[D, Any]:
+        """Return the figure that is named, or the one that an image shows."""
+        return choose(self.kinds, self.figure or self.default, self.data)
+
+    def content(self, kind: FigureKind[D, Any], format_: Format) -> bytes:
         """Return one figure in one format: a page, a picture, or its numbers."""
-        kind = self.kinds[self.figure or self.default]
         match format_:
             case Format.CSV:
                 return csv_text(self._numbers(kind)).encode()
@@ -109,29 +123,23 @@ class _Draft(Generic[D]):
                 return render(figure, image.value, fit(figure, paper))
 
     def _numbers(self, kind: FigureKind[D, Any]) -> Table:
-        return kind.numbers(self.data) or _refuse(kind)
+        return kind.numbers(self.data) or refuse(self.kinds, kind, self.data)
 
     def _draw(self, kind: FigureKind[D, Any], *, narrow: bool = False, still: bool = False) -> Figure:
         figure = kind.draw(self.data, self.theme, narrow=narrow, still=still)
-        return _refuse(kind) if is_empty(figure) else figure
-
-
-def _refuse(kind: FigureKind[Any, Any]) -> NoReturn:
-    raise EmptyFigureError(f"Expected {kind.needs} for the figure {kind.name}, found none: choose another figure")
+        return refuse(self.kinds, kind, self.data) if is_empty(figure) else figure
 
 
 def _export(
     draft: _Draft[Any], path: Path, format_: Format | None, contents: Mapping[Format, Callable[[], str]]
 ) -> Path:
     format_ = format_ or Format.of(path)
-    if draft.figure is not None and draft.figure not in draft.kinds:
-        known = ", ".join(draft.kinds)
-        raise UnknownFigureError(f"Expected a figure out of {known}, got {draft.figure!r}: name one of them")
+    kind = draft.choose()
     if draft.paper is not None and format_ not in PICTURES:
         wanted = ", ".join(one.value for one in PICTURES)
         raise ExportError(f"Expected one of {wanted} for a picture of a size, got {format_.value}: change --output")
     whole = contents.get(format_) if draft.figure is None else None
-    return _write(path, draft.content(format_) if whole is None else whole().encode())
+    return _write(path, draft.content(kind, format_) if whole is None else whole().encode())
 
 
 def _write(path: Path, content: bytes) -> Path:

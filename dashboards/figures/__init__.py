@@ -11,6 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic, figures_in
+from dashboards.figures._choice import choose, has_content, is_empty, names_with_content, refuse
 from dashboards.figures._common import linear_epsilon
 from dashboards.figures._notebook import NotebookFigure
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
@@ -31,12 +32,16 @@ __all__ = [
     "Theme",
     "Topic",
     "as_json",
+    "choose",
     "comparison_figures",
     "diagnosis_figures",
     "exchange",
+    "has_content",
     "is_empty",
     "linear_epsilon",
+    "names_with_content",
     "plotly_js",
+    "refuse",
     "sweep_figures",
 ]
 
@@ -56,11 +61,6 @@ def comparison_figures() -> Mapping[str, FigureKind[Comparison, Any]]:
 def diagnosis_figures() -> Mapping[str, FigureKind["Diagnosis", Any]]:
     """Return the figures of a diagnosis by name, in the order of its page."""
     return figures_in(f"{__name__}.diagnosis")
-
-
-def is_empty(figure: Figure) -> bool:
-    """Whether the figure has nothing to show."""
-    return len(figure.data) == 0
 
 
 def as_json(figure: Figure) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def test_figures_are_plotly_figures_by_name(ran):
         assert isinstance(figure, go.Figure)
         assert figure.data
     assert "front" in figure_names()
-    with pytest.raises(UnknownFigureError, match=r"Expected a figure out of front, .*, got 'nope'"):
+    with pytest.raises(UnknownFigureError, match=r"Expected the name of a figure, got 'nope'; choose one of front, "):
         sweep.plot("nope")
     with pytest.raises(EmptyFigureError, match="released curves of two classes for the figure roc, found none"):
         sweep.plot("roc")

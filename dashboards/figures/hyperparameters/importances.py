@@ -30,9 +30,14 @@ class ImportancesInfo(FigureInfo):
 
 
 def info(data: SweepData) -> ImportancesInfo:
-    """Compute the importances; empty with fewer than `sweeper.results.importance.LEAST_TRIALS` trials."""
+    """Compute the importances; empty with fewer than `LEAST_TRIALS` trials, or where none is known.
+
+    None is known where configurations explain no result: then every share is that of a forest that has learnt nothing.
+    """
     rehearsed = shows_rehearsals(data)
     found = rehearsed_importances(data.rehearsals, data.result.objectives) if rehearsed else importances(data.result)
+    if all(importance.explained < UNEXPLAINED for importance in found):
+        found = ()
     names = dict.fromkeys(name for importance in found for name in importance.shares)
     largest = {name: max(importance.shares[name] for importance in found) for name in names}
     return ImportancesInfo(
@@ -65,7 +70,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     if not info.importances:
         figure.update_annotations(
-            selector={"text": "no points yet"}, text=f"fewer than {LEAST_TRIALS} trials to learn from"
+            selector={"text": "no points yet"}, text=f"fewer than {LEAST_TRIALS} trials, or nothing to learn from them"
         )
         return figure
     _draw(figure, info, theme, columns=_NARROW_COLUMNS if info.narrow else len(info.importances), rows=rows)
@@ -159,5 +164,5 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     omitted=lambda data: omitted_of(data, MOST_TRIALS),
     wide=True,
     awaits=f"Which settings mattered,<br>from {LEAST_TRIALS} trials on",
-    needs=f"{LEAST_TRIALS} trials with points and a hyperparameter that differs",
+    needs=f"{LEAST_TRIALS} trials with points, whose hyperparameters explain a tenth of a result",
 )

@@ -28,6 +28,7 @@ from sweeper.specification.objectives import attack_radius, needs_two_classes, r
 TEMPERATURE = "training.loss.temperature"
 BUDGETS = (3.0, 8.0)
 MOST_ROWS = 8
+_LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
 _ROW_PIXELS = 46
 
 
@@ -59,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TemperatureInfo(FigureInfo):
-    """Numbers of the temperature figure; no rows without two temperatures and a radius."""
+    """Numbers of the temperature figure; no rows without two temperatures, a radius and trials to compare."""
 
     budget: float  # every cell has an epsilon of at most this
     delta: str  # that the epsilons are stated at, in words
@@ -92,6 +93,8 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         within = [point for point in candidates if point.values["epsilon"] <= budget]
         cells = tuple(_best(data, within, name) for name in columns)
         rows.append(Row(low, high, ids, cells, tuple(_membership(cells[0], name) for name in attacks)))
+    if not attacks and sum(len(row.trials) for row in rows) < _LEAST_TRIALS:
+        rows = []
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
         **header(data, f"temperature, radius and membership at {OWN} ≤ {number(budget)}"),
@@ -291,5 +294,5 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     plot=plot,
     rows=rows,
     topic=Topic.ROBUSTNESS,
-    needs="trials of two temperatures of the loss, and certificates",
+    needs=f"{_LEAST_TRIALS} trials of two temperatures with certificates, or two with membership inference",
 )

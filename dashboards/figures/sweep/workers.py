@@ -18,6 +18,7 @@ from sweeper.records import TrialStatus
 from sweeper.store.stints import Stint, find_stints
 
 DRAWN_STINTS = 400  # the last ones
+_LEAST_STAYS = 4  # of fewer, or with one worker, the lanes say nothing that the number of trials does not
 _COLORS = {
     TrialStatus.COMPLETED: "blue",
     TrialStatus.STOPPED: "orange",
@@ -45,7 +46,9 @@ class WorkersInfo(FigureInfo):
 
 
 def info(data: SweepData) -> WorkersInfo:
-    """Find the stays of trials with workers; none of a private selection, whose trials are not to be counted.
+    """Find the stays of trials with workers; none of few stays, one worker, or a private selection.
+
+    Trials of a private selection are not to be counted.
 
     Guarantees:
         Nothing of a sweep that selects privately, or of which that is not known.
@@ -54,6 +57,8 @@ def info(data: SweepData) -> WorkersInfo:
     stints = [one for one in find_stints(data.trial_rows) if one.node] if is_told else []
     end = max((one.last or one.first for one in stints), default=0) + 1
     stays = tuple(_with_workers(stints, end))
+    if len(stays) < _LEAST_STAYS or len({stay.worker for stay in stays}) < 2:
+        stays = ()
     return WorkersInfo(**header(data, "workers and their trials"), stays=stays[-DRAWN_STINTS:], total=len(stays))
 
 
@@ -133,4 +138,5 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     rows=rows,
     omitted=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
     topic=Topic.TRIALS,
+    needs=f"{_LEAST_STAYS} trials on two workers, outside a private selection",
 )

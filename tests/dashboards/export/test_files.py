@@ -50,7 +50,7 @@ def test_an_unknown_format_is_refused(sweep, tmp_path, name):
 
 def test_an_unknown_figure_is_refused(sweep, tmp_path):
     for suffix in ("png", "html", "csv"):
-        with pytest.raises(ExportError, match=r"Expected a figure out of front, .*got 'pie'"):
+        with pytest.raises(ExportError, match=r"got 'pie'; choose one of front, .*, workers, "):
             export_front(sweep, tmp_path / f"front.{suffix}", figure="pie")
 
 
@@ -75,7 +75,7 @@ def test_a_figure_with_nothing_to_show_is_refused_with_what_it_needs(small, tmp_
     for name, kind in sweep_figures().items():
         with pytest.raises(EmptyFigureError) as caught:
             export_front(small([]), tmp_path / f"front.{suffix}", figure=name)
-        said = f"Expected {kind.needs} for the figure {name}, found none: choose another figure"
+        said = f"Expected {kind.needs} for the figure {name}, found none; no figure has anything to show yet"
         assert str(caught.value) == said
     assert not list(tmp_path.iterdir())
 

@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from dashboards.figures import DARK, LIGHT, as_json, exchange, is_empty, sweep_figures
+from dashboards.figures import DARK, LIGHT, as_json, exchange, has_content, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK, epsilon_axis
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
@@ -143,11 +143,19 @@ def test_workers_have_their_trials_in_the_order_of_the_records_and_a_private_sel
         assert not workers.info(replace(sweep, manifest=manifest)).stays
 
 
+def test_few_trials_and_those_of_one_worker_have_no_lanes(sweep):
+    assert is_empty(workers.FIGURE.draw(replace(sweep, trial_rows=sweep.trial_rows[:7])))  # of three trials
+    began = [row for row in sweep.trial_rows if row.placed and row.status is TrialStatus.RUNNING]
+    rows = [row for begun in began for row in (begun, replace(begun, status=TrialStatus.COMPLETED))]
+    assert workers.FIGURE.numbers(replace(sweep, trial_rows=tuple(rows))) == []
+
+
 def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_has_no_end(sweep):
     place = {"node": "head", "device": "cuda"}
     again = [TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.RUNNING]
-    rows = tuple(Trial(id="t0001", config={}, placed=place, status=status) for status in again)
-    first, second = workers.info(replace(sweep, trial_rows=rows)).stays
+    rows = [Trial(id="t0001", config={}, placed=place, status=status) for status in again]
+    others = [Trial(id=f"t{i:04d}", config={}, placed={"node": "second", "device": "cuda"}) for i in (2, 3)]
+    first, second, *_ = workers.info(replace(sweep, trial_rows=(*rows, *others))).stays
     assert (first.stint.first, first.stint.last, second.stint.first, second.stint.last) == (0, 1, 2, None)
     assert second.end > second.stint.first
 
@@ -273,6 +281,8 @@ def test_every_figure_draws_in_both_themes_and_survives_an_empty_sweep(sweep, sm
     for theme in (LIGHT, DARK):
         assert not is_empty(FIGURES[name].draw(sweep, theme))
         assert is_empty(FIGURES[name].draw(small([]), theme))
+    assert has_content(FIGURES[name], sweep)
+    assert not has_content(FIGURES[name], small([]))
 
 
 @pytest.mark.parametrize("name", FIGURES)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from dashboards.figures import LIGHT
+from dashboards.figures import LIGHT, is_empty
 from dashboards.figures.hyperparameters import importances
 from dashboards.figures.sweep import architectures
 from sweeper.results.importance import FRONT
@@ -68,5 +68,12 @@ def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
 
 def test_few_trials_say_so(with_configs):
     figure = importances.plot(importances.info(with_configs({"a": 1}, {"a": 2})))
-    assert [a.text for a in figure.layout.annotations] == ["fewer than 8 trials to learn from"]
+    assert [a.text for a in figure.layout.annotations] == ["fewer than 8 trials, or nothing to learn from them"]
     assert len(figure.data) == 0
+
+
+def test_importances_that_explain_nothing_are_not_drawn(sweep, monkeypatch):
+    unexplained = tuple(replace(one, explained=0.05) for one in importances.info(sweep).importances)
+    monkeypatch.setattr(importances, "importances", lambda _: unexplained)
+    assert is_empty(importances.FIGURE.draw(sweep))
+    assert importances.FIGURE.numbers(sweep) == []

@@ -34,14 +34,16 @@ def test_one_figure_of_a_sweep_is_a_file_of_its_own(ran, answer, tmp_path):
 
 
 def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
-    assert "Expected a figure out of front, " in refusal(
-        "front", ran.folder, "--figure", "pie", "-o", tmp_path / "pie.html"
-    )
+    said = refusal("front", ran.folder, "--figure", "pie", "-o", tmp_path / "pie.html")
+    assert "Expected the name of a figure, got 'pie'; choose one of front, " in said
+    assert "stages" not in said  # one that has nothing to say is not offered
+    said = refusal("front", ran.folder, "--figure", "robustnes", "-o", tmp_path / "pie.html")
+    assert "Expected the name of a figure, got 'robustnes'; did you mean 'robustness'?" in said
     assert not (tmp_path / "pie.html").exists()
 
 
 def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence_each(ran, other, refusal, tmp_path):
-    sentence = "Expected a budget of two stages with points for the figure stages, found none: choose another figure"
+    sentence = "Expected a budget of two stages with points for the figure stages, found none; choose one of front, "
     assert sentence in refusal("front", ran.folder, "--figure", "stages", "-o", tmp_path / "stages.csv")
     sentence = "Expected one of png, svg, pdf for a picture of a size, got html: change --output"
     assert sentence in refusal("front", ran.folder, "--preset", "column", "-o", tmp_path / "front.html")

@@ -61,10 +61,13 @@ def test_an_attack_stands_in_the_cell_of_its_model_and_radius(two_rows):
 
 
 def test_the_stronger_of_two_attacks_is_shown(small):
-    points = [point("t0", 1, 1.0, 0.6, half=0.4, attacked=0.5, auto=0.48), point("t1", 1, 1.0, 0.6, half=0.3)]
+    points = [
+        point("t0", 1, 1.0, 0.6, half=0.4, attacked=0.5, auto=0.48),
+        point("t1", 1, 1.0, 0.6, half=0.3, auroc=0.5),
+    ]
     info = temperature.info(small(points, trials=trials(1.0, 2.0)))
     assert info.rows[0].cells[1].attacked == 0.48
-    (values,) = temperature.plot(info).data
+    values = temperature.plot(info).data[0]
     assert values.text[0][1] == "40.0 %<br><sup>attacked 48.0 %</sup>"
 
 
@@ -72,7 +75,7 @@ def test_of_equals_the_cheaper_point_is_shown(small):
     points = [
         point("t0", 2, 2.0, 0.6, half=0.3),
         point("t0", 1, 1.0, 0.6, half=0.3),
-        point("t1", 1, 1.0, 0.5, half=0.3),
+        point("t1", 1, 1.0, 0.5, half=0.3, auroc=0.5),
     ]
     info = temperature.info(small(points, trials=trials(1.0, 2.0)))
     assert {cell.point.key for cell in info.rows[0].cells} == {("t0", 1, "")}
@@ -80,7 +83,7 @@ def test_of_equals_the_cheaper_point_is_shown(small):
 
 def test_the_budget_is_the_first_that_every_row_meets(small):
     def budget(*epsilons):
-        points = [point(f"t{i}", 1, e, 0.5, half=0.1) for i, e in enumerate(epsilons)]
+        points = [point(f"t{i}", 1, e, 0.5, half=0.1, auroc=0.5) for i, e in enumerate(epsilons)]
         return temperature.info(small(points, trials=trials(1.0, 2.0))).budget
 
     assert [budget(1.0, 2.5), budget(1.0, 5.0), budget(9.0, 1.0)] == [3.0, 8.0, 9.0]
@@ -98,17 +101,22 @@ def test_many_temperatures_are_ranges_of_equal_ratio(small):
 
 
 def test_trials_without_a_temperature_have_no_row(small):
-    points = [point(f"t{i}", 1, 1.0, 0.5, half=0.1) for i in range(3)]
-    assert len(temperature.info(small(points, trials=trials(1.0, None, 2.0))).rows) == 2
+    points = [point(f"t{i}", 1, 1.0, 0.5, half=0.1) for i in range(5)]
+    assert len(temperature.info(small(points, trials=trials(1.0, None, 2.0, 2.0, 2.0))).rows) == 2
 
 
 @pytest.mark.parametrize(
     ("temperatures", "values"),
-    [((1.0, 1.0), {"half": 0.1}), ((1.0, 2.0), {}), ((None, None), {"half": 0.1})],
-    ids=["one temperature", "no radius", "no temperature"],
+    [
+        ((1.0, 1.0), {"half": 0.1, "auroc": 0.5}),
+        ((1.0, 2.0), {"auroc": 0.5}),
+        ((None, None), {"half": 0.1, "auroc": 0.5}),
+        ((1.0, 2.0, 2.0), {"half": 0.1}),
+    ],
+    ids=["one temperature", "no radius", "no temperature", "three trials without membership"],
 )
-def test_without_two_temperatures_and_a_radius_nothing_is_drawn(small, temperatures, values):
-    points = [point(f"t{i}", 1, 1.0, 0.5, **values) for i in range(2)]
+def test_without_two_temperatures_a_radius_and_trials_to_compare_nothing_is_drawn(small, temperatures, values):
+    points = [point(f"t{i}", 1, 1.0, 0.5, **values) for i in range(len(temperatures))]
     data = small(points, trials=trials(*temperatures))
     assert is_empty(FIGURES["temperature"].draw(data, LIGHT))
     assert 'id="plot-temperature"' not in build_report(data)
@@ -149,6 +157,7 @@ def test_an_auroc_sweep_shows_certified_auroc(small):
         "certified@1": 0.1,
         "certified-auroc@1": 0.4,
         "attacked@1": 0.3,
+        "membership-auroc": 0.5,
     }
     points = [Point(trial=f"t{i}", epoch=1, values=values) for i in range(2)]
     info = temperature.info(small(points, objectives=("epsilon", "auroc"), trials=trials(1.0, 2.0)))

@@ -195,7 +195,9 @@ def test_a_figure_of_the_report_comes_alone(client, folder):
     assert table.headers["content-type"].startswith("text/csv")
     assert len(table.text.splitlines()) == 1 + len(numbers.json()["rows"]) > 1
     assert client.get(f"{URL}/front").json()["points"], "the front itself is another answer"
-    assert is_problem(client.get(f"{URL}/front", params={"figure": "pie"}), 404, "Expected a figure out of front, ")
+    assert is_problem(
+        client.get(f"{URL}/front", params={"figure": "pie"}), 404, "Expected the name of a figure, got 'pie'; "
+    )
     for name in ("../front", "a" * 41, ""):
         assert client.get(f"{URL}/front", params={"figure": name}).status_code == 422
     del folder
