@@ -7,7 +7,6 @@ proportions. What is as narrow as a column has its legend below, panels below ea
 from dataclasses import dataclass
 from math import ceil, log10
 from textwrap import wrap
-from typing import Any
 
 from dashboards.figures import Figure
 from dashboards.figures._ticks import thin
@@ -20,7 +19,9 @@ _RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch, and says s
 _NARROW = 600.0  # pixels
 _PANEL, _BETWEEN, _DEEP = 0.5, 0.22, 0.8  # heights, as shares of the width of a column
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
-_LETTER, _LEGEND_LETTER, _SYMBOL = 7.5, 6.0, 46.0  # pixels
+_LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.4, 38.0, 10.5  # pixels
+_LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
+_COLOURED = ("scatter", "contour")
 _AT_EDGES, _BAR = 80.0, 70.0  # pixels beside an axis, and of a bar of colours
 
 
@@ -41,6 +42,8 @@ def is_narrow(paper: Paper) -> bool:
 
 def fit(figure: Figure, paper: Paper) -> Layout:
     """Lay a figure out as a paper wants it, and return its size."""
+    if figure.layout.margin.t is None and (paper.width is not None or not _legend_names(figure)):
+        figure.update_layout(margin={"t": _margin(figure, "t") - _LEGEND_ABOVE})
     if not paper.title:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)
@@ -87,10 +90,16 @@ def _make_narrow(figure: Figure, width: float) -> float:
 
 def _move_legend(figure: Figure, width: float, panels: float) -> None:
     """Put the legend below panels of so many pixels, where it has all the width, and make room for it."""
-    named = [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
-    if figure.layout.showlegend is False or not named or (len(figure.data) < 2 and not figure.layout.showlegend):
+    named = _legend_names(figure)
+    if not named:
         return
-    across = max(int((width - _AT_EDGES) / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))), 1)
+    across = max(
+        int(
+            (width - _AT_EDGES - (_BAR if _has_bar(figure) else 0.0))
+            / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))
+        ),
+        1,
+    )
     own = figure.layout.margin.b is not None  # room for what the figure itself has below
     lines = max(((axis.title.text or "").count("<br>") for axis in figure.select_xaxes()), default=0)
     below = _margin(figure, "b") + (0.0 if own else _LINE * lines)
@@ -99,19 +108,28 @@ def _move_legend(figure: Figure, width: float, panels: float) -> None:
             "orientation": "h",
             "x": 0,
             "xanchor": "left",
+            "itemwidth": 30,
+            "tracegroupgap": 0,
             "y": -below / panels,
             "yanchor": "top",
-            "font": {"size": 11},
+            "font": {"size": _LEGEND_TEXT},
         },
         margin={"b": below + _LINE * ceil(len(named) / across) + 6.0},
     )
 
 
+def _legend_names(figure: Figure) -> list[str]:
+    """Return what the legend of a figure names, nothing where it has none."""
+    if figure.layout.showlegend is False or (len(figure.data) < 2 and not figure.layout.showlegend):
+        return []
+    return [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+
+
 def _thin_ticks(figure: Figure, width: float) -> None:
-    bars = any(trace.type in ("scatter", "contour") and _shows_bar(trace) for trace in figure.data)
+    bar = _BAR if _has_bar(figure) else 0.0
     for axis in figure.select_xaxes():
         low, high = axis.domain or (0.0, 1.0)
-        letters = (high - low) * (width - _AT_EDGES - (_BAR if bars else 0.0)) / _LETTER
+        letters = (high - low) * (width - _AT_EDGES - bar) / _LETTER
         if axis.tickangle:
             continue  # names that stand aslant need no room beside each other
         if axis.tickvals is not None and axis.ticktext is not None and axis.range is not None:
@@ -122,6 +140,7 @@ def _thin_ticks(figure: Figure, width: float) -> None:
             axis.update(nticks=max(int(letters / 8), 3))
 
 
-def _shows_bar(trace: Any) -> bool:
-    """Whether a bar of colours stands beside the panels for a trace."""
-    return bool((trace if trace.type == "contour" else trace.marker).colorbar.title.text)
+def _has_bar(figure: Figure) -> bool:
+    """Return whether a bar of colours stands beside the panels."""
+    coloured = [trace if trace.type == "contour" else trace.marker for trace in figure.data if trace.type in _COLOURED]
+    return any(one.colorbar.title.text for one in coloured)

@@ -11,10 +11,10 @@ import numpy as np
 import plotly.graph_objects as go
 
 from clipless.datasets.metadata import in_feature_units
-from dashboards.data import SweepData, finite
+from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
-from dashboards.figures._ticks import log_ticks
+from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
     delta_text,
     in_parentheses,
@@ -41,6 +41,8 @@ _PERCENT = [  # as many digits as the distance of the ticks asks for, however fa
     {"dtickrange": [9e-3, None], "value": ".0%"},
 ]
 MANY = 60  # more marks than this are drawn smaller
+_MARKED_STEPS = 12  # of one staircase among several
+_MARKED_STEPS = 12  # of one staircase among several
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 _MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
@@ -61,7 +63,7 @@ def epsilon_axis(title: str, epsilons: Iterable[float], shown: Iterable[float] =
     if near:
         ticks = sorted({*whole["tickvals"], *near["tickvals"]})
         whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
-    return {"type": "log", "title": {"text": title}, **whole}
+    return {"type": "log", "title": {"text": title}, **whole, **minor_ticks(whole)}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -70,6 +72,7 @@ def linear_epsilon(figure: go.Figure) -> go.Figure:
     for axis in (figure.layout.xaxis, figure.layout.scene.xaxis):
         if axis.type == "log":
             axis.update(linear)
+    figure.update_xaxes(minor=None)
     return figure
 
 
@@ -181,26 +184,53 @@ def _hover(point: Point, configuration: str, price: Price | None) -> str:
 
 
 def curve_line(
-    steps: Sequence[Step], right_end: float, theme: Theme, index: int, *, name: str, texts: Sequence[str]
+    steps: Sequence[Step],
+    right_end: float,
+    color: str,
+    symbol: str,
+    *,
+    name: str,
+    texts: Sequence[str],
 ) -> go.Scatter:
-    """One of several staircases, told apart by colour, dash and mark, and drawn to the right end of the axis."""
-    color = theme.hue(index % 6 - 1) if index % 6 else theme.ink
+    """One of several staircases, told apart by colour and mark, and drawn to the right end of the axis.
+
+    Its line is solid: dashes of a staircase look like gaps in it. Of many steps a few are marked, evenly spread.
+    """
+    marked = set(evenly(range(len(steps)), _MARKED_STEPS))
     return go.Scatter(
         x=[*(step.epsilon for step in steps), right_end],
         y=[step.value for step in (*steps, steps[-1])],
         mode="lines+markers",
-        line={"shape": "hv", "width": 2, "color": color, "dash": DASHES[index % len(DASHES)]},
+        line={"shape": "hv", "width": 1.6, "color": color},
         marker={
-            "size": [6 if len(steps) <= MANY else 4] * len(steps) + [0],
-            "symbol": SYMBOLS[index % len(SYMBOLS)],
+            "size": [7 if i in marked else 0 for i in range(len(steps) + 1)],
+            "symbol": symbol,
             "color": color,
             "opacity": 1,
-            "line": {"width": 0},
+            "line": {"width": 1 if symbol.endswith("-open") else 0, "color": color},
         },
+        error_y=interval_bars([step.value for step in steps], [step.interval for step in steps], color),
+        cliponaxis=False,
         text=[*texts, texts[-1]],
         hovertemplate="%{text}<extra></extra>",
         name=name,
     )
+
+
+def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None], color: str) -> dict[str, Any] | None:
+    """The intervals of noisy scores as error bars, as far as they lie beyond the values; None without, or of many."""
+    if not any(intervals) or len(values) > MANY:
+        return None
+    ends = [interval or (value, value) for value, interval in zip(values, intervals, strict=True)]
+    above = [max(high - value, 0.0) for value, (_, high) in zip(values, ends, strict=True)]
+    below = [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)]
+    look = {"color": color, "thickness": 1, "width": 3}
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
+
+
+def curve_look(theme: Theme, index: int) -> tuple[str, str]:
+    """Colour and mark of one of several lines."""
+    return (theme.hue(index % 6 - 1) if index % 6 else theme.ink), SYMBOLS[index % len(SYMBOLS)]
 
 
 def marks(x: Sequence[float], y: Sequence[Any], texts: Sequence[str], marker: Any, **more: Any) -> go.Scatter:
@@ -277,12 +307,17 @@ def watermark(figure: go.Figure, theme: Theme) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Staircase:
-    """One staircase as it is drawn: its name in the legend, what its values are, and words before each step's text."""
+    """One staircase as it is drawn.
+
+    Its name in the legend, what its values are, words before each step's text, and its colour and mark where these
+    mean something.
+    """
 
     legend: str
     value: str
     steps: tuple[Step, ...]
     before: str = ""
+    look: tuple[str, str] | None = None
 
 
 def last_epsilon(points: Iterable[Point]) -> float:
@@ -304,13 +339,14 @@ def step_row(step: Step, value: str) -> dict[str, Any]:
 def draw(
     info: FigureInfo, theme: Theme, curves: Sequence[Staircase], right_end: float, *, height: int, yaxis: dict[str, Any]
 ) -> go.Figure:
-    """Draw staircases over one epsilon axis, told apart by colour, dash and mark."""
+    """Draw staircases over one epsilon axis, told apart by colour and mark."""
     epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
     axis = epsilon_axis(info.epsilon_title, [*epsilons, *([right_end] if epsilons else [])])
     figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis, showlegend=True)
     for i, stairs in enumerate(curves):
         texts = [_text(stairs, step) for step in stairs.steps]
-        figure.add_trace(curve_line(stairs.steps, right_end, theme, i, name=stairs.legend, texts=texts))
+        look = stairs.look or curve_look(theme, i)
+        figure.add_trace(curve_line(stairs.steps, right_end, *look, name=stairs.legend, texts=texts))
     return figure
 
 

@@ -1,6 +1,6 @@
 """Where the ticks of an axis stand: at round numbers, on a linear and on a logarithmic scale."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import ceil, floor, isfinite, log10
 from typing import Any
@@ -11,6 +11,7 @@ MOST_TICKS = 6
 _TICKS = (1, 2, 3, 5)
 _FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 _FEWEST_TICKS = 3
+_MOST_DECADES = 6  # of more, marks without text would touch
 _ALIKE = 1e-9  # numbers whose distance is a smaller share of them differ by rounding alone
 
 
@@ -36,6 +37,21 @@ def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: 
         "tickvals": ticks,
         "ticktext": [number(tick) for tick in ticks],
     }
+
+
+def minor_ticks(axis: Mapping[str, Any]) -> dict[str, Any]:
+    """Marks without text on a logarithmic axis with a range, at the whole multiples of each power of ten.
+
+    >>> minor_ticks({"range": [-0.5, 0.4]})["minor"]["tickvals"]
+    [0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0]
+    """
+    if "range" not in axis:
+        return {}
+    low, high = axis["range"]
+    decades = range(floor(low), floor(high) + 1)
+    ticks = [float(f"{step}e{decade}") for decade in decades for step in range(1, 10)]
+    inside = [tick for tick in ticks if low <= log10(tick) <= high]
+    return {"minor": {"tickvals": inside, "ticks": "outside", "ticklen": 2}} if len(decades) <= _MOST_DECADES else {}
 
 
 def _fine_ticks(first: float, last: float) -> list[float]:

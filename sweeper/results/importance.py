@@ -20,6 +20,7 @@ import numpy as np
 from sweeper.pareto.dominance import Floats, costs, hypervolume
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
+from sweeper.results.pick import rank
 from sweeper.results.rehearsal_ranking import Rehearsed
 from sweeper.specification.fields.nested import flatten
 
@@ -34,7 +35,7 @@ _ALIKE = 1e-9  # results whose deviation is a smaller share of them differ by ro
 class Importance:
     """What mattered for one result."""
 
-    target: str  # an objective, at the last epoch of a trial; or ``hypervolume``, that of all points of a trial
+    target: str  # an objective, in the best point of a trial; or ``hypervolume``, that of all points of a trial
     # share of the variance over unseen trials that the forest explains (R squared); where it is near or below 0,
     # the importances mean nothing
     explained: float
@@ -67,10 +68,9 @@ def rehearsed_importances(
     names = [objective.name for objective in objectives if objective.name != "epsilon"]
     configs, results = [], []
     for one in rehearsed:
-        last = [epoch.values for epoch in one.configuration.epochs if not epoch.made_from][-1:]
-        if last and one.volume is not None:
+        if one.best is not None and one.volume is not None:
             configs.append(one.configuration.config)
-            results.append([*(last[0][name] for name in names), one.volume])
+            results.append([*(one.best.values[name] for name in names), one.volume])
     return _importances(configs, results, [*names, FRONT], seed)
 
 
@@ -122,8 +122,9 @@ def _results(front: Front) -> dict[str, list[float]]:
 
 
 def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Front) -> list[float]:
-    last = max((point for point in points if not point.made_from), key=lambda point: point.epoch, default=points[-1])
-    return [*(last.values[o.name] for o in objectives), hypervolume(points, objectives, front.box)]
+    utility = next((one for one in objectives if one.name != "epsilon"), objectives[0])
+    best = max(points, key=lambda point: rank(point, utility))
+    return [*(best.values[o.name] for o in objectives), hypervolume(points, objectives, front.box)]
 
 
 def _explain(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:

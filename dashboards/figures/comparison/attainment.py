@@ -83,10 +83,10 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
     for i, band in enumerate(info.bands):
         color = theme.hue(i)
         figure.add_traces(_band(band, color, info.right_end))
-        for name, dash, width in (("best", "dot", 1.0), ("worst", "dot", 1.0), ("median", "solid", 2.2)):
+        for name, width in (("best", 0.7), ("worst", 0.7), ("median", 2.2)):
             surface = band.surface(name)
             if surface is not None:
-                figure.add_trace(_line(info, band, surface, color, dash, width))
+                figure.add_trace(_line(info, band, surface, color, width))
     return figure
 
 
@@ -123,13 +123,13 @@ def _band(band: Band, color: str, right_end: float) -> list[go.Scatter]:
     ]
 
 
-def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, dash: str, width: float) -> go.Scatter:
+def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width: float) -> go.Scatter:
     xs, ys = _path(surface, info.right_end)
     return go.Scatter(
         x=xs,
         y=ys,
         mode="lines",
-        line={"color": color, "dash": dash, "width": width},
+        line={"color": color, "width": width},
         text=[
             f"<b>{escape(band.spec)}</b>, {surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
             f"{reached(x, info.utility, y)}"

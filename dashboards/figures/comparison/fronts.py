@@ -6,7 +6,17 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import Step, compared, curve_line, label, over_epsilon, reached, staircase, step_row
+from dashboards.figures._common import (
+    SYMBOLS,
+    Step,
+    compared,
+    curve_line,
+    label,
+    over_epsilon,
+    reached,
+    staircase,
+    step_row,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -78,11 +88,9 @@ def _line(info: OverlayInfo, line: RunLine, spec: int, right_end: float, theme: 
         f"{reached(step.epsilon, info.utility, step.value, step.interval)}"
         for step in line.steps
     ]
-    name, color = escape(line.spec), theme.hue(spec)
-    drawn = curve_line(line.steps, right_end, theme, spec, name=name, texts=texts)
-    size = [5] * len(line.steps) + [0]
-    look = {"line": {"width": 1.8, "color": color}, "marker": {"size": size, "color": color}}
-    return drawn.update(legendgroup=name, showlegend=named, **look)
+    name, look = escape(line.spec), (theme.hue(spec), SYMBOLS[spec % len(SYMBOLS)])
+    drawn = curve_line(line.steps, right_end, *look, name=name, texts=texts)
+    return drawn.update(legendgroup=name, showlegend=named)
 
 
 FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
@@ -90,7 +98,7 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     heading="The fronts",
     summary="the fronts of all sweeps in one plane",
     caption=(
-        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour, dash and mark. "
+        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark. "
         "A model of a sweep costs its price, which the table of sweeps has: compare that too."
     ),
     position=10,

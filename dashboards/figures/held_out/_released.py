@@ -41,6 +41,7 @@ class LinesInfo(FigureInfo):
 
     lines: tuple[HeldOutCurve, ...]
     confidence: float
+    radius_unit: str = ""  # of what is drawn over radii
 
 
 def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], HeldOutCurve]) -> LinesInfo:

@@ -1,5 +1,8 @@
 """Certified accuracy of private test rows at every radius: one release for each point, with a band."""
 
+from dataclasses import replace
+from html import escape
+
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
@@ -14,8 +17,8 @@ from sweeper.records import Point, ReleasedCurves
 
 def info(data: SweepData) -> LinesInfo:
     """Collect the curves of a few points of the front."""
-    title = f"certified accuracy of private test rows, radius in {data.result.claim.radius_unit}"
-    return _released.collected(data, title, _whole, _line)
+    found = _released.collected(data, "certified accuracy of private test rows", _whole, _line)
+    return replace(found, radius_unit=data.result.claim.radius_unit)
 
 
 def rows(info: LinesInfo) -> Table:
@@ -26,7 +29,9 @@ def rows(info: LinesInfo) -> Table:
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
     yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
-    xaxis = {"title": {"text": f"Euclidean radius; bands at {info.confidence:.0%}"}, "rangemode": "tozero"}
+    gap = "<br>" if info.narrow else " "
+    title = f"Euclidean radius in {escape(info.radius_unit)};{gap}bands at {info.confidence:.0%}"
+    xaxis = {"title": {"text": title}, "rangemode": "tozero"}
     return _released.draw(info, theme, {"xaxis": xaxis, "yaxis": yaxis}, height=460)
 
 

@@ -8,7 +8,6 @@ from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
-from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
 
@@ -36,7 +35,7 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
 
 
 def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
-    low, middle, high = (number(value, 3) for value in scores.auroc)
+    low, middle, high = (f"{value:.3f}" for value in scores.auroc)
     name = _released.legend(point, f"AUROC {middle} [{low}, {high}]")
     below, above = (scores.false_high, scores.true_low), (scores.false_low, scores.true_high)
     return HeldOutCurve(point, name, scores.false_rates, scores.true_rates, below, above)

@@ -14,13 +14,14 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._theme import Theme
 from dashboards.text import rehearsed_text
-from sweeper.records import Point
+from sweeper.records import Objective, Point
+from sweeper.results.pick import rank
 from sweeper.specification.fields.nested import flatten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Configurations, and what each reached at its last epoch."""
+    """Configurations, and what each reached at its best point: the one that a reader would take."""
 
     subject: str  # what one of them is called in a table
     objectives: tuple[str, ...]
@@ -55,30 +56,29 @@ def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: 
 
 def _trials(data: SweepData) -> Compared:
     objectives = tuple(objective.name for objective in data.result.objectives)
-    last: dict[str, Point] = {}
+    utility = Objective(data.utility, data.direction(data.utility))
+    best: dict[str, Point] = {}
     for point in data.points:
-        if point.made_from or not finite(point, *objectives):
-            continue
-        if point.trial not in last or point.epoch > last[point.trial].epoch:
-            last[point.trial] = point
-    ids = [id_ for id_ in data.trials if id_ in last]
+        if finite(point, data.utility, *objectives):
+            best[point.trial] = max(best.get(point.trial, point), point, key=lambda one: rank(one, utility))
+    ids = [id_ for id_ in data.trials if id_ in best]
     return Compared(
         subject="trial",
         objectives=objectives,
         settings={id_: data.settings[id_] for id_ in ids},
-        reached={id_: last[id_].values for id_ in ids},
+        reached={id_: best[id_].values for id_ in ids},
     )
 
 
 def _rehearsals(data: SweepData) -> Compared:
     objectives = tuple(objective.name for objective in data.result.objectives if objective.name != "epsilon")
-    found = {one.id: one.configuration for one in data.rehearsals if one.place is not None}
-    last = {id_: [epoch for epoch in one.epochs if not epoch.made_from] for id_, one in sorted(found.items())}
+    found = {one.id: one for one in data.rehearsals if one.place is not None and one.best is not None}
+    best = {id_: one.best.values for id_, one in sorted(found.items()) if one.best is not None}
     return Compared(
         subject="configuration",
         objectives=objectives,
-        settings={id_: flatten(found[id_].config) for id_ in last},
-        reached={id_: max(epochs, key=lambda epoch: epoch.epoch).values for id_, epochs in last.items()},
+        settings={id_: flatten(found[id_].configuration.config) for id_ in best},
+        reached=best,
         note=_note(data),
     )
 

@@ -34,7 +34,7 @@ class ConfigurationsInfo(FigureInfo):
 
     subject: str = "trial"  # what a line is, as a table calls it
     note: str = ""  # what the lines are, where they are no trials
-    # ids of the trials that have a last point with every objective, or of rehearsed configurations; evenly spread ones
+    # ids of the trials that have a point with every objective, or of rehearsed configurations; evenly spread ones
     # of more than `DRAWN_TRIALS`
     trials: tuple[str, ...]
     axes: tuple[Axis, ...]  # configuration first, objectives last
@@ -58,7 +58,7 @@ def info(data: SweepData) -> ConfigurationsInfo:
             make_axis(name, value_name(name), [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives
         ]
     return ConfigurationsInfo(
-        **header(data, "configurations and what they reached"),
+        **header(data, "configurations and their best points"),
         objectives=shown.objectives,
         trials=ids if axes else (),
         axes=tuple(axes),
@@ -183,8 +183,8 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     summary="one line per trial, through its configuration to what it reached",
     caption=(
         "One line per trial, or per rehearsed configuration where these are more, through its settings to what it "
-        "reached at its last epoch. Drag along an axis to keep only the lines that pass there; drag a name to move an "
-        "axis. Axes have the scale and the ends that the spec declares."
+        "reached in its best point, the one of best utility. Drag along an axis to keep only the lines that pass "
+        "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares."
     ),
     position=100,
     info=info,

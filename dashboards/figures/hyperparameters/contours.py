@@ -41,7 +41,7 @@ class ContoursInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> ContoursInfo:
     """Compute the contours; none with too few trials or hyperparameters."""
-    content = content_of(data, f"{label(data.utility)} over two hyperparameters at a time")
+    content = content_of(data, f"best {label(data.utility)} by hyperparameter pair")
     axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
     found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]))
@@ -99,7 +99,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     summary="what trials reached over pairs of hyperparameters, filled in between",
     caption=(
         "One mark per trial over two hyperparameters; the colour between marks is a mean of what the trials around "
-        "reached at their last epochs, in which nearer ones count more. It is a guess, not a measurement."
+        "reached in their best points, in which nearer ones count more. It is a guess, not a measurement."
     ),
     position=102,
     info=info,

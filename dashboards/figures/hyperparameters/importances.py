@@ -16,7 +16,7 @@ UNEXPLAINED = 0.1  # below this share of the variance a panel is drawn pale
 _BAR_PIXELS = 24
 _FEW_BARS = 4  # fewer do not become thicker
 _NARROW_COLUMNS = 2
-_GAP = 0.25  # between rows of panels, as a share of the height
+_GAP = 0.2  # between rows of panels, as a share of the height
 _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 
 
@@ -106,7 +106,7 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         names = [labels[name] for name in info.parameters]
         figure.add_trace(_bars(info, importance, names, theme).update(xaxis=x, yaxis=y))
         figure.add_annotation(
-            text=f"{_title(info, importance)}<br><sup>{_in_percent(info, importance)}</sup>",
+            text=f"{_title(info, importance)}<br>{_in_percent(info, importance)}",
             x=left,
             xanchor="left",
             y=top,
@@ -114,7 +114,7 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
             yanchor="bottom",
             align="left",
             **_ON_PAPER,
-            font={"size": 13, "color": theme.ink},
+            font={"size": 12, "color": theme.ink},
         )
 
 
@@ -152,10 +152,10 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     heading="What mattered",
     summary="which hyperparameters mattered for each objective",
     caption=(
-        "Share of the differences between trials, at their last epoch, that goes with each setting, as a random forest "
-        "learnt it and predicts trials it has not seen; the last panel is the hypervolume of a trial's own points. It "
-        "speaks of the trials that were tried, not of all that could be. Where more configurations were rehearsed than "
-        "trained, it is about those."
+        "Share of the differences between trials, in their best points, that goes with each setting, as a random "
+        "forest learnt it and predicts trials it has not seen; the last panel is the hypervolume of a trial's own "
+        "points. It speaks of the trials that were tried, not of all that could be. Where more configurations were "
+        "rehearsed than trained, it is about those."
     ),
     position=90,
     info=info,

@@ -25,7 +25,7 @@ class RanksInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> RanksInfo:
     """Compute the ranks; none with too few trials or hyperparameters."""
-    content = content_of(data, f"order in {label(data.utility)} over two hyperparameters at a time")
+    content = content_of(data, f"order in {label(data.utility)} by hyperparameter pair")
     base = ConfigurationsInfo(**content)
     order = ranks(base.colors)
     shares = tuple(float(place) / max(len(order) - 1, 1) for place in order)
@@ -70,7 +70,7 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     summary="trials over pairs of hyperparameters, coloured by their place in the order of what they reached",
     caption=(
         "One mark per trial over two hyperparameters; its colour is the share of the other trials that it is ahead of "
-        "at its last epoch, so that one outlier does not take all the colours."
+        "in its best point, so that one outlier does not take all the colours."
     ),
     position=103,
     info=info,

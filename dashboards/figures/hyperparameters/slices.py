@@ -6,7 +6,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
-from dashboards.figures._common import label, marks, percent_axis, value_axis
+from dashboards.figures._common import label, marks, percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import omitted_of
@@ -25,7 +25,7 @@ class SlicesInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> SlicesInfo:
     """Compute the slices; none with too few trials."""
-    content = content_of(data, f"{label(data.utility)} over one hyperparameter at a time")
+    content = content_of(data, f"best {label(data.utility)} by hyperparameter")
     return SlicesInfo(**content, slices=find_axes(ConfigurationsInfo(**content))[:MOST_PANELS])
 
 
@@ -50,8 +50,14 @@ def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
         frame(figure, place, axis, letters=letters(info, columns))
     if info.slices:
         figure.update_yaxes(**percent_axis(info.color_name))
-        figure.update_yaxes(title=value_axis(info.color_name)["title"], col=1)
+        figure.update_yaxes(title=_title(info), col=1)
     return figure
+
+
+def _title(info: SlicesInfo) -> dict[str, str]:
+    """What is on the vertical axis: scores of validation rows, or of those that configurations were rehearsed on."""
+    rows = "rehearsed" if info.note else "validation"
+    return {"text": f"best {label(info.color_name)} ({rows})"}
 
 
 FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
@@ -59,7 +65,7 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     heading="One hyperparameter at a time",
     summary="what trials reached over each hyperparameter alone",
     caption=(
-        "One mark per trial at what it reached at its last epoch, over one hyperparameter in each panel; the one that "
+        "One mark per trial at the best that it reached, over one hyperparameter in each panel; the one that "
         "explains most comes first. Other hyperparameters differ between the marks."
     ),
     position=101,

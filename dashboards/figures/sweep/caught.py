@@ -23,8 +23,8 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures._ticks import log_ticks
-from dashboards.figures.sweep.front import DRAWN_DOMINATED, ends_of, error_bars, step_line
+from dashboards.figures._ticks import log_ticks, minor_ticks
+from dashboards.figures.sweep.front import DRAWN_DOMINATED, SMALL, ends_of, error_bars, step_line
 from dashboards.text import percent
 from sweeper.records import Point
 
@@ -84,32 +84,38 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure."""
     found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
     ticks = log_ticks([100.0 * _GUESSING, *found]) if found else {}
-    ticks |= {"ticktext": [f"{text} %" for text in ticks.get("ticktext", ())]}
+    ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
     title = "rows caught at 1 % false alarms,<br>at most (fixed in advance)"
     figure = new_figure(
         info,
         theme,
         empty=not found,
         height=520,
-        xaxis={"type": "log", "title": {"text": title}, **ticks},
+        xaxis={"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)},
         yaxis=value_axis(info.utility)
         | {"range": zoom(end for point in info.front for end in ends_of(point, info.utility))},
     )
     if not found:
         return figure
+    steps = [Step(100.0 * step.epsilon, step.value, step.trial, step.epoch) for step in info.steps]
+    width = 1.5 if info.narrow else 2
+    figure.add_trace(step_line(steps, max(found), theme.ink, name=f"best {label(info.utility)}", width=width))
     for points, texts, marker, name in (
-        (info.dominated, [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated], theme.faint, "dominated points"),
-        (info.front, info.front_hover, theme.blue, "points of the front"),
+        (
+            info.dominated,
+            [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated],
+            theme.faint,
+            "dominated" if info.narrow else "dominated points",
+        ),
+        (info.front, info.front_hover, theme.blue, "front" if info.narrow else "points of the front"),
     ):
         if not points:
             continue
         heights = [point.values[info.utility] for point in points]
-        dots = {"color": marker, "size": 9 if points is info.front else 5}
+        dots = {"color": marker, "size": (9 if points is info.front else 5) * (SMALL if info.narrow else 1.0)}
         bars = error_bars(points, info.utility, theme) if points is info.front else None
         caught = [100.0 * _caught(point) for point in points]
-        figure.add_trace(marks(caught, heights, texts, dots, name=name, error_y=bars))
-    steps = [Step(100.0 * step.epsilon, step.value, step.trial, step.epoch) for step in info.steps]
-    figure.add_trace(step_line(steps, max(found), theme.ink, name=f"best {label(info.utility)}"))
+        figure.add_trace(marks(caught, heights, texts, dots, name=name, error_y=bars, cliponaxis=False))
     figure.add_vline(x=100.0 * _GUESSING, line={"color": theme.muted, "dash": "dot", "width": 1.5})
     return figure
 

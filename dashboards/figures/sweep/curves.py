@@ -5,13 +5,12 @@ Beside its epochs each curve carries its epsilons, over which a page can draw it
 
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, header, label, new_figure, value_axis
+from dashboards.figures._common import MANY, SYMBOLS, header, interval_bars, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
@@ -19,6 +18,8 @@ from sweeper.records import Interval, Point
 
 DRAWN_TRIALS = 200
 HUES = 5  # colours that tell curves apart; then dashes do too
+_FEW_EPOCHS = 10
+_NARROW_MANY = 12  # more curves than this have smaller marks in a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +88,32 @@ def rows(info: CurvesInfo) -> Table:
 
 
 def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the curves, one colour for each stage of the budget; few of them with their intervals."""
-    xaxis = {"title": {"text": "epoch"}, "rangemode": "tozero"}
+    """Draw the curves, one colour and mark for each stage of the budget, or of few curves for each."""
+    last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
+    whole = {"dtick": 1} if last <= _FEW_EPOCHS else {"nticks": _FEW_EPOCHS}  # else ticks stand between epochs
+    xaxis = {"title": {"text": "epoch"}, "rangemode": "tozero", "tickformat": "d", **whole}
     meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
     figure = new_figure(
         info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info.utility), meta=meta
     )
-    drawn: set[int] = set()
-    for curve in info.curves:
-        stage = curve.stage or 0
-        figure.add_trace(_line(info, curve, theme, is_first=stage not in drawn, crowded=len(info.curves) > MANY))
-        drawn.add(stage)
+    names = _group(info)
+    groups = list(dict.fromkeys(names))
+    for i, (curve, name) in enumerate(zip(info.curves, names, strict=True)):
+        group = groups.index(name)
+        is_named = len(groups) > 1 and names.index(name) == i
+        figure.add_trace(_line(info, curve, theme, group, name=name, is_named=is_named))
     return figure
 
 
-def _line(info: CurvesInfo, curve: Curve, theme: Theme, *, is_first: bool, crowded: bool) -> go.Scatter:
-    stage = curve.stage or 0
-    color = theme.hue(stage)
+def _group(info: CurvesInfo) -> list[str]:
+    """What the colour of each curve stands for: its stage, or itself where they are few and of one stage."""
+    if info.stages > 1:
+        return [f"stage {(curve.stage or 0) + 1}" for curve in info.curves]
+    return [escape(curve.trial) if len(info.curves) <= HUES else "trials" for curve in info.curves]
+
+
+def _line(info: CurvesInfo, curve: Curve, theme: Theme, group: int, *, name: str, is_named: bool) -> go.Scatter:
+    color, crowded = theme.hue(group), len(info.curves) > (_NARROW_MANY if info.narrow else MANY)
     cells = [
         [epsilon, show_epsilon(epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
     ]
@@ -112,39 +122,29 @@ def _line(info: CurvesInfo, curve: Curve, theme: Theme, *, is_first: bool, crowd
         y=curve.values,
         mode="lines+markers",
         line={"color": color, "width": 1.2 if crowded else 1.6},
-        marker={"size": 3 if crowded else 5, "color": color},
+        marker={"size": 3 if crowded else 5, "color": color, "symbol": SYMBOLS[group % len(SYMBOLS)]},
         opacity=0.35 if crowded else 0.75,
-        error_y=_bars(curve, color),
+        error_y=interval_bars(curve.values, curve.intervals, color),
         text=f"<b>{escape(curve.trial)}</b>",
         customdata=cells,
         hovertemplate=(
             f"%{{text}}<br>{label(info.utility)}: %{{customdata[2]}}<br>{OWN}: %{{customdata[1]}}<extra></extra>"
         ),
         meta=escape(curve.trial),
-        name=f"stage {stage + 1}" if info.stages > 1 else "trials",
-        legendgroup=str(stage),
-        showlegend=is_first and info.stages > 1,
+        name=name,
+        legendgroup=name,
+        showlegend=is_named,
     )
-
-
-def _bars(curve: Curve, color: str) -> dict[str, Any] | None:
-    """The intervals of noisy scores, as far as they lie beyond the values."""
-    if not any(curve.intervals):
-        return None
-    ends = [
-        (0.0, 0.0) if interval is None else (max(interval[1] - value, 0.0), max(value - interval[0], 0.0))
-        for value, interval in zip(curve.values, curve.intervals, strict=True)
-    ]
-    above, below = [up for up, _ in ends], [down for _, down in ends]
-    look = {"color": color, "thickness": 1, "width": 3}
-    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
 
 
 FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     name="curves",
     heading="The trials over their epochs",
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
-    caption="One line per trial, one point per epoch; where the budget is cut into stages, each has its colour.",
+    caption=(
+        "One line per trial, one point per epoch, with 95 % intervals of noisy scores; where the budget is cut into "
+        "stages, each has its colour and mark, else each of a few trials."
+    ),
     position=72,
     info=info,
     plot=plot,

@@ -32,6 +32,7 @@ from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
 _SIZES = (7.0, 15.0)
+SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 _THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
 _CROWDED = 200  # more points than this are drawn at half the size
@@ -90,11 +91,7 @@ def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
     baselines = data.result.claim.baselines
     constant, given = baselines.constant(utility), baselines.without_privacy.get(utility)
     trained = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
-    how = (
-        "always the most frequent class"
-        if "validation" in baselines.majority
-        else "the majority-class baseline, at least"
-    )
+    how = "majority class" if "validation" in baselines.majority else "majority class, at least"
     lines = [] if constant is None else [(_CONSTANT.get(utility, how), constant)]
     lines += [] if given is None else [("without privacy, as given", given)]
     return (*lines, *([("without privacy", max(trained))] if trained else []))
@@ -122,21 +119,37 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         shown=[point.values["epsilon"] for point in info.shown],
         values=zoom(_heights(info), [value for _, value in info.lines]),
     )
+    width = 1.5 if info.narrow else 2
     if epsilons:
         figure.add_traces([_trace_dominated(info, theme)] if info.dominated else [])
-        figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}"))
+        figure.add_trace(
+            step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}", width=width)
+        )
         figure.add_traces(_front(info, theme))
         figure.add_trace(_key(info, theme))
     if info.knee is not None:
-        figure.add_trace(_knee(*info.knee, info.utility, theme))
-    if info.still and not info.narrow and len(info.lines) > 1:
+        figure.add_trace(_knee(info, *info.knee, theme))
+    shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
+    if info.still and not info.narrow and len(shown) > 1:
         figure.update_layout(margin={"t": _THREE_ROWS})
-    for words, value in info.lines if epsilons else ():
-        line = {"color": theme.muted, "dash": "dot", "width": 1.5}
-        figure.add_hline(y=value, line=line)
-        name = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
+    line = {"color": theme.muted, "dash": "dot", "width": 1.5}
+    for _, value in info.lines if epsilons else ():
+        figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
+    for words, value in shown:
+        name = words if info.narrow else f"{words}: {show(info.utility, value)}"  # in the legend it covers no point
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
     return figure
+
+
+def _is_within(figure: go.Figure, value: float) -> bool:
+    """Whether a value lies on the vertical axis as the figure opens."""
+    low, high = figure.layout.yaxis.range or (-inf, inf)
+    return bool(low <= value <= high)
+
+
+def _scale(info: FrontInfo, count: int = 0) -> float:
+    """By what marks are smaller: those of very many points, and all of them in a column."""
+    return (SMALL if info.narrow else 1.0) * (1.0 if count <= _CROWDED else 0.5)
 
 
 def _heights(info: FrontInfo) -> list[float]:
@@ -153,15 +166,13 @@ def ends_of(point: Point, utility: str) -> tuple[float, float]:
     return value - spread, value + spread
 
 
-def step_line(
-    steps: Sequence[Step], right_end: float, color: str, *, name: str, dash: str = "solid", width: float = 2
-) -> go.Scatter:
+def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, width: float = 2) -> go.Scatter:
     """A staircase, drawn to the right end of the axis."""
     return go.Scatter(
         x=[*(step.epsilon for step in steps), *[right_end][: len(steps)]],
         y=[step.value for step in (*steps, *steps[-1:])],
         mode="lines",
-        line={"shape": "hv", "width": width, "color": color, "dash": dash},
+        line={"shape": "hv", "width": width, "color": color},
         name=name,
         hoverinfo="skip",
     )
@@ -172,11 +183,16 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
         mode="markers",
-        marker={"size": 5, "color": theme.faint, "opacity": 0.5},
+        marker={"size": 5 * _scale(info), "color": theme.faint, "opacity": 0.5},
         text=info.dominated_hover,
         hovertemplate="%{text}<extra>dominated</extra>",
-        name="dominated points",
+        name=_words(info, "dominated points", "dominated"),
     )
+
+
+def _words(info: FrontInfo, wide: str, narrow: str) -> str:
+    """A name in the legend, shorter in a column."""
+    return narrow if info.narrow else wide
 
 
 def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
@@ -189,7 +205,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
         values = [certified[point.key] for point, _ in known]
         low, high = min(values), max(values)
         spread = (high - low) or 1.0
-        scale = 1.0 if len(values) <= _CROWDED else 0.5
+        scale = _scale(info, len(values))
         marker = {
             "color": values,
             "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
@@ -201,7 +217,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
         }
         traces.append(_points(info, theme, known, marker))
     if plain:
-        traces.append(_points(info, theme, plain, {"size": 9, "color": theme.blue}))
+        traces.append(_points(info, theme, plain, {"size": 9 * _scale(info), "color": theme.blue}))
     return traces
 
 
@@ -218,6 +234,7 @@ def _points(
         text=[text for _, text in points],
         hovertemplate="%{text}<extra>on the front</extra>",
         name="points of the front",
+        cliponaxis=False,
         showlegend=False,
     )
 
@@ -241,17 +258,19 @@ def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str,
 
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
     """What the legend shows for the front: no point's own colour, which would look like a value."""
-    what = "front; larger and stronger: better certified" if info.certificate else "front"
-    marker = {"size": 10, "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
+    what = _words(info, "front; larger and stronger: better certified", "front") if info.certificate else "front"
+    marker = {"size": 10 * _scale(info), "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
     return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
 
 
-def _knee(point: Point, text: str, utility: str, theme: Theme) -> go.Scatter:
+def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
+    line = {"width": 1.5 if info.narrow else 2}
     return go.Scatter(
         x=[point.values["epsilon"]],
-        y=[point.values[utility]],
+        y=[point.values[info.utility]],
         mode="markers",
-        marker={"symbol": "circle-open", "size": 21, "color": theme.ink, "line": {"width": 2}},
+        marker={"symbol": "circle-open", "size": 21 * _scale(info), "color": theme.ink, "line": line},
+        cliponaxis=False,
         customdata=[text],
         hovertemplate="%{customdata}<extra>knee</extra>",
         name="knee",

@@ -17,6 +17,7 @@ from dashboards.figures._common import (
     Step,
     epsilon_axis,
     header,
+    interval_bars,
     last_epsilon,
     marks,
     new_figure,
@@ -92,25 +93,26 @@ def rows(info: PriceInfo) -> Table:
 
 
 def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw what budgets buy: dashed in advance, solid from the price of the sweep on."""
+    """Draw what budgets buy: thin in advance, thick from the price of the sweep on."""
     epsilons = [step.epsilon for value in info.values for step in value.alone]
     axis = epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])])
     yaxis = {"title": {"text": "validation rows"}, **percent_axis(*(value.name for value in info.values))}
     figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
     for i, value in enumerate(info.values):
-        figure.add_traces(_traces(value, info.right_end, theme.hue(i)))
+        figure.add_traces(_traces(value, info.right_end, theme.hue(i), "own" if info.narrow else _ADVANCE))
     return figure
 
 
-def _traces(value: Bought, right_end: float, color: str) -> list[go.Scatter]:
+def _traces(value: Bought, right_end: float, color: str, advance: str) -> list[go.Scatter]:
     name = escape(value.name)  # the whole title would be cut on a phone
-    traces = [step_line(value.alone, right_end, color, name=f"{name}, {_ADVANCE}", dash="dot", width=1.5)]
+    traces = [step_line(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2)]
     if value.best is not None:
         traces.append(step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3))
         words = f"{_SWEEP}: epsilon {show_epsilon(value.best.epsilon)}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
-        marker = {"size": 12, "color": color}
-        traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, showlegend=False))
+        marker = {"size": 8, "color": color}
+        bars = interval_bars([value.best.value], [value.best.interval], color)
+        traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
     return traces
 
 
@@ -119,7 +121,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     heading="What a budget buys",
     summary=("the best points at the price of the sweep, beside their own epsilons, fixed in advance"),
     caption=(
-        "Solid: the best model of this sweep, at its price; a smaller budget buys none. Dotted: the same points at "
+        "Thick: the best model of this sweep, at its price; a smaller budget buys none. Thin: the same points at "
         "their own epsilon, which holds for one training whose configuration and epoch were fixed in advance; a choice "
         "by this figure costs the price instead. The closer both are, the less the search cost."
     ),

@@ -8,6 +8,7 @@ References:
     Bethune et al. (2024), DP-SGD without clipping, https://arxiv.org/abs/2305.16202
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -16,6 +17,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
+    SYMBOLS,
     Staircase,
     Step,
     draw,
@@ -30,6 +32,8 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
 from sweeper.specification.objectives import radius, smoothed_radius
+
+_STRONGEST, _FAINTEST = 6, 2  # colours of the scale for the smallest and the largest radius
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,24 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
     clean = info.curves[0].name if info.curves else "accuracy"
     yaxis = {**value_axis(clean), "title": {"text": label(clean)}}
-    curves = [Staircase(_legend(curve.name), curve.name, curve.steps) for curve in info.curves]
+    looks = _looks(info.curves, theme)
+    curves = [
+        Staircase(_legend(c.name), c.name, c.steps, look=look) for c, look in zip(info.curves, looks, strict=True)
+    ]
     return draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
+
+
+def _looks(curves: Sequence[RadiusCurve], theme: Theme) -> list[tuple[str, str]]:
+    """Colour and mark of each line: less ink for a larger radius, open marks for smoothed ones."""
+    radii = sorted({curve.radius for curve in curves if radius_of(curve.name) is not None})
+    looks = []
+    for curve in curves:
+        place = radii.index(curve.radius) if curve.radius in radii else 0
+        mark = SYMBOLS[(1 + place) % len(SYMBOLS)]
+        ink = theme.scale[round(_STRONGEST - place * (_STRONGEST - _FAINTEST) / max(len(radii) - 1, 1))]
+        is_smoothed = smoothed_radius(curve.name) is not None
+        looks.append((theme.ink, SYMBOLS[0]) if radius_of(curve.name) is None else (ink, mark + "-open" * is_smoothed))
+    return looks
 
 
 def _legend(name: str) -> str:

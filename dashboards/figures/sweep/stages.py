@@ -13,13 +13,14 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import header, label, new_figure, value_axis
+from dashboards.figures._common import header, interval_bars, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
 from sweeper.privacy.pricing import OWN
-from sweeper.records import Point
+from sweeper.records import Interval, Point
 
 _FEWEST = 3  # pairs that an order is said of
+_LEAST_TRIALS = 4  # of fewer, there is no order that a later stage could change
 _NOISE = "privacy."  # settings that say how loud a trial is, not what it is
 
 
@@ -31,6 +32,7 @@ class Staged:
     stage: int
     epsilon: float
     value: float
+    interval: Interval | None  # of a noisy score
     source: str | None
 
 
@@ -39,7 +41,7 @@ class StagesInfo(FigureInfo):
     """Numbers of the stages figure."""
 
     utility: str
-    trials: tuple[Staged, ...]  # those with points, in their order; none where the budget has one stage
+    trials: tuple[Staged, ...]  # those with points, in their order; none of few, or where the budget has one stage
     taus: tuple[float | None, ...]  # by stage from the second: Kendall's tau of promoted trials and their sources
 
 
@@ -59,7 +61,7 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
     return StagesInfo(
         **header(data, "from stage to stage"),
         utility=utility,
-        trials=tuple(staged),
+        trials=tuple(staged) if len(staged) >= _LEAST_TRIALS else (),
         taus=tuple(_tau(staged, stage) for stage in range(1, len(data.result.stages))),
     )
 
@@ -67,7 +69,12 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
 def _take_stage(data: SweepData, utility: str, stage: int, points: Sequence[Point], source: str | None) -> Staged:
     best = max(points, key=lambda point: data.direction(utility).sign * point.values[utility])
     return Staged(
-        points[0].trial, stage, max(point.values["epsilon"] for point in points), best.values[utility], source
+        points[0].trial,
+        stage,
+        max(point.values["epsilon"] for point in points),
+        best.values[utility],
+        best.interval(utility),
+        source,
     )
 
 
@@ -133,7 +140,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         showlegend=False,
         xaxis=axis,
         yaxis=value_axis(info.utility),
-        margin={"b": 80},
+        margin={"b": 96 if info.narrow else 80},
     )
     if info.trials:
         figure.add_traces([_lines(info, theme), _marks(info, theme)])
@@ -142,7 +149,8 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _tick(info: StagesInfo, stage: int) -> str:
     epsilons = [one.epsilon for one in info.trials if one.stage == stage]
-    lines = [f"stage {stage + 1}", f"{OWN} {show_epsilon(max(epsilons))}" if epsilons else "no points"]
+    gap = "<br>" if info.narrow else " "
+    lines = [f"stage {stage + 1}", f"{OWN}{gap}{show_epsilon(max(epsilons))}" if epsilons else "no points"]
     tau = info.taus[stage - 1] if stage else None
     return "<br>".join([*lines, *([] if tau is None else [f"tau {tau:.2f}"])])
 
@@ -169,6 +177,7 @@ def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
         y=[one.value for one in info.trials],
         mode="markers",
         marker={"size": 9, "color": [theme.hue(one.stage) for one in info.trials]},
+        error_y=interval_bars([one.value for one in info.trials], [one.interval for one in info.trials], theme.muted),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
     )
@@ -181,7 +190,8 @@ FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     caption=(
         "The best value of each trial, by the stage of the budget: explorers on the left, finals on the right. A line "
         "joins a promoted trial to the one whose configuration it has; where lines cross, a later stage changed the "
-        "order. tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least three trials were promoted."
+        "order; bars are 95 % intervals of noisy scores. tau is Kendall's, from -1 (reversed) to 1 (the same order), "
+        "where at least three trials were promoted."
     ),
     position=75,
     info=info,
@@ -189,5 +199,5 @@ FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     rows=rows,
     info_at=lambda data, certificate: info(data, utility=certificate),
     topic=Topic.SEARCH,
-    needs="a budget of two stages with points",
+    needs=f"a budget of two stages with {_LEAST_TRIALS} trials",
 )

@@ -97,7 +97,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         rows = []
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
-        **header(data, f"temperature, radius and membership at {OWN} ≤ {number(budget)}"),
+        **header(data, f"{_subject(attacks)} at {OWN} ≤ {number(budget)}"),
         budget=budget,
         delta=delta_text(data),
         radius_unit=data.result.claim.radius_unit,
@@ -173,6 +173,10 @@ def _groups(data: SweepData, known: set[str]) -> list[tuple[float, float, tuple[
         members = {id_: value for id_, value in numbers.items() if place[value] == i}
         groups.append((min(members.values()), max(members.values()), tuple(members)))
     return groups
+
+
+def _subject(attacks: Sequence[str]) -> str:
+    return "temperature, radius and membership" if attacks else "temperature and radius"
 
 
 def _budget(rows: Sequence[Sequence[Point]]) -> float:

@@ -13,12 +13,13 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import DASHES, MANY, Step, header, marks, over_epsilon, reached, staircase
+from dashboards.figures._common import MANY, Step, header, interval_bars, marks, over_epsilon, reached, staircase
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
+_WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
     TrialStatus.STOPPED: ("square", "orange"),
@@ -127,7 +128,8 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
                 is_staged = info.stages > 1
                 color = theme.hue(stage) if is_staged else getattr(theme, name)
                 group = f"stage {stage + 1}, {status.value}" if is_staged else status.value
-                figure.add_trace(_paths(chosen, color, info.utility, group, stage, crowded=crowded))
+                width = _WIDTH + _WIDER * stage
+                figure.add_trace(_paths(chosen, color, info.utility, group, width, crowded=crowded))
                 figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8))
     if any(t.passed for t in info.trajectories):
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
@@ -139,7 +141,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _paths(
-    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, stage: int, *, crowded: bool
+    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
 ) -> go.Scatter:
     texts: list[str] = []
     for t in trajectories:
@@ -148,14 +150,21 @@ def _paths(
         x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
         y=[value for t in trajectories for value in (*t.values, None)],
         mode="lines",
-        line={"color": color, "width": 1.2, "dash": DASHES[stage % len(DASHES)]},
-        opacity=0.3 if crowded else 0.55,
+        line={"color": color, "width": width},
+        opacity=0.3 if crowded else 0.7,
+        error_y=None if crowded else _bars(trajectories, color),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
         legendgroup=group,
         showlegend=False,
         name=group,
     )
+
+
+def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | None:
+    """The intervals of noisy scores; a place for the gap behind each trajectory, as its line has."""
+    values = [value for t in trajectories for value in (*t.values, 0.0)]
+    return interval_bars(values, [interval for t in trajectories for interval in (*t.intervals, None)], color)
 
 
 def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
@@ -192,7 +201,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that a "
-        "scheduler let it continue. Where the budget is cut into stages, each has its colour and dash."
+        "scheduler let it continue. Where the budget is cut into stages, each has its colour, and a later one a wider "
+        "line. Bars are 95 % intervals of noisy scores."
     ),
     position=70,
     info=info,

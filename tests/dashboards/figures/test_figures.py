@@ -46,9 +46,12 @@ def test_smoothed_accuracy_has_a_line_of_its_own_and_is_no_certificate_of_the_mo
     assert data.certificate == sweep.certificate
 
 
-def test_robustness_curves_differ_in_dash_and_symbol_not_only_in_colour(sweep):
+def test_robustness_curves_differ_in_symbol_too_and_no_staircase_is_dashed(sweep):
     figure = robustness.plot(robustness.info(sweep))
-    assert len({(trace.line.dash, trace.marker.symbol) for trace in figure.data}) == len(figure.data) == 4
+    assert len({trace.marker.symbol for trace in figure.data}) == len(figure.data) == 4
+    assert {trace.line.dash for trace in figure.data} == {None}
+    inks = [LIGHT.scale.index(trace.line.color) for trace in figure.data[1:]]
+    assert inks == sorted(set(inks), reverse=True)  # less ink for a larger radius
     assert [trace.name for trace in figure.data] == ["clean", "radius 0.1", "radius 0.25", "radius 0.5"]
 
 
@@ -100,13 +103,13 @@ def test_the_tenth_worker_comes_behind_the_second():
     assert sorted([last, first, second], key=workers._numbered) == [first, second, last]
 
 
-def test_trajectories_of_stages_are_told_apart_by_colour_and_dash(sweep):
+def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
     figure = trajectories.plot(trajectories.info(sweep))
     lines = {
         trace.name: trace.line for trace in figure.data if trace.name.startswith("stage") and trace.mode == "lines"
     }
     assert {name.partition(",")[0] for name in lines} == {"stage 1", "stage 2", "stage 3"}
-    for look in ("color", "dash"):
+    for look in ("color", "width"):
         assert len({(name.partition(",")[0], line[look]) for name, line in lines.items()}) == 3
         assert len({line[look] for line in lines.values()}) == 3
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
@@ -141,6 +144,33 @@ def test_workers_have_their_trials_in_the_order_of_the_records_and_a_private_sel
     private = replace(sweep.manifest, spec={"search": {"selection": "private"}})
     for manifest in (private, None):
         assert not workers.info(replace(sweep, manifest=manifest)).stays
+
+
+@pytest.mark.parametrize(("epochs", "ticks"), [(2, 1), (10, 1), (30, None)])
+def test_ticks_of_epochs_are_whole_and_few_curves_have_a_colour_and_a_name_each(small, epochs, ticks):
+    points = [
+        Point(trial=trial, epoch=epoch, values={"epsilon": float(epoch), "accuracy": 0.5})
+        for trial in ("t1", "t2")
+        for epoch in range(1, epochs + 1)
+    ]
+    figure = curves.plot(curves.info(small(points)))
+    assert figure.layout.xaxis.dtick == ticks
+    assert ticks or epochs / figure.layout.xaxis.nticks >= 2
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["t1", "t2"]
+    assert len({(trace.line.color, trace.marker.symbol) for trace in figure.data}) == 2
+
+
+@pytest.mark.parametrize("name", ["architectures", "price", "stages", "trajectories"])
+def test_bars_show_the_intervals_of_noisy_scores(sweep, name):
+    def make_noisy(point):
+        ends = {"accuracy": (point.values["accuracy"] - 0.1, point.values["accuracy"] + 0.1)}
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
+
+    points = tuple(make_noisy(point) for point in sweep.points if point.epoch == 1)
+    data = replace(sweep, result=replace(sweep.result, points=points))
+    bars = [trace.error_y for trace in FIGURES[name].draw(data).data if trace.error_y.array is not None]
+    assert bars
+    assert max(max(bar.array) for bar in bars) == pytest.approx(0.1)
 
 
 def test_few_trials_and_those_of_one_worker_have_no_lanes(sweep):

@@ -70,7 +70,7 @@ def test_every_point_has_its_curve_with_both_ends_of_the_band(data):
 
 def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
     info = roc.info(data)
-    assert info.lines[0].name == "own epsilon 1: AUROC 0.82 [0.7, 0.91]"
+    assert info.lines[0].name == "own epsilon 1: AUROC 0.820 [0.700, 0.910]"
     row = roc.rows(info)[1]
     assert (row["false_positive_rate"], row["true_positive_rate"]) == (0.2, 0.85)
     assert (row["false_positive_rate_of_low"], row["true_positive_rate_low"]) == (0.35, 0.6)  # the worst corner

@@ -8,6 +8,7 @@ import pytest
 
 from dashboards.figures.hyperparameters import configurations, contours, ranks, slices
 from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
+from sweeper.records import Point, Trial
 from sweeper.specification.fields.ranges import Range
 from sweeper.store.manifest import Manifest
 
@@ -79,13 +80,32 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
 def test_each_figure_has_a_title_of_its_own(sweep):
     titles = [kind.info(sweep).title for kind in (configurations, slices, contours, ranks)]
     assert titles == [
-        "digits: configurations and what they reached",
-        "digits: accuracy over one hyperparameter at a time",
-        "digits: accuracy over two hyperparameters at a time",
-        "digits: order in accuracy over two hyperparameters at a time",
+        "digits: configurations and their best points",
+        "digits: best accuracy by hyperparameter",
+        "digits: best accuracy by hyperparameter pair",
+        "digits: order in accuracy by hyperparameter pair",
     ]
 
 
 def test_nothing_is_filled_in_between_two_values(sweep):
     assert {axis.name for pair in ranks.info(sweep).shown for axis in pair} & {"model.patch", "model.architecture"}
     assert not {axis.name for pair in contours.info(sweep).shown for axis in pair} & {"model.patch"}
+
+
+def test_each_trial_stands_at_its_best_point_that_of_averaged_weights_too(small):
+    points = [
+        Point(trial=trial, epoch=epoch, made_from=made_from, values={"epsilon": float(epoch), "accuracy": accuracy})
+        for trial, epoch, made_from, accuracy in (
+            ("a", 1, "", 0.7),
+            ("a", 2, "", 0.9),
+            ("a", 3, "", 0.8),
+            ("b", 1, "", 0.6),
+            ("b", 2, "slow-midpoint", 0.65),
+            ("b", 3, "", 0.65),
+        )
+    ]
+    trials = tuple(Trial(id=id_, config={"training": {"epochs": i}}) for i, id_ in enumerate("ab"))
+    info = configurations.info(small(points, trials=trials))
+    assert info.colors == (0.9, 0.65)
+    assert [row["epsilon"] for row in configurations.rows(info)] == [2.0, 2.0]  # of equals the cheaper one
+    assert "best point" in configurations.FIGURE.caption

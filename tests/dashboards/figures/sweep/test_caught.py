@@ -14,8 +14,9 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     for step in info.steps[::5]:
         within = [p.values["accuracy"] for p in sweep.points if p.risk.caught[1] <= step.epsilon]
         assert step.value == max(within)
-    figure = caught.plot(info)
-    assert max(figure.data[-1].x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
+    line, *marks = caught.plot(info).data
+    assert [trace.name for trace in marks] == ["dominated points", "points of the front"]  # above the line
+    assert max(line.x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
 
 
 def test_rows_have_what_is_caught_at_every_share_of_false_alarms(sweep):

@@ -1,6 +1,7 @@
 from dataclasses import replace
 from math import inf, nan
 
+import numpy as np
 import pytest
 
 from dashboards.figures._common import staircase
@@ -111,7 +112,7 @@ def test_a_point_made_from_iterates_says_so_wherever_it_is_shown(small):
 
 
 def test_training_without_privacy_is_a_line_not_a_point(small):
-    info = front.info(small([point("a", 1, 1.0, 0.5), point("n", 1, inf, 0.9), point("n", 2, inf, 0.95)]))
+    info = front.info(small([point("a", 1, 1.0, 0.94), point("n", 1, inf, 0.9), point("n", 2, inf, 0.95)]))
     assert info.lines == (("without privacy", 0.95),)
     assert [p.key for p in info.front] == [("a", 1, "")]
     names = {trace.name for trace in front.plot(info).data}
@@ -160,9 +161,27 @@ def test_points_of_the_front_that_a_constant_answer_beats_do_not_stretch_the_axe
     assert [p.epoch for p in info.shown] == [1, 2]
     figure = front.plot(info)
     assert figure.layout.yaxis.range[0] < 0.81  # its line is near enough to be seen
-    assert figure.data[-1].name == "always the most frequent class: 81.0 %"
+    assert figure.data[-1].name == "majority class: 81.0 %"
     assert len(figure.layout.annotations) == 0  # words in the panel would cover points
     assert [p.epoch for p in data.useful_points] == [1, 2]
+
+
+def test_the_legend_names_no_line_that_lies_beyond_the_axis(small):
+    data = sweep_with(small, SPREAD, classes=("a", "b"), majority={"validation": 0.6})
+    figure = front.plot(front.info(data))
+    assert figure.layout.yaxis.range[0] > 0.6
+    assert not [trace.name for trace in figure.data if "majority" in (trace.name or "")]
+    assert [shape.y0 for shape in figure.layout.shapes] == [0.6]  # for who zooms out
+
+
+def test_marks_of_a_column_are_small_and_none_is_cut_at_the_edge(sweep):
+    for name in ("points of the front", "knee"):
+        wide, narrow = (
+            next(trace for trace in front.FIGURE.draw(sweep, narrow=is_narrow, still=True).data if trace.name == name)
+            for is_narrow in (False, True)
+        )
+        assert np.max(narrow.marker.size) < 0.6 * np.max(wide.marker.size)
+        assert narrow.cliponaxis is wide.cliponaxis is False
 
 
 def test_where_nothing_beats_a_constant_answer_everything_is_shown(small):
