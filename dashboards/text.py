@@ -53,6 +53,15 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(count: int, what: str) -> str:
+    """A number of things, one of them without its plural.
+
+    >>> counted(1, "trial"), counted(2, "trial"), counted(0, "point")
+    ('1 trial', '2 trials', '0 points')
+    """
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def when(at: str) -> str:
     """A time as records have it, to the minute.
 

@@ -6,7 +6,15 @@
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const { config, narrow, repaint } = sweeperFigures;
 
-  const draw = (useDark) => {
+  // The first figure ends above the fold, unless it would be too flat to read.
+  const LEAST = 340;
+  const first = document.querySelector("main > section:first-child .plot");
+  const fitting = (height) => {
+    const top = first.getBoundingClientRect().top + scrollY;
+    return Math.min(height, Math.max(innerHeight - top - 8, LEAST));
+  };
+
+  const draw = (useDark, onPaper = false) => {
     for (const [id, original] of Object.entries(figures)) {
       const element = document.getElementById(id);
       let figure = structuredClone(original);
@@ -14,11 +22,13 @@
       const phone = element.clientWidth < 560;
       if (phone) figure = narrow(figure);
       const bar = phone ? false : "hover";
+      if (element === first) figure.layout.height = phone || onPaper ? figure.layout.height : fitting(figure.layout.height);
+      element.style.setProperty("--height", `${figure.layout.height ?? 450}px`);
       Plotly.react(element, figure.data, { ...figure.layout, autosize: true }, { ...config, displayModeBar: bar });
     }
   };
 
-  // The parts of the page, below its head.
+  // The parts of the page, below the first of them.
   const contents = () => {
     const { element } = sweeperTables;
     const parts = [...document.querySelectorAll("main > section[id]")].filter((part) => part.querySelector("h2"));
@@ -26,7 +36,7 @@
     const list = element("details", {}, element("summary", { textContent: "On this page" }), element("ul", {}, ...links));
     const place = element("nav", { className: "contents" }, list);
     place.setAttribute("aria-label", "On this page");
-    if (parts.length > 3) document.querySelector("main").before(place);
+    if (parts.length > 3) parts[0].after(place);
   };
 
   draw(prefersDark.matches);
@@ -41,7 +51,7 @@
   prefersDark.addEventListener("change", sweeperCompare.again);
   sweeperTables.equip(document);
   contents();
-  addEventListener("beforeprint", () => draw(false));
+  addEventListener("beforeprint", () => draw(false, true));
   addEventListener("afterprint", () => draw(prefersDark.matches));
   let width = innerWidth;
   addEventListener("resize", () => {

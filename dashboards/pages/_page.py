@@ -42,11 +42,18 @@ def build(
     after: Iterable[Html] = (),
     versions: Html | None = None,
 ) -> str:
-    """Return the page of a sweep, a comparison or a diagnosis; it says which figures have nothing to show."""
+    """Return the page of a sweep, a comparison or a diagnosis; it says which figures have nothing to show.
+
+    The first figure follows the head, the others stand between what comes ``before`` and ``after`` them.
+    """
     figures = [(kind, kind.draw(data)) for kind in kinds]
     drawn = [(kind, figure) for kind, figure in figures if not is_empty(figure)]
-    panels = [panel(kind.name, kind.heading, kind.caption + kind.omitted(data), wide=kind.wide) for kind, _ in drawn]
-    main = tag("main", *before, *panels, *after, _left_out([kind for kind, figure in figures if is_empty(figure)]))
+    panels = [
+        panel(kind.name, kind.heading, kind.caption + kind.omitted(data), wide=kind.wide, height=figure.layout.height)
+        for kind, figure in drawn
+    ]
+    left_out = _left_out([kind for kind, figure in figures if is_empty(figure)])
+    main = tag("main", *panels[:1], *before, *panels[1:], *after, left_out)
     return document(title, (head, main, footer(versions)), {kind.name: figure for kind, figure in drawn})
 
 
@@ -149,9 +156,13 @@ def card(heading: str, *parts: Child) -> Html:
     return tag("div", tag("h3", heading, class_="budget"), *parts, class_="card")
 
 
-def panel(name: str, heading: str, caption: str, *, wide: bool = False) -> Html:
-    """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking."""
-    plot = tag("div", id=f"plot-{name}", class_="plot", role="group", aria_label=f"Figure: {heading}")
+def panel(name: str, heading: str, caption: str, *, wide: bool = False, height: int | None = None) -> Html:
+    """The section of one figure; a wide one scrolls sideways on a phone instead of shrinking.
+
+    ``height`` is its place, in pixels, until it is drawn.
+    """
+    place = f"--height: {height}px" if height else None
+    plot = tag("div", id=f"plot-{name}", class_="plot", style=place, role="group", aria_label=f"Figure: {heading}")
     inner = tag("div", plot, class_="wide", tabindex=0) if wide else plot
     words = tag("figcaption", caption) if caption else None
     return section(name, heading, tag("figure", inner, words))

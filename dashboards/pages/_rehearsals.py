@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dashboards.data import SweepData, evenly, varying
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, rehearsed_text, setting, show, show_value
+from dashboards.text import MISSING, counted, rehearsed_text, setting, show, show_value
 from sweeper.records import Objective
 from sweeper.results.highlights import best
 from sweeper.results.rehearsal_ranking import RankedRehearsal
@@ -27,7 +27,9 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         return None
     source = data.rehearsal_source
     done, planned = len(data.rehearsals), data.rehearsals_planned
-    count = f"{done} configurations" if done >= planned else f"{done} of {planned} configurations so far"
+    count = (
+        counted(done, "configuration") if done >= planned else f"{done} of {counted(planned, 'configuration')} so far"
+    )
     words = tag(
         "p",
         tag("strong", f"{count}, {rehearsed_text(source)}. "),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from math import floor, isfinite, isnan
 
 from clipless.audits.finding import AuditKind, Finding
+from clipless.datasets import Evaluation
 from clipless.datasets.metadata import units_word
 from clipless.privacy.exposure import FALSE_ALARMS, Basis
 from dashboards.data import SweepData
@@ -14,6 +15,7 @@ from dashboards.pages._page import card, exploratory, facts_list, header, scroll
 from dashboards.summary import best_of, budgets
 from dashboards.text import (
     MISSING,
+    counted,
     delta_text,
     deltas_text,
     interval_text,
@@ -43,13 +45,20 @@ _BASES = {
 }
 
 
-def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | None = None) -> Html:
-    """Name, data, and the terms under which every epsilon of the page is stated.
-
-    ``answers`` come before these, which are then one line that opens.
-    """
+def head(data: SweepData, eyebrow: Html | str, answers: Html) -> Html:
+    """Name, answers, and the terms under which every epsilon of the page is stated: one line that opens."""
     claim = data.result.claim
-    facts: dict[str, tuple[str, str | None]] = {
+    banner = exploratory(" The conditions below say what.") if claim.exploratory else None
+    terms = [data.result.claim.data, delta_text(data), *data.relations, f"{claim.population} {units_word(claim.unit)}"]
+    line = tag("summary", tag("b", "Terms"), " ", ", ".join([*terms, f"scored on {claim.evaluation} rows"]))
+    opened = tag("details", line, facts_list(facts(data)), class_="terms")
+    return header(eyebrow, data.name, join([banner, answers, opened]))
+
+
+def facts(data: SweepData) -> dict[str, tuple[str, str | None]]:
+    """Return the terms of a sweep, and what was trained, each with a note or none."""
+    claim = data.result.claim
+    return {
         "data": (claim.data, f"{claim.population} training {units_word(claim.unit)}"),
         "delta": (deltas_text(data), None),
         "relation": (", ".join(data.relations) or "not recorded", f"unit: {claim.unit}"),
@@ -57,14 +66,8 @@ def head(data: SweepData, eyebrow: Html | str = "Sweep report", answers: Html | 
         **_tried_fact(data),
         "points": (str(len(data.points)), f"{len(data.result.on_front)} on the front"),
         **_price_fact(data),
+        **_constant_fact(data),
     }
-    facts |= _constant_fact(data)
-    banner = exploratory(" The conditions below say what.") if claim.exploratory else None
-    if answers is None:
-        return header(eyebrow, data.name, banner, facts)
-    terms = [data.result.claim.data, delta_text(data), *data.relations, f"{claim.population} {units_word(claim.unit)}"]
-    line = tag("summary", tag("b", "Terms"), " ", ", ".join([*terms, f"scored on {claim.evaluation} rows"]))
-    return header(eyebrow, data.name, join([banner, answers, tag("details", line, facts_list(facts), class_="terms")]))
 
 
 def _tried_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
@@ -83,10 +86,28 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
     reached = baselines.constant(data.utility)
     if reached is None:
         return {}
-    counted = "validation" in baselines.majority
-    note = "always predicts the most frequent class" if counted else f"at least: {len(baselines.classes)} classes"
+    known = "validation" in baselines.majority
+    note = "always predicts the most frequent class" if known else f"at least: {len(baselines.classes)} classes"
     note = "chance" if data.utility in (AUROC, BALANCED) else note
     return {"majority-class baseline": (f"{data.utility} {show(data.utility, reached)}", note)}
+
+
+def constant_in_words(data: SweepData) -> str:
+    """What the majority-class baseline reaches and where that is known from, in one sentence; empty if it is not."""
+    claim = data.result.claim
+    reached = claim.baselines.constant(data.utility)
+    if reached is None:
+        return ""
+    value = whole(show(data.utility, reached))
+    if data.utility in (AUROC, BALANCED):
+        return f"Chance reaches {value}."
+    if "validation" not in claim.baselines.majority:
+        return (
+            f"Always predicting the most frequent class reaches at least {value}; how often that class occurs in the "
+            "private rows is neither declared nor released."
+        )
+    source = ", by its declared or privately released share" if claim.evaluation == Evaluation.PRIVATE.value else ""
+    return f"Always predicting the most frequent class reaches {value}{source}."
 
 
 def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
@@ -151,7 +172,7 @@ def _bought(data: SweepData) -> list[Html]:
         " Points were chosen on validation rows; the test number beside each is the same model on rows that did not "
         "choose it.",
     )
-    best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in _utilities(data)})
+    best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in utilities(data)})
     return [words, tag("div", _card(data, best, f"price: epsilon {shown}"), class_="cards one")]
 
 
@@ -161,7 +182,8 @@ def _why(price: Price) -> str:
     return price.course if price.fixed else price.course + remedy
 
 
-def _utilities(data: SweepData) -> list[str]:
+def utilities(data: SweepData) -> list[str]:
+    """Return the objectives that are not epsilon."""
     return [objective.name for objective in data.result.objectives if objective.name != "epsilon"]
 
 
@@ -218,7 +240,8 @@ def by_class(data: SweepData) -> Html | None:
     if not tables:
         return None
     words = "How public test rows were decided. Balanced accuracy is the mean of the recalls."
-    some = f"{len(warned)} of {len(data.useful_points)} points of the front give nearly every row the same answer."
+    counts = f"{len(warned)} of {counted(len(data.useful_points), 'point')} of the front"
+    some = f"{counts} {'gives' if len(warned) == 1 else 'give'} nearly every row the same answer."
     banner = tag("p", tag("strong", "Nearly constant. "), some, class_="banner", role="note") if warned else None
     return section("classes", "Class by class", tag("p", words), banner, *tables)
 
@@ -297,12 +320,15 @@ def _person(price: Price | None) -> list[Html]:
         ("finds a row: largest advantage", percent(exposure.risk.advantage)),
         *(
             (
-                f"epsilon of a person with {one.rows} rows, at delta {number(price.delta)}",
+                f"epsilon of a person with {counted(one.rows, 'row')}, at delta {number(price.delta)}",
                 show_epsilon(one.epsilon),
             )
             for one in exposure.groups
         ),
-        *((f"moves a probability by {one.rows} planted rows", percent(one.shift)) for one in exposure.groups),
+        *(
+            (f"moves the probability of an outcome, with {counted(one.rows, 'planted row')}", percent(one.shift))
+            for one in exposure.groups
+        ),
     ]
     heads = join(
         [

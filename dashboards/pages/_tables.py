@@ -8,7 +8,7 @@ from dashboards.data import SweepData, evenly
 from dashboards.pages._html import Child, Html, each, tag
 from dashboards.pages._page import scrolling_table, section, working_table
 from dashboards.summary import front_rows
-from dashboards.text import MISSING, setting, show
+from dashboards.text import MISSING, counted, setting, show
 from sweeper.privacy.pricing import OWN, value_name
 
 SHOWN_POINTS = 300
@@ -91,10 +91,11 @@ def decisions_table(data: SweepData) -> Html | None:
     rows = [tag("tr", *(_cell(name, row.get(name), name in ("epoch", "rung")) for name in _DECIDED)) for row in shown]
     counts = Counter("at a rung" if decision.get("rung") is not None else "between rungs" for decision in ended)
     how = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    compared = len(data.decisions) - len(ended)
+    compared = counted(len(data.decisions) - len(ended), "time")
+    words = f"{counted(len(ended), 'trial')} ended early{f' ({how})' if how else ''}; {compared} one continued"
     table = tag(
         "details",
-        tag("summary", f"{len(ended)} trials ended early{f' ({how})' if how else ''}; {compared} times one continued"),
+        tag("summary", words),
         _note(_omission(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
         scrolling_table(each("th", _DECIDED, scope="col"), rows),
         open=len(shown) <= OPEN_ROWS,

@@ -11,6 +11,7 @@ from dashboards.pages._actions import actions_table
 from dashboards.pages._html import Html, tag
 from dashboards.pages._page import build, document, footer, panel
 from dashboards.pages._rehearsals import rehearsals_table
+from dashboards.pages._top import terms, top
 from dashboards.pages._trials import trials_table
 
 
@@ -18,19 +19,22 @@ def build_report(data: SweepData) -> str:
     """The report as one HTML document."""
     return build(
         f"{data.name}: sweep report",
-        sections.head(data),
+        top(data),
         sweep_figures().values(),
         data,
-        before=[sections.headline(data)],
-        after=[
-            tables.front_table(data),
-            sections.by_class(data) or Html(),
+        before=[
+            sections.headline(data),
             sections.cost(data),
+            terms(data),
             sections.claim(data),
             sections.attacks(data) or Html(),
             sections.how_to_pick(data),
-            rehearsals_table(data) or Html(),
+            tables.front_table(data),
+            sections.by_class(data) or Html(),
+        ],
+        after=[
             trials_table(data),
+            rehearsals_table(data) or Html(),
             tables.decisions_table(data) or Html(),
             actions_table(data) or Html(),
         ],

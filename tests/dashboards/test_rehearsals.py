@@ -86,12 +86,12 @@ def test_the_table_names_every_configuration_its_scores_and_what_trains_it(rehea
 
 def test_a_sweep_without_rehearsals_has_no_table_of_them(sweep):
     assert rehearsals_table(sweep) is None
-    assert "rehears" not in str(sections.head(sweep))
+    assert "rehears" not in str(sections.facts(sweep))
 
 
 def test_the_header_says_how_many_were_rehearsed_and_trained(rehearsed_sweep):
-    assert "17 rehearsed, 1 trained" in str(sections.head(rehearsed_sweep))
-    assert "rehearsed on public rows; 1 completed" in str(sections.head(rehearsed_sweep))
+    assert "17 rehearsed, 1 trained" in str(sections.facts(rehearsed_sweep))
+    assert "rehearsed on public rows; 1 completed" in str(sections.facts(rehearsed_sweep))
     assert str(trials_table(rehearsed_sweep)).count("data-choose") == 1
 
 
@@ -101,7 +101,7 @@ def test_while_nothing_is_trained_delta_and_relation_are_those_of_the_plan(rehea
     spec = {"privacy": {"relation": "replace-one"}}
     early = replace(rehearsed_sweep, result=result, manifest=replace(rehearsed_sweep.manifest, spec=spec))
     early = replace(early, rehearsals=Rehearsed(rehearsed_sweep.rehearsals[:3]))
-    head = str(sections.head(early))
+    head = str(sections.facts(early))
     assert "not recorded" not in head + str(sections.claim(early))
     assert (early.deltas, early.relations) == ((1e-4,), ("replace-one",))
     assert "3 of 17 rehearsed, 0 trained" in head

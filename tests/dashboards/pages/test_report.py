@@ -20,11 +20,12 @@ from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
+from dashboards.pages._top import smoothing_in_words
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import FIXED, GROWS
 from sweeper.program import program
-from sweeper.records import ClassCounts, NoisyScores, Point, SweepStatus, Trial, TrialStatus
+from sweeper.records import ClassCounts, NoisyScores, Point, SmoothedCounts, SweepStatus, Trial, TrialStatus
 from sweeper.results.pick import pick
 from sweeper.rounding import round_up
 from sweeper.store.evidence import Evidence
@@ -135,6 +136,44 @@ def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
     assert "for its winner; nothing else of this sweep may leave." in words
 
 
+def test_the_result_and_the_front_come_before_all_else(sweep, page, own):
+    best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
+    tested, certified = best.test["accuracy"], best.values["certified@0.25"]
+    result = (
+        f"{100 * best.values['accuracy']:.1f}\xa0% accuracy ({100 * tested:.1f}\xa0% on test rows) for epsilon 13.61"
+    )
+    top = "".join(page.text[: page.text.index("The front")])
+    assert result in top
+    assert f"Same model: {100 * certified:.1f}\xa0% certified accuracy at radius 0.25." in top
+    assert "digits, 1078 training rows, scored on public rows. delta = 1e-4, add-or-remove-one." in top
+    order = ["front", "headline", "cost", "terms", "claim", "pick", "points", "robustness", "trials"]
+    places = [own.index(f'<section id="{name}">') for name in order]
+    assert places == sorted(places)
+
+
+def test_the_place_of_a_figure_is_kept_until_it_is_drawn(page):
+    plots = [attrs for _, attrs in page.tags if attrs.get("class") == "plot"]
+    assert plots
+    assert all(re.fullmatch(r"--height: \d+px", attrs["style"]) for attrs in plots)
+
+
+def test_a_smoothed_certificate_says_how_many_rows_and_draws_it_rests_on(small):
+    counts = SmoothedCounts(sigma=0.25, alpha=0.001, draws=300, selection_draws=75, rows=100, abstained=1, correct=90)
+    values = {"epsilon": 1.6, "accuracy": 0.8, "smoothed@0.25": 0.7}
+    point = Point(trial="t1", epoch=1, values=values, test=values, smoothed=counts)
+    data = small([point], objectives=("epsilon", "accuracy", "smoothed@0.25"))
+    told = smoothing_in_words(data, point)
+    assert "100 test rows, 300 draws each (1 row undecided, counted as wrong)" in told
+    assert "validation" not in told
+    spec = {"search": {"smoothing": {"draws": 50, "rows": 40}}}
+    known = Manifest(name="s", status=SweepStatus.COMPLETED, spec=spec, source="spec.yaml")
+    assert "at most 40 validation rows, 50 draws each; 100 test rows" in smoothing_in_words(
+        replace(data, manifest=known), point
+    )
+    plain = replace(point, values={"epsilon": 1.6, "accuracy": 0.8}, smoothed=None)
+    assert smoothing_in_words(small([plain]), plain) == ""
+
+
 def test_budgets_that_buy_the_same_points_have_one_card(small):
     values = {"epsilon": 1.6, "accuracy": 0.8}
     page = str(sections.headline(small([Point(trial="t1", epoch=1, values=values)])))
@@ -191,7 +230,8 @@ def test_the_commands_can_be_met_by_this_front(sweep, page):
 
 
 def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):
-    table = own[own.index('id="points"') : own.index('id="cost"')]
+    start = own.index('id="points"')
+    table = own[start : own.index("</section>", start)]
     assert table.count("<tr>") == 1 + len(sweep.result.on_front)
     epsilons = re.findall(
         r'<tr><td data-value="t\d+">.*?</td><td .*?</td><td class="number" data-value="([^"]+)"', table
@@ -208,7 +248,7 @@ def test_why_trials_ended_early_is_a_table(sweep, page):
     passed = {"trial": "t0000", "epoch": 8, "goes_on": True, "reason": "rank 1 of 12", "rung": 8}
     html = build_report(replace(sweep, decisions=(passed, rung, projected)))
     words = Page(html).words
-    assert "2 trials ended early (1 at a rung, 1 between rungs); 1 times one continued" in words
+    assert "2 trials ended early (1 at a rung, 1 between rungs); 1 time one continued" in words
     assert "stays behind" in words
     assert "<details open>" in html
     html = decisions_table(replace(sweep, decisions=(rung,) * 301))
@@ -313,8 +353,10 @@ const column = [...head.closest("tr").children].indexOf(head.closest("th"));
 const shown = () => [...document.querySelectorAll("#points tbody tr")].map((row) => Number(row.children[column].dataset.value));
 head.click(); const up = shown(); head.click(); const down = shown();
 const drawn = [...document.querySelectorAll(".plot")].filter((plot) => plot.querySelector(".main-svg")).map((plot) => plot.id);
+const front = document.getElementById("plot-front").getBoundingClientRect();
+const seen = front.bottom + scrollY <= innerHeight && front.height >= 340;
 document.body.innerHTML = "";
-document.body.append(JSON.stringify({up, down, drawn, sort: head.closest("th").getAttribute("aria-sort")}));
+document.body.append(JSON.stringify({up, down, drawn, seen, sort: head.closest("th").getAttribute("aria-sort")}));
 </script>"""
 
 
@@ -326,7 +368,12 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     chosen = json.dumps({plot: figure for plot, figure in json.loads(figures).items() if plot[5:] in names})
     path.write_text(html.replace(figures, chosen).replace("</html>", f"{CLICKS}</html>"))
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--disable-dev-shm-usage"]
-    options += ["--disable-background-networking", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    options += [
+        "--disable-background-networking",
+        "--window-size=1280,720",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--dump-dom",
+    ]
     command = [str(find_browser()), *options, path.as_uri()]
     dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     seen = json.loads(re.search(r'\{"up".*?\}', dom).group(0))
@@ -334,6 +381,7 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     assert seen["up"] == accuracies
     assert seen["down"] == accuracies[::-1]
     assert seen["sort"] == "descending"
+    assert seen["seen"]  # the front, above the fold
     assert set(seen["drawn"]) == {f"plot-{name}" for name in names}
 
 
@@ -388,8 +436,14 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
     assert "majority-class baselineaccuracy 70.0 %always predicts the most frequent class" in words
     assert left_out > 1
     assert f"{left_out} points of the front are left out: no better than the majority-class baseline" in words
+    assert "Always predicting the most frequent class reaches 70.0 %." in words
     private = counted(sweep, None, classes=("no", "yes"))
-    assert "majority-class baselineaccuracy 50.0 %at least: 2 classes" in Page(build_report(private)).words
+    words = Page(build_report(private)).words
+    assert "majority-class baselineaccuracy 50.0 %at least: 2 classes" in words
+    assert "reaches at least 50.0 %; how often that class occurs in the private rows is neither declared" in words
+    claim = replace(private.result.claim, evaluation="private", baselines=data.result.claim.baselines)
+    declared = replace(private, result=replace(private.result, claim=claim))
+    assert "reaches 70.0\xa0%, by its declared or privately released share." in sections.constant_in_words(declared)
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -425,3 +479,4 @@ def test_what_the_price_means_to_a_person_stands_below_it(sweep, page):
     assert "from epsilon and delta alone, which allow more than most mechanisms do" in told
     for words in ("finds a row, accusing 1 % of innocents", "8.01 %", "at delta 1e-4", "\N{INFINITY}", "50.1 %"):
         assert words in told
+    assert "moves the probability of an outcome, with 2 planted rows" in told

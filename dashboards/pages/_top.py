@@ -1,0 +1,116 @@
+"""The top of the report: what the best model reaches and costs, what to compare it with, and on which terms."""
+
+from collections.abc import Iterator
+
+from dashboards.data import SweepData
+from dashboards.pages._html import Html, tag
+from dashboards.pages._page import exploratory, facts_list, section
+from dashboards.pages._sections import constant_in_words, facts, utilities
+from dashboards.summary import best_of
+from dashboards.text import (
+    counted,
+    delta_text,
+    in_parentheses,
+    number,
+    show,
+    show_epsilon,
+    show_test,
+    show_value,
+    title_of,
+    whole,
+)
+from sweeper.records import Point
+from sweeper.specification.search import SmoothingPlan, SmoothingSettings, plan_smoothing
+
+EYEBROW = "Sweep report"
+
+
+def top(data: SweepData) -> Html:
+    """Name, warnings, and the result in three lines, so that the front stands on the first screen."""
+    return tag(
+        "header",
+        tag("p", EYEBROW, class_="eyebrow"),
+        tag("h1", data.name),
+        exploratory(" The conditions below say what.") if data.result.claim.exploratory else None,
+        *_lines(data),
+        tag("p", _terms(data), class_="terms"),
+        class_="brief",
+    )
+
+
+def terms(data: SweepData) -> Html:
+    """The terms under which every epsilon of the page is stated, and what was trained."""
+    return section("terms", "Terms, and what was trained", facts_list(facts(data)))
+
+
+def _terms(data: SweepData) -> str:
+    claim = data.result.claim
+    counts = counted(claim.population, "training row" if claim.unit == "row" else "training unit")
+    unit = "" if claim.unit == "row" else f" (unit: {claim.unit})"
+    relation = ", ".join(data.relations) or "relation not recorded"
+    return f"{claim.data}, {counts}{unit}, scored on {claim.evaluation} rows. {delta_text(data)}, {relation}."
+
+
+def _lines(data: SweepData) -> Iterator[Html]:
+    best = best_of(data, data.utility)
+    if best is None:
+        yield tag("p", "No point yet: nothing can be said about the models of this sweep.", class_="result")
+        return
+    yield tag("p", *_reached(data, best), class_="result")
+    others = [name for name in utilities(data) if name != data.utility and name in best.values]
+    words = [f"Same model: {', '.join(_value(best, name) for name in others)}."] if others else []
+    constant = constant_in_words(data)
+    doubt = data.doubt(best)
+    sentences: list[Html | str] = [*words, *([constant] if constant else [])]
+    yield tag("p", " ".join(sentences), *([" ", tag("strong", f"{doubt}.")] if doubt else []))
+    smoothed = smoothing_in_words(data, best)
+    if smoothed:
+        yield tag("p", smoothed, class_="terms")
+
+
+def _reached(data: SweepData, best: Point) -> list[Html | str]:
+    """Value, test value and price of the best model."""
+    name, price = data.utility, data.result.price
+    value = show(name, best.values[name])
+    interval = in_parentheses(name, best.interval(name))
+    tested = f" ({whole(show_test(best, name))} on test rows)" if name in (best.test or {}) else ""
+    words = [tag("strong", f"{whole(value)} {title_of(name)}"), f"{interval}{tested}"]
+    if price is None:
+        return [*words, "; the price of this sweep is not known."]
+    released = data.result.ledger.get("everything", price).released
+    what = "one of its models or of all" if released else "this model alone"
+    return [*words, " for ", tag("strong", f"epsilon {show_epsilon(price.epsilon)}"), f", the price of {what}."]
+
+
+def _value(point: Point, name: str) -> str:
+    return f"{whole(show_value(point, name))} {title_of(name)}"
+
+
+def smoothing_in_words(data: SweepData, point: Point) -> str:
+    """How many rows and draws smoothed certificates rest on, empty where the sweep has none."""
+    plan, counts = _smoothing(data), point.smoothed
+    if plan is None and counts is None:
+        return ""
+    names = ", ".join(map(title_of, data.smoothed)) or "smoothed accuracy"
+    validation = "" if plan is None else f"at most {plan.rows} validation rows, {counted(plan.draws, 'draw')} each"
+    tested = ""
+    if counts is not None:
+        tested = (
+            f"{counted(counts.rows, 'test row')}, {counted(counts.draws, 'draw')} each "
+            f"({counted(counts.abstained, 'row')} undecided, counted as wrong)"
+        )
+    alpha = plan.alpha if plan is not None else counts.alpha if counts is not None else 0.0
+    rows = "; ".join(filter(None, (validation, tested)))
+    return (
+        f"{names[0].upper()}{names[1:]}: votes of the model under noise, on {rows}. A row's certificate is wrong with "
+        f"probability at most {number(alpha)}."
+    )
+
+
+def _smoothing(data: SweepData) -> SmoothingPlan | None:
+    """Return how smoothed certificates of validation rows were made, as the spec of the sweep says."""
+    if data.manifest is None or not data.smoothed:
+        return None
+    settings = data.manifest.spec.get("search", {}).get("smoothing")
+    chosen = None if settings is None else SmoothingSettings.model_validate(settings)
+    return plan_smoothing(data.smoothed, chosen, seed=0)
