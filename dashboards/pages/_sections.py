@@ -160,20 +160,26 @@ def _bought(data: SweepData) -> list[Html]:
     price = data.result.price
     if price is None:
         return [tag("p", "The price of this sweep is not known.")]
-    shown = show_epsilon(price.epsilon)
-    all_ = data.result.ledger.get("everything", price).released
-    words = tag(
-        "p",
-        tag("strong", f"The price of this sweep is epsilon {shown}, "),
-        "whether one of its models leaves or all. "
-        if all_
-        else "for its winner; nothing else of this sweep may leave. ",
-        _why(price),
-        " Points were chosen on validation rows; the test number beside each is the same model on rows that did not "
-        "choose it.",
+    words = (
+        "Points were chosen on validation rows; the test number beside each is the same model on rows that did not "
+        "choose it."
     )
     best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in utilities(data)})
-    return [words, tag("div", _card(data, best, f"price: epsilon {shown}"), class_="cards one")]
+    title = f"price: epsilon {show_epsilon(price.epsilon)}"
+    return [tag("p", words), tag("div", _card(data, best, title), class_="cards one")]
+
+
+def _stated(data: SweepData, price: Price) -> Html:
+    """What the price is for, and whether further trials change it."""
+    released = data.result.ledger.get("everything", price).released
+    return tag(
+        "p",
+        tag("strong", f"The price of this sweep is epsilon {show_epsilon(price.epsilon)}, "),
+        "whether one of its models leaves or all. "
+        if released
+        else "for its winner; nothing else of this sweep may leave. ",
+        _why(price),
+    )
 
 
 def _why(price: Price) -> str:
@@ -294,16 +300,18 @@ def cost(data: SweepData) -> Html:
         statement = tag("p", answer.statement, class_="test")
         cards.append(card(title, tag("p", *big, class_="big"), statement))
     words = (
-        "The own epsilon of a point holds if its configuration and epoch were fixed in advance. A model that was "
-        "chosen by scores of this sweep costs its price, which the ledger computes from everything that was spent:"
+        "The ledger computes it from everything that was spent. The own epsilon of a point holds if its configuration "
+        "and epoch were fixed in advance; a model that was chosen by scores of this sweep costs the price."
     )
     columns = "cards" if len(cards) > 1 else "cards one"
+    price = data.result.price
     return section(
         "cost",
         "The price",
+        None if price is None else _stated(data, price),
         tag("p", words),
         tag("div", *cards, class_=columns) if cards else tag("p", "Nothing is priced yet."),
-        *_person(data.result.price),
+        *_person(price),
     )
 
 

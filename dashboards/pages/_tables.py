@@ -1,7 +1,7 @@
 """Tables of the report: the points of the front, and why trials ended early."""
 
 from collections import Counter
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 from dashboards.data import SweepData, evenly
@@ -36,13 +36,17 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
             scope="col",
             class_="number" if n in numeric else None,
             data_name=_heading(n),
+            data_hidden=_is_detail(n, rows),
         )
         for n in rows[0]
     ]
     body = [
         tag("tr", *(_front_cell(name, value, name in numeric, named) for name, value in row.items())) for row in rows
     ]
-    words = "Select a heading to sort by it. Values not marked test are measured on validation rows."
+    words = (
+        "Select a heading to sort by it; Columns shows those that are hidden. Values not marked test are measured on "
+        "validation rows."
+    )
     cut = _omission(rows, found, "points of the front, evenly spread over epsilon")
     return section(
         "points", "Points of the front", tag("p", words, cut, _left_out(data)), working_table("points", heads, body)
@@ -62,6 +66,19 @@ def _left_out(data: SweepData) -> str | None:
     )
 
 
+def _is_detail(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column is hidden at first: one value for all points, an accountant, an interval, a file."""
+    if name in ("trial", "epoch", "epsilon"):
+        return False
+    alike = len(rows) > 1 and len({str(row[name]) for row in rows}) == 1
+    return alike or name == "model" or name.startswith("epsilon ") or _is_end(name)
+
+
+def _is_end(name: str) -> bool:
+    """Whether a column has an end of the interval of a noisy score."""
+    return name.endswith((" low", " high"))
+
+
 def _heading(name: str) -> str:
     """Short, for a narrow column: the value first, then which of its kinds."""
     if name.startswith("test "):
@@ -74,7 +91,9 @@ def _heading(name: str) -> str:
 def _cell(name: str, value: Any, numeric: bool) -> Html:
     if value is None:
         return tag("td", MISSING, class_="number" if numeric else None, data_value="")
-    text = show(name.removeprefix("test "), value) if isinstance(value, float) else setting(value)
+    base = name.removeprefix("test ")
+    base = base.rpartition(" ")[0] if _is_end(base) else base
+    text = show(base, value) if isinstance(value, float) else setting(value)
     return tag("td", text, class_="number" if numeric else None, data_value=value if numeric else text)
 
 

@@ -10,7 +10,7 @@ from dashboards.summary import best_of
 from dashboards.text import (
     counted,
     delta_text,
-    in_parentheses,
+    interval_text,
     number,
     show,
     show_epsilon,
@@ -59,10 +59,15 @@ def _lines(data: SweepData) -> Iterator[Html]:
     yield tag("p", *_reached(data, best), class_="result")
     others = [name for name in utilities(data) if name != data.utility and name in best.values]
     words = [f"Same model: {', '.join(_value(best, name) for name in others)}."] if others else []
+    if best.interval(data.utility) and data.utility in (best.test or {}):
+        words.insert(0, f"On test rows {whole(show_test(best, data.utility))}.")
     constant = constant_in_words(data)
     doubt = data.doubt(best)
-    sentences: list[Html | str] = [*words, *([constant] if constant else [])]
-    yield tag("p", " ".join(sentences), *([" ", tag("strong", f"{doubt}.")] if doubt else []))
+    yield tag(
+        "p",
+        " ".join([*words, *([constant] if constant else [])]),
+        *([" ", tag("strong", f"{doubt}.")] if doubt else []),
+    )
     smoothed = smoothing_in_words(data, best)
     if smoothed:
         yield tag("p", smoothed, class_="terms")
@@ -71,10 +76,11 @@ def _lines(data: SweepData) -> Iterator[Html]:
 def _reached(data: SweepData, best: Point) -> list[Html | str]:
     """Value, test value and price of the best model."""
     name, price = data.utility, data.result.price
-    value = show(name, best.values[name])
-    interval = in_parentheses(name, best.interval(name))
-    tested = f" ({whole(show_test(best, name))} on test rows)" if name in (best.test or {}) else ""
-    words = [tag("strong", f"{whole(value)} {title_of(name)}"), f"{interval}{tested}"]
+    value = whole(show(name, best.values[name]))
+    noisy = interval_text(name, best.interval(name))
+    tested = whole(show_test(best, name)) if name in (best.test or {}) and not noisy else ""
+    note = f" (95\N{NO-BREAK SPACE}% interval {noisy})" if noisy else f" ({tested} on test rows)" if tested else ""
+    words = [tag("strong", f"{value} {title_of(name)}"), note]
     if price is None:
         return [*words, "; the price of this sweep is not known."]
     released = data.result.ledger.get("everything", price).released

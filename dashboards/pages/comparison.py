@@ -2,9 +2,12 @@
 
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, join, tag
-from dashboards.pages._page import build, header, scrolling_table, section
-from dashboards.text import MISSING, show_epsilon
-from sweeper.results.comparison import PRICE, Comparison, Run
+from dashboards.pages._page import build, scrolling_table, section
+from dashboards.text import MISSING, counted, show_epsilon, show_value, title_of, whole
+from sweeper.results.comparison import PRICE, Comparison, Group, Run
+from sweeper.results.highlights import best
+
+SHOWN = 4  # sweeps that the head names; the table has all
 
 
 def build_comparison(comparison: Comparison) -> str:
@@ -15,8 +18,7 @@ def build_comparison(comparison: Comparison) -> str:
         head(comparison, title),
         comparison_figures().values(),
         comparison,
-        before=[differences(comparison)],
-        after=[table(comparison)],
+        before=[differences(comparison), table(comparison)],
     )
 
 
@@ -25,12 +27,41 @@ def head(comparison: Comparison, title: str) -> Html:
     marks = list(comparison.conflicts)
     if comparison.exploratory:
         marks.insert(0, "Exploratory: no guarantee. One of these sweeps used something that was not paid for.")
+    shown = comparison.groups[:SHOWN]
     banner = (
         tag("div", *(tag("p", f"{mark.removesuffix('.')}.") for mark in marks), class_="banner", role="note")
         if marks
         else None
     )
-    return header("Comparison of sweeps", title, banner)
+    lines = (
+        tag("p", *_reached(comparison, run), class_="result") for group in shown for run in _best(comparison, group)
+    )
+    more = len(comparison.groups) - len(shown)
+    return tag(
+        "header",
+        tag("p", "Comparison of sweeps", class_="eyebrow"),
+        tag("h1", title),
+        banner,
+        *lines,
+        tag("p", f"{counted(more, 'more sweep')} in the table below.", class_="terms") if more else None,
+        class_="brief",
+    )
+
+
+def _best(comparison: Comparison, group: Group) -> list[Run]:
+    """Return the run of a spec that reaches most, none of a spec without a point."""
+    usable = [run for run in group.runs if best(run.front.front_points, comparison.utility) is not None]
+    sign, name = comparison.utility.direction.sign, comparison.utility.name
+    return sorted(usable, key=lambda run: -max(sign * point.values[name] for point in run.front.front_points))[:1]
+
+
+def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
+    """Best value and price of one sweep."""
+    utility, price = comparison.utility.name, run.front.price
+    point = best(run.front.front_points, comparison.utility)
+    value = MISSING if point is None else whole(show_value(point, utility))
+    cost = " at an unknown price" if price is None else f" for epsilon {show_epsilon(price.epsilon)}"
+    return [f"{run.front.sweep}: ", tag("strong", f"{value} {title_of(utility)}"), cost]
 
 
 def differences(comparison: Comparison) -> Html:

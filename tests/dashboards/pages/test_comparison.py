@@ -100,7 +100,7 @@ def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, compar
     assert "<b>cold" not in str(as_json(FIGURES[name].draw(comparison, LIGHT)))
 
 
-def test_the_page_says_what_can_be_said(comparison):
+def test_the_page_says_what_can_be_said(comparison, fronts):
     page = build_comparison(comparison)
     assert "95% interval" in page
     assert PRICE in page
@@ -108,6 +108,9 @@ def test_the_page_says_what_can_be_said(comparison):
     assert "<b>cold" not in page.replace("&lt;b&gt;cold", "")
     assert all(f'id="plot-{name}"' in page for name in FIGURES)
     assert page.count("<tr>") == 1 + 5
+    best = max(point.values["accuracy"] for point in fronts[0][1].front_points)
+    assert f"digits: <strong>{100 * best:.1f}\xa0% accuracy</strong> for epsilon 13.61</p>" in page
+    assert page.index('<section id="fronts">') < page.index('<section id="differences">')
 
 
 def test_what_was_compared_all_the_same_is_named_first(fronts):

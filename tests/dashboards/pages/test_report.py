@@ -188,7 +188,8 @@ def test_a_price_is_never_shown_as_less_than_it_is_and_everywhere_alike(sweep, p
     data = replace(sweep, result=replace(sweep.result, ledger=costs))
     shown = round_up(price)
     assert float(shown) >= price
-    assert f"price of this sweep is epsilon {shown}, " in str(sections.headline(data))
+    assert f"price of this sweep is epsilon {shown}, " in str(sections.cost(data))
+    assert f"price: epsilon {shown}<" in str(sections.headline(data))
     assert f" --max-price {shown}" in str(sections.how_to_pick(data))
     assert f">{shown} <small>epsilon" in str(sections.cost(data))
     assert f">{shown}</td>" in str(tables.front_table(data))
@@ -227,6 +228,19 @@ def test_the_commands_can_be_met_by_this_front(sweep, page):
     wanted = float(re.search(r"--min certified@0.25=([0-9.]+)", page.words).group(1))
     assert any(p.values["certified@0.25"] >= wanted for p in sweep.front_points)
     assert f'clipless.load("{sweep.directory}/{pick(sweep.result).model}")' in page.words
+
+
+def test_a_table_of_the_front_hides_what_is_one_value_for_all_and_writes_ends_of_intervals_as_shares(sweep):
+    def noisy(point):
+        ends = {"accuracy": (point.values["accuracy"] - 0.125, 0.9871)}
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
+
+    points = tuple(map(noisy, sweep.points))
+    table = str(tables.front_table(replace(sweep, result=replace(sweep.result, points=points))))
+    hidden = re.findall(r'data-name="([^"]+)" data-hidden', table)
+    assert {"price", "own epsilon, pld", "own epsilon, rdp", "accuracy low", "accuracy high", "model"} <= set(hidden)
+    assert not {"trial", "own epsilon", "accuracy", "accuracy, test", "certified@0.25"} & set(hidden)
+    assert ">98.7 %</td>" in table
 
 
 def test_the_table_has_a_sortable_row_for_every_point_of_the_front(sweep, own):
