@@ -340,7 +340,7 @@ def _person(price: Price | None) -> list[Html]:
     ]
     heads = join(
         [
-            tag("th", "an attacker who knows all other rows", scope="col"),
+            tag("th", "where an attacker knows all other rows", scope="col"),
             tag("th", "at most", scope="col", class_="number"),
         ]
     )

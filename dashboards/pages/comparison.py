@@ -7,6 +7,9 @@ from dashboards.text import MISSING, counted, show_epsilon, show_value, title_of
 from sweeper.results.comparison import PRICE, Comparison, Group, Run
 from sweeper.results.highlights import best
 
+HYPERVOLUME = (
+    "Hypervolume is the share, from 0 to 1, of all values from worst to best that a front covers: larger is better."
+)
 SHOWN = 4  # sweeps that the head names; the table has all
 
 
@@ -57,11 +60,13 @@ def _best(comparison: Comparison, group: Group) -> list[Run]:
 
 def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
     """Best value and price of one sweep."""
-    utility, price = comparison.utility.name, run.front.price
-    point = best(run.front.front_points, comparison.utility)
-    value = MISSING if point is None else whole(show_value(point, utility))
+    price = run.front.price
     cost = " at an unknown price" if price is None else f" for epsilon {show_epsilon(price.epsilon)}"
-    return [f"{run.front.sweep}: ", tag("strong", f"{value} {title_of(utility)}"), cost]
+    return [
+        f"{run.front.sweep}: ",
+        tag("strong", f"{_value(comparison, run)} {title_of(comparison.utility.name)}"),
+        cost,
+    ]
 
 
 def differences(comparison: Comparison) -> Html:
@@ -70,20 +75,28 @@ def differences(comparison: Comparison) -> Html:
     if len(sentences) > 1:
         sentences.append("The p-values are not corrected for the number of pairs.")
     listed = tag("ul", each("li", sentences or ["All of these are runs of one spec."]), class_="plain")
-    return section("differences", "Differences", listed, tag("p", PRICE, class_="after"))
+    return section("differences", "Differences", tag("p", HYPERVOLUME), listed, tag("p", PRICE, class_="after"))
 
 
 def table(comparison: Comparison) -> Html:
     """One row per sweep."""
-    numbers = each("th", ["trials", "points", "on the front", "hypervolume", "price"], scope="col", class_="number")
+    reached = f"best {title_of(comparison.utility.name)}"
+    names = [reached, "price", "hypervolume", "trials", "points", "on the front"]
+    numbers = each("th", names, scope="col", class_="number")
     heads = join([each("th", ["name", "sweep"], scope="col"), numbers])
-    rows = [_row(group.name, run) for group in comparison.groups for run in group.runs]
+    rows = [_row(comparison, group.name, run) for group in comparison.groups for run in group.runs]
     return section("sweeps", "Sweeps", scrolling_table(heads, rows))
 
 
-def _row(name: str, run: Run) -> Html:
+def _row(comparison: Comparison, name: str, run: Run) -> Html:
     front = run.front
-    counts = [len(front.trials), len(front.points), len(front.on_front)]
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
-    numbers = each("td", [*counts, f"{run.hypervolume:.4f}", price], class_="number")
+    counts = [str(len(found)) for found in (front.trials, front.points, front.on_front)]
+    numbers = each("td", [_value(comparison, run), price, f"{run.hypervolume:.4f}", *counts], class_="number")
     return tag("tr", each("td", [name, run.label]), numbers)
+
+
+def _value(comparison: Comparison, run: Run) -> str:
+    """The best value of a sweep, with its interval where scores are noisy."""
+    point = best(run.front.front_points, comparison.utility)
+    return MISSING if point is None else whole(show_value(point, comparison.utility.name))

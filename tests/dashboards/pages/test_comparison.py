@@ -15,7 +15,7 @@ from dashboards.figures._common import WATERMARK
 from dashboards.figures.comparison import attainment, hypervolumes
 from dashboards.figures.comparison import fronts as overlay
 from dashboards.figures.sweep import repeats
-from dashboards.pages.comparison import build_comparison
+from dashboards.pages.comparison import HYPERVOLUME, build_comparison
 from sweeper.errors import ExportError
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
 
@@ -110,6 +110,8 @@ def test_the_page_says_what_can_be_said(comparison, fronts):
     assert page.count("<tr>") == 1 + 5
     best = max(point.values["accuracy"] for point in fronts[0][1].front_points)
     assert f"digits: <strong>{100 * best:.1f}\xa0% accuracy</strong> for epsilon 13.61</p>" in page
+    assert page.count(f'<td class="number">{100 * best:.1f}\xa0%</td>') == 1
+    assert HYPERVOLUME in page
     assert page.index('<section id="fronts">') < page.index('<section id="differences">')
 
 
