@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeper.errors import RecordError
-from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus, Trial
+from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus, Trial, TrialStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
@@ -22,11 +22,13 @@ from sweeper.store.actions import Action, read_actions
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.rehearsal_records import RehearsedConfiguration, read_rehearsals
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import SweepFolder, find_drawn
 
 T = TypeVar("T")
 
 PRICE = "price"
+WAITING, NEVER_BEGUN, LOST = "waiting", "never begun", "lost"  # how trials stand that records call running
+_OPEN = (TrialStatus.RUNNING.value, TrialStatus.INTERRUPTED.value)
 CAUGHT = "caught at 1 %"  # of false alarms: the name of what an attacker finds of a point
 
 
@@ -45,6 +47,7 @@ class SweepData:
         evidence: what audits found, in that order; rows of ``audits.jsonl``.
         actions: what people did to the sweep, oldest first.
         trial_rows: the rows of ``trials.jsonl``, in their order: several of each trial.
+        drawn: the trials that have drawn noise, as the ledger says; ``None`` where it was not asked.
         rehearsals: the configurations that were rehearsed before the first trial, best first. They are no trials of
             the sweep: none is among ``trials``, and nothing they have shown is a point.
     """
@@ -56,6 +59,7 @@ class SweepData:
     evidence: tuple[Evidence, ...] = ()
     actions: tuple[Action, ...] = ()
     trial_rows: tuple[Trial, ...] = ()
+    drawn: frozenset[str] | None = None
     rehearsals: Rehearsed = field(default_factory=Rehearsed)
 
     @property
@@ -72,6 +76,19 @@ class SweepData:
     def points(self) -> tuple[Point, ...]:
         """Every recorded point."""
         return self.result.points
+
+    def how_stands(self, trial: str, *, runs: bool = True) -> str:
+        """How a trial stands or ended, in a word; ``runs`` is whether its sweep does.
+
+        A trial has begun when it has drawn noise: before, it waits, and once the sweep has ended it never began.
+        """
+        status = self.trials[trial].status
+        if status not in _OPEN:
+            return status
+        is_over = not runs or status == TrialStatus.INTERRUPTED.value
+        if self.drawn is not None and trial not in self.drawn:
+            return NEVER_BEGUN if is_over else WAITING
+        return LOST if status == TrialStatus.RUNNING.value and is_over else status
 
     @cached_property
     def recorded(self) -> Mapping[str, Trial]:
@@ -208,7 +225,7 @@ def read(directory: str | Path) -> SweepData:
     )
     data = with_rehearsals(data, read_rehearsals(folder.rehearsals))
     has_ended = manifest is not None and manifest.status is not SweepStatus.RUNNING
-    return data if has_ended else _with_newer_rows(data, folder)
+    return with_drawn(data if has_ended else _with_newer_rows(data, folder), folder)
 
 
 def known_actions(folder: Path) -> tuple[Action, ...]:
@@ -227,6 +244,23 @@ def _with_newer_rows(data: SweepData, folder: SweepFolder) -> SweepData:
     known = {key: point for key, point in points.items() if key[0] in trials or key[0] in front.trials}
     result = replace(front, trials=trials | dict(front.trials), points=tuple(known.values()))
     return replace(data, result=result)
+
+
+def with_drawn(data: SweepData, folder: SweepFolder) -> SweepData:
+    """Return a sweep with the trials that have drawn noise, of which the ledger is asked only if points do not tell.
+
+    Of a private selection nobody is told which trials have begun; a sweep without privacy draws no noise.
+    """
+    begun = {point.trial for point in data.points}
+    silent = [id_ for id_, trial in data.trials.items() if id_ not in begun and trial.status in _OPEN]
+    manifest = data.manifest
+    if not silent or manifest is None or manifest.selects_privately or manifest.spec.get("privacy") is None:
+        return data
+    try:
+        drawn = find_drawn(folder.ledger)
+    except RecordError:
+        return data
+    return replace(data, drawn=drawn | begun)
 
 
 def with_rehearsals(data: SweepData, found: Sequence[RehearsedConfiguration]) -> SweepData:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboards.data import CAUGHT, PRICE, SweepData, finite
 from sweeper.privacy.pricing import Price
-from sweeper.records import MEMBERSHIP, Objective, Point
+from sweeper.records import MEMBERSHIP, Objective, Point, TrialStatus
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
 from sweeper.specification.objectives import attack_radius_text
 
@@ -26,6 +26,18 @@ def total_price(data: SweepData) -> Price | None:
     """Return the price of the sweep; that of its winner where nothing else may leave."""
     everything = data.result.ledger.get("everything")
     return everything if everything is not None and everything.released else data.result.price
+
+
+def trials_done(data: SweepData) -> tuple[int, float]:
+    """Return how many trials have ended, and that number with the shares of those that run."""
+    running = {id_ for id_, trial in data.trials.items() if trial.status == TrialStatus.RUNNING.value}
+    last: dict[str, int] = {}
+    for point in data.points:
+        if point.trial in running:
+            last[point.trial] = max(last.get(point.trial, 0), point.epoch)
+    planned = {id_: int((data.trials[id_].sampling or {}).get("epochs") or 0) for id_ in last}
+    ended = len(data.trials) - len(running)
+    return ended, ended + sum(min(epoch / planned[id_], 1.0) for id_, epoch in last.items() if planned[id_])
 
 
 def budgets(data: SweepData) -> tuple[WithinBudget, ...]:

@@ -18,7 +18,10 @@ const sweeperBrowser = (() => {
   if (["dark", "light"].includes(stored())) root.dataset.theme = stored();
   const nameSwitch = () => {
     const button = byId("switch");
-    if (button) button.textContent = theme() === "dark" ? "Light theme" : "Dark theme";
+    if (!button) return;
+    const word = theme() === "dark" ? "Light" : "Dark";
+    button.setAttribute("aria-label", `${word} theme`);
+    button.textContent = phone.matches ? word : `${word} theme`;
   };
   const retheme = () => {
     nameSwitch();

@@ -136,7 +136,8 @@ const sweeperTables = (() => {
   const label = (wrapper) => {
     if (wrapper.dataset.cards === undefined || !phone.matches) return;
     const names = headsOf(wrapper).map((head) => head.querySelector("button")?.textContent ?? "");
-    for (const row of rowsOf(wrapper)) for (const [i, name] of names.entries()) if (i > 1) row.cells[i].dataset.label = name;
+    const first = wrapper.dataset.cards === "boxes" ? 2 : wrapper.querySelector("td.number:first-child") ? 0 : 1; // a title that is a number says of what
+    for (const row of rowsOf(wrapper)) for (const [i, name] of names.entries()) if (i >= first) row.cells[i].dataset.label = name;
   };
   phone.addEventListener("change", () => document.querySelectorAll("[data-cards]").forEach(label));
 

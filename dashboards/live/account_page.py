@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dashboards.live.view import View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import facts_list, scrolling_table, section, working_table
-from dashboards.text import MISSING, number, when
+from dashboards.text import MISSING, counted, number, when
 from sweeper.account.listing import EntryRow
 from sweeper.account.rules import ALL_ROWS, count_in_words
 from sweeper.account.summary import AccountSummary, Room, SweepSummary, share_in_words
@@ -16,8 +16,9 @@ from sweeper.service.accounts import AccountState
 SHOWN_ENTRIES = 100
 SHOWN_SWEEPS = 100
 _LISTED = ("account", "data", "epsilon", "delta", "taken", "drawn", "left for you", "would fit", "sweeps")
-_NUMERIC = {"epsilon", "delta", "taken", "drawn", "left", "left for you", "would fit", "sweeps", "may take", "holds"}
-_NUMERIC |= {"number", "share"}
+_NUMERIC = {"epsilon", "delta", "taken", "drawn", "left", "left for you", "would fit", "sweeps", "may take"}
+_NUMERIC |= {"reserved", "still held", "entry", "share"}
+_KINDS = {"bound": "bound to its rows"}
 _GIVES = "settled"  # the kind of entry by which a share comes back
 
 
@@ -31,7 +32,7 @@ def account_list(states: Sequence[AccountState]) -> Html:
         "An account is one budget for everything that is ever released from a data set. Would fit: the largest epsilon "
         "of one more sweep of yours."
     )
-    table = working_table("accounts", _heads(_LISTED), map(_listed, states))
+    table = working_table("accounts", _heads(_LISTED), map(_listed, states), cards="titles")
     return join([title, tag("section", tag("p", words), table, class_="list")])
 
 
@@ -59,23 +60,25 @@ def account_head(state: AccountState, spender: str, is_here: Callable[[str], boo
 
 def entry_table(account: str, rows: Sequence[EntryRow], total: int, behind: int) -> Html:
     """A page of the entries, newest first, with links to those before and after."""
-    heads = ("number", "when", "entry", "who", "sweep", "what", "share")
+    heads = ("entry", "when", "kind", "who", "sweep", "what", "share")
     links = []
     if behind > 0:
         links.append(_page_link(account, max(behind - SHOWN_ENTRIES, 0), "Newer entries"))
     if behind + len(rows) < total:
         links.append(_page_link(account, behind + SHOWN_ENTRIES, "Older entries"))
-    words = f"{len(rows)} of {total} entries, newest first; each has the hash of the one before it."
-    nav = tag("nav", *links, class_="links", aria_label="Pages of entries") if links else None
-    return section(
-        "entries", "Entries", tag("p", words), working_table("entries", _heads(heads), map(_entry, rows)), nav
+    words = (
+        f"{len(rows)} of {counted(total, 'entry', 'entries')}, newest first; each has the hash of the one before it."
     )
+    table = working_table("entries", _heads(heads), map(_entry, rows), cards="titles")
+    nav = tag("nav", *links, class_="links", aria_label="Pages of entries") if links else None
+    return section("entries", "Entries", tag("p", words), table, nav)
 
 
 def verdict(found: Verification) -> Html:
     """Whether an account is as it was written, and agrees with the ledgers of the sweeps here."""
     if not found.findings:
-        words = f"Verified: {found.entries} entries, {found.folders} ledgers of sweeps of this service."
+        ledgers = counted(found.folders, "ledger")
+        words = f"Verified: {counted(found.entries, 'entry', 'entries')}, {ledgers} of sweeps of this service."
         held = f" Not settled yet: {', '.join(found.unsettled)}." if found.unsettled else ""
         return section("verdict", "Verification", tag("p", words + held))
     words = "Not as it was written. Do not start further sweeps before its owner has looked at it."
@@ -89,13 +92,19 @@ def _facts(state: AccountState, spender: str) -> dict[str, tuple[str, str | None
     left = share_in_words(room.left, up=False)
     like = None
     if summary.sweeps and state.like_last is not None:
-        like = f"{count_in_words(state.like_last).replace('this one', 'the last one')}"
+        last = summary.sweeps[-1]
+        reserved = f"{last.title}, the last one, which reserved {share_in_words(last.reserved)}"
+        like = count_in_words(state.like_last, reserved)
+    drawn = "all of it drawn" if summary.drawn >= summary.taken else f"{share_in_words(summary.drawn)} of it drawn"
     return {
-        "Used": (share_in_words(summary.taken), f"{share_in_words(summary.drawn)} drawn, the rest reserved"),
+        "Taken": (
+            share_in_words(summary.taken),
+            f"{drawn}, the rest reserved" if summary.drawn < summary.taken else drawn,
+        ),
         f"Left for {spender}" if spender else "Left": (left, like),
         "One more sweep": (_fits(room), "the largest that would fit"),
         "Budget": (f"epsilon {number(summary.epsilon)}", f"at delta {summary.delta!r}, unit {summary.unit}"),
-        "Data": (", ".join(state.data) or MISSING, "every sweep on them is charged here"),
+        "Data": (", ".join(state.data) or MISSING, "what reads its private rows is charged here"),
     }
 
 
@@ -120,9 +129,10 @@ def _listed(state: AccountState) -> Html:
 def _places(summary: AccountSummary) -> Html | None:
     if not summary.places:
         return section("blocks", "What is left", tag("p", "All of it: nothing was reserved yet."))
+    blocks = {place.block for place in summary.places} != {ALL_ROWS}
     rows = [
         _row(
-            _of(place.block),
+            *([place.block] if blocks else []),
             place.side,
             taken=share_in_words(place.taken),
             drawn=share_in_words(place.drawn),
@@ -130,8 +140,13 @@ def _places(summary: AccountSummary) -> Html | None:
         )
         for place in summary.places
     ]
-    heads = join(_plain_heads("block", "rows", "taken", "drawn", "left"))
-    words = "Every side of every block has the whole budget: a row is on one side of one block."
+    heads = join(_plain_heads(*(["block"] if blocks else []), "rows", "taken", "drawn", "left"))
+    where = (
+        "side of every block has the whole budget: a row is on one side of one block"
+        if blocks
+        else ("side of the split has the whole budget: a row is on one side")
+    )
+    words = f"Every {where}. Taken: reserved or drawn. What was drawn never comes back."
     return section("blocks", "What is left", tag("p", words), scrolling_table(heads, rows))
 
 
@@ -139,7 +154,9 @@ def _spenders(summary: AccountSummary) -> Html | None:
     if not summary.spenders:
         return None
     rows = [_row(one.name, taken=share_in_words(one.taken), may=share_in_words(one.most)) for one in summary.spenders]
-    return section("spenders", "By whom", scrolling_table(join(_plain_heads("spender", "taken", "may take")), rows))
+    return section(
+        "spenders", "Who has taken it", scrolling_table(join(_plain_heads("spender", "taken", "may take")), rows)
+    )
 
 
 def _sweeps(summary: AccountSummary, is_here: Callable[[str], bool]) -> Html | None:
@@ -147,21 +164,24 @@ def _sweeps(summary: AccountSummary, is_here: Callable[[str], bool]) -> Html | N
         return None
     shown = tuple(reversed(summary.sweeps[-SHOWN_SWEEPS:]))
     cut = f"The newest {len(shown)} of {len(summary.sweeps)} sweeps." if len(shown) < len(summary.sweeps) else None
-    heads = _heads(("sweep", "who", "since", "holds", "drawn", "settled"))
-    table = working_table("account-sweeps", heads, (_sweep(one, linked=is_here(one.title)) for one in shown))
-    return section("spent", "On what", tag("p", cut) if cut else None, table)
+    heads = _heads(("sweep", "who", "since", "reserved", "drawn", "still held"))
+    rows = (_sweep(one, linked=is_here(one.title)) for one in shown)
+    table = working_table("account-sweeps", heads, rows, cards="titles")
+    words = "Reserved: before anything was drawn. What a sweep has not drawn when it ends is given back."
+    return section("spent", "What it was taken for", tag("p", " ".join(filter(None, [words, cut]))), table)
 
 
 def _sweep(one: SweepSummary, *, linked: bool) -> Html:
     link = tag("a", one.title, href=f"/{View(sweep=one.title).query()}", data_local=True) if linked else one.title
+    held = max(one.taken - one.drawn, 0.0)
     return tag(
         "tr",
         tag("td", link, data_value=one.title),
         tag("td", one.spender),
         tag("td", when(one.since), data_value=one.since),
-        _number(one.taken, share_in_words(one.taken)),
+        _number(one.reserved, share_in_words(one.reserved)),
         _number(one.drawn, share_in_words(one.drawn)),
-        tag("td", "yes" if one.is_settled else "no"),
+        _number(*((None, MISSING) if one.is_settled else (held, share_in_words(held)))),
     )
 
 
@@ -171,7 +191,7 @@ def _entry(row: EntryRow) -> Html:
         "tr",
         _number(row.number, str(row.number)),
         tag("td", when(row.at), data_value=row.at),
-        tag("td", row.kind),
+        tag("td", _KINDS.get(row.kind, row.kind)),
         tag("td", row.by or MISSING, data_value=row.by),
         tag("td", row.sweep or MISSING, data_value=row.sweep),
         tag("td", row.detail or MISSING, data_value=row.detail),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 
+from dashboards.data import SweepData
 from dashboards.live import account_page, forms, fragments, header, trial_page
 from dashboards.live.encoding import Resource
 from dashboards.live.snapshots import Snapshot, Snapshots
@@ -113,7 +114,9 @@ class DynamicFragments:
     def _made(self, name: str, view: View, rights: Rights) -> Html:
         if name == "sweeps":
             rows = self._snapshots.summaries()
-            return sweeps(self._standings.all(), rows, self._now(), may_write=rights.may_write)
+            left = {row.name: self._pace.seconds_left(row.name, row.share) for row in rows if row.share is not None}
+            known = {name: seconds for name, seconds in left.items() if seconds is not None}
+            return sweeps(self._standings.all(), rows, self._now(), known, may_write=rights.may_write)
         if name == "action":
             return self._form(view, rights)
         if name in PARTS_OF_ACCOUNTS:
@@ -143,23 +146,44 @@ class DynamicFragments:
 
     def _head(self, view: View, standing: Standing, rights: Rights) -> Html:
         if not standing.started:
-            offers = header.offers(view, header.offered(standing, None), may_write=rights.may_write, readable=False)
+            actions = self._offered(standing, None, rights)
+            offers = header.offers(view, actions, may_write=rights.may_write, readable=False)
             spec = submitted_spec(self._catalog.out, view.sweep)
             return header.waiting_header(standing, spec, offers=offers)
         snapshot = self._snapshots.get(view.sweep)
         manifest = self._manifest(snapshot)
         readable = snapshot.data is not None
-        offers = header.offers(view, header.offered(standing, manifest), may_write=rights.may_write, readable=readable)
+        actions = self._offered(standing, manifest, rights, snapshot.data)
+        offers = header.offers(view, actions, may_write=rights.may_write, readable=readable)
         progress = header.Progress(0)
         if snapshot.data is not None:
-            progress = header.progress_of(snapshot.data, manifest, view.sweep, self._pace)
+            progress = header.progress_of(snapshot.data, manifest, view.sweep, self._pace, runs=standing.runs)
         region = _region(snapshot)
         return header.sweep_header(snapshot, standing, progress, region, offers=offers)
 
     def _trial(self, view: View, standing: Standing, rights: Rights) -> Html:
         snapshot = self._snapshots.get(view.sweep)
         address = fragments.tracking_address(snapshot.sweep(), self._tracking)
-        return trial_page.trial_page(snapshot, view.trial, address, runs=standing.runs, may_write=rights.may_write)
+        offers = self._offered(standing, self._manifest(snapshot), rights, snapshot.data) if rights.may_write else None
+        return trial_page.trial_page(snapshot, view.trial, address, runs=standing.runs, offers=offers)
+
+    def _offered(
+        self, standing: Standing, manifest: Manifest | None, rights: Rights, data: SweepData | None = None
+    ) -> tuple[Action, ...]:
+        """Return what the service would not refuse of what can be done with a sweep."""
+        trials = 0 if data is None else len(data.trials)
+        may_resume = not rights.may_write or self._may_resume(standing, rights)
+        return header.offered(standing, manifest, trials, may_resume=may_resume)
+
+    def _may_resume(self, standing: Standing, rights: Rights) -> bool:
+        if self._accounts is None or standing.runs:
+            return True
+        by = "" if standing.submission is None else standing.submission.by
+        try:
+            self._accounts.check_resume(self._catalog.out / standing.name, by, rights.spender)
+        except SweeperError:
+            return False
+        return True
 
     def _form(self, view: View, rights: Rights) -> Html:
         if not rights.may_write and view.action is not Action.SIGN_OUT:

@@ -11,12 +11,12 @@ import yaml
 
 from dashboards.data import SweepData
 from dashboards.live.snapshots import Snapshot
-from dashboards.live.sweep_list import in_words, state
+from dashboards.live.sweep_list import duration, in_words, state
 from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
-from dashboards.summary import best_of, total_price
-from dashboards.text import delta_text, interval_text, show, show_epsilon, show_value, title_of, when, whole
+from dashboards.summary import best_of, total_price, trials_done
+from dashboards.text import counted, delta_text, interval_text, show, show_epsilon, show_value, title_of, when, whole
 from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.service.supervision.states import Standing
@@ -75,10 +75,10 @@ class Pace:
         self._first: dict[str, tuple[float, float]] = {}
 
     def seconds_left(self, name: str, done: float) -> float | None:
-        """Return how long the rest takes at the pace so far, None before anything was seen of it."""
+        """Return how long the rest takes at the pace so far, None before anything was seen of it, and after all."""
         now = self._clock()
         began, before = self._first.setdefault(name, (now, done))
-        if done <= before or now - began < _LEAST_SECONDS:
+        if done <= before or done >= 1.0 or now - began < _LEAST_SECONDS:
             return None
         return (1.0 - done) * (now - began) / (done - before)
 
@@ -124,24 +124,29 @@ def waiting_header(standing: Standing, spec: Mapping[str, Any] | None, *, offers
     )
 
 
-def progress_of(data: SweepData, manifest: Manifest | None, name: str, pace: Pace) -> Progress:
-    """Return how far a sweep is, and about how long the rest will take."""
-    counts = Counter(trial.status for trial in data.trials.values())
-    ended = sum(counts.values()) - counts[TrialStatus.RUNNING.value]
+def progress_of(data: SweepData, manifest: Manifest | None, name: str, pace: Pace, *, runs: bool) -> Progress:
+    """Return how far a sweep is, and about how long the rest will take if it runs."""
+    ended, done = trials_done(data)
+    counts = Counter(data.how_stands(id_, runs=runs) for id_ in data.trials)
     if manifest is None or manifest.selects_privately:  # how many candidates there are is not told
         return Progress(ended)
     rehearsed, rehearsals, trials = len(data.rehearsals), data.rehearsals_planned, manifest.course.trials
     if data.rehearses:
         left = pace.seconds_left(f"{name}/rehearsals", rehearsed / rehearsals)
         return Progress(ended, trials, counts, left, rehearsed, rehearsals, rehearses=True)
-    done = ended + sum(_shares(data).values())
     left = pace.seconds_left(name, min(done / max(trials, 1), 1.0))
     return Progress(ended, trials, counts, left, rehearsed, rehearsals)
 
 
-def offered(standing: Standing, manifest: Manifest | None) -> tuple[Action, ...]:
-    """Return what can be done with a sweep as it stands, by those who may write."""
-    actions = _BY_STATE[standing.state]
+def offered(
+    standing: Standing, manifest: Manifest | None, trials: int = 0, *, may_resume: bool = True
+) -> tuple[Action, ...]:
+    """Return what can be done with a sweep of so many trials as it stands, by those who may write.
+
+    ``may_resume`` is whether its account, if it has one, lets the one who asks go on with it.
+    """
+    going_on = () if may_resume else (Action.RESUME, Action.EXTEND)
+    actions = tuple(action for action in _BY_STATE[standing.state] if action not in going_on)
     if manifest is None:
         kept = (Action.STOP, Action.DELETE, Action.RESUME)
         return tuple(action for action in actions if action in kept)
@@ -149,7 +154,7 @@ def offered(standing: Standing, manifest: Manifest | None) -> tuple[Action, ...]
         lost = (Action.EXTEND, *_MORE)
     else:
         course = manifest.course
-        full = course.stages and standing.state is SweepStatus.COMPLETED  # no slot is left to try anything in
+        full = (course.stages and standing.state is SweepStatus.COMPLETED) or not course.has_room(trials)
         lost = (
             *((Action.EXTEND,) if course.stages else ()),
             *(() if course.can_be_steered else (Action.STEER,)),
@@ -214,7 +219,8 @@ def _achieves(data: SweepData) -> list[Child]:
     knee = data.result.knee
     epsilon, knee = show("epsilon", best.values["epsilon"]), data.result.knee
     others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
-    words = f"{best.label}, at its own epsilon {epsilon}; {len(data.result.on_front)} points on the front{others}."
+    points = counted(len(data.result.on_front), "point")
+    words = f"{best.label}, at its own epsilon {epsilon}; {points} on the front{others}."
     unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, best.interval(data.utility))]))
     return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
 
@@ -261,11 +267,13 @@ def _running(standing: Standing, progress: Progress) -> Html:
 
 def _detail(progress: Progress, *, runs: bool) -> Html | None:
     counts = dict(progress.counts or {})
-    said = [f"{progress.rehearsed} rehearsed"] if progress.rehearsals and not progress.rehearses else []
-    said += [f"{count} {word}" for word, count in counts.items()]
+    counted_rehearsals = counted(progress.rehearsed, "configuration")
+    said = [f"{counted_rehearsals} rehearsed before"] if progress.rehearsals and not progress.rehearses else []
+    if set(counts) != {TrialStatus.COMPLETED.value}:  # which the number above says
+        said += [f"{count} {word}" for word, count in counts.items()]
     if runs and progress.seconds_left is not None and progress.total != progress.ended:
-        what = ", then the trials" if progress.rehearses else ""
-        said.append(f"about {duration(progress.seconds_left)} left{what}")
+        what = " of the rehearsals" if progress.rehearses else ""
+        said.append(f"about {duration(progress.seconds_left)}{what} left")
     return tag("p", "; ".join(said)) if said else None
 
 
@@ -276,25 +284,3 @@ def _waits(standing: Standing) -> Html:
         words = f"{before} before it." if ahead else "It is the next one."
         return tag("p", f"It waits for a driver. {words}")
     return tag("p", "It has no records yet." if standing.runs else "It never began; nothing was spent.")
-
-
-def duration(seconds: float) -> str:
-    """A time in words.
-
-    >>> duration(40), duration(400), duration(9000)
-    ('1 min', '7 min', '2.5 h')
-    """
-    if seconds < 5400:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{seconds / 3600:.1f} h"
-
-
-def _shares(data: SweepData) -> dict[str, float]:
-    """Return how much of each running trial is done."""
-    running = {id_ for id_, trial in data.trials.items() if trial.status == TrialStatus.RUNNING.value}
-    last: dict[str, int] = {}
-    for point in data.points:
-        if point.trial in running:
-            last[point.trial] = max(last.get(point.trial, 0), point.epoch)
-    planned = {id_: int((data.trials[id_].sampling or {}).get("epochs") or 0) for id_ in last}
-    return {id_: min(epoch / planned[id_], 1.0) for id_, epoch in last.items() if planned[id_]}

@@ -9,6 +9,7 @@ from typing import Any
 from dashboards.figures import FigureKind, comparison_figures, sweep_figures
 from dashboards.live.view import PREFIX, Tab, View
 from dashboards.pages._html import Html, tag
+from dashboards.pages._page import section
 
 MINIMUMS = 3  # sliders for objectives beside epsilon
 LARGEST_EPSILON = 2.0  # in its logarithm; the slider's right end is no limit
@@ -78,7 +79,9 @@ def _main() -> Html:
         "main",
         tag("h1", "Not found", id="missing", hidden=True),
         tag("p", id="notice", role="status", hidden=True, class_="banner"),
-        *(_part(name) for name in ("sweeps", "accounts", "account", "verdict", "entries", "action", "head", "trial")),
+        *(_part(name) for name in ("sweeps", "accounts", "account")),
+        _part("verdict", section("verdict", "Verification", tag("p", "The entries are being verified."))),
+        *(_part(name) for name in ("entries", "action", "head", "trial")),
         _panel(replace(sweep_figures()["trajectories"], name=TRIAL, heading="Curve", caption=_CURVE)),
         _part("trial-records"),
         _tabs(),
@@ -94,8 +97,9 @@ def _main() -> Html:
     )
 
 
-def _part(name: str, **more: str) -> Html:
-    return tag("div", id=f"part-{name}", hidden=True, **more)
+def _part(name: str, *meanwhile: Html, **more: str) -> Html:
+    """The place of a part, with what stands there until it has come."""
+    return tag("div", *meanwhile, id=f"part-{name}", hidden=True, **more)
 
 
 def _tabs() -> Html:

@@ -16,8 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar, cast
 
-from dashboards.data import SweepData, known_actions, read, with_rehearsals
-from dashboards.summary import best_of, total_price
+from dashboards.data import SweepData, known_actions, read, with_drawn, with_rehearsals
+from dashboards.summary import best_of, total_price, trials_done
 from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import Interval, SweepStatus
 from sweeper.results.estimates import show_points
@@ -46,7 +46,9 @@ class SweepSummary:
     name: str
     status: str
     started: str = ""
-    trials: int | None = None
+    trials: int | None = None  # that have ended, while the sweep runs; then all
+    planned: int | None = None  # trials of a sweep that runs, None where their number is not told
+    share: float | None = None  # of them that is done, likewise; None too while it rehearses
     hypervolume: float | None = None
     exploratory: bool = False
     utility: str = ""  # name of the objective that ``best`` is a value of
@@ -219,9 +221,15 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None) -> SweepSumm
     if data is None:
         return summary
     best, price, utility = best_of(data, data.utility), total_price(data), data.utility
+    if manifest.status is SweepStatus.RUNNING and manifest.course.trials and not manifest.selects_privately:
+        ended, done = trials_done(data)
+        planned = manifest.course.trials
+        share = None if data.rehearses else min(done / planned, 1.0)
+        summary = replace(summary, trials=ended, planned=planned, share=share)
+    else:
+        summary = replace(summary, trials=len(data.trials))
     return replace(
         summary,
-        trials=len(data.trials),
         hypervolume=data.result.hypervolume,
         exploratory=data.result.claim.exploratory,
         utility=utility,
@@ -267,7 +275,7 @@ def _read(folder: SweepFolder, state: _SweepState) -> SweepData:
         actions=known_actions(folder.path),
         trial_rows=tuple(follower.trial_rows),
     )
-    return with_rehearsals(data, join_trainings(follower.rehearsals))
+    return with_drawn(with_rehearsals(data, join_trainings(follower.rehearsals)), folder)
 
 
 def _current(folder: SweepFolder, state: _SweepState) -> Front:

@@ -1,8 +1,9 @@
 """The list of sweeps: those that wait, run, have ended, and those whose driver is gone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 
 from dashboards.live.fragments import age
 from dashboards.live.snapshots import SweepSummary
@@ -14,23 +15,36 @@ from sweeper.records import SweepStatus
 from sweeper.service.supervision.states import Standing
 
 _HEADS = ("sweep", "state", "by", "trials", "best", "price", "hypervolume", "age")
-_WORDS = "Best: of the first objective beside epsilon, on the front. Price: epsilon of all that is released."
+_WORDS = (
+    "Best: the best value on the front of the objective that is named. Price: the epsilon of all that is released. "
+    "Choose two or more to compare them."
+)
 _NUMERIC = ("trials", "best", "price", "hypervolume")
 
 
-def sweeps(standings: Sequence[Standing], rows: Sequence[SweepSummary], now: datetime, *, may_write: bool) -> Html:
-    """The list of sweeps, with boxes to choose some for a comparison, and what can be done here."""
+def sweeps(
+    standings: Sequence[Standing],
+    rows: Sequence[SweepSummary],
+    now: datetime,
+    left: Mapping[str, float] = MappingProxyType({}),
+    *,
+    may_write: bool,
+) -> Html:
+    """The list of sweeps, with boxes to choose some for a comparison, and what can be done here.
+
+    ``left`` is about how many seconds those take that run, by name, where that is known.
+    """
     links = [tag("a", "Submit a sweep", href=_to(Action.SUBMIT), class_="button", data_local=True)] if may_write else []
-    title = tag("header", tag("h1", "Sweeps"), tag("p", *links, class_="actions") if links else None)
+    title = tag("header", tag("h1", "Sweeps"), tag("p", *links, class_="actions") if links else None, class_="titled")
     if not standings:
         submit = tag("code", "sweeper submit SPEC")
         words = ("No sweep yet. Submit one with ", submit, ", or run one into the folder that is served.")
         return join([title, tag("p", *words, class_="none")])
     known = {row.name: row for row in rows}
     heads = [tag("th", tag("span", "compare", class_="unseen"), scope="col"), *map(_head, _HEADS)]
-    body = (_row(one, known.get(one.name) or SweepSummary(one.name, ""), now) for one in standings)
+    body = (_row(one, known.get(one.name) or SweepSummary(one.name, ""), now, left.get(one.name)) for one in standings)
     button = tag("button", "Compare the chosen sweeps", type="submit", class_="button")
-    table = working_table("sweeps", heads, body, cards=True)
+    table = working_table("sweeps", heads, body, cards="boxes")
     form = tag("form", table, tag("p", button, class_="actions"), action="/", method="get", data_local=True)
     return join([title, tag("section", tag("p", _WORDS), form, class_="list")])
 
@@ -44,11 +58,13 @@ def _to(action: Action) -> str:
     return f"/{replace(View(), action=action).query()}"
 
 
-def _row(standing: Standing, row: SweepSummary, now: datetime) -> Html:
+def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | None) -> Html:
     box = tag("input", type="checkbox", name="compare", value=row.name, aria_label=f"Compare {row.name}")
     link = tag("a", row.name, href=f"/{View(sweep=row.name).query()}", data_local=True, data_row=True)
     mark = tag("small", "exploratory", class_="mark") if row.exploratory else None
     said = tag("small", standing.reason, class_="why", title=standing.reason) if standing.reason else None
+    if standing.state is SweepStatus.RUNNING and left is not None:
+        said = tag("small", f"about {duration(left)} left", class_="why")
     by = "" if standing.submission is None else standing.submission.by
     started = row.started or standing.name[-15:]
     best = MISSING
@@ -60,12 +76,29 @@ def _row(standing: Standing, row: SweepSummary, now: datetime) -> Html:
         tag("td", link, mark, data_value=row.name),
         tag("td", state(standing), said, data_value=standing.state.value),
         tag("td", by or MISSING, data_value=by),
-        _number(row.trials, MISSING if row.trials is None else str(row.trials)),
+        _number(row.trials, _trials(row)),
         _number(row.best, best, row.utility),
         _number(row.price, MISSING if row.price is None else show_epsilon(row.price)),
         _number(row.hypervolume, MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}"),
         tag("td", age(started, now), data_value=f"at {started}"),
     )
+
+
+def _trials(row: SweepSummary) -> str:
+    if row.trials is None:
+        return MISSING
+    return str(row.trials) if row.planned is None else f"{row.trials} of {row.planned}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(400), duration(9000)
+    ('1 min', '7 min', '2.5 h')
+    """
+    if seconds < 5400:
+        return f"{max(1, round(seconds / 60))} min"
+    return f"{seconds / 3600:.1f} h"
 
 
 def _number(value: float | None, text: str, of: str = "") -> Html:

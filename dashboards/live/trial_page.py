@@ -1,6 +1,6 @@
 """The page of one trial: how it ended, what it reached, its configuration, its log, and what people said about it."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -21,15 +21,19 @@ from sweeper.results.trial_log import trial_log
 from sweeper.store.notes import Notes, SignedText, read_notes
 
 
-def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, may_write: bool) -> Html:
+def trial_page(
+    snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, offers: Container[Action] | None
+) -> Html:
     """The top of a trial's page: how it stands or ended, why, and what can be done.
+
+    ``offers`` is what can be done with its sweep, ``None`` for one who may not write.
 
     Raises:
         UnknownSweepError: no such trial.
     """
     data = snapshot.sweep()
     trial = known_trial(data, id_)
-    ended = trial.status if runs or trial.status != TrialStatus.RUNNING.value else "lost"
+    ended = data.how_stands(id_, runs=runs)
     reason = f": {trial.reason}" if trial.reason else None
     back = tag("a", data.name, href=f"/{View(sweep=snapshot.name).query()}", data_local=True)
     stage = data.result.stage_of(id_) if len(data.result.stages) > 1 else None
@@ -39,7 +43,7 @@ def trial_page(snapshot: Snapshot, id_: str, run_address: str | None, *, runs: b
         tag("h1", id_),
         tag("nav", *_neighbours(snapshot, id_), class_="links", aria_label="Other trials"),
         tag("p", status(ended), reason, None if stage is None else f"; stage {stage + 1} of {len(data.result.stages)}"),
-        tag("div", *_links(snapshot, id_, run_address, may_write=may_write), class_="links"),
+        tag("div", *_links(snapshot, id_, run_address, offers), class_="links"),
     )
 
 
@@ -84,17 +88,18 @@ def _neighbours(snapshot: Snapshot, id_: str) -> list[Html]:
         if other is not None
     ]
     table = View(sweep=snapshot.name, tab=Tab.TRIALS)
-    return [*links, tag("a", f"All {len(ids)} trials", href=f"/{table.query()}", data_local=True)]
+    return [*links, tag("a", "The table of trials", href=f"/{table.query()}", data_local=True)]
 
 
-def _links(snapshot: Snapshot, id_: str, run_address: str | None, *, may_write: bool) -> list[Child]:
+def _links(snapshot: Snapshot, id_: str, run_address: str | None, offers: Container[Action] | None) -> list[Child]:
     data = snapshot.sweep()
     view, run = View(sweep=snapshot.name, trial=id_), data.trials[id_].run_id
     found: list[Child] = [run_link(run_address, run)] if run and run_address else []
-    if may_write:
+    if offers is not None:
         running = data.trials[id_].status == TrialStatus.RUNNING.value
         actions = [Action.STOP_TRIAL] if running and snapshot.running else []
-        for action in (*actions, Action.NOTE, Action.TAG, Action.ENQUEUE):
+        like_it = [Action.ENQUEUE] if Action.ENQUEUE in offers else []
+        for action in (*actions, Action.NOTE, Action.TAG, *like_it):
             words = "Enqueue one like it" if action is Action.ENQUEUE else TITLES[action]
             found.append(tag("a", words, href=f"/{replace(view, action=action).query()}", data_local=True))
     return found

@@ -7,7 +7,7 @@ light theme, and repainted by the page when the reader's browser prefers dark.
 
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from dashboards.figures import (
     DARK,
@@ -134,16 +134,22 @@ def scrolling_table(heads: Html, rows: Iterable[Html], *, slim: bool = False, si
 
 
 def working_table(
-    name: str, heads: Iterable[Html], rows: Iterable[Html], *, compares: str = "", cards: bool = False
+    name: str,
+    heads: Iterable[Html],
+    rows: Iterable[Html],
+    *,
+    compares: str = "",
+    cards: Literal["", "boxes", "titles"] = "",
 ) -> Html:
     """Return a table that `tables.js` lets readers sort, filter and reduce to columns; its name is unique on the page.
 
     A heading has its name in ``data-name``, and ``data-hidden`` where its column is hidden at first. Where boxes with
-    ``data-choose`` choose rows, ``compares`` says what they are. With ``cards``, each row is a card on a phone: its
-    first cell, a box, in the corner, its second one as the title, and the others with their headings.
+    ``data-choose`` choose rows, ``compares`` says what they are. With ``cards``, each row is a card on a phone: of
+    ``boxes`` its first cell, a box, is in the corner and its second one the title, of ``titles`` the first one is the
+    title; the others have their headings, and empty ones are left out.
     """
     table = scrolling_table(join(heads), rows)
-    return tag("div", table, data_table=name, data_compares=compares or None, data_cards=cards)
+    return tag("div", table, data_table=name, data_compares=compares or None, data_cards=cards or None)
 
 
 def section(id_: str, heading: str, *parts: Child) -> Html:

@@ -120,7 +120,7 @@ def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
 
 
 def _how_ended(data: SweepData) -> str | None:
-    counts = Counter(trial.status for trial in data.trials.values())
+    counts = Counter(data.how_stands(id_) for id_ in data.trials)
     return ", ".join(f"{count} {status}" for status, count in counts.most_common()) or None
 
 

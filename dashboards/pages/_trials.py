@@ -45,7 +45,7 @@ def trials_table(
     total = len(data.trials)
     cut = f" Shown: {len(shown)} of {total} trials, those on the front among them; all of them are in front.csv."
     words = tag("p", _WORDS, cut if len(shown) < total else None)
-    return section("trials", "Trials", words, working_table("trials", heads, rows, compares="trials", cards=True))
+    return section("trials", "Trials", words, working_table("trials", heads, rows, compares="trials", cards="boxes"))
 
 
 def best_points(data: SweepData) -> Mapping[str, Point]:
@@ -86,14 +86,14 @@ def _head(name: str, short: str = "", *, number: bool = False, hidden: bool = Fa
 def _cells(
     data: SweepData, id_: str, epochs: int, best: Point | None, named: Child, numeric: Set[str]
 ) -> Iterable[Html]:
-    trial, flat = data.trials[id_], data.settings[id_]
+    trial, flat, stands = data.trials[id_], data.settings[id_], data.how_stands(id_)
     box = tag("input", type="checkbox", value=id_, data_choose=True, aria_label=f"Compare {id_}")
     yield tag("td", tag("label", box, class_="box"))
     yield tag("td", named, data_value=id_)
     if len(data.result.stages) > 1:
         stage = data.result.stage_of(id_)
         yield _number(None if stage is None else stage + 1, MISSING if stage is None else str(stage + 1))
-    yield tag("td", tag("span", trial.status, class_=f"status {trial.status}"), data_value=trial.status)
+    yield tag("td", tag("span", stands, class_=f"status {stands}"), data_value=stands)
     if _says_why(data):
         yield tag("td", trial.reason or MISSING, class_="long", data_value=trial.reason)
     yield _number(epochs, str(epochs))

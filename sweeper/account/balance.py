@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.blocks import is_declared
-from sweeper.account.cost import NOTHING, budget_of, is_whole, is_within, left_of, total
+from sweeper.account.cost import NOTHING, budget_of, is_whole, is_within, larger, left_of, total
 from sweeper.account.entries import (
     EVERYBODY,
     Bound,
@@ -41,6 +41,7 @@ class SweepAccount:
         spender: who reserved it first; nobody else reserves more for it.
         split: what says the side of each of its rows, ``None`` where rows are not assigned one by one.
         held: what it may draw, or has drawn, on each side of each of its blocks.
+        reserved: the most that it held at any time, which ends and returns do not lower.
         charged: what it has drawn, by release, and ``drawn`` all of it on each side.
         position: of its ledger at the last charge or settlement, ``None`` before the first.
     """
@@ -50,6 +51,7 @@ class SweepAccount:
     blocks: tuple[str, ...]
     split: str | None
     held: dict[Side, GaussianCost] = field(default_factory=dict)
+    reserved: dict[Side, GaussianCost] = field(default_factory=dict)
     charged: dict[str, Costs] = field(default_factory=dict)
     drawn: dict[Side, GaussianCost] = field(default_factory=dict)
     position: Position | None = None
@@ -183,6 +185,7 @@ class Balance:
         )
         for side, cost in entry.costs.items():
             sweep.held[side] = total([sweep.held.get(side, NOTHING), cost])
+            sweep.reserved[side] = larger(sweep.reserved.get(side, NOTHING), sweep.held[side])
         sweep.is_open = True
         self.sweeps[entry.sweep] = sweep
 

@@ -270,13 +270,13 @@ def count_alike(left: GaussianCost, cost: GaussianCost) -> int | None:
     return min((int(have // need) for have, need in pairs if need), default=None)
 
 
-def count_in_words(count: int | None) -> str:
-    """Return a number of further sweeps as people say it.
+def count_in_words(count: int | None, like: str = "this one") -> str:
+    """Return a number of further sweeps as people say it; ``like`` is what they are like.
 
     >>> count_in_words(2), count_in_words(0)
     ('two more sweeps like this one', 'no more sweep like this one')
     """
     if count is None:
-        return "any number of sweeps like this one"
+        return f"any number of sweeps like {like}"
     word = _COUNTS[count] if count < len(_COUNTS) else str(count)
-    return f"{word} more sweep{'s' * (count > 1)} like this one"
+    return f"{word} more sweep{'s' * (count > 1)} like {like}"

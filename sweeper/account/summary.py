@@ -23,13 +23,20 @@ class PlaceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepSummary:
-    """What one sweep has of an account: the largest share of a budget that it holds, and has drawn; from 0 to 1."""
+    """What one sweep has of an account, as the largest share of a budget that each is; from 0 to 1.
+
+    Attributes:
+        reserved: the most that it held at any time; one like it must reserve as much.
+        taken: what it holds now.
+        drawn: what it has drawn.
+    """
 
     id: str
     title: str
     spender: str
     blocks: tuple[str, ...]
     since: str
+    reserved: float
     taken: float
     drawn: float
     is_settled: bool
@@ -191,6 +198,7 @@ def _of_sweep(id_: str, sweep: SweepAccount, budget: GaussianCost) -> SweepSumma
         spender=sweep.spender,
         blocks=sweep.blocks,
         since=sweep.since,
+        reserved=part_of(_largest(sweep.reserved), budget),
         taken=part_of(_largest(sweep.held), budget),
         drawn=part_of(_largest(sweep.drawn), budget),
         is_settled=not sweep.is_open,

@@ -37,7 +37,8 @@ class AccountState:
         summary: what is taken, by whom, on what, and of which side of which block.
         entries: how many it has.
         room: what the one who asks may still take.
-        like_last: how many more sweeps like the last one that is in; ``None`` for any number, or without one.
+        like_last: how many more sweeps that reserve what the last of ``summary.sweeps`` reserved that is in; ``None``
+            for any number, or without one.
     """
 
     data: tuple[str, ...]
@@ -90,7 +91,7 @@ class ServiceAccounts:
                 summary=summarise(balance),
                 entries=account.head.number,
                 room=room_of(balance, spender, balance.places()),
-                like_last=None if last is None else count_like(balance, spender, last.blocks, last.held),
+                like_last=None if last is None else count_like(balance, spender, last.blocks, last.reserved),
             )
 
     def entries(self, name: str, offset: int, limit: int) -> tuple[tuple[EntryRow, ...], int]:

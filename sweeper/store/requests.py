@@ -112,11 +112,11 @@ def enqueue(folder: Path, values: Mapping[str, object], *, by: str | None = None
     """
     chosen = check_configuration(folder, values)
     sweep = SweepFolder(folder)
-    slots = sum(sweep.read_manifest().course.stages)
-    if slots and len(sweep.trials()) >= slots:
+    course = sweep.read_manifest().course
+    if not course.has_room(len(sweep.trials())):
         raise RecordError(
-            f"Expected a sweep with a slot that is left, but all {slots} of {folder} have their trial; name the "
-            "configuration under search.first of another sweep"
+            f"Expected a sweep with a slot that is left, but all {sum(course.stages)} of {folder} have their trial; "
+            "name the configuration under search.first of another sweep"
         )
     _append(folder, {"try": chosen}, by)
     return chosen

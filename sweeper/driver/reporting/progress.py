@@ -103,11 +103,11 @@ class SweepProgress:
 
     @property
     def remaining_seconds(self) -> float | None:
-        """An estimate of the time left, ``None`` before there is anything to base it on.
+        """An estimate of the time left, ``None`` before there is anything to base it on, and when all is done.
 
         It is that of the rehearsals as long as the sweep rehearses, and then that of its trials.
         """
-        if self.fraction <= 0:
+        if not 0 < self.fraction < 1:
             return None
         spent = self.elapsed_seconds - self.rehearsed_seconds
         estimate = spent * (1 - self.fraction) / self.fraction

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import sqlite3
 
 import pytest
@@ -9,6 +10,7 @@ from starlette.testclient import TestClient
 
 from clipless.privacy.events import Relation
 from dashboards.live.view import View
+from dashboards.text import MISSING
 from sweeper.account import store as store_module
 from sweeper.account.account import Account
 from sweeper.account.entries import Share
@@ -71,15 +73,33 @@ def test_an_account_says_what_is_taken_by_whom_on_what_and_what_is_left_for_the_
     shown = get("/live/part/account?account=clinic")
     assert "costs epsilon 6.8 at delta 1e-05 together" in shown
     assert "Left for a local user</dt><dd>25 %" in shown
-    assert "one more sweep like the last one" in shown
+    assert (
+        "one more sweep like elsewhere &lt;img src=x onerror=alert(1)&gt;, the last one, which reserved 24.7 %" in shown
+    )
     assert f'<a href="/?sweep={ENDED}" data-local>{ENDED}</a>' in shown
     assert "elsewhere &lt;img" in shown
     assert "?sweep=elsewhere" not in shown, "it has no page here"
     assert "<td>ann</td>" in shown
-    assert '<td>all rows</td><td>training</td><td class="number">49.4 %</td>' in shown
+    assert '<tr><td>training</td><td class="number">49.4 %</td>' in shown
     assert str(tmp_path) not in shown
     close_account(account.address, because=f"spent {EVIL}", by="owner", at=NOW)
     assert "Closed, all rows: spent &lt;img" in get("/live/part/account?account=clinic")
+
+
+def test_the_next_sweep_must_reserve_what_the_last_one_did_though_it_was_stopped_early(get, account):
+    ledger = account.address.path.with_name("ledger.jsonl")
+    ledger.write_text("{}\n")
+    account.reserve(wants("s1", title="early"))
+    account.settle("s1", ledger)
+    shown = get("/live/part/account?account=clinic")
+    assert "one more sweep like early, the last one, which reserved 24.7 %" in shown, "25 % are left"
+    row = shown.partition('id="spent"')[2].partition("<tbody>")[2].partition("</tr>")[0]
+    assert re.findall(r'class="number"[^>]*>([^<]*)<', row) == ["24.7 %", "0 %", MISSING]
+
+
+def test_a_page_of_an_account_keeps_the_place_of_its_verification(get):
+    place = get("/").partition('id="part-verdict"')[2]
+    assert place.startswith(' hidden><section id="verdict"><h2>Verification</h2><p>')
 
 
 def test_the_address_of_an_account_changes_with_every_entry(get, account):

@@ -14,6 +14,7 @@ from dashboards.live.header import Pace, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
 from sweeper.errors import RefusalError, UnknownSweepError
+from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND
 from sweeper.records import SweepStatus, Trial, TrialStatus
 from sweeper.service.app import create_app
@@ -29,7 +30,7 @@ from sweeper.store.requests import steer
 from sweeper.store.sweep_folder import HIDDEN, SweepFolder
 from tests.factories import make_course, make_rehearsals, write_rehearsals
 
-from .conftest import ENDED, PLAN, RUNNING, Growing
+from .conftest import ENDED, EVENT, PLAN, RUNNING, Growing
 
 WRITER = Rights(may_write=True, key="k")
 HERE = View(sweep=ENDED)
@@ -141,10 +142,69 @@ def test_the_head_answers_four_questions(show, growing):
     growing.end("t0001")
     page = show("part", "head", View(sweep=RUNNING), WRITER)
     for said in ("What does it achieve?", "50.0 %", "What is its price?", "13.61", "Is it still running?",
-                 "1 of 16", "1 completed; 1 running", "What can I do now?"):  # fmt: skip
+                 "1 of 16", "1 completed; 1 waiting", "What can I do now?"):  # fmt: skip
         assert said in page, said
     assert GROWS in page
     assert UPPER_BOUND in page
+
+
+def test_a_trial_runs_from_its_first_noise_on_and_one_without_any_never_began(show, growing, clock):
+    describe(growing.folder)
+    for id_ in ("t0001", "t0002", "t0003"):
+        growing.start(id_)
+    growing.add("t0001", 1, 0.5, 0.5)
+    ledger = Ledger(growing.folder.ledger)
+    ledger.open("t0002", EVENT, marked=True)
+    ledger.draw("t0002")
+    ledger.open("t0003", EVENT, marked=True)
+    view, of_third = View(sweep=RUNNING), View(sweep=RUNNING, trial="t0003")
+    assert "2 running; 1 waiting" in show("part", "head", view)
+    assert 'class="status waiting"' in show("part", "trial", of_third)
+    assert show("part", "records", view).count('<span class="status waiting">') == 1
+    growing.stop_driving()
+    clock.now += 10
+    assert "2 lost; 1 never begun" in show("part", "head", view)
+    assert ">never begun<" in show("part", "trial", of_third)
+
+
+def test_a_trial_that_was_interrupted_before_its_first_noise_never_began(sweep):
+    cut = next(id_ for id_, trial in sweep.trials.items() if trial.status == "interrupted")
+    assert sweep.how_stands(cut) == "interrupted"
+    assert replace(sweep, drawn=frozenset([cut])).how_stands(cut) == "interrupted"
+    assert replace(sweep, drawn=frozenset()).how_stands(cut) == "never begun"
+
+
+def test_the_list_says_how_far_a_running_sweep_is_and_about_when_it_ends(show, growing, clock, parts):
+    parts._pace = Pace(clock)
+    describe(growing.folder)
+    for number in range(1, 9):
+        growing.start(f"t{number:04d}")
+        growing.add(f"t{number:04d}", 10, 0.5, 0.5)
+        growing.end(f"t{number:04d}")
+        if number == 4:
+            assert "4 of 16" in show("part", "sweeps", View())
+            clock.now += 600
+    page = show("part", "sweeps", View())
+    assert "8 of 16" in page
+    assert "about 20 min left" in page
+    assert "about 20 min left" in show("part", "head", View(sweep=RUNNING))
+
+
+def test_what_has_no_slot_left_is_not_offered_as_the_service_refuses_it():
+    text = SPEC.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{sweep_epsilon: 3, delta: 1e-4}")
+    manifest, running = manifest_of(text), Standing(name="s", state=SweepStatus.RUNNING)
+    slots = sum(manifest.course.stages)
+    assert {Action.ENQUEUE, Action.STEER} <= set(offered(running, manifest, slots - 1))
+    assert offered(running, manifest, slots) == (Action.STOP,)
+    stopped = Standing(name="s", state=SweepStatus.STOPPED)
+    assert offered(stopped, manifest, slots, may_resume=False) == (Action.DELETE,)
+
+
+def test_of_a_sweep_without_a_slot_no_trial_offers_one_like_it(show, ended):
+    describe(
+        ended, "completed", SPEC.replace("{epsilon: {log: [0.5, 10]}, delta: 1e-4}", "{sweep_epsilon: 3, delta: 1e-4}")
+    )
+    assert links(show("part", "trial", View(sweep=ENDED, trial="t0003"), WRITER)) == {"note", "tag"}
 
 
 def test_the_time_that_is_left_is_told_from_the_pace_that_was_seen(clock):
@@ -154,6 +214,7 @@ def test_the_time_that_is_left_is_told_from_the_pace_that_was_seen(clock):
     assert pace.seconds_left("s", 0.2) is None
     assert pace.seconds_left("s", 0.4) == pytest.approx(180)
     assert pace.seconds_left("other", 0.9) is None
+    assert pace.seconds_left("s", 1.0) is None, "nothing is left"
 
 
 def test_a_dead_driver_is_not_said_to_run(show, growing, parts, clock):

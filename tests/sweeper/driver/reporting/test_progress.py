@@ -184,7 +184,7 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
     [
         ({"done": 4, "failed": 4, "running": ()}, 90.0),
         ({"done": 0, "failed": 0, "running": ()}, None),
-        ({"done": 16, "failed": 0, "running": ()}, 0.0),
+        ({"done": 16, "failed": 0, "running": ()}, None),
         ({"done": 0, "failed": 0, "running": (RunningTrial("t0001", 4, 10),), "total": 1}, 135.0),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 100.0}, 10.0),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 50.0}, 0.0),
