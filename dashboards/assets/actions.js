@@ -57,6 +57,9 @@
       const answer = await ask(form.dataset.send, form.dataset.to, headers(form), body(form));
       const then = form.dataset.then.replace("{id}", encodeURIComponent(answer.id));
       go(then);
+      const done = byId("done");
+      done.textContent = form.dataset.done;
+      done.hidden = false;
       scrollTo({ top: 0 });
       byId("content").focus();
     } catch (error) {
@@ -65,6 +68,8 @@
       button.disabled = false;
     }
   });
+
+  addEventListener("sweeper-address", () => (byId("done").hidden = true)); // what was done is said once
 
   // A spec is checked as it is typed: the last text counts.
   let timer, latest;
@@ -81,7 +86,7 @@
       const found = await ask("POST", area.dataset.check, given, text);
       if (latest !== text) return;
       if (found.account?.refused) throw new Error(found.account.statement);
-      place.textContent = [`${found.name} can be run.`, found.price, found.account?.statement].filter(Boolean).join(" ");
+      place.textContent = [`${found.name} can be run.`, found.price, found.account?.statement].filter(Boolean).join("\n");
       place.classList.remove("wrong");
       area.removeAttribute("aria-invalid");
       button.disabled = false;

@@ -91,7 +91,11 @@ const sweeperBrowser = (() => {
     if (!link || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     go(link.href);
-    scrollTo({ top: 0 });
+    const place = link.hash && byId(link.hash.slice(1));
+    if (!place) return scrollTo({ top: 0 });
+    const show = () => (place.scrollIntoView(), place.focus({ preventScroll: true }));
+    if (place.checkVisibility()) show();
+    else addEventListener("sweeper-shown", show, { once: true });
   });
   // What is chosen goes into the address; null takes it out. Of the smallest values each name has one.
   const choose = (changes, minimum = {}) => {

@@ -19,6 +19,7 @@ _LISTED = ("account", "data", "epsilon", "delta", "taken", "drawn", "left for yo
 _NUMERIC = {"epsilon", "delta", "taken", "drawn", "left", "left for you", "would fit", "sweeps", "may take"}
 _NUMERIC |= {"reserved", "still held", "entry", "share"}
 _KINDS = {"bound": "bound to its rows"}
+_DRAWS = "charged"
 _GIVES = "settled"  # the kind of entry by which a share comes back
 
 
@@ -69,6 +70,8 @@ def entry_table(account: str, rows: Sequence[EntryRow], total: int, behind: int)
     words = (
         f"{len(rows)} of {counted(total, 'entry', 'entries')}, newest first; each has the hash of the one before it."
     )
+    if any(row.kind == _DRAWS for row in rows):
+        words += " What was charged is a release: t0001/1 is the first attempt at trial t0001."
     table = working_table("entries", _heads(heads), map(_entry, rows), cards="titles")
     nav = tag("nav", *links, class_="links", aria_label="Pages of entries") if links else None
     return section("entries", "Entries", tag("p", words), table, nav)

@@ -146,15 +146,15 @@ class DynamicFragments:
 
     def _head(self, view: View, standing: Standing, rights: Rights) -> Html:
         if not standing.started:
-            actions = self._offered(standing, None, rights)
-            offers = header.offers(view, actions, may_write=rights.may_write, readable=False)
+            actions, why_not = self._offered(standing, None, rights)
+            offers = header.offers(view, actions, why_not, may_write=rights.may_write, readable=False)
             spec = submitted_spec(self._catalog.out, view.sweep)
             return header.waiting_header(standing, spec, offers=offers)
         snapshot = self._snapshots.get(view.sweep)
         manifest = self._manifest(snapshot)
         readable = snapshot.data is not None
-        actions = self._offered(standing, manifest, rights, snapshot.data)
-        offers = header.offers(view, actions, may_write=rights.may_write, readable=readable)
+        actions, why_not = self._offered(standing, manifest, rights, snapshot.data)
+        offers = header.offers(view, actions, why_not, may_write=rights.may_write, readable=readable)
         progress = header.Progress(0)
         if snapshot.data is not None:
             progress = header.progress_of(snapshot.data, manifest, view.sweep, self._pace, runs=standing.runs)
@@ -164,26 +164,30 @@ class DynamicFragments:
     def _trial(self, view: View, standing: Standing, rights: Rights) -> Html:
         snapshot = self._snapshots.get(view.sweep)
         address = fragments.tracking_address(snapshot.sweep(), self._tracking)
-        offers = self._offered(standing, self._manifest(snapshot), rights, snapshot.data) if rights.may_write else None
+        actions, _ = self._offered(standing, self._manifest(snapshot), rights, snapshot.data)
+        offers = actions if rights.may_write else None
         return trial_page.trial_page(snapshot, view.trial, address, runs=standing.runs, offers=offers)
 
     def _offered(
         self, standing: Standing, manifest: Manifest | None, rights: Rights, data: SweepData | None = None
-    ) -> tuple[Action, ...]:
-        """Return what the service would not refuse of what can be done with a sweep."""
+    ) -> tuple[tuple[Action, ...], str]:
+        """Return what the service would not refuse of what can be done with a sweep, and why not the rest."""
         trials = 0 if data is None else len(data.trials)
-        may_resume = not rights.may_write or self._may_resume(standing, rights)
-        return header.offered(standing, manifest, trials, may_resume=may_resume)
+        why_not = self._bars_resuming(standing, rights)
+        return header.offered(standing, manifest, trials, may_resume=not why_not), why_not
 
-    def _may_resume(self, standing: Standing, rights: Rights) -> bool:
-        if self._accounts is None or standing.runs:
-            return True
-        by = "" if standing.submission is None else standing.submission.by
+    def _bars_resuming(self, standing: Standing, rights: Rights) -> str:
+        """Return why its account does not let the one who asks go on with a sweep, in a sentence; empty if it does."""
+        if self._accounts is None or standing.runs or not rights.may_write:
+            return ""
+        folder, by = self._catalog.out / standing.name, "" if standing.submission is None else standing.submission.by
         try:
-            self._accounts.check_resume(self._catalog.out / standing.name, by, rights.spender)
+            self._accounts.check_resume(folder, by, rights.spender)
+        except RefusalError:
+            return f"It is charged to {self._accounts.spender_of(folder, by)}, who alone can go on with it."
         except SweeperError:
-            return False
-        return True
+            return "It cannot go on: its account does not let it."
+        return ""
 
     def _form(self, view: View, rights: Rights) -> Html:
         if not rights.may_write and view.action is not Action.SIGN_OUT:

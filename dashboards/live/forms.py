@@ -33,6 +33,18 @@ training: {epochs: 10, batch_size: 256, learning_rate: {log: [0.01, 0.1]}}
 privacy: {sweep_epsilon: 3, delta: 1e-4}
 search: {objectives: [epsilon, accuracy]}
 """
+_DONE = {
+    Action.SUBMIT: "Submitted.",
+    Action.STOP: "The sweep was asked to stop.",
+    Action.STOP_TRIAL: "The trial was asked to stop after its epoch.",
+    Action.RESUME: "The sweep was asked to go on.",
+    Action.EXTEND: "The sweep was asked to go on with more trials.",
+    Action.ENQUEUE: "The configuration is enqueued: it is the next one to be tried.",
+    Action.STEER: "The search looks there from its next proposals on.",
+    Action.NOTE: "The note is kept.",
+    Action.TAG: "The tag is set.",
+    Action.DELETE: "The sweep is deleted; its ledger is kept.",
+}
 _DANGER = (Action.DELETE, Action.STOP, Action.STOP_TRIAL)
 
 
@@ -84,6 +96,7 @@ def form(asked: Asked) -> Html:
         data_send=method,
         data_to=where,
         data_then=then,
+        data_done=_DONE.get(action),
         data_key=asked.key,
         data_kind="yaml" if action is Action.SUBMIT else "json",
         autocomplete="off",
@@ -102,15 +115,22 @@ def price_of(action: Action, asked: Asked) -> str:
         case Action.EXTEND:
             return _price_of_trials(asked, "each further trial")
         case Action.ENQUEUE:
+            if _has_ended(asked):
+                return f"nothing now. It is tried first when the sweep is resumed or extended{spent}."
             return f"that of one trial, which was planned anyway: it takes the place of the next one{spent}."
         case Action.STEER:
             words = "nothing by itself: the number of trials stays, and none leaves the ranges of the spec"
+            words += "; it holds when the sweep is resumed or extended" if _has_ended(asked) else ""
             return f"{words}{spent}. The region is recorded with the sweep."
         case Action.DELETE:
             gone = "Trials, models and report are gone for good; the ledger is kept, in spent."
             return f"nothing, and nothing comes back: what was spent stays spent{spent}. {gone}"
         case _:
             return "nothing. Who may read the sweep sees it."
+
+
+def _has_ended(asked: Asked) -> bool:
+    return asked.manifest is not None and asked.manifest.status.is_end
 
 
 def _spent(data: SweepData | None) -> str:

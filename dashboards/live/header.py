@@ -163,15 +163,17 @@ def offered(
     return tuple(action for action in actions if action not in lost)
 
 
-def offers(view: View, actions: Sequence[Action], *, may_write: bool, readable: bool) -> Html:
-    """What can be done now: links that lead to it."""
+def offers(view: View, actions: Sequence[Action], why_not: str = "", *, may_write: bool, readable: bool) -> Html:
+    """What can be done now: links that lead to it; ``why_not`` says why something is missing."""
     links: list[Child] = []
     if readable:
-        links.append(_link("Pick a point", replace(View(sweep=view.sweep), tab=Tab.FRONT)))
+        links.append(_link("Pick a point", replace(View(sweep=view.sweep), tab=Tab.FRONT), "#pick"))
         links.append(_link("Take files", replace(View(sweep=view.sweep), tab=Tab.EXPORT)))
     if may_write:
         links += [_link(TITLES[action], replace(View(sweep=view.sweep), action=action)) for action in actions]
-    said = None if may_write else tag("p", "Signed in to read: stopping, extending and steering need another token.")
+    if not may_write:
+        why_not = "Signed in to read: stopping, extending and steering need another token."
+    said = tag("p", why_not) if why_not else None
     return _answer("What can I do now?", tag("div", *links, class_="links") if links else None, said)
 
 
@@ -188,8 +190,8 @@ def _submitted(standing: Standing) -> Html | None:
     return tag("span", f"submitted by {asked.by}, {when(at)}", class_="folder")
 
 
-def _link(words: str, view: View) -> Html:
-    return tag("a", words, href=f"/{view.query()}", data_local=True)
+def _link(words: str, view: View, place: str = "") -> Html:
+    return tag("a", words, href=f"/{view.query()}{place}", data_local=True)
 
 
 def _answers(*found: Html) -> Html:

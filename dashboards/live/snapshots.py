@@ -46,9 +46,9 @@ class SweepSummary:
     name: str
     status: str
     started: str = ""
-    trials: int | None = None  # that have ended, while the sweep runs; then all
-    planned: int | None = None  # trials of a sweep that runs, None where their number is not told
-    share: float | None = None  # of them that is done, likewise; None too while it rehearses
+    trials: int | None = None  # that have ended; all that there are where ``planned`` is None
+    planned: int | None = None  # trials, None where their number is not told
+    share: float | None = None  # of them that is done, while they run
     hypervolume: float | None = None
     exploratory: bool = False
     utility: str = ""  # name of the objective that ``best`` is a value of
@@ -166,7 +166,7 @@ class Snapshots:
         except RecordError:
             return SweepSummary(name=name, status="unreadable")
         if manifest.status is not SweepStatus.RUNNING:
-            row = _SummaryEntry(token, _summary(name, manifest, _written_front_alone(folder)))
+            row = _SummaryEntry(token, _summary(name, manifest, _written_front_alone(folder, manifest)))
         elif known is not None and known.until > self._clock():
             return known.listed
         else:
@@ -221,15 +221,14 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None) -> SweepSumm
     if data is None:
         return summary
     best, price, utility = best_of(data, data.utility), total_price(data), data.utility
-    if manifest.status is SweepStatus.RUNNING and manifest.course.trials and not manifest.selects_privately:
-        ended, done = trials_done(data)
-        planned = manifest.course.trials
-        share = None if data.rehearses else min(done / planned, 1.0)
-        summary = replace(summary, trials=ended, planned=planned, share=share)
-    else:
-        summary = replace(summary, trials=len(data.trials))
+    ended, done = trials_done(data)
+    planned = None if manifest.selects_privately else manifest.course.trials or None
+    if planned is not None and manifest.status is SweepStatus.RUNNING and not data.rehearses:
+        summary = replace(summary, share=min(done / planned, 1.0))
     return replace(
         summary,
+        trials=len(data.trials) if planned is None else ended,
+        planned=planned,
         hypervolume=data.result.hypervolume,
         exploratory=data.result.claim.exploratory,
         utility=utility,
@@ -239,10 +238,10 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None) -> SweepSumm
     )
 
 
-def _written_front_alone(folder: SweepFolder) -> SweepData | None:
+def _written_front_alone(folder: SweepFolder, manifest: Manifest) -> SweepData | None:
     """Return what the list shows of an ended sweep: its front, with newer prices and without what audits refuse."""
     try:
-        return SweepData(result=read_front(folder.front, whole=False))
+        return with_drawn(SweepData(result=read_front(folder.front, whole=False), manifest=manifest), folder)
     except RecordError:
         return None
 

@@ -87,7 +87,7 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
 def _trials(row: SweepSummary) -> str:
     if row.trials is None:
         return MISSING
-    return str(row.trials) if row.planned is None else f"{row.trials} of {row.planned}"
+    return str(row.trials) if row.planned in (None, row.trials) else f"{row.trials} of {row.planned}"
 
 
 def duration(seconds: float) -> str:

@@ -15,12 +15,15 @@ from sweeper.account import store as store_module
 from sweeper.account.account import Account
 from sweeper.account.entries import Share
 from sweeper.account.owner import close_account, open_account
+from sweeper.account.receipts import make_receipt
 from sweeper.service.app import create_app
 from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.specification.addresses import parse_address
+from sweeper.store.sweep_folder import SweepFolder
 from tests.sweeper.account.accounts import begin_quickly, wants
 
 from .conftest import ENDED
+from .test_dynamic import SPEC, describe
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 EVIL = "<img src=x onerror=alert(1)>"
@@ -95,6 +98,18 @@ def test_the_next_sweep_must_reserve_what_the_last_one_did_though_it_was_stopped
     assert "one more sweep like early, the last one, which reserved 24.7 %" in shown, "25 % are left"
     row = shown.partition('id="spent"')[2].partition("<tbody>")[2].partition("</tr>")[0]
     assert re.findall(r'class="number"[^>]*>([^<]*)<', row) == ["24.7 %", "0 %", MISSING]
+
+
+@pytest.mark.parametrize(("spender", "may"), [("ann", False), ("a local user", True)])
+def test_only_the_spender_of_a_sweep_is_offered_to_go_on_with_it(get, account, out, spender, may):
+    folder = SweepFolder(out / ENDED)
+    describe(folder, "stopped", SPEC.replace("delta: 1e-4}", f"delta: 1e-4, account: '{account.address}'}}"))
+    receipt = make_receipt(folder.path, account)
+    account.reserve(wants(receipt.sweep, title=ENDED, spender=spender))
+    receipt.seen(account).write(folder.path)
+    head = get(f"/live/part/head?sweep={ENDED}")
+    assert ("do=resume" in head, "do=extend" in head, "do=delete" in head) == (may, may, True)
+    assert ("It is charged to ann, who alone can go on with it." in head) is not may
 
 
 def test_a_page_of_an_account_keeps_the_place_of_its_verification(get):

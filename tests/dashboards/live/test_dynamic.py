@@ -163,7 +163,9 @@ def test_a_trial_runs_from_its_first_noise_on_and_one_without_any_never_began(sh
     assert show("part", "records", view).count('<span class="status waiting">') == 1
     growing.stop_driving()
     clock.now += 10
-    assert "2 lost; 1 never begun" in show("part", "head", view)
+    head = show("part", "head", view)
+    assert "2 lost; 1 never begun" in head
+    assert "0 of 16" in head, "of which none has ended"
     assert ">never begun<" in show("part", "trial", of_third)
 
 
@@ -198,6 +200,18 @@ def test_what_has_no_slot_left_is_not_offered_as_the_service_refuses_it():
     assert offered(running, manifest, slots) == (Action.STOP,)
     stopped = Standing(name="s", state=SweepStatus.STOPPED)
     assert offered(stopped, manifest, slots, may_resume=False) == (Action.DELETE,)
+
+
+@pytest.mark.usefixtures("ended")
+def test_a_form_says_what_was_done_and_when_an_enqueued_configuration_is_tried(show, growing):
+    describe(growing.folder)
+    growing.start("t0001")
+    running = show("part", "action", View(sweep=RUNNING, action=Action.ENQUEUE), WRITER)
+    assert 'data-done="The configuration is enqueued' in running
+    assert "it takes the place of the next one" in running
+    assert "tried first when the sweep is resumed or extended" in show(
+        "part", "action", View(sweep=ENDED, action=Action.ENQUEUE), WRITER
+    )
 
 
 def test_of_a_sweep_without_a_slot_no_trial_offers_one_like_it(show, ended):
