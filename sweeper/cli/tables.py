@@ -12,7 +12,7 @@ from rich.text import Text
 from sweeper.errors import RecordError
 from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus, TrialStatus
-from sweeper.results.comparison import PRICE, Comparison
+from sweeper.results.comparison import Comparison
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, spread, test_text, value_text
@@ -104,7 +104,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
     if len(comparison.differences) > 1:
         parts.append(Text("The p-values are not corrected for the number of pairs."))
-    return Group(*parts, Text(PRICE))
+    return Group(*parts, Text(comparison.price_in_words))
 
 
 def audit_view(rows: Sequence[Evidence]) -> RenderableType:

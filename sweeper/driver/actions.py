@@ -151,6 +151,7 @@ def predict(
         RecordError, PickError, clipless.errors.CliplessError: as `sweeper.results.models.predict.load_predictor`, or
             rows that are not as declared.
     """
+    import numpy as np
     import pandas as pd
 
     from sweeper.results.models.predict import load_predictor, predictor_of
@@ -164,7 +165,7 @@ def predict(
     if isinstance(data, str | Path):
         return predictor(form.read(data, allow_unknown=allow_unknown, ids=ids))
     if not isinstance(data, pd.DataFrame):
-        return predictor(form.of_array(data))
+        return predictor(form.of_array(np.asarray(data)))
     lacking = next((name for name in ids if name not in data.columns), None)
     if lacking is not None:
         raise RecordError(f"Expected a column {lacking!r} to keep, got none of that name in the frame (ids)")

@@ -17,7 +17,7 @@ from sweeper.errors import TrialError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial, TrialStatus
-from sweeper.results.display import point_in_words
+from sweeper.results.display import lines_in_html, point_in_words
 from sweeper.results.highlights import best
 from sweeper.search.optuna_search import Search
 from sweeper.store.requests import check_configuration, enqueue
@@ -55,9 +55,16 @@ class TrainedTrial:
 
     def __repr__(self) -> str:
         """Return what a terminal shows."""
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows, likewise."""
+        return lines_in_html(self._lines())
+
+    def _lines(self) -> list[str]:
         if self.point is None:
-            return f"{self.trial.id}: {self.trial.status.value}, {self.trial.reason or 'no epoch was scored'}"
-        return "\n".join(point_in_words(self.point, self.configuration, self.price))
+            return [f"{self.trial.id}: {self.trial.status.value}, {self.trial.reason or 'no epoch was scored'}"]
+        return point_in_words(self.point, self.configuration, self.price)
 
 
 @dataclass(slots=True, eq=False)

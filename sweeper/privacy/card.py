@@ -32,7 +32,7 @@ CARD_VERSION = 1
 PACKAGES = ("sweeper", "torch", "numpy", "autodp", "dp-accounting")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Card:
     """The facts of one card, as JSON values."""
 
@@ -45,6 +45,15 @@ class Card:
     def to_markdown(self) -> str:
         """Return the card in words."""
         return markdown(self.content)
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows: whose card it is, and the price; ``print`` shows all of it."""
+        whole = "print(card) shows the card, card.to_json() has its facts"
+        return f"{self.to_markdown().partition(chr(10))[0].removeprefix('# ')}\n{self.prices()}\n{whole}"
+
+    def __str__(self) -> str:
+        """Return the card in words."""
+        return self.to_markdown()
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: the card in words."""

@@ -67,7 +67,7 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
 
 def description(front: Front, *, status: str, page: str | None = None) -> str:
     """Return what a sweep found and costs, as Markdown for those who see its run alone."""
-    counts = f"{len(front.trials)} trials, {len(front.on_front)} of {len(front.points)} points on the front"
+    counts = f"{len(front.trials)} trials, {len(front.on_front)} of {front.total} points on the front"
     blocks = [f"**{escape_markdown(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")

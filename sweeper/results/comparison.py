@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import isfinite
+from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from sweeper.errors import SweeperError
 from sweeper.markup import paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective
 from sweeper.results.display import WIDTH, aligned
 from sweeper.results.front import Front
@@ -113,6 +114,30 @@ class Comparison:
         """The first objective that is not epsilon."""
         return next(objective for objective in self.objectives if objective != EPSILON)
 
+    @property
+    def price(self) -> Price | None:
+        """What all sweeps cost together, at most: the sum of their epsilons, at the sum of their deltas.
+
+        Basic composition (Dwork and Roth 2014, theorem B.1), on the conditions on which each price holds; composed
+        ledgers would cost less. ``None`` where the price of a sweep is not known or has no guarantee, or where data or
+        relation differ.
+        """
+        prices = [run.front.price for run in self.runs]
+        kinds = {(*_relations(run.front), _data(run.front)) for run in self.runs}
+        known = [one for one in prices if one is not None and isfinite(one.epsilon)]
+        if self.exploratory or len(known) < len(prices) or len(kinds) > 1:
+            return None
+        epsilon, delta = fsum(one.epsilon for one in known), fsum(one.delta for one in known)
+        return Price(epsilon=epsilon, delta=delta, events=sum(one.events for one in known))
+
+    @property
+    def price_in_words(self) -> str:
+        """What a model costs that is chosen among the sweeps."""
+        if self.price is None:
+            return PRICE
+        bound = f"at most epsilon {round_up(self.price.epsilon)} at delta {self.price.delta:.4g}"
+        return f"{PRICE} All {len(self.runs)} together cost {bound}, the sums of theirs."
+
     def surfaces(self) -> Mapping[str, tuple[Surface, ...]]:
         """Return what the runs of each spec attain, for specs with several runs."""
         found = {g.name: attainment([run.front.points for run in g.runs], self.utility) for g in self.groups}
@@ -125,7 +150,7 @@ class Comparison:
                 "name": group.name,
                 "sweep": run.label,
                 "trials": len(run.front.trials),
-                "points": len(run.front.points),
+                "points": run.front.total,
                 "on_front": len(run.front.on_front),
                 "hypervolume": run.hypervolume,
                 "price": None if run.front.price is None else run.front.price.epsilon,
@@ -146,13 +171,14 @@ class Comparison:
     def __repr__(self) -> str:
         """Return what a terminal shows: a row for each sweep, the differences, and the price of a choice."""
         heads, cells = self._cells()
-        texts = [*self.remarks, *map(str, self.differences), PRICE]
+        texts = [*self.remarks, *map(str, self.differences), self.price_in_words]
         return "\n".join([*aligned([heads, *cells]), *(line for text in texts for line in textwrap.wrap(text, WIDTH))])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, likewise."""
         heads, cells = self._cells()
-        return table(heads, cells) + "".join(map(paragraph, [*self.remarks, *map(str, self.differences), PRICE]))
+        texts = [*self.remarks, *map(str, self.differences), self.price_in_words]
+        return table(heads, cells) + "".join(map(paragraph, texts))
 
     @property
     def remarks(self) -> list[str]:
@@ -188,7 +214,8 @@ class Comparison:
                 for name, surfaces in self.surfaces().items()
             },
             "conflicts": list(self.conflicts),
-            "price": PRICE,
+            "price": self.price_in_words,
+            "together": None if self.price is None else {"epsilon": self.price.epsilon, "delta": self.price.delta},
         }
 
 

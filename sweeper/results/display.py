@@ -22,7 +22,7 @@ WIDTH = 100  # characters of a line
 
 def front_in_html(front: FrontRecord) -> str:
     """Return a front: its counts, what it costs, and its named points among others."""
-    head = f"{front.sweep}: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}"
+    head = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
     parts = [paragraph(head, strong=True)]
     if front.claim.exploratory:
         parts.append(paragraph("Exploratory: no guarantee.", strong=True))
@@ -53,7 +53,7 @@ def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordEr
 
 def front_in_words(front: FrontRecord) -> str:
     """Return a front as text: its counts, its named points among others, and the price."""
-    counts = f"{front.sweep}: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}"
+    counts = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
     lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
     named = {one.point.key: one.title for one in highlights(front)}
     shown = spread(front.front_points, always=[point for point in front.front_points if point.key in named])
@@ -94,25 +94,47 @@ def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None)
     return [f"{point.label}: {values}{cost}", settings]
 
 
-def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
-    """Yield one flat row per trial: how it ended, the values of its best point, and its configuration.
+def lines_in_html(lines: Sequence[str]) -> str:
+    """Return lines as paragraphs, the first one strong."""
+    head, *others = lines
+    return paragraph(head, strong=True) + "".join(map(paragraph, others))
 
-    The best point is that of the first objective beside epsilon. Where scores are noisy, values are estimates, and
-    ``low.NAME`` and ``high.NAME`` are the ends of their intervals.
+
+def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
+    """Yield one flat row per trial: how it ended, one point of it, and its configuration.
+
+    That point is the best of the trial in the first objective beside epsilon: among its points on the front, or among
+    all of them where it has none there. So it may differ from the best of all points of the trial, where another trial
+    is as good at a smaller epsilon. Columns:
+
+    ``trial``, ``status``, ``reason``
+        Which trial, how it ended, and why.
+    ``stage``
+        Of the sweep's budget, from 1; only where the budget is cut.
+    ``epochs``
+        How many epochs were scored.
+    ``epoch``, ``made_from``, ``on_front``
+        The point: its epoch, how its weights were made (empty: those of the epoch), whether it is on the front.
+    ``epsilon``, ``accuracy``, ...
+        The values of that point; where scores are noisy they are estimates, and ``low.NAME`` and ``high.NAME`` are the
+        ends of their intervals. Its epsilon is its own, fixed in advance.
+    ``config.NAME``
+        The configuration.
     """
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     for id_, trial in front.trials.items():
         points = [point for point in front.points if point.trial == id_]
-        found = None if judged is None else best(points, judged)
+        on_front = [point for point in points if point.key in front.on_front]
+        found = None if judged is None else best(on_front or points, judged)
         stage = front.stage_of(id_)
         yield {
             "trial": id_,
             "status": trial.status,
             **({} if stage is None else {"stage": stage + 1}),
             "epochs": max((point.epoch for point in points), default=0),
-            "best_epoch": None if found is None else found.epoch,
+            "epoch": None if found is None else found.epoch,
             "made_from": "" if found is None else found.made_from,
-            "on_front": any(point.key in front.on_front for point in points),
+            "on_front": bool(on_front),
             **({} if found is None else _values(found)),
             **{f"config.{name}": value for name, value in flatten(trial.config).items()},
             "reason": trial.reason,

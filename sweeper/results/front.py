@@ -138,6 +138,7 @@ def parse_front(content: Mapping[str, Any], path: str, *, whole: bool = True) ->
             "on_front": (),
         }
         if not whole:
+            known["of_points"] = len(content["points"])
             known["points"] = [point for point in content["points"] if point["on_front"]]
         marks = [point["on_front"] for point in known["points"]]
     except (KeyError, TypeError) as error:

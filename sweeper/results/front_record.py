@@ -69,7 +69,7 @@ class FrontRecord:
     """A front as a value.
 
     Attributes:
-        points: every point of every trial.
+        points: every point of every trial, or those of the front alone; see ``of_points``.
         on_front: keys of the points that no other dominates, by validation values, among those that no audit refuses.
         hypervolume: share of ``box`` that the front dominates.
         box: where the hypervolume was measured.
@@ -77,6 +77,7 @@ class FrontRecord:
         ledger_entries: how many rows of the ledger are priced, ``None`` where that is not known.
         stages: the number of trials of each stage of the sweep's budget, in order; empty where it was not cut.
         refused: why audits refuse points, by trial, or under an empty text for every point of the sweep.
+        of_points: how many points the sweep has, where ``points`` are those of the front alone; ``None`` otherwise.
     """
 
     sweep: str
@@ -91,6 +92,12 @@ class FrontRecord:
     ledger_entries: int | None = None
     stages: tuple[int, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
+    of_points: int | None = None
+
+    @property
+    def total(self) -> int:
+        """How many points the sweep has."""
+        return len(self.points) if self.of_points is None else self.of_points
 
     @property
     def price(self) -> Price | None:

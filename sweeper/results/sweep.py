@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.errors import CliplessError
 from sweeper.errors import RecordError, SweeperError
-from sweeper.markup import paragraph
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
-from sweeper.results.display import WIDTH, point_in_words, sweep_in_html, sweep_in_words, trial_frame
+from sweeper.results.display import (
+    WIDTH,
+    lines_in_html,
+    point_in_words,
+    sweep_in_html,
+    sweep_in_words,
+    trial_frame,
+)
 from sweeper.results.exporters import draw
 from sweeper.results.front import Front, read_front
 from sweeper.results.pick import pick
@@ -48,8 +54,7 @@ class Picked:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, likewise; ``card`` shows itself."""
-        head, settings = self._lines()
-        return paragraph(head, strong=True) + paragraph(settings)
+        return lines_in_html(self._lines())
 
     def _lines(self) -> list[str]:
         front = self.sweep._front_or_why()
@@ -179,9 +184,11 @@ class Sweep:
 
     @property
     def trials(self) -> "pd.DataFrame":
-        """The trials as a table, one row for each: its end, the values of its best point and its configuration.
+        """The trials as a table, one row for each: its end, its best point on the front, and its configuration.
 
-        See `sweeper.results.display.trial_rows` for the columns.
+        ``epoch`` and ``made_from`` name the point that the row shows: of those of the trial on the front the best in
+        the first objective beside epsilon; where ``on_front`` is false, the best of all its points. ``epsilon``,
+        ``accuracy`` and so on are its values. `sweeper.results.display.trial_rows` explains every column.
 
         Raises:
             RecordError: there is no front yet, or it cannot be read.

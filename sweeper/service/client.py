@@ -55,10 +55,16 @@ class Connection:
     """A service, and the token that is shown to it.
 
     Redirections are not followed: they could lead the token to another host.
+
+    Attributes:
+        url: the address of the service.
+        token: that is shown to it.
+        option: that the address came by, for messages.
     """
 
     url: str
     token: str | None
+    option: str = "--url"
 
     def __repr__(self) -> str:
         """Return the address alone: a token is no text to be shown."""
@@ -89,11 +95,11 @@ class Connection:
                     raise refusal(error.code, _rest_of(error), call) from None
             except (OSError, HTTPException) as error:
                 reason = _reason(error)
-        raise SweeperError(f"Cannot reach the service at {self.url}: {reason}; is it running there? (--url)")
+        raise SweeperError(f"Cannot reach the service at {self.url}: {reason}; is it running there? ({self.option})")
 
     def read(self, call: Call) -> dict[str, Any]:
         """Return the JSON object that a call is answered with; raises as `ask`."""
-        return content_of(self.ask(call))
+        return content_of(self.ask(call), self.option)
 
     def stream(self, path: str, after: str | None) -> Iterator[tuple[str, str, str]]:
         """Yield the events of a stream behind an id: kind, id and data of each, until it ends or its connection does.
@@ -124,7 +130,7 @@ class Connection:
         headers |= {} if call.key is None else {"Idempotency-Key": call.key}
         headers |= {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         given = {name: value for name, value in call.query.items() if value is not None}
-        base = check_url(self.url, "the address of a service", "--url").rstrip("/")
+        base = check_url(self.url, "the address of a service", self.option).rstrip("/")
         address = f"{base}/api/v1{call.path}" + (f"?{urlencode(given, doseq=True)}" if given else "")
         request = urllib.request.Request(address, data=call.data, headers=headers, method=call.method)
         answer: HTTPResponse = urllib.request.build_opener(NoRedirection).open(request, timeout=TIMEOUT_SECONDS)
@@ -153,8 +159,8 @@ def _reason(error: Exception) -> str:
     return str(getattr(inner, "strerror", None) or type(inner).__name__)
 
 
-def content_of(answer: bytes) -> dict[str, Any]:
-    """Return the JSON object that a service answered.
+def content_of(answer: bytes, option: str = "--url") -> dict[str, Any]:
+    """Return the JSON object that a service answered, whose address came by ``option``.
 
     Raises:
         SweeperError: it is none.
@@ -164,7 +170,7 @@ def content_of(answer: bytes) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise SweeperError("Expected the answer of a service of sweeper, got another one (--url)")
+        raise SweeperError(f"Expected the answer of a service of sweeper, got another one ({option})")
     return found
 
 

@@ -27,7 +27,7 @@ from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card import Card
 from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus
-from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words
+from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
 from sweeper.rounding import round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
@@ -73,8 +73,7 @@ class RemotePicked:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows, likewise; ``card`` shows itself."""
-        head, settings = self._lines()
-        return paragraph(head, strong=True) + paragraph(settings)
+        return lines_in_html(self._lines())
 
     def model(self) -> "Network":
         """Download the model and load it.
@@ -105,7 +104,7 @@ class RemotePicked:
             card = json.loads(files[CARD_NAME])
             found = (card["trial"], card["epoch"], card["made_from"])
         except (zipfile.BadZipFile, KeyError, ValueError):
-            raise SweeperError("Expected the papers of a model from the service, got something else (--url)") from None
+            raise SweeperError("Expected the papers of a model from the service, got something else (url)") from None
         if found != (self.trial, self.epoch, self.made_from):
             raise RecordError(f"Expected the papers of {self.trial}, epoch {self.epoch}, but another point is the best")
         try:
@@ -380,6 +379,8 @@ class Service:
     def check(self, spec: "AnySpec") -> dict[str, Any]:
         """Check a spec as submitting it would, and return its name, its number of trials and what it costs.
 
+        ``price`` says the price in words; ``epsilon`` is its number, ``None`` where nothing fixes it before the sweep
+        begins (``privacy.sweep_epsilon`` does), and ``delta`` its delta, ``None`` where the spec leaves it to its data.
         Where its data have an account, ``account`` says what the sweep would take of it, what would be left and what
         would fit; a sweep that does not fit has the reason in ``refused`` there.
 
@@ -445,7 +446,8 @@ def connect(url: str = "http://127.0.0.1:8000", token: str | None = None) -> Ser
     Raises:
         SweeperError: no address of a service, or the service cannot be reached or refuses the token.
     """
-    connection = Connection(check_url(url, "the address of a service", "--url"), token or os.environ.get(TOKEN) or None)
+    address = check_url(url, "the address of a service", "url")
+    connection = Connection(address, token or os.environ.get(TOKEN) or None, "url")
     connection.read(Call("/sweeps", query={"limit": 1}))
     return Service(connection)
 

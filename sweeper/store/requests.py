@@ -14,6 +14,8 @@ from typing import Any
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import SweepStatus
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
+from sweeper.specification.dimensions import proposal
+from sweeper.specification.fields.messages import tell
 from sweeper.specification.objectives import MOST
 from sweeper.store.actions import REQUESTS_NAME, signature
 from sweeper.store.jsonl import JsonlFile, append_alone
@@ -134,8 +136,8 @@ def check_configuration(folder: Path, values: Mapping[str, object]) -> dict[str,
         raise RecordError(
             f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
         )
-    spec = manifest.read_spec()
-    return dict(spec.with_search(first=[dict(values)], trials=spec.trials).first[-1])
+    dimensions = manifest.read_spec().dimensions
+    return dict(tell(lambda: proposal(dimensions, values), "the configuration"))
 
 
 def steer(folder: Path, region: Sequence[str], *, by: str | None = None) -> tuple[OutcomeConstraint, ...]:

@@ -26,6 +26,9 @@ def test_the_version_and_the_names_help():
     assert sweeper.__version__ == metadata.version("sweeper")
     assert {"run", "load", "Spec", "Options", "Front", "__version__"} <= set(dir(sweeper))
     assert not any(name.startswith("_") and not name.startswith("__") for name in dir(sweeper))
+    errors = {name for name in dir(sweeper) if name.endswith("Error")}
+    assert {"SweeperError", "SpecError", "RecordError", "PickError", "TrialError", "AccountError"} <= errors
+    assert all(issubclass(getattr(sweeper, name), sweeper.errors.SweeperError) for name in errors)
     for name in sweeper.__all__:
         assert getattr(sweeper, name).__doc__
 
@@ -76,9 +79,10 @@ def test_trials_are_a_table_with_the_best_point_of_each(ran):
     assert list(frame.index) == list(front.trials)
     for id_, row in frame.iterrows():
         points = [point for point in front.points if point.trial == id_]
-        assert row["accuracy"] == max(point.values["accuracy"] for point in points)
+        (shown,) = (point for point in points if (point.epoch, point.made_from) == (row["epoch"], row["made_from"]))
+        assert row["accuracy"] == shown.values["accuracy"]
         assert row["config.training.learning_rate"] == front.trials[id_].config["training"]["learning_rate"]
-        assert row["on_front"] == any(point.key in front.on_front for point in points)
+        assert row["on_front"] == (shown.key in front.on_front) == any(one.key in front.on_front for one in points)
     assert set(frame["status"]) == {"completed"}
     assert set(frame["epochs"]) == {2}
 
@@ -87,6 +91,19 @@ def test_titles_that_have_no_room_stand_on_a_line_of_their_own(make_front, make_
     text = repr(make_front([make_point("t0001", 2, 1.0, 0.7, 0.4, made_from="slow-midpoint" * 3)]))
     assert max(map(len, text.splitlines())) <= 100
     assert "\n    best epsilon, best accuracy" in text
+
+
+def test_a_row_of_a_trial_shows_its_best_point_on_the_front_though_another_is_better(make_front, make_point, trial):
+    points = [
+        make_point("t0001", 1, 1.0, 0.9),
+        make_point("t0002", 1, 0.5, 0.6),
+        make_point("t0002", 2, 2.0, 0.9),
+        make_point("t0003", 1, 3.0, 0.7),
+        make_point("t0003", 2, 4.0, 0.8),
+    ]
+    front = make_front(points, trials=[replace(trial, id=one) for one in ("t0001", "t0002", "t0003")])
+    rows = [(row["trial"], row["epoch"], row["on_front"], row["accuracy"]) for row in trial_rows(front)]
+    assert rows == [("t0001", 1, True, 0.9), ("t0002", 1, True, 0.6), ("t0003", 2, False, 0.8)]
 
 
 def test_trials_with_noisy_scores_have_their_intervals(make_front, make_point):

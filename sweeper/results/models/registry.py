@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
+from sweeper.results.display import lines_in_html
 from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.rounding import round_up
@@ -39,7 +40,7 @@ set_model(make_served_model())
 """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Registered:
     """A version in the registry, loaded by its ``uri``, ``models:/<name>/<version>``."""
 
@@ -47,6 +48,20 @@ class Registered:
     version: str
     uri: str
     store: str
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows: the version, where it is, and how to load it."""
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows, likewise."""
+        return lines_in_html(self._lines())
+
+    def _lines(self) -> list[str]:
+        return [
+            f"{self.name}, version {self.version}, in {self.store}",
+            f'mlflow.set_registry_uri("{self.store}"); mlflow.pyfunc.load_model("{self.uri}")',
+        ]
 
 
 def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir: Path | None = None) -> Registered:

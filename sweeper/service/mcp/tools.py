@@ -14,7 +14,7 @@ from anyio import current_time, sleep
 from sweeper.errors import PickError, SpecError
 from sweeper.papers.card_content import Answer
 from sweeper.records import SweepStatus
-from sweeper.results.comparison import PRICE, compare
+from sweeper.results.comparison import compare
 from sweeper.results.front import parse_front
 from sweeper.service.client import Call
 from sweeper.service.mcp import inputs as given
@@ -128,7 +128,7 @@ async def _compare(caller: Caller, asked: given.ComparisonInput) -> Mapping[str,
     )
     prices = {name: content["ledger"] for name, content in fronts}
     return {
-        "price": PRICE,
+        "price": found.price_in_words,
         "objectives": [{"name": one.name, "direction": one.direction.value} for one in found.objectives],
         "sweeps": [
             {

@@ -219,6 +219,7 @@ class FrontContent(Answer):
     objectives: Sequence[Objective]
     trials: Mapping[str, FrontTrial]
     points: Sequence[FrontPoint]
+    of_points: int = Field(description="How many points the sweep has in all.")
     hypervolume: Hypervolume
     knee: PointName | None = None
     ledger: Mapping[str, PriceFacts]
@@ -253,6 +254,8 @@ class CheckedSpec(Answer):
     name: str
     trials: int
     price: str
+    epsilon: float | None = Field(description="The price, at most; null where nothing fixes it beforehand.")
+    delta: float | None = Field(description="Of that price; null where the spec leaves it to its data.")
     account: AccountQuoted | None = Field(default=None, description="What it takes of the account of its data.")
 
 

@@ -121,7 +121,7 @@ def front_content(folder: SweepFolder) -> dict[str, Any]:
         ledger = _prices(folder, content)
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"Expected a front in {folder.front}; write the front again") from error
-    return {**content, "points": points, "trials": trials, "ledger": ledger}
+    return {**content, "points": points, "of_points": len(content["points"]), "trials": trials, "ledger": ledger}
 
 
 def summary(folder: SweepFolder) -> FrontSummary | None:

@@ -70,7 +70,14 @@ def routes(parts: Dependencies) -> APIRouter:
         if await parts.plan(spec) is not None:
             quote = await to_thread.run_sync(parts.quotes.quote, spec, person(request))
             account = None if quote is None else AccountQuoted.of(quote, parts.redact)
-        return CheckedSpec(name=spec.name, trials=spec.trials, price=accepted.price, account=account)
+        return CheckedSpec(
+            name=spec.name,
+            trials=spec.trials,
+            price=accepted.price,
+            epsilon=accepted.epsilon,
+            delta=accepted.delta,
+            account=account,
+        )
 
     @router.post("/sweeps/{sweep}/enqueue", status_code=202)
     def enqueue_configuration(request: Request, sweep: SweepId, configuration: Configuration) -> Enqueued:

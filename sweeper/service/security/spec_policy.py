@@ -32,6 +32,9 @@ _PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold pr
 _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
 
 
+_DELTA = "privacy.delta"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedSpec:
     """A spec that came over the network, and names nothing that it may not.
@@ -41,6 +44,8 @@ class AcceptedSpec:
         trials: how many it runs.
         text: the whole spec as YAML.
         price: what the sweep will cost, in words, from the spec alone; exactly where it has a budget.
+        epsilon: the price as a number, ``None`` where nothing fixes it before the sweep begins.
+        delta: of that price, ``None`` where the spec leaves it to its data.
         account: that it is charged to, as the operator declares it for its data; ``None`` without one.
     """
 
@@ -48,13 +53,23 @@ class AcceptedSpec:
     trials: int
     text: str
     price: str
+    epsilon: float | None = None
+    delta: float | None = None
     account: str | None = None
 
     @classmethod
     def of(cls, spec: Spec) -> "AcceptedSpec":
         """Return what the service keeps of a spec."""
-        price, account = _price_in_words(spec), spec.privacy.account
-        return cls(name=spec.name, trials=spec.trials, text=spec.to_yaml(), price=price, account=account)
+        epsilon = spec.privacy.sweep_epsilon
+        return cls(
+            name=spec.name,
+            trials=spec.trials,
+            text=spec.to_yaml(),
+            price=_price_in_words(spec),
+            epsilon=None if epsilon is None else float(epsilon),
+            delta=None if _DELTA in spec.left_out else spec.privacy.delta,
+            account=spec.privacy.account,
+        )
 
 
 def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> Spec:
@@ -201,7 +216,7 @@ def _price_in_words(spec: Spec) -> str:
     privacy = spec.privacy
     if spec.search.repetitions is not None:
         return "Price: of the winner, and nothing else leaves; its driver states it before the first trial."
-    is_known = "privacy.delta" not in spec.left_out
+    is_known = _DELTA not in spec.left_out
     at = f"at delta {privacy.delta!r}" if is_known else "at the delta that its driver chooses for the number of rows"
     if privacy.sweep_epsilon is not None:
         return (

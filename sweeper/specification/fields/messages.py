@@ -61,6 +61,15 @@ def locate(parse: Callable[[Any], R], value: Any, path: str) -> R:
         raise bad_value(path=below, **context) from None
 
 
+def tell(parse: Callable[[], R], source: str) -> R:
+    """Return ``parse()``; a mistake in it becomes a `SpecError` that names ``source``, where the value stands."""
+    try:
+        return parse()
+    except PydanticCustomError as error:
+        details: ErrorDetails = {"type": _OURS, "loc": (), "input": None, "msg": ""}
+        raise SpecError(_sentence(details, error.context or {}, source, BaseModel)) from None
+
+
 def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
     """Return the first of several errors, with the others in it: a validator can raise only one."""
     first, *others = errors

@@ -41,7 +41,8 @@ def test_a_caller_proposes_and_the_plan_holds(options):
         assert (first.trial.id, first.stage) == ("t0001", 1)
         assert 2.9 < first.price.epsilon <= 3.0
         assert "t0001, epoch 1" in repr(first)
-        with pytest.raises(SpecError, match="within"):
+        assert first._repr_html_().startswith("<p><b>t0001, epoch 1")
+        with pytest.raises(SpecError, match=r"within .* \(training.learning_rate in the configuration\)$"):
             session.train({RATE: 5.0})
         assert session.left == 2
         second, final = session.train_all([{}, {RATE: 0.05}])

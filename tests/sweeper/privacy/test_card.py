@@ -64,6 +64,9 @@ def found(kind, attained, epsilon=1.2, **more):
 
 def test_the_card_says_what_audits_attained_of_each_claim(card, trial, point, claim):
     assert "Audits: none; nothing has attacked these claims." in card.to_markdown()
+    assert str(card) == card.to_markdown()
+    assert repr(card).startswith("Privacy card: ")
+    assert card.prices() in repr(card)
     audits = [found(AuditKind.STEP, 1.1), found(AuditKind.STEP, 1.1799), found(AuditKind.SWEEP, 1.95, 2.45, delta=0.01)]
     audited = make_card(trial, point, claim, audits=audits)
     line = next(line for line in audited.to_markdown().splitlines() if line.startswith("Audits:"))

@@ -1,11 +1,13 @@
 import json
 from dataclasses import replace
+from math import inf
 
 import pytest
 from scipy import stats
 
 from clipless.privacy.events import Relation
 from sweeper.pareto.dominance import Box, hypervolume
+from sweeper.privacy.pricing import Price
 from sweeper.records import Objective
 from sweeper.results.comparison import ONE_RUN, ComparisonError, compare
 
@@ -129,6 +131,19 @@ def test_a_reference_that_is_none_is_refused(front, reference, said):
 def test_an_exploratory_sweep_makes_the_comparison_exploratory(front):
     assert not compare(labelled(front(0.5), front(0.6))).exploratory
     assert compare(labelled(front(0.5, claimed={"exploratory": True}), front(0.6))).exploratory
+
+
+def test_all_sweeps_together_cost_at_most_the_sums_of_their_prices(front):
+    def priced(epsilon, accuracy=0.5, **claimed):
+        price = Price(epsilon=epsilon, delta=1e-5, events=2)
+        return replace(front(accuracy, claimed=claimed), ledger={"winner": price})
+
+    found = compare(labelled(priced(1.5), priced(2.0), priced(3.0)))
+    assert (found.price.epsilon, found.price.delta, found.price.events) == (6.5, pytest.approx(3e-5), 6)
+    assert "All 3 together cost at most epsilon 6.5 at delta 3e-05" in found.price_in_words
+    for other in (front(0.5), priced(inf), priced(1.0, exploratory=True)):
+        assert compare(labelled(priced(1.5), other)).price is None
+    assert compare(labelled(priced(1.5), priced(1.0, data="another")), anyway=True).price is None
 
 
 def test_the_comparison_is_plain_values(front):

@@ -72,7 +72,7 @@ def test_a_front_its_trials_and_its_points_are_those_on_the_disk(remote, out):
     pd.testing.assert_frame_equal(remote.trials[list(expected)], expected, check_dtype=False)
     assert len(remote.points) == len(front.points)
     assert remote.state is SweepStatus.COMPLETED
-    assert repr(remote).startswith(f"completed, http://127.0.0.1:8000/?sweep={DONE}\ndigits: 3 of 3 points")
+    assert repr(remote).startswith(f"completed, http://127.0.0.1:8000/?sweep={DONE}\ndigits: 3 of 4 points")
     assert "<table>" in remote._repr_html_()
 
 
@@ -123,7 +123,10 @@ def test_a_spec_is_submitted_as_a_file_a_mapping_or_a_spec(service, tmp_path):
     assert len(names) == 3
     assert set(service.sweeps["id"]) == names
     assert set(service.sweeps["state"]) == {"queued"}
-    assert service.check(mapping)["trials"] == 3
+    found = service.check(mapping)
+    assert (found["trials"], found["epsilon"], found["delta"]) == (3, None, 1e-4)
+    budget = service.check({**mapping, "privacy": {"sweep_epsilon": 3}})
+    assert (budget["epsilon"], budget["delta"]) == (3.0, None)
     with pytest.raises(SpecError, match=r"The service refuses the spec: .*architecture"):
         service.submit(mapping | {"model": {"architecture": "none"}})
     with pytest.raises(SpecError, match="Cannot read"):
@@ -213,6 +216,8 @@ def test_what_may_not_arrive_twice_is_sent_once(monkeypatch):
             Connection("http://x", None).ask(call)
         assert len(tries) == times
     assert list(Connection("http://x", None).stream("/events", None)) == []
+    with pytest.raises(SweeperError, match=r"is it running there\? \(url\)$"):
+        connect("http://x")
 
 
 def test_an_answer_that_is_no_object_is_of_something_else(monkeypatch):

@@ -117,8 +117,11 @@ def test_only_what_runs_can_be_stopped(folder, tmp_path):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"training.learning_rate": 5}, r"a value within .* got learning_rate=5"),
-        ({"training.lerning_rate": 0.05}, "a hyperparameter of this spec"),
+        (
+            {"training.learning_rate": 5},
+            r"a value within .* got learning_rate=5 \(training.learning_rate in the configuration\)$",
+        ),
+        ({"training.lerning_rate": 0.05}, r"\(training.lerning_rate in the configuration\); did you mean"),
         ({"model.width": 32}, "16, which the spec fixes"),
     ],
 )

@@ -30,6 +30,8 @@ def read_array(path: Path, raw: Pixels | Tensors) -> NDArray[Any]:
         DataError: unreadable, or of another kind or size.
     """
     name = path.name.lower()
+    if not path.exists():
+        raise DataError(f"Expected rows to predict, found no file {path}; give its path")
     try:
         if name.endswith(".npz"):
             return _read_npz(path)

@@ -195,6 +195,9 @@ def test_files_that_hold_something_else_are_refused(tmp_path):
     assert form.read(tmp_path / "x.npz").x.shape == (1, 1, 28, 28)
     with pytest.raises(DataError, match="one named x, got a, b"):
         form.read(tmp_path / "two.npz")
+    with pytest.raises(DataError, match=r"Expected rows to predict, found no file .*nofile.csv; give its path"):
+        form.read(tmp_path / "nofile.csv")
+    (tmp_path / "rows.csv").write_text("a\n1\n")
     with pytest.raises(DataError, match=r"Expected \.npz, \.png, \.jpg or a folder"):
         form.read(tmp_path / "rows.csv")
     (tmp_path / "torn.npz").write_bytes(b"PK")

@@ -91,6 +91,8 @@ def test_no_pickle_and_no_row_is_in_it(registered, tracked):
     assert {"model.safetensors", "card.json", "card.md", "config.json", "data.json", "served_model.py"} <= files
     assert not any(name.endswith((".pkl", ".pickle", ".pt", ".joblib")) or "example" in name for name in files)
     assert registered.made.uri == "models:/digits-model/1"
+    assert repr(registered.made).startswith("digits-model, version 1, in sqlite:///")
+    assert registered.made._repr_html_().count("models:/digits-model/1") == 1
 
 
 def test_a_version_says_what_is_guaranteed(registered, client):

@@ -45,6 +45,8 @@ def test_a_spec_is_checked_and_priced_and_nothing_is_kept(tool, out):
         "trials": 3,
         "price": "Price: the composition of 3 trials, each up to epsilon 3 at delta 0.0001, for the search and every "
         "model. Each further trial adds to it. privacy.sweep_epsilon in the spec fixes it beforehand.",
+        "epsilon": None,
+        "delta": 0.0001,
         "account": None,
     }
     assert "(data.name in the submitted spec)" in tool("check_spec", spec={**CONTENT, "data": {"name": "../x"}}).error

@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 
 def test_a_spec_is_checked_and_nothing_is_kept(client, out):
     answer = client.post("/api/v1/check", content=SPEC, headers=YAML)
-    assert (answer.status_code, set(answer.json())) == (200, {"name", "trials", "price", "account"})
+    assert (answer.status_code, set(answer.json())) == (200, {"name", "trials", "price", "epsilon", "delta", "account"})
     assert answer.json()["price"].startswith(
         "Price: the composition of 3 trials, each up to epsilon 3 at delta 0.0001, for the search and every model."
     )
