@@ -13,7 +13,7 @@ from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import best, value_text
 from sweeper.rounding import round_up
-from sweeper.tracking.names import ARTIFACT_LINK, best_names, escape_markdown
+from sweeper.tracking.names import ARTIFACT_LINK, best_name, escape_markdown
 
 EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)
 OWN = "if its configuration and epoch were fixed in advance; a model chosen by these numbers costs the price"
@@ -54,7 +54,7 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
     for one in objectives:
         if one.name == "epsilon":
             continue
-        name = next(iter(best_names({one.name: 0.0})))
+        name = best_name(one.name)
         limits = {name: float("inf")} | {f"{name}/eps{epsilon:g}": epsilon for epsilon in EPSILONS}
         for key, epsilon in limits.items():
             point = best_within(points, one, epsilon)

@@ -66,14 +66,39 @@ def metric_names(
     return named | {f"sensitivity/{name}": value for name, value in (sensitivities or {}).items()}
 
 
-def best_names(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the best values of a trial or a sweep under their MLflow names, which are the same for both.
+def best_name(objective: str) -> str:
+    """Return the MLflow name of the best value of a trial or a sweep in an objective, the same for both.
 
-    >>> best_names({"epsilon": 1.0, "accuracy": 0.9, "certified@0.25": 0.5})
-    {'best/accuracy': 0.9, 'best/certified/0.25': 0.5, 'best/epsilon': 1.0}
+    >>> best_name("accuracy"), best_name("certified@36/255")
+    ('best/accuracy', 'best/certified/36_255')
     """
-    named = {f"best/{name.removeprefix('val/')}": value for name, value in metric_names(values).items()}
-    return dict(sorted(named.items(), key=lambda item: item[0] == "best/epsilon"))  # MLflow compares the first one
+    return f"best/{next(iter(metric_names({objective: 0.0}))).removeprefix('val/')}"
+
+
+def best_metrics(point: "Point", objective: str) -> dict[str, float]:
+    """Return the value of the point that is best in an objective, with its own epsilon and its epoch, by MLflow names.
+
+    >>> from sweeper.records import Point
+    >>> best_metrics(Point(trial="t0001", epoch=3, values={"epsilon": 1.0, "accuracy": 0.9}), "accuracy")
+    {'best/accuracy': 0.9, 'best/accuracy/epsilon': 1.0, 'best/accuracy/epoch': 3.0}
+    """
+    name, epsilon = best_name(objective), point.values.get("epsilon")
+    at = {} if epsilon is None else {f"{name}/epsilon": epsilon}
+    return {name: point.values[objective], **at, f"{name}/epoch": float(point.epoch)}
+
+
+def best_test_metrics(point: "Point", objective: str) -> dict[str, float]:
+    """Return the test score of the point that is best in an objective, by MLflow names; nothing where it has none.
+
+    >>> from sweeper.records import Point
+    >>> best_test_metrics(Point(trial="t0001", epoch=3, values={}, test={"accuracy": 0.88}), "accuracy")
+    {'best/accuracy/test': 0.88}
+    """
+    score, ends = (point.test or {}).get(objective), point.test_interval(objective)
+    if score is None:
+        return {}
+    name = f"{best_name(objective)}/test"
+    return {name: score} | ({} if ends is None else {f"{name}/low": ends[0], f"{name}/high": ends[1]})
 
 
 def name_test_scores(point: "Point") -> dict[str, float]:

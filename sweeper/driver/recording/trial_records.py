@@ -29,7 +29,7 @@ from sweeper.results.highlights import best
 from sweeper.specification.settings import PrivacySettings
 from sweeper.store.evidence import refusal
 from sweeper.store.sweep_folder import SweepFolder
-from sweeper.tracking.names import NAME_TAG, best_names, metric_names, risk_metrics, trial_name
+from sweeper.tracking.names import NAME_TAG, best_metrics, metric_names, risk_metrics, trial_name
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow
 
@@ -207,15 +207,16 @@ class TrialRecords:
             self._tracker.end_trial(trial.id, trial.status, trial.reason)
 
     def _best_metrics(self, points: Sequence[Point]) -> dict[str, float]:
-        """Return the metrics of the best point of a trial so far if it is among these; nothing otherwise."""
-        judged = next((one for one in self.objectives if one.name != "epsilon"), None)
-        if judged is None:
-            return {}
-        found = best(filter(None, (self._best.get(points[0].trial), *points)), judged)
-        if found is None or found.epoch != points[0].epoch:
-            return {}
-        self._best[found.trial] = found
-        return {**best_names(found.values), "best/epoch": float(found.epoch)}
+        """Return the metrics of the best point of a trial so far, of each objective for which it is among these."""
+        found: dict[str, float] = {}
+        for judged in self.objectives:
+            key = points[0].trial, judged.name
+            first = best(filter(None, (self._best.get(key), *points)), judged)
+            if judged.name == "epsilon" or first is None or first.epoch != points[0].epoch:
+                continue
+            self._best[key] = first
+            found |= best_metrics(first, judged.name)
+        return found
 
     def note_runs(self) -> bool:
         """Record which tracking run is which trial's, and return whether there was a new one."""
@@ -265,14 +266,13 @@ class TrialRecords:
             self._tracker.tag(trial, {"sweeper.privacy.score_noise": f"{plan.scores.noise_multiplier:g}", **std})
 
 
-def _best_points(points: Iterable[Point], objectives: Sequence[Objective]) -> dict[str, Point]:
-    """Return the best point of each trial in the first objective that is not epsilon."""
-    judged = next((one for one in objectives if one.name != "epsilon"), None)
-    found: dict[str, Point] = {}
-    if judged is None:
-        return found
+def _best_points(points: Iterable[Point], objectives: Sequence[Objective]) -> dict[tuple[str, str], Point]:
+    """Return the best point of each trial in each objective, by the names of both."""
+    found: dict[tuple[str, str], Point] = {}
     for point in points:
-        found[point.trial] = best(filter(None, (found.get(point.trial), point)), judged) or point
+        for judged in objectives:
+            key = point.trial, judged.name
+            found[key] = best(filter(None, (found.get(key), point)), judged) or point
     return found
 
 

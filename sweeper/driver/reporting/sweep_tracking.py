@@ -25,7 +25,7 @@ from sweeper.results.highlights import best
 from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
 from sweeper.store.notes import Notes, read_notes
-from sweeper.tracking.names import NOTE_TAG, name_test_scores, price_metrics
+from sweeper.tracking.names import NOTE_TAG, best_test_metrics, name_test_scores, price_metrics
 from sweeper.tracking.system_metrics import SystemMetrics
 from sweeper.tracking.tracker import Tracker
 
@@ -101,15 +101,13 @@ def conclude(
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
     tracker.log(None, done, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found | tested)
     tracker.tag(None, {NOTE_TAG: description(front, status=status, page=page)})
-    leading = {point.key for trial in front.trials for point in _best_point(front, trial)}
     for point in front.front_points:
-        named = name_test_scores(point)
-        scores = {} if point.made_from else named
-        if point.key in leading:
-            scores = scores | {f"best/{name}": value for name, value in named.items()}
+        scores = {} if point.made_from else name_test_scores(point)
         if scores:
             tracker.log(point.trial, point.epoch, scores)
     for trial in front.trials:
+        for point, scores in _best_tests(front, trial):
+            tracker.log(trial, point.epoch, scores)
         texts = [str(one) for one in notes[trial].texts] if trial in notes else []
         tracker.tag(trial, {NOTE_TAG: describe_trial(front, trial, notes=texts, page=page)})
 
@@ -122,12 +120,21 @@ def notes_of(folder: Path) -> Mapping[str, Notes]:
         return {}
 
 
-def _best_point(front: Front, trial: str | None = None) -> tuple[Point, ...]:
-    """Return the point of the front, or of a trial, that is best in the first objective that is not epsilon, if any."""
+def _best_point(front: Front) -> tuple[Point, ...]:
+    """Return the point of the front that is best in the first objective that is not epsilon, if any."""
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
-    points = front.front_points if trial is None else [point for point in front.points if point.trial == trial]
-    found = None if judged is None else best(points, judged)
+    found = None if judged is None else best(front.front_points, judged)
     return () if found is None else (found,)
+
+
+def _best_tests(front: Front, trial: str) -> Iterator[tuple[Point, dict[str, float]]]:
+    """Yield the point of a trial that is best in each objective but epsilon, with its test score, if it has one."""
+    points = [point for point in front.points if point.trial == trial]
+    for judged in front.objectives:
+        found = None if judged.name == "epsilon" else best(points, judged)
+        scores = {} if found is None or found.key not in front.on_front else best_test_metrics(found, judged.name)
+        if found is not None and scores:
+            yield found, scores
 
 
 def track_model(tracker: Tracker, folder: Path) -> Iterator[str]:

@@ -205,7 +205,7 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
             assert child.metrics["epsilon"][point.epoch] == point.values["epsilon"]
         best = max((p for p in front.points if p.trial == id_), key=lambda p: p.values["accuracy"])
         assert child.metrics["best/accuracy"][best.epoch] == best.values["accuracy"]
-        assert max(child.metrics["best/accuracy"]) == child.metrics["best/epoch"][best.epoch] == best.epoch
+        assert max(child.metrics["best/accuracy"]) == child.metrics["best/accuracy/epoch"][best.epoch] == best.epoch
         assert child.name == f"{id_} mlp-16 eps 2.99"
 
 

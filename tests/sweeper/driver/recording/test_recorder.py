@@ -35,10 +35,10 @@ class BestTracker(FakeTracker):
     """Tells what it heard of the best epoch."""
 
     def best(self):
-        return [(step, metrics) for _, step, metrics in self.of("log") if "best/epoch" in metrics]
+        return [(step, metrics) for _, step, metrics in self.of("log") if "best/accuracy" in metrics]
 
 
-BEST = {"best/epoch": 1.0, "best/epsilon": 0.9}
+BEST = {"best/accuracy/epoch": 1.0, "best/accuracy/epsilon": 0.9}
 
 
 @pytest.fixture
@@ -386,8 +386,21 @@ def test_the_best_epoch_of_a_trial_is_tracked_beside_its_last_one(kept, plan_row
     begin(kept.recorder, plan_row)
     for epoch, accuracy in enumerate((0.5, 0.7, 0.6), start=1):
         report(kept, epoch, accuracy)
-    told = [(step, metrics["best/accuracy"], metrics["best/epoch"]) for step, metrics in kept.tracker.best()]
+    told = [(step, metrics["best/accuracy"], metrics["best/accuracy/epoch"]) for step, metrics in kept.tracker.best()]
     assert told == [(1, 0.5, 1.0), (2, 0.7, 2.0)]
+
+
+@pytest.mark.parametrize("kept", [{"objectives": ["epsilon", "accuracy", "certified@0.25"]}], indirect=True)
+def test_a_trial_is_tracked_with_its_best_in_each_objective(kept, plan_row):
+    begin(kept.recorder, plan_row)
+    for epoch, (accuracy, certified) in enumerate(((0.5, 0.4), (0.7, 0.3), (0.6, 0.45)), start=1):
+        row = epoch_row(kept, "t0001", epoch, accuracy)
+        kept.recorder.on_epoch("t0001", replace(row, values={**row.values, "certified@0.25": certified}))
+    best = {}
+    for _, _, metrics in kept.tracker.of("log"):
+        best |= {name: value for name, value in metrics.items() if name.startswith("best/")}
+    assert (best["best/accuracy"], best["best/accuracy/epoch"]) == (0.7, 2.0)
+    assert (best["best/certified/0.25"], best["best/certified/0.25/epoch"]) == (0.45, 3.0)
 
 
 def test_a_trial_that_begins_is_told_what_its_models_have_to_reach(kept, plan_row):
@@ -650,7 +663,7 @@ def test_an_epoch_that_a_killed_driver_had_not_tracked_is_tracked_by_the_next(ke
     ((trial, epoch, metrics),) = second.records._tracker.of("log")
     assert (trial, epoch) == ("t0001", 2)
     assert (metrics["val/accuracy"], metrics["slow/val/accuracy"]) == (0.6, 0.7)
-    assert (metrics["best/epoch"], metrics["best/accuracy"]) == (2.0, 0.7)
+    assert (metrics["best/accuracy/epoch"], metrics["best/accuracy"]) == (2.0, 0.7)
     second.on_end("t0001", TrialStatus.COMPLETED, "", 2)
     third, _ = take_up(kept)
     assert third.records._tracker.of("log") == []
