@@ -11,7 +11,7 @@ from clipless.datasets import Dataset
 from clipless.datasets.metadata import units_word
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
-from sweeper.planning.preview import Preview, find_lack_of_gpus
+from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.pricing import price
@@ -38,6 +38,8 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
         )
     ]
     shown += [Text(lack, style="bold red")] if lack else []
+    advice = find_loose_bounds(plan)
+    shown += [Text(advice)] if advice else []
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
     for one in previews:
         shown += [Text(""), *_render_one(one)]

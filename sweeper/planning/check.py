@@ -11,7 +11,7 @@ from clipless.datasets.metadata import units_word
 from sweeper.markup import paragraph
 from sweeper.planning.estimate import Estimate, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
-from sweeper.planning.preview import Preview, find_lack_of_gpus, preview
+from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds, preview
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
@@ -64,6 +64,8 @@ class CheckedSpec:
             yield f"chosen for you (plan.chosen has values and reasons): {fields}"
         if self.estimate is not None:
             yield in_words(self.estimate)
+        if advice := find_loose_bounds(plan):
+            yield advice
 
 
 def check_spec(

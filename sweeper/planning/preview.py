@@ -17,9 +17,11 @@ from clipless.training.placing import training_places
 from clipless.training.trainer import default_micro_batch
 from sweeper.planning.configurations import find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.specification.fields.ranges import Scalar
+from sweeper.specification.fields.ranges import Choices, Scalar
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_augmentation, build_loss, build_model
+
+_LOOSE = frozenset({"cpl", "shift-net"})  # architectures whose gradients stay far below their bounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,4 +112,24 @@ def find_lack_of_gpus(plan: SweepPlan) -> str:
     return (
         f"Expected a GPU for resources.gpus: {gpus:g} in {plan.spec.source}, but this machine has none that "
         "torch can use; leave it out, or name a cluster that has one with --cluster"
+    )
+
+
+def find_loose_bounds(plan: SweepPlan) -> str:
+    """Return what to search where bounds are far from what gradients reach, and noise follows the bounds; else empty.
+
+    Measured on the digits and on MNIST: see ``sensitivity_fraction`` in ``docs/spec.md``.
+    """
+    values = {
+        one.name: one.space.values if isinstance(one.space, Choices) else one.value
+        for one in plan.shared.space.dimensions
+    }
+    chosen = values["model.architecture"]
+    loose = sorted(_LOOSE.intersection([chosen] if isinstance(chosen, str) else chosen))
+    if not loose or values.get("training.sensitivity_fraction") != 1.0:
+        return ""
+    return (
+        f"Gradients of {' and '.join(loose)} stay far below their bounds, which noise follows: with "
+        "training.sensitivity_fraction 1 the noise is several times as large as it has to be; search "
+        "sensitivity_fraction: {log: [0.03, 0.3]}"
     )

@@ -1,6 +1,11 @@
 """Checking a spec from Python."""
 
+import pytest
+
+import clipless
 import sweeper
+from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.preview import find_loose_bounds
 from sweeper.specification.spec import Spec
 from tests.factories import small_content
 
@@ -16,3 +21,19 @@ def test_a_checked_spec_shows_its_price_and_its_first_configuration():
     assert found.estimate is None
     assert found._repr_html_().startswith("<p><b>small: valid.")
     assert found.plan.spec.digest == sweeper.check(Spec.from_mapping(content), measure=False).plan.spec.digest
+
+
+@pytest.mark.parametrize(
+    ("architecture", "fraction", "said"),
+    [
+        ("cpl", {}, "Gradients of cpl stay far below their bounds"),
+        (["mlp", "shift-net", "cpl"], {}, "Gradients of cpl and shift-net stay far below"),
+        ("cpl", {"sensitivity_fraction": {"log": [0.03, 0.3]}}, ""),
+        ("mlp", {}, ""),
+    ],
+)
+def test_a_sensitivity_fraction_is_advised_where_bounds_are_loose(architecture, fraction, said):
+    content = small_content(model={"architecture": architecture}, training=fraction)
+    plan = make_sweep_plan(Spec.from_mapping(content), clipless.datasets.load("digits"))
+    assert find_loose_bounds(plan).startswith(said)
+    assert bool(find_loose_bounds(plan)) == bool(said)
