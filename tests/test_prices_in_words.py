@@ -120,7 +120,7 @@ def test_the_table_of_what_an_attacker_catches_is_that_of_the_profile():
 
 @pytest.mark.parametrize("page", ["docs/faq.md", "docs/own-data.md"])
 def test_what_several_rows_of_a_person_cost_is_that_of_the_profile(page):
-    noise = 2.70
+    noise = noise_for(3.0)
     spent = PoissonGaussian(noise_multiplier=noise, sampling_rate=RATE, steps=STEPS, relation=RELATION)
     assert claim(spent, DELTA).epsilon == pytest.approx(3.0, abs=0.005)
     text = read(page)
