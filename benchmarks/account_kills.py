@@ -1,16 +1,20 @@
-"""What does kill -9 do to an account? Its sweeps, whose drivers and whoever holds the store are killed at random.
+"""What does kill -9 do to an account? Its sweeps, whose drivers, service, store and MCP servers are killed at random.
 
-    python benchmarks/account_kills.py [--kills 60] [--sweeps 200] [--jobs 2] [--seed 0] [--minutes 60] [--out FOLDER]
+    python benchmarks/account_kills.py [--store sqlite|postgresql] [--kills 60] [--sweeps 200] [--jobs 2] [--seed 0]
+        [--minutes 60] [--out FOLDER]
 
-Runs sweeps of a few seconds on scikit-learn's breast_cancer, its evaluation rows private, and kills drivers at any
-moment of their lives, and processes that hold the lock of the store. Killed sweeps are resumed. A driver trains in its
-own process, forked from this one: what is killed is what talks to the account. Every draw of a step's noise is counted
-in files that sweeps do not know of. In between a folder is copied and both go on, the store is restored from a backup,
-and the store is full. At the end:
+Runs sweeps of a few seconds on scikit-learn's breast_cancer, its evaluation rows private: a third by drivers of their
+own, the rest submitted to a service by REST, at its door for automatic clients, and through `sweeper mcp`. Killed, at
+any moment of their lives, are in turn drivers, the service, the store (PostgreSQL or one of its processes; for SQLite a
+process that holds the lock in the middle of a transaction) and `sweeper mcp` while it submits. What was killed is
+started again, sweeps are resumed, and clients repeat what was not answered. Every draw of a step's noise is counted in
+files that sweeps do not know of. With SQLite, before that, a folder is copied and both go on, the store is restored
+from a backup, and the store is full. At the end:
 
 * each training that drew is charged, and no training drew more steps than its ledger and account say;
 * what is charged is in the ledgers, and drew, but for as many releases as there were kills;
 * all sweeps are settled, what they hold is what they drew, and the chain verifies against all ledgers;
+* a submission that was repeated is one sweep;
 * no side of the budget is overspent, and of two drivers that want the last of it one wins;
 * the copy, the store that was restored and the full one refused in the ways that docs/account.md says.
 
@@ -20,22 +24,35 @@ Prints a table of these checks; exits with 1 if one fails.
 import argparse
 import contextlib
 import datetime
-import io
 import os
 import random
 import resource
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from _account_hosts import (
+    AWAY,
+    DONE,
+    REFUSED,
+    Client,
+    Database,
+    Desk,
+    as_child,
+    ended,
+    has_ended,
+    serve_until_killed,
+)
 from _noise_log import FOLDER, LoggedSource
 
 from clipless.privacy.events import Relation
@@ -53,17 +70,21 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.privacy.ledger import Ledger
+from sweeper.service.security.tokens import Role, make_token
+from sweeper.service.settings import Limits, ServiceSettings
 from sweeper.specification.addresses import AccountAddress
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME
 from tests.sweeper.conftest import Nobody
 from tests.sweeper.in_process import trained_in_process
 
-RELATION, DELTA = Relation.ADD_OR_REMOVE_ONE, 1e-4
-DONE, REFUSED, BROKEN = 0, 3, 4
-SHARE_KILLED = 0.35  # of drivers, those that were killed before included
-LONGEST_SECONDS = 3.0  # after which a driver that is to be killed is
+RELATION, DELTA, DATA = Relation.ADD_OR_REMOVE_ONE, 1e-4, "breast_cancer"
+KINDS = ("driver", "service", "store", "mcp")
+WAYS = ("driver", "driver", "rest", "door", "stdio")  # how sweeps reach the account
+FIRST_SECONDS = 3.0  # within which who is to be killed is; afterwards as long as the last one lived that was not
 HOLD_SECONDS = 0.2
+AWAY_SECONDS = 2.0  # for which PostgreSQL is away
+MOST_AWAY = 20  # ends of one driver for want of its store
 
 
 def counted(trial: CliplessTrial) -> LoggedSource:
@@ -73,27 +94,15 @@ def counted(trial: CliplessTrial) -> LoggedSource:
     return LoggedSource(folder / str(trial._config["trial"]))
 
 
-def as_child(work: Callable[[], None]) -> int:
-    """Fork a process that does some work, and return its id."""
-    child = os.fork()
-    if child:
-        return child
-    code = BROKEN
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            work()
-        code = DONE
-    except AccountError:
-        code = REFUSED
-    except BaseException as error:
-        os.write(2, f"{type(error).__name__}: {error}\n".encode())
-    finally:
-        os._exit(code)
+@dataclass
+class Running:
+    """A process that is watched: the driver of a sweep, or the client that has submitted it."""
 
-
-def ended(child: int) -> int:
-    """Return how a child ended, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    number: int
+    dies: float | None = None  # when it is to be killed
+    job: str | None = None  # of a service, whose driver it is
+    submits: bool = False
+    begun: float = field(default_factory=time.monotonic)
 
 
 @dataclass
@@ -103,21 +112,31 @@ class Campaign:
     Attributes:
         folder: an empty one.
         random: of the moments.
-        killed: how often who was; ``left`` how often somebody is to be.
+        owed: who is to be killed still.
+        sweeps: how many there are to be.
+        database: that holds the account, ``None`` for a file.
+        killed: how often who was.
         refused: what was refused as it should be.
     """
 
     folder: Path
     random: random.Random
-    left: int
-    killed: Counter = field(default_factory=Counter)
+    owed: deque[str]
+    sweeps: int
+    database: Database | None = None
+    killed: Counter[str] = field(default_factory=Counter)
     refused: dict[str, str] = field(default_factory=dict)
+    ways: Counter[str] = field(default_factory=Counter)
+    submitted: set[int] = field(default_factory=set)  # sweeps whose client saw them end
+    away: Counter[int] = field(default_factory=Counter)  # drivers that ended for want of their store
     full: int = 0  # sweeps that the account had no room for
 
     def __post_init__(self) -> None:
-        self.address = AccountAddress(str(self.folder / "accounts.db"), "people")
-        self.out, self.noise = self.folder / "out", self.folder / "noise"
+        file = AccountAddress(str(self.folder / "accounts.db"), "people")
+        self.address = file if self.database is None else self.database.address
+        self.out, self.noise, self.served = self.folder / "out", self.folder / "noise", self.folder / "out" / "served"
         self.noise.mkdir(parents=True)
+        self.served.mkdir(parents=True)
         os.environ[FOLDER] = str(self.noise)
         now = datetime.datetime.now(datetime.UTC)
         open_account(self.address, unit="row", relation=RELATION, epsilon=60.0, delta=DELTA, by="me", at=now)
@@ -125,17 +144,33 @@ class Campaign:
         driver.Tracker = Nobody
         driver.audit_trials_of_front = lambda *_, **__: []
         finished.exporter = lambda _name: lambda *_: None
+        self.desk, self.mcp_kills = Desk(self.folder / "desk"), self.folder / "mcp-kills"
+        self.mcp_kills.touch()
+        self.token = make_token(self.folder / "tokens.json", Role.WRITE, 1, "client")
+        self.port = _free_port()
+        self.lives = FIRST_SECONDS
+        self.doomed: Counter[int] = Counter()  # sweeps whose driver is to be killed
+        self.due: list[tuple[float, Callable[[], None]]] = []
+        self.running: dict[int, Running] = {}
+        self.waiting: list[int] = []
+        self.service: int | None = None
+
+    def content(self, number: int) -> dict[str, Any]:
+        """Return the spec of a sweep of a second, without its account."""
+        return {
+            "name": f"s{number}",
+            "data": {"name": DATA, "evaluation": "private"},
+            "model": {"architecture": "mlp", "width": 8},
+            "training": {"epochs": 1, "batch_size": 64, "learning_rate": {"log": [0.02, 0.1]}},
+            "privacy": {"sweep_epsilon": self.random.choice([1.0, 2.0]), "delta": DELTA},
+            "search": {"trials": 2, "rehearse": False},
+        }
 
     def spec(self, number: int) -> Spec:
-        """Return a sweep of two seconds."""
-        return Spec.from_mapping({
-            "name": f"s{number}",
-            "data": {"name": "breast_cancer", "evaluation": "private"},
-            "model": {"architecture": "mlp", "width": 8},
-            "training": {"epochs": 2, "batch_size": 64, "learning_rate": {"log": [0.02, 0.1]}},
-            "privacy": {"sweep_epsilon": self.random.choice([2.0, 3.0]), "delta": DELTA, "account": str(self.address)},
-            "search": {"trials": 2, "rehearse": False},
-        })  # fmt: skip
+        """Return a sweep of a second."""
+        content = self.content(number)
+        content["privacy"]["account"] = str(self.address)
+        return Spec.from_mapping(content)
 
     def begin(self, number: int) -> int:
         """Start the driver of a new sweep, or of one that was killed."""
@@ -151,45 +186,123 @@ class Campaign:
 
         return as_child(drive)
 
-    def run(self, sweeps: int, jobs: int, until: float) -> None:
-        """Run so many sweeps, some at a time, and kill as many as are left to be killed."""
-        waiting, running, number = [], {}, 0
-        while number < sweeps or waiting or running:
-            over = time.monotonic() > until
-            while len(running) < jobs and (waiting or (number < sweeps and not over)):
-                mine = waiting.pop() if waiting else number
-                number += mine == number
-                dies = None
-                if self.left and not over and self.random.random() < SHARE_KILLED:
-                    self.left -= 1
-                    dies = time.monotonic() + self.random.uniform(0.0, LONGEST_SECONDS)
-                running[self.begin(mine)] = mine, dies
-                if self.random.random() < 0.1 and self.left:
-                    self.kill_holder()
-            if over and not waiting and not running:
-                return
-            self.look(running, waiting)
-            time.sleep(0.02)
+    def serve(self) -> None:
+        """Start the service."""
+        limits = Limits(requests_per_second=0, queued=10**6)
+        given = {"out": self.served, "tokens": self.folder / "tokens.json", "port": self.port, "mcp": True}
+        settings = ServiceSettings(**given, drivers=2, limits=limits, accounts={DATA: self.address})
+        self.service = as_child(lambda: serve_until_killed(settings, self.desk), self.folder / "service.log")
 
-    def look(self, running: dict[int, tuple[int, float | None]], waiting: list[int]) -> None:
-        """Kill whose moment has come, and take those who have ended."""
-        for child, (number, dies) in list(running.items()):
-            if dies is not None and time.monotonic() > dies:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
-                running[child] = number, None
-            if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                continue
-            code = ended(child)
-            del running[child]
-            if code == -signal.SIGKILL:
-                self.killed["driver"] += 1
-                waiting.append(number)
-            elif code == REFUSED:
-                self.full += 1
-            elif code != DONE:
-                raise SystemExit(f"the driver of sweep {number} ended with {code}")
-            print(f"sweep {number}: {code}; killed {dict(self.killed)}", flush=True)
+    def run(self, jobs: int, until: float) -> None:
+        """Run all sweeps, some at a time, and kill who is to be killed."""
+        self.serve()
+        number = 0
+        while (number < self.sweeps and time.monotonic() < until) or self.waiting or self.running or self.due:
+            while sum(one.job is None for one in self.running.values()) < jobs:
+                if self.waiting:
+                    self.watch(self.begin(again := self.waiting.pop()), Running(again))
+                elif number < self.sweeps and time.monotonic() < until:
+                    self.begin_new(number)
+                    number += 1
+                else:
+                    break
+            self.step()
+            time.sleep(0.02)
+        if self.service is not None:
+            os.kill(self.service, signal.SIGTERM)
+            ended(self.service)
+        self.killed["mcp"] = self.mcp_kills.stat().st_size
+
+    def begin_new(self, number: int) -> None:
+        """Begin a sweep in one of the ways, and choose who is killed meanwhile."""
+        way, servers = self.random.choice(WAYS), 0
+        for _ in range(-(-len(self.owed) // (self.sweeps - number))):
+            kind = self.owed.popleft()
+            moment = time.monotonic() + self.random.uniform(0.0, self.lives)
+            if kind == "mcp":
+                way, servers = "stdio", servers + 1
+            elif kind == "driver":
+                self.doomed[number] += 1
+            else:
+                self.due.append((moment, self.kill_service if kind == "service" else self.kill_store))
+        self.ways[way] += 1
+        if way == "driver":
+            self.watch(self.begin(number), Running(number))
+            return
+        chance, content = random.Random(self.random.random()), self.content(number)
+        client = Client(f"http://127.0.0.1:{self.port}", self.token, content, chance, self.mcp_kills)
+        child = as_child(lambda: client.work(way, servers))
+        self.running[child] = Running(number, submits=True)
+
+    def watch(self, child: int, driving: Running) -> None:
+        """Watch a driver, which dies if it is to."""
+        if self.doomed[driving.number]:
+            self.doomed[driving.number] -= 1
+            driving.dies = time.monotonic() + self.random.uniform(0.0, self.lives)
+        self.running[child] = driving
+
+    def step(self) -> None:
+        """Start the drivers that the service asks for, kill whose moment has come, and take those who have ended."""
+        for job, child, folder in self.desk.take():
+            self.watch(child, Running(int(folder.name.partition("-")[0].removeprefix("s")), job=job))
+        for moment, work in list(self.due):
+            if time.monotonic() > moment:
+                self.due.remove((moment, work))
+                work()
+        if self.service is not None and has_ended(self.service):  # its store was away when it started
+            code = ended(self.service)
+            if code != AWAY or self.database is None:
+                raise SystemExit(f"the service ended with {code}")
+            self.serve()
+        for child, one in list(self.running.items()):
+            if one.dies is not None and time.monotonic() > one.dies and not has_ended(child):
+                os.kill(child, signal.SIGKILL)
+            if has_ended(child):
+                del self.running[child]
+                self.take_end(one, ended(child))
+
+    def take_end(self, one: Running, code: int) -> None:
+        """Note how a process ended."""
+        if one.job is not None:
+            self.desk.finish(one.job)
+        if code == -signal.SIGKILL:
+            self.killed["driver"] += 1
+        elif one.dies is not None:  # it ended before its moment
+            self.owed.append("driver")
+        elif code == DONE and not one.submits:
+            self.lives = time.monotonic() - one.begun
+        if code == AWAY and self.database is not None:
+            self.away[one.number] += 1
+        if one.submits:
+            if code not in (DONE, REFUSED):
+                raise SystemExit(f"the client of sweep {one.number} ended with {code}")
+            self.submitted |= {one.number} if code == DONE else set()
+        elif one.job is None and code in (-signal.SIGKILL, AWAY) and self.away[one.number] <= MOST_AWAY:
+            self.waiting.append(one.number)
+        elif one.job is None and code not in (DONE, REFUSED):
+            raise SystemExit(f"the driver of sweep {one.number} ended with {code}")
+        self.full += code == REFUSED
+        who = "client" if one.submits else "driver" if one.job is None else "driver of the service"
+        took = time.monotonic() - one.begun
+        print(f"sweep {one.number}, {who}: {code} after {took:.1f} s; killed {dict(self.killed)}", flush=True)
+
+    def kill_service(self) -> None:
+        """Kill the service, which is started again; its drivers go on."""
+        if self.service is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.service, signal.SIGKILL)
+            self.killed["service"] += ended(self.service) == -signal.SIGKILL
+        self.serve()
+
+    def kill_store(self) -> None:
+        """Kill PostgreSQL, which is started again after a while, or who holds the lock of the file."""
+        if self.database is None:
+            self.kill_holder()
+        else:
+            self.database.kill(self.random)
+            moment = time.monotonic() + self.random.uniform(0.0, AWAY_SECONDS)
+            self.due.append((moment, self.database.start))
+        self.killed["store"] += 1
 
     def kill_holder(self) -> None:
         """Kill a process in the middle of a transaction that has written."""
@@ -209,8 +322,6 @@ class Campaign:
         ended(child)
         os.close(ready)
         os.close(told)
-        self.left -= 1
-        self.killed["holder of the store"] += 1
 
     def interfere(self) -> None:
         """Copy the folder of a sweep that was killed, restore the store, and fill it."""
@@ -305,9 +416,14 @@ class Campaign:
             "what is charged drew, but for what kills cut off": self._check_charges(folders),
             "the chain verifies against all ledgers": "; ".join(found.findings[:3]),
             "all is settled": ", ".join(found.unsettled),
+            "a submission that was repeated is one sweep": self._check_submissions(),
             "nothing is overspent": "" if max(places.values()) <= 1.0 else f"{places}",
             **{f"{what} does what the page says": wrong for what, wrong in self.refused.items()},
         }
+
+    def _check_submissions(self) -> str:
+        counts = {number: len(list(self.served.glob(f"s{number}-*"))) for number in self.submitted}
+        return ", ".join(f"s{number} is {count} sweeps" for number, count in counts.items() if count != 1)
 
     def _check_draws(self, folders: tuple[Path, ...]) -> str:
         known = {folder.name: folder for folder in folders}
@@ -338,9 +454,15 @@ class Campaign:
         return "" if never <= self.killed["driver"] else f"{never} that never drew"
 
 
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
 def main() -> None:
     """Run the campaign and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--store", choices=("sqlite", "postgresql"), default="sqlite")
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--sweeps", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
@@ -348,22 +470,35 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0, help="after which no sweep begins")
     parser.add_argument("--out", type=Path, help="an empty folder; a temporary one by default")
     options = parser.parse_args()
+    owed = deque(KINDS[number % len(KINDS)] for number in range(options.kills))
     with tempfile.TemporaryDirectory() as temporary:
-        campaign = Campaign(options.out or Path(temporary), random.Random(options.seed), options.kills)
-        begun = time.monotonic()
+        folder = options.out or Path(temporary)
+        Path(temporary).chmod(0o755)  # where PostgreSQL runs as another user
+        database = None if options.store == "sqlite" else Database(Path(temporary) / "database")
+        try:
+            sys.exit(report(Campaign(folder, random.Random(options.seed), owed, options.sweeps, database), options))
+        finally:
+            if database is not None:
+                database.close()
+
+
+def report(campaign: Campaign, options: argparse.Namespace) -> bool:
+    """Run a campaign, print the table, and return whether something does not hold."""
+    begun = time.monotonic()
+    if campaign.database is None:
         campaign.interfere()
-        campaign.run(options.sweeps, options.jobs, begun + 60.0 * options.minutes)
-        raced = campaign.race()
-        found = campaign.checks() | {
-            "of two that want the last one wins": "" if raced == [DONE, REFUSED] else f"{raced}"
-        }
-        account = Account(campaign.address)
-        drawn = sum(path.stat().st_size for path in campaign.noise.glob("*/*"))
-        print(f"killed: {dict(campaign.killed)}; {len(account.balance().sweeps)} sweeps, {campaign.full} had no room; ")
-        print(f"{account.head.number} entries, {drawn} draws, {time.monotonic() - begun:.0f} s\n\n| | |\n|---|---|")
-        for what, wrong in found.items():
-            print(f"| {what} | {wrong or 'holds'} |")
-        sys.exit(any(found.values()))
+    campaign.run(options.jobs, begun + 60.0 * options.minutes)
+    raced = campaign.race()
+    found = campaign.checks() | {"of two that want the last one wins": "" if raced == [DONE, REFUSED] else f"{raced}"}
+    account = Account(campaign.address)
+    drawn = sum(path.stat().st_size for path in campaign.noise.glob("*/*"))
+    print(f"killed: {dict(campaign.killed)}, {campaign.killed.total()} in all; sweeps by way: {dict(campaign.ways)}")
+    print(f"{len(account.balance().sweeps)} sweeps, {campaign.full} had no room; the store was away for")
+    print(f"{campaign.away.total()} drivers; {account.head.number} entries, {drawn} draws, ", end="")
+    print(f"{time.monotonic() - begun:.0f} s\n\n| | |\n|---|---|")
+    for what, wrong in found.items():
+        print(f"| {what} | {wrong or 'holds'} |")
+    return any(found.values())
 
 
 if __name__ == "__main__":

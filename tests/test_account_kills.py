@@ -1,4 +1,4 @@
-"""The short form of ``benchmarks/account_kills.py``: drivers that spend one account, killed in the middle."""
+"""The short form of ``benchmarks/account_kills.py``: one account, whose sweeps and all that they need are killed."""
 
 import subprocess
 import sys
@@ -6,13 +6,25 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("mcp")
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 CAMPAIGN = Path(__file__).resolve().parents[1] / "benchmarks" / "account_kills.py"
 
 
-def test_kills_copies_and_backups_lose_no_charge_and_overspend_nothing(tmp_path):
-    command = [sys.executable, str(CAMPAIGN), "--kills", "3", "--sweeps", "3", "--out", str(tmp_path / "campaign")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def run_campaign(folder, store):
+    """Kill a driver, the service, the store and an MCP server, and return the table."""
+    arguments = ["--store", store, "--kills", "4", "--sweeps", "4", "--out", str(folder)]
+    done = subprocess.run([sys.executable, str(CAMPAIGN), *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("| holds |") >= 10  # and one more where a sweep met the full store
+    return done.stdout
+
+
+def test_kills_copies_and_backups_lose_no_charge_and_overspend_nothing(tmp_path):
+    table = run_campaign(tmp_path / "campaign", "sqlite")
+    assert table.count("| holds |") >= 11  # and one more where a sweep met the full store
+
+
+@pytest.mark.postgresql
+def test_neither_do_kills_of_a_database_and_of_who_uses_it(tmp_path):
+    assert run_campaign(tmp_path / "campaign", "postgresql").count("| holds |") == 7
