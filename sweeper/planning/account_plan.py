@@ -1,5 +1,7 @@
 """What a sweep plans to take from the account of its data: every release, by the rows that it reads."""
 
+from functools import partial
+
 from clipless.datasets import Dataset
 from clipless.datasets.splits import Splitting
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
@@ -13,8 +15,9 @@ from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
 from sweeper.account.rules import ALL_ROWS, Reservation
 from sweeper.errors import AccountError
-from sweeper.planning.configurations import plan_first
+from sweeper.planning.configurations import ESTIMATED_CONFIGURATIONS, find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
+from sweeper.privacy.pricing import price
 from sweeper.specification.addresses import find_account
 from sweeper.specification.fields.messages import mistake
 
@@ -72,12 +75,23 @@ def claim_beside(planned: PlannedAccount | None) -> str:
 
 def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian, ...]]:
     """Return every release that a sweep plans, by the side that it reads; those that a filter admits are not known."""
-
-    def expect() -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
-        return plan.expected_events(plan_first(plan.shared, plan.trials, data))
-
-    planned = plan.spending.plan_releases(plan.shared.noise, expect)
+    planned = plan.spending.plan_releases(plan.shared.noise, partial(_dearest_events, plan, data))
     return {Side(split): events for split, events in planned.items()}
+
+
+def _dearest_events(plan: SweepPlan, data: Dataset) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
+    """Return what all trials spend on training rows, and on scores, if each is as dear as the dearest of the first few.
+
+    Had they the mean of these, a sweep would run into the end of its account where later sweeps took what it lacked.
+    """
+    shared = plan.shared
+    found = find_all_plannable(
+        shared, plan.trials, lambda one: plan_configuration(shared, data, one)[1], ESTIMATED_CONFIGURATIONS
+    )
+    plans = {one.event(): one for one, _ in found}
+    dearest = max(plans, key=lambda event: 0.0 if len(plans) == 1 else price([event], plan.privacy.delta).epsilon)
+    longest = max(plans.values(), key=lambda one: one.epochs)
+    return plan.expected_events([plans[dearest]])[0], plan.expected_events([longest])[1]
 
 
 def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[Side, GaussianCost]:

@@ -30,11 +30,14 @@ from sweeper.driver.runner import run
 from sweeper.errors import AccountError, SpecError, TrialError
 from sweeper.planning.account_plan import NO_ACCOUNT, make_reservation, planned_costs
 from sweeper.planning.account_quote import quote_of
+from sweeper.planning.configurations import plan_configuration
 from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.privacy.claims import Steering
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import price
 from sweeper.results.front import read_front
 from sweeper.rounding import round_up
+from sweeper.search.space import sample
 from sweeper.service.app import create_app
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
@@ -351,6 +354,16 @@ def test_a_filter_may_take_its_whole_budget_and_trials_without_one_what_the_firs
     costs = planned_costs(plan.account, plan.privacy.delta, Account(address).balance())
     assert set(costs) == set(Side)
     assert all(cost.square > 0.0 for cost in costs.values())
+
+
+def test_trials_without_a_budget_reserve_as_if_each_were_the_dearest_of_the_first(tmp_path, data):
+    address = opened(tmp_path)
+    spec = content(address, sweep_epsilon=None, epsilon={"log": [0.5, 4.0]}, score_noise=20.0)
+    plan = make_sweep_plan(make_spec({**spec, "search": {"trials": 3, "rehearse": False}}), data)
+    events = {plan_configuration(plan.shared, data, one)[1].event() for one in sample(plan.shared.space, 3)}
+    assert len(events) == 3
+    dearest = max(events, key=lambda event: price([event], 1e-4).epsilon)
+    assert plan.account.events[Side.TRAINING] == (dearest,) * 3
 
 
 def test_a_sweep_without_an_account_says_so(data):
