@@ -216,7 +216,7 @@ class Campaign:
     def begin_new(self, number: int) -> None:
         """Begin a sweep in one of the ways, and choose who is killed meanwhile."""
         way, servers = self.random.choice(WAYS), 0
-        for _ in range(-(-len(self.owed) // (self.sweeps - number))):
+        for _ in range(int(len(self.owed) / (self.sweeps - number) + self.random.random())):  # as many as on average
             kind = self.owed.popleft()
             moment = time.monotonic() + self.random.uniform(0.0, self.lives)
             if kind == "mcp":

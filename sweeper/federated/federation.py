@@ -47,6 +47,7 @@ class Party(Section):
     key: str | None = None  # its public key
     data: str | None = None  # its rows, if it is a process of this machine
     account: str | None = None  # of its rows, on its machine: FILE#NAME, or postgresql://HOST/DATABASE#NAME
+    block: str | None = None  # column that cuts its rows into the blocks of that account
 
 
 class Federation(Section):
@@ -156,6 +157,7 @@ class Federation(Section):
             owner.pop("url", None)
             owner.pop("data", None)
             owner.pop("account", None)
+            owner.pop("block", None)
         return hashlib.sha256(to_text(content).encode()).digest()
 
     @property

@@ -18,6 +18,7 @@ from torch import Tensor
 from clipless.certificates.certify import row_by_row
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
+from clipless.datasets.tables.blocks import check_blocks
 from clipless.datasets.tables.declarations import MISSING_MARKERS
 from clipless.datasets.tables.encoding import canonical
 from clipless.errors import DataError
@@ -67,11 +68,12 @@ def take_part(federation: Federation, name: str, identity: Identity, model: Path
     federation.check_complete()
     predictor = load_predictor(model)
     check_curves(federation, predictor)
-    read, labels_N = _read(predictor, data, federation.target, federation.unit)
+    read, labels_N = _read(predictor, data, federation.target, federation.unit, payment.block)
     rows = _count(federation, predictor, data, read, labels_N, SecureSource())
     if any(len(own) > federation.party(name).rows for own in rows):
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
-    paid = payment.ask(federation, name, read.x, labels_N)
+    blocks_N = None if payment.block is None else _blocks(read, payment.block, federation.unit, data)
+    paid = payment.ask(federation, name, read.x, labels_N, blocks_N)
     ends = [Connection.to(federation, server.name, name, identity) for server in federation.servers]
     spent = paid.pay()
     match federation.protocol:
@@ -170,18 +172,42 @@ def check_curves(federation: Federation, predictor: Predictor) -> None:
 
 def _draw_one_of_each(cells: Sequence[Any], unit: str, data: Path, source: RandomSource) -> Tensor:
     """Return one row of each unit, (U,)."""
-    texts = [None if cell is None else canonical(str(cell)) for cell in cells]
-    missing = next((row for row, text in enumerate(texts) if text is None or text in MISSING_MARKERS), None)
-    if missing is not None:
-        raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({unit} of {data})")
-    numbers: dict[str | None, int] = {}
-    units_N = torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.int64)
+    units_N = _number_units(cells, unit, data)
     counts_U = units_N.bincount()
     offsets = torch.cat([counts_U.new_zeros(1), counts_U.cumsum(0)])
     return units_N.argsort(stable=True)[draw_rows(torch.arange(len(counts_U)), offsets, source)]
 
 
-def _read(predictor: Predictor, data: Path, target: str | None, unit: str | None) -> tuple[NewRows, NDArray[np.int64]]:
+def _number_units(cells: Sequence[Any], unit: str, data: Path) -> Tensor:
+    """Return the number of the unit of each row, (N,)."""
+    texts = _texts(cells)
+    missing = next((row for row, text in enumerate(texts) if text in MISSING_MARKERS), None)
+    if missing is not None:
+        raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({unit} of {data})")
+    numbers: dict[str, int] = {}
+    return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.int64)
+
+
+def _blocks(rows: NewRows, block: str, unit: str | None, data: Path) -> NDArray[np.str_]:
+    """Return the block of each row, (N,).
+
+    Raises:
+        clipless.errors.DataError: a row without a block, or a unit with rows in two.
+    """
+    texts_N = np.array(_texts(rows.ids[block]))
+    units_N = None if unit is None else _number_units(rows.ids[unit], unit, data).numpy()
+    check_blocks(texts_N, units_N, f"({block} of {data}; --block)")
+    return texts_N
+
+
+def _texts(cells: Sequence[Any]) -> list[str]:
+    """Return cells as they are compared, empty ones as a marker of what is missing."""
+    return ["" if cell is None else canonical(str(cell)) for cell in cells]
+
+
+def _read(
+    predictor: Predictor, data: Path, target: str | None, unit: str | None, block: str | None = None
+) -> tuple[NewRows, NDArray[np.int64]]:
     """Read rows with their labels: a column of a table, or the array ``y`` of an npz file.
 
     What the declarations do not know is encoded as in training: the other parties see whether this one takes part, and
@@ -189,10 +215,11 @@ def _read(predictor: Predictor, data: Path, target: str | None, unit: str | None
     """
     classes = predictor.form.classes
     if target is not None:
-        rows = predictor.form.read(data, ids=[target, *([] if unit is None else [unit])], allow_unknown=True)
+        ids = [target, *(name for name in (unit, block) if name is not None)]
+        rows = predictor.form.read(data, ids=ids, allow_unknown=True)
         cells = [str(cell) for cell in rows.ids[target]]
     else:
-        rows = predictor.form.read(data, allow_unknown=True)
+        rows = predictor.form.read(data, ids=() if block is None else (block,), allow_unknown=True)
         cells = [str(label) for label in _labels(data)]
     known = {canonical(name): number for number, name in enumerate(classes)}
     labels = [known.get(canonical(cell), -1) for cell in cells]

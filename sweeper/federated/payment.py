@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -36,13 +37,22 @@ class Payment:
         key: the party's file, beside which its ledger is.
         most: the largest sum of epsilons in that ledger, ``None`` for any.
         account: of its rows, ``None`` where nothing adds the evaluation to what else reads them.
+        block: the column that cuts its rows into the blocks of that account, ``None`` where it has none.
     """
 
     key: Path
     most: float | None = None
     account: AccountAddress | None = None
+    block: str | None = None
 
-    def ask(self, federation: Federation, name: str, x: Tensor, labels: NDArray[np.int64]) -> "Paid":
+    def ask(
+        self,
+        federation: Federation,
+        name: str,
+        x: Tensor,
+        labels: NDArray[np.int64],
+        blocks: NDArray[np.str_] | None = None,
+    ) -> "Paid":
         """Return what an evaluation takes, before anybody is told anything.
 
         Args:
@@ -50,9 +60,11 @@ class Payment:
             name: of the party.
             x: its rows as the model gets them, (n, ...).
             labels: their classes, (n,).
+            blocks: their blocks, (n,), each of which is charged; ``None`` where they are not cut.
 
         Raises:
-            AccountError: the account has no room for it, or its rows are not these.
+            AccountError: the account has no room for it, has blocks and the rows have none or the other way round, or
+                its rows are not these.
             RecordError: there is no such account, or its store cannot be read.
         """
         if self.account is None:
@@ -66,7 +78,7 @@ class Payment:
             relation=Relation(federation.relation),
             costs={Side.TEST: pure_cost(parts_of(federation))},
             split=None,  # its rows may be on any side
-            blocks={ALL_ROWS: digest_labelled(account.key, x, labels)},
+            blocks=_digest(account.key, x, labels, blocks),
         )
         refused = account.refusal(wanted)
         if refused is not None:
@@ -98,6 +110,16 @@ class Paid:
         if self._account is not None and self._wanted is not None:
             self._account.release(self._wanted, RELEASE, ledger_of(self._payment.key))
         return spent
+
+
+def _digest(key: bytes, x: Tensor, labels: NDArray[np.int64], blocks: NDArray[np.str_] | None) -> dict[str, str]:
+    """Return the digest of the rows of each block."""
+    if blocks is None:
+        return {ALL_ROWS: digest_labelled(key, x, labels)}
+    if ALL_ROWS in blocks:
+        raise AccountError(f"Expected blocks of other names than {ALL_ROWS!r}, which is all rows, got it (--block)")
+    rows = {str(name): np.flatnonzero(blocks == name) for name in np.unique(blocks)}
+    return {name: digest_labelled(key, x[torch.from_numpy(own)], labels[own]) for name, own in rows.items()}
 
 
 def parts_of(federation: Federation) -> tuple[float, ...]:

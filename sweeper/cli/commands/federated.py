@@ -58,6 +58,10 @@ def join(
         str | None,
         typer.Option(help="The account of these rows, FILE#NAME; that of the party in the file by default."),
     ] = None,
+    block: Annotated[
+        str | None,
+        typer.Option(help="Column of the blocks of that account; that of the party in the file by default."),
+    ] = None,
 ) -> None:
     """Take part with one's own rows, which stay here."""
     from sweeper.federated.federation import read_federation
@@ -68,8 +72,10 @@ def join(
     from sweeper.specification.addresses import parse_address
 
     whole, identity = read_federation(federation), read_key(key)
-    address = account or whole.party(name).account
-    payment = Payment(key=key, most=max_epsilon, account=None if address is None else parse_address(address))
+    party = whole.party(name)
+    address, block = account or party.account, block or party.block
+    charged = None if address is None else parse_address(address)
+    payment = Payment(key=key, most=max_epsilon, account=charged, block=block)
     part = take_part(whole, name, identity, model, data, payment)
     spent = f"epsilon {round_up(part.spent)} spent in all ({ledger_of(key)})"
     kept = "no account adds it to what else reads these rows" if address is None else f"charged to {address}"

@@ -7,8 +7,10 @@ import pytest
 from scipy import special
 
 import clipless
+from clipless.errors import DataError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
+from sweeper.account.blocks import digest_blocks, digest_dataset
 from sweeper.account.cost import pure_cost, total
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
@@ -28,6 +30,7 @@ QUIET = {"curves": ["certified"], "epsilon": 1.0}
 
 
 def opened(folder, epsilon=6.0, **changes):
+    folder.mkdir(exist_ok=True)
     address = parse_address(f"{folder}/accounts.db#ann")
     terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": epsilon, "delta": 1e-4}
     open_account(address, **(terms | changes), by="owner", at=NOW)
@@ -38,9 +41,9 @@ def opened(folder, epsilon=6.0, **changes):
 def join(start, model, parties, tmp_path):
     """A function by which ann takes part; servers hear of her only if she may."""
 
-    def run(address, protocol="curator", most=None, **changes):
+    def run(address, protocol="curator", most=None, block=None, **changes):
         everybody = start(protocol, parties=[{"name": "ann", "rows": 60}], **{**QUIET, **changes})
-        payment = Payment(key=tmp_path / "ann.key", most=most, account=address)
+        payment = Payment(key=tmp_path / "ann.key", most=most, account=address, block=block)
         return take_part(everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"], payment)
 
     return run
@@ -86,13 +89,43 @@ def test_rows_of_another_account_are_refused(join, tmp_path, parties):
 
 
 def test_the_rows_of_a_sweep_are_known_again_in_an_evaluation(join, tmp_path, model, parties):
-    from sweeper.account.blocks import digest_dataset
-
     address = opened(tmp_path)
     join(address)
     data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml")
     account = Account(address)
     assert account.balance().digests == {ALL_ROWS: digest_dataset(account.key, data)}
+
+
+def add_column(path, name, value):
+    head, *lines = path.read_text().splitlines()
+    path.write_text("\n".join([f"{head},{name}", *(f"{line},{value(row)}" for row, line in enumerate(lines))]) + "\n")
+
+
+def test_each_block_of_a_party_is_charged_and_known_again(join, tmp_path, model, parties):
+    address, whole = opened(tmp_path), parties["ann"].read_text()
+    add_column(parties["ann"], "month", lambda row: f"2026-0{1 + row % 3}")
+    join(address, block="month")
+    balance, one, months = Account(address).balance(), pure_cost([0.5, 0.5]), ["2026-01", "2026-02", "2026-03"]
+    assert {place: balance.taken(place) for place in balance.places()} == {(m, s): one for m in months for s in Side}
+    data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml", block="month", blocks=months)
+    assert balance.digests == digest_blocks(Account(address).key, data)
+    parties["ann"].write_text(whole)
+    with pytest.raises(AccountError, match="blocks"):
+        join(address)
+
+
+def test_rows_whose_blocks_are_not_clear_are_refused(join, tmp_path, parties):
+    whole, address = parties["ann"].read_text(), opened(tmp_path, unit="who")
+    add_column(parties["ann"], "who", lambda row: f"p{row // 2}")
+    add_column(parties["ann"], "month", lambda row: f"2026-0{1 + row % 2}")
+    with pytest.raises(DataError, match=r"a unit has rows in two; .* \(month of .*; --block\)"):
+        join(address, block="month", unit="who")
+    for wrong, sentence in (("", "a row has none"), ("all", "Expected blocks of other names than 'all'")):
+        parties["ann"].write_text(whole)
+        add_column(parties["ann"], "month", lambda row, wrong=wrong: wrong if row == 7 else "2026-01")
+        with pytest.raises((SweeperError, DataError), match=sentence):
+            join(opened(tmp_path / (wrong or "none")), block="month")
+    assert Account(address).balance().sweeps == {}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +205,8 @@ def test_the_account_of_a_party_stands_beside_its_file_and_binds_nobody_else(tmp
     (tmp_path / "a.db").touch()
     whole = read_federation(path)
     assert whole.parties[0].account == f"{tmp_path / 'a.db'}#ann"
-    path.write_text("protocol: curator\nepsilon: 1\nparties:\n  - {name: ann, rows: 9}\n")
+    own = "{name: ann, rows: 9, block: month}"
+    path.write_text(f"protocol: curator\nepsilon: 1\nparties:\n  - {own}\n")
     assert read_federation(path).digest == whole.digest
 
 

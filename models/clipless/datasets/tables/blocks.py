@@ -61,14 +61,7 @@ def cut_into_blocks(
         )
     where = f"({choice.column} of {table.name}; data.block)"
     texts = np.array([str(text) for text in canonical_texts(table.columns[choice.column])])
-    if np.isin(texts, list(MISSING_MARKERS)).any():
-        raise DataError(f"Expected a block for every row, but a row has none; fill the column {where}")
-    numbers_N = np.unique(texts, return_inverse=True)[1].reshape(-1)
-    if units_N is not None and len(np.unique(np.stack([units_N, numbers_N]), axis=1).T) > units_N.max() + 1:
-        raise DataError(
-            "Expected every privacy unit in one block, but a unit has rows in two; cut by an attribute of the unit, "
-            f"such as the month in which it first came {where}"
-        )
+    check_blocks(texts, units_N, where)
     codes_N = np.full(len(texts), -1, dtype=np.int64)
     for number, name in enumerate(_canonical(choice.names)):
         codes_N[texts == name] = number
@@ -76,6 +69,27 @@ def cut_into_blocks(
     if missing:
         raise DataError(f"Expected rows of block {choice.names[missing[0]]!r}, found none {where}")
     return codes_N >= 0, codes_N[codes_N >= 0]
+
+
+def check_blocks(texts_N: NDArray[np.str_], units_N: NDArray[np.intp] | None, where: str) -> None:
+    """Refuse rows that are in no block, and units that are in two.
+
+    Args:
+        texts_N: the block of each row, (N,).
+        units_N: the privacy unit of each row, numbers from 0, (N,); ``None`` where each row is one.
+        where: column, file and remedy, for messages.
+
+    Raises:
+        DataError: a row without a block, or a unit with rows in two blocks.
+    """
+    if np.isin(texts_N, list(MISSING_MARKERS)).any():
+        raise DataError(f"Expected a block for every row, but a row has none; fill the column {where}")
+    numbers_N = np.unique(texts_N, return_inverse=True)[1].reshape(-1)
+    if units_N is not None and len(np.unique(np.stack([units_N, numbers_N]), axis=1).T) > units_N.max() + 1:
+        raise DataError(
+            "Expected every privacy unit in one block, but a unit has rows in two; cut by an attribute of the unit, "
+            f"such as the month in which it first came {where}"
+        )
 
 
 def _canonical(names: Sequence[str]) -> list[str]:
