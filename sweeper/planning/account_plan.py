@@ -1,5 +1,6 @@
 """What a sweep plans to take from the account of its data: every release, by the rows that it reads."""
 
+from dataclasses import replace
 from functools import partial
 
 from clipless.datasets import Dataset
@@ -17,6 +18,7 @@ from sweeper.account.rules import ALL_ROWS, Reservation
 from sweeper.errors import AccountError
 from sweeper.planning.configurations import ESTIMATED_CONFIGURATIONS, find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
+from sweeper.privacy.claims import AccountClaim, Claim
 from sweeper.privacy.pricing import price
 from sweeper.specification.addresses import find_account
 from sweeper.specification.fields.messages import mistake
@@ -57,20 +59,22 @@ def plan_account(plan: SweepPlan, data: Dataset, splitting: Splitting) -> Planne
     )
 
 
-def claim_beside(planned: PlannedAccount | None) -> str:
-    """Return what holds for this sweep and all others on the same rows together, in one sentence.
+def state_account(claim: Claim, planned: PlannedAccount | None) -> Claim:
+    """Return the claim with what holds for this sweep and all others on the same rows together.
 
     Raises:
         RecordError: there is no such account, or its store cannot be read.
     """
     if planned is None:
-        return NO_ACCOUNT
+        return replace(claim, conditions=(*claim.conditions, NO_ACCOUNT))
     balance = Account(planned.address).balance()
-    claim = f"costs epsilon {balance.epsilon:g} at delta {balance.delta!r} together"
-    return (
-        f"Other sweeps may be charged to account {planned.address.name!r} too. Everything that is ever released "
-        f"through it {claim}; what is released from the same rows outside of it comes on top."
+    account = AccountClaim(planned.address.name, balance.epsilon, balance.delta)
+    condition = (
+        f"Other sweeps may be charged to account {account.name!r} too. Everything that is ever released through it "
+        f"costs epsilon {account.epsilon:g} at delta {account.delta!r} together; what is released from the same rows "
+        "outside of it comes on top."
     )
+    return replace(claim, conditions=(*claim.conditions, condition), account=account)
 
 
 def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian, ...]]:

@@ -11,7 +11,7 @@ from clipless.datasets import Dataset, Evaluation, HashSplit, input_format
 from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
 from sweeper.errors import SpecError, SweeperError
-from sweeper.planning.account_plan import check_paid, claim_beside, plan_account
+from sweeper.planning.account_plan import check_paid, plan_account, state_account
 from sweeper.planning.configurations import find_plannable, plan_configuration, plan_event, plan_first
 from sweeper.planning.defaults import complete
 from sweeper.planning.prior import prior_facts
@@ -75,8 +75,7 @@ def make_sweep_plan(
 
     splitting = HashSplit() if spec.data.splits is None else spec.data.splits.splitting()
     account = plan_account(plan, data, splitting)
-    claim = replace(plan.claim, conditions=(*plan.claim.conditions, claim_beside(account)))
-    plan = replace(plan, account=account, claim=claim)
+    plan = replace(plan, account=account, claim=state_account(plan.claim, account))
 
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))

@@ -123,6 +123,19 @@ class Steering:
         return cls((counted, *unpaid), exploratory)
 
 
+@dataclass(frozen=True, slots=True)
+class AccountClaim:
+    """What everything that is ever released through an account costs together."""
+
+    name: str  # of the account
+    epsilon: float
+    delta: float
+
+    def to_columns(self) -> dict[str, str | float]:
+        """Return it as columns of a table."""
+        return {"account": self.name, "account.epsilon": self.epsilon, "account.delta": self.delta}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """What holds for every point of a sweep."""
@@ -139,6 +152,7 @@ class Claim:
     steered: tuple[str, ...] = ()  # those of them that say which earlier sweeps steered the proposals
     baselines: Baselines = field(default_factory=Baselines)  # what scores are compared with
     deployment: Mapping[str, str] = field(default_factory=dict)  # what the spec says of it beside the computation
+    account: AccountClaim | None = None  # of the data, where the sweep is charged to one
 
     @classmethod
     def about(
@@ -220,5 +234,7 @@ class Claim:
     def to_json(self) -> dict[str, Any]:
         """Return JSON values."""
         baselines = asdict(self.baselines) | {"classes": list(self.baselines.classes)}
-        content = {name: getattr(self, name) for name in self.__dataclass_fields__} | {"baselines": baselines}
+        account = None if self.account is None else asdict(self.account)
+        content = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        content |= {"baselines": baselines, "account": account}
         return content | {name: list(getattr(self, name)) for name in ("public", "conditions", "steered")}

@@ -152,8 +152,9 @@ class FrontRecord:
         }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Return one flat row per point, the trial's end and configuration in it, and the price of the sweep."""
-        price = {} if self.price is None else _price_columns(self.price)
+        """Return one flat row per point: its trial's end and configuration, the price, and the account's claim."""
+        price: dict[str, str | float] = {} if self.price is None else {**_price_columns(self.price)}
+        price |= {} if self.claim.account is None else self.claim.account.to_columns()
         for point in self.points:
             trial = self.trials[point.trial]
             yield {

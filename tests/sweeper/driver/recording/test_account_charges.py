@@ -1,6 +1,7 @@
 """A sweep that names an account reserves before it draws, charges each draw after its ledger, and is settled at its end."""
 
 import contextlib
+import csv
 import datetime
 import json
 import re
@@ -86,6 +87,10 @@ def check_prices_agree(sweep, address, condition):
         assert price.epsilon == front["ledger"]["everything"]["epsilon"] == card["ledger"]["everything"]["epsilon"]
         assert condition in front["claim"]["conditions"]
         assert condition in client.get(f"{url}/card").text
+        row = next(csv.DictReader(client.get(f"{url}/front?format=csv").text.splitlines()))
+        claimed = {"account": "clinic", "account.epsilon": repr(told["epsilon"]), "account.delta": repr(told["delta"])}
+        assert claimed.items() <= row.items()
+        assert row["price"] == repr(price.epsilon)
         page = client.get("/live/part/account?account=clinic").text
         assert f"<dd>{share_in_words(own.taken)}<small>{share_in_words(own.drawn)} drawn" in page
         assert all(f'data-value="{part}"' in page for part in (own.taken, own.drawn))
