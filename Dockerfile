@@ -13,7 +13,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY sweeper sweeper
 COPY dashboards dashboards
 COPY models models
-RUN /opt/sweeper/bin/pip install --constraint constraints.txt ".[stack]"
+RUN /opt/sweeper/bin/pip install --constraint constraints.txt ".[stack,mcp]"
 
 FROM python:${PYTHON}
 # the service draws pictures with it

@@ -4,6 +4,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+from sweeper.service.settings import MCP_EXTRA
 from tools import constraints
 
 ROOT = Path(__file__).parents[2]
@@ -43,3 +44,13 @@ def test_make_and_the_image_install_from_the_file():
     image = (ROOT / "Dockerfile").read_text()
     assert image.count("pip install ") == image.count("pip install --constraint constraints.txt ") == 2
     assert "--constraint $(CONSTRAINTS)" in (ROOT / "Makefile").read_text()
+
+
+def test_the_image_has_what_the_service_serves():
+    (extras,) = re.findall(r'"\.\[([a-z,]+)\]"', (ROOT / "Dockerfile").read_text())
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installed = {re.match(r"[\w.-]+", one).group() for extra in extras.split(",") for one in project[extra]}
+    nested = {one for extra in extras.split(",") for one in project[extra] if one.startswith("sweeper[")}
+    assert nested == {"sweeper[service]"}
+    installed |= {re.match(r"[\w.-]+", one).group() for one in project["service"]}
+    assert {name.replace("_", "-") for name in MCP_EXTRA} <= installed, "serve --mcp would be refused there"
