@@ -191,6 +191,7 @@ def _shape(chance: Chance, architecture: str) -> Section:
         given: Section = {"scales": 1, "orientations": chance.count(2, 3), "order": chance.count(1, 2)}
         given |= {"hidden": chance.pick([0, 4, 6])} if chance.maybe(0.5) else {}
         given |= {"order0_gain": chance.number(0.1, 1.0)} if chance.maybe(0.3) else {}
+        given |= {"feature_groups": 1, "feature_floor": chance.number(0.05, 1.0)} if chance.maybe(0.3) else {}
         return given | ({"feature_clip": chance.number(0.5, 5.0)} if chance.maybe(0.3) else {})
     if architecture == "mixer":
         return {"patch": chance.pick([1, 2]), "depth": 1, **({"skip": 0.25} if chance.maybe(0.3) else {})}

@@ -25,7 +25,9 @@ NETWORKS = {
     "patch-net": lambda: zoo.patch_net(
         (1, 8, 8), 1, input_norm=2.0, width=4, hidden=8, options=LayerOptions(constraint=Orthogonal(3))
     ),
-    "scattering": lambda: zoo.scattering((1, 8, 8), 3, input_norm=2.0, order=2, feature_clip=1.5, hidden=8),
+    "scattering": lambda: zoo.scattering(
+        (1, 8, 8), 3, input_norm=2.0, order=2, feature_groups=27, feature_clip=1.5, hidden=8
+    ),
     "odd": lambda: Network(
         [
             InputBall(1.5),

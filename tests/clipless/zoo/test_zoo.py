@@ -12,6 +12,7 @@ from clipless.certificates.certify import certified_radii, float64_logits
 from clipless.datasets import Split
 from clipless.errors import UnsupportedError
 from clipless.layers import Conv2d, ConvexPotential, Dense, Scattering2d
+from clipless.network import split_fixed_prefix
 from clipless.plans.trainable import check_trainable
 from clipless.projections import Orthogonal, SpectralBall
 from clipless.saving import architecture as described
@@ -152,11 +153,31 @@ def test_features_can_be_clipped():
     assert [bound.parameter_gains for _, bound in bounds.layers][-1]["weight"] <= 0.25 * 1.001
 
 
+def test_groups_of_features_are_normalised_by_their_own_deviation_or_the_floor():
+    normal, faint = (
+        split_fixed_prefix(build("scattering", feature_groups=5, feature_floor=floor, hidden=0))[0](inputs())
+        for floor in (1e-4, 10.0)
+    )
+    plain_BGN = split_fixed_prefix(build("scattering", hidden=0))[0](inputs()).unflatten(1, (5, -1))
+    centred_BGN = plain_BGN - plain_BGN.mean(dim=2, keepdim=True)
+    assert torch.allclose(faint.unflatten(1, (5, -1)), centred_BGN / 10.0, atol=1e-6)
+    deviation_BG1 = plain_BGN.std(dim=2, correction=0, keepdim=True)
+    assert torch.allclose(normal.unflatten(1, (5, -1)), centred_BGN / deviation_BG1, atol=1e-4)
+
+
+def test_a_certificate_divides_by_the_floor_of_normalised_features():
+    plain = bound_network(build("scattering", hidden=0)).lipschitz()
+    model = build("scattering", feature_groups=5, feature_floor=0.25, hidden=0)
+    assert bound_network(model).lipschitz() == pytest.approx(4 * plain, rel=1e-3)
+
+
 def test_a_scattering_network_refuses_what_it_cannot_take():
     with pytest.raises(ValueError, match=r"Expected \(C, H, W\) maps"):
         build("scattering", (64,))
     with pytest.raises(ValueError, match="Expected order 1 or 2, got order=3"):
         build("scattering", order=3)
+    with pytest.raises(ValueError, match="Expected feature_groups to divide the 10 channels, got 3"):
+        build("scattering", feature_groups=3)
 
 
 def test_an_unknown_architecture_is_refused_with_a_hint():

@@ -210,7 +210,8 @@ ELSEWHERE = {
         "learned_skip",
         "pooling",
     }
-    | {"scales", "orientations", "order", "order0_gain", "order2_gain", "feature_clip"},
+    | {"scales", "orientations", "order", "order0_gain", "order2_gain"}
+    | {"feature_groups", "feature_floor", "feature_clip"},
     "training": {"class_weights", "follow_weights", "clip_norm", "ghost_clipping", "copies", "flip", "shift"}
     | {"input_noise", "micro_batch_size"},
     "privacy": {"delta", "relation", "accept_large_delta", *OF_THE_SWEEP},
