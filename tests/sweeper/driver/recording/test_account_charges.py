@@ -92,7 +92,7 @@ def check_prices_agree(sweep, address, condition):
         assert claimed.items() <= row.items()
         assert row["price"] == repr(price.epsilon)
         page = client.get("/live/part/account?account=clinic").text
-        assert f"<dd>{share_in_words(own.taken)}<small>{share_in_words(own.drawn)} drawn" in page
+        assert f"<dd>{share_in_words(own.taken)}<small>all of it drawn" in page
         assert all(f'data-value="{part}"' in page for part in (own.taken, own.drawn))
         cost = client.get(f"/live/part/cost?sweep={sweep.directory.name}").text
         assert f"epsilon {round_up(price.epsilon)}" in card["ledger"]["everything"]["statement"] + cost
