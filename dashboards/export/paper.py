@@ -120,7 +120,8 @@ def _move_legend(figure: Figure, width: float, panels: float) -> None:
 
 def _legend_names(figure: Figure) -> list[str]:
     """Return what the legend of a figure names, nothing where it has none."""
-    if figure.layout.showlegend is False or (len(figure.data) < 2 and not figure.layout.showlegend):
+    is_asked = figure.layout.showlegend or any("showlegend" in trace and trace.showlegend for trace in figure.data)
+    if figure.layout.showlegend is False or (len(figure.data) < 2 and not is_asked):
         return []
     return [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
 

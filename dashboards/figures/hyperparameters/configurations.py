@@ -89,7 +89,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     margin = {
         "l": 40 if info.narrow else 64,
         "r": 36,
-        "t": (48 if info.narrow else 64) + rise + (36 if info.note else 0),
+        "t": (48 if info.narrow else 64) + rise + ((46 if info.narrow else 36) if info.note else 0),
         "b": 28,
     }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)

@@ -32,6 +32,7 @@ from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
 _SIZES = (7.0, 15.0)
+_PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 _THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
@@ -136,7 +137,8 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
     for _, value in info.lines if epsilons else ():
         figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
     for words, value in shown:
-        name = words if info.narrow else f"{words}: {show(info.utility, value)}"  # in the legend it covers no point
+        text = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
+        name = words.partition(",")[0] if info.narrow else text
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
     return figure
 
@@ -217,7 +219,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
         }
         traces.append(_points(info, theme, known, marker))
     if plain:
-        traces.append(_points(info, theme, plain, {"size": 9 * _scale(info), "color": theme.blue}))
+        traces.append(_points(info, theme, plain, {"size": _PLAIN[info.narrow], "color": theme.blue}))
     return traces
 
 
@@ -228,7 +230,7 @@ def _points(
         x=[point.values["epsilon"] for point, _ in points],
         y=[point.values[info.utility] for point, _ in points],
         mode="markers",
-        marker={"opacity": 1, "line": {"color": theme.paper, "width": 1}, **marker},
+        marker={"opacity": 1, "line": {"color": theme.paper, "width": 0.5 if info.narrow else 1}, **marker},
         error_y=error_bars([point for point, _ in points], info.utility, theme),
         customdata=[point_name(point) for point, _ in points],
         text=[text for _, text in points],
@@ -257,9 +259,11 @@ def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str,
 
 
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
-    """What the legend shows for the front: no point's own colour, which would look like a value."""
+    """What the legend shows for the front; where colours are values, none of them."""
     what = _words(info, "front; larger and stronger: better certified", "front") if info.certificate else "front"
-    marker = {"size": 10 * _scale(info), "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
+    marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
+    if info.certificate:
+        marker = {"size": 10 * _scale(info), "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
     return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
 
 

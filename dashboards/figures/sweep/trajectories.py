@@ -120,6 +120,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the trajectories: an end mark for each way a trial can end, and a colour for it, or for the stage."""
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
+    if epsilons:  # below the trials, which it would hide
+        last = max([*epsilons, *(step.epsilon for step in info.steps)])
+        figure.add_trace(step_line(info.steps, last, theme.ink, name="front", width=1.5 if info.narrow else 2))
     crowded = len(info.trajectories) > MANY
     for stage in range(info.stages):
         for status, (_, name) in _LOOKS.items():
@@ -133,10 +136,6 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
                 figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8))
     if any(t.passed for t in info.trajectories):
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
-    if epsilons:
-        figure.add_trace(
-            step_line(info.steps, max([*epsilons, *(step.epsilon for step in info.steps)]), theme.ink, name="front")
-        )
     return figure
 
 

@@ -1,11 +1,14 @@
 """Figures at the size of a paper: how wide they are, and what changes where they are narrow."""
 
+from dataclasses import replace
+
 import pytest
 
 from dashboards.data import SweepData
 from dashboards.export.paper import fit, is_narrow
 from dashboards.figures import Figure, sweep_figures
 from sweeper.errors import ExportError
+from sweeper.records import TrialStatus
 from sweeper.results.exporters import PRESETS, Paper
 
 FIGURES = sweep_figures()
@@ -75,6 +78,21 @@ def test_in_a_column_legends_stand_below_ticks_do_not_touch_and_titles_break(swe
     figure = draw(sweep, "temperature", paper)
     fit(figure, paper)
     assert "<br>" in figure.layout.title.text
+
+
+def test_a_legend_of_one_name_stands_below_and_none_leaves_no_room_above(sweep):
+    paper = of("column")
+    ended = TrialStatus.COMPLETED
+    rows = [row if row.status is TrialStatus.RUNNING else replace(row, status=ended) for row in sweep.trial_rows]
+    figure = draw(replace(sweep, trial_rows=tuple(rows)), "workers", paper)
+    fit(figure, paper)
+    assert len(figure.data) == 1
+    assert figure.layout.legend.y < 0
+    for name, one in (("front", paper), ("hypervolume", Paper())):
+        figure = draw(sweep, name, one)
+        room = figure.layout.template.layout.margin.t
+        fit(figure, one)
+        assert figure.layout.margin.t == room - 22
 
 
 def test_a_legend_below_leaves_room_for_a_title_of_two_lines(sweep):
