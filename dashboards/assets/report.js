@@ -6,9 +6,9 @@
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");
   const { config, narrow, repaint } = sweeperFigures;
 
-  // The first figure ends above the fold, unless it would be too flat to read.
+  // The front ends above the fold, unless it would be too flat to read.
   const LEAST = 340;
-  const first = document.querySelector("main > section:first-child .plot");
+  const first = document.querySelector("#plot-front, #plot-fronts");
   const fitting = (height) => {
     const top = first.getBoundingClientRect().top + scrollY;
     return Math.min(height, Math.max(innerHeight - top - 8, LEAST));

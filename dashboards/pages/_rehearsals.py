@@ -28,7 +28,9 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
     source = data.rehearsal_source
     done, planned = len(data.rehearsals), data.rehearsals_planned
     count = (
-        counted(done, "configuration") if done >= planned else f"{done} of {counted(planned, 'configuration')} so far"
+        counted(done, "configuration")
+        if done >= planned
+        else f"{done} of {counted(planned, 'configuration', 'configurations')} so far"
     )
     words = tag(
         "p",

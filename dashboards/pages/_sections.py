@@ -135,6 +135,8 @@ def headline(data: SweepData) -> Html:
         "in advance. They show what a larger or smaller budget is worth in another sweep; a model of this one costs "
         "the price, whichever it is."
     )
+    if any(point.interval(data.utility) for point in data.front_points):
+        alone += " Scores are noisy: points of finals come first, unless another is better beyond both intervals."
     return section(
         "headline",
         "The best models, and their price",
@@ -246,7 +248,7 @@ def by_class(data: SweepData) -> Html | None:
     if not tables:
         return None
     words = "How public test rows were decided. Balanced accuracy is the mean of the recalls."
-    counts = f"{len(warned)} of {counted(len(data.useful_points), 'point')} of the front"
+    counts = f"{len(warned)} of {counted(len(data.useful_points), 'point', 'points')} of the front"
     some = f"{counts} {'gives' if len(warned) == 1 else 'give'} nearly every row the same answer."
     banner = tag("p", tag("strong", "Nearly constant. "), some, class_="banner", role="note") if warned else None
     return section("classes", "Class by class", tag("p", words), banner, *tables)
@@ -328,13 +330,16 @@ def _person(price: Price | None) -> list[Html]:
         ("finds a row: largest advantage", percent(exposure.risk.advantage)),
         *(
             (
-                f"epsilon of a person with {counted(one.rows, 'row')}, at delta {number(price.delta)}",
+                f"epsilon of a person with {counted(one.rows, 'row', 'rows')}, at delta {number(price.delta)}",
                 show_epsilon(one.epsilon),
             )
             for one in exposure.groups
         ),
         *(
-            (f"moves the probability of an outcome, with {counted(one.rows, 'planted row')}", percent(one.shift))
+            (
+                f"moves the probability of an outcome, with {counted(one.rows, 'planted row', 'planted rows')}",
+                percent(one.shift),
+            )
             for one in exposure.groups
         ),
     ]

@@ -110,11 +110,11 @@ def decisions_table(data: SweepData) -> Html | None:
     rows = [tag("tr", *(_cell(name, row.get(name), name in ("epoch", "rung")) for name in _DECIDED)) for row in shown]
     counts = Counter("at a rung" if decision.get("rung") is not None else "between rungs" for decision in ended)
     how = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    compared = counted(len(data.decisions) - len(ended), "time")
-    words = f"{counted(len(ended), 'trial')} ended early{f' ({how})' if how else ''}; {compared} one continued"
+    continued = counted(len(data.decisions) - len(ended), "time")
+    stopped = counted(len(ended), "trial")
     table = tag(
         "details",
-        tag("summary", words),
+        tag("summary", f"{stopped} ended early{f' ({how})' if how else ''}; {continued} one continued"),
         _note(_omission(shown, ended, "of these decisions, evenly spread", where="decisions.jsonl")),
         scrolling_table(each("th", _DECIDED, scope="col"), rows),
         open=len(shown) <= OPEN_ROWS,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from clipless.datasets.metadata import units_word
 from dashboards.data import SweepData
 from dashboards.pages._html import Html, tag
 from dashboards.pages._page import exploratory, facts_list, section
@@ -45,7 +46,7 @@ def terms(data: SweepData) -> Html:
 
 def _terms(data: SweepData) -> str:
     claim = data.result.claim
-    counts = counted(claim.population, "training row" if claim.unit == "row" else "training unit")
+    counts = f"{claim.population} training {units_word(claim.unit)}"
     unit = "" if claim.unit == "row" else f" (unit: {claim.unit})"
     relation = ", ".join(data.relations) or "relation not recorded"
     return f"{claim.data}, {counts}{unit}, scored on {claim.evaluation} rows. {delta_text(data)}, {relation}."
@@ -98,12 +99,14 @@ def smoothing_in_words(data: SweepData, point: Point) -> str:
     if plan is None and counts is None:
         return ""
     names = ", ".join(map(title_of, data.smoothed)) or "smoothed accuracy"
-    validation = "" if plan is None else f"at most {plan.rows} validation rows, {counted(plan.draws, 'draw')} each"
+    validation = (
+        "" if plan is None else f"at most {plan.rows} validation rows, {counted(plan.draws, 'draw', 'draws')} each"
+    )
     tested = ""
     if counts is not None:
         tested = (
-            f"{counted(counts.rows, 'test row')}, {counted(counts.draws, 'draw')} each "
-            f"({counted(counts.abstained, 'row')} undecided, counted as wrong)"
+            f"{counted(counts.rows, 'test row', 'test rows')}, {counted(counts.draws, 'draw', 'draws')} each "
+            f"({counted(counts.abstained, 'row', 'rows')} undecided, counted as wrong)"
         )
     alpha = plan.alpha if plan is not None else counts.alpha if counts is not None else 0.0
     rows = "; ".join(filter(None, (validation, tested)))

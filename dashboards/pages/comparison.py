@@ -46,7 +46,7 @@ def head(comparison: Comparison, title: str) -> Html:
         tag("h1", title),
         banner,
         *lines,
-        tag("p", f"{counted(more, 'more sweep')} in the table below.", class_="terms") if more else None,
+        tag("p", f"{counted(more, 'more sweep', 'more sweeps')} in the table below.", class_="terms") if more else None,
         class_="brief",
     )
 
