@@ -29,6 +29,15 @@ def round_down(attained: float, digits: int = 4) -> str:
     return f"{rounded.normalize():f}"
 
 
+def number_of(number: int, what: str) -> str:
+    """Return a number of things.
+
+    >>> number_of(1, "trial"), number_of(2, "trial")
+    ('1 trial', '2 trials')
+    """
+    return f"{number} {what}{'s' * (number != 1)}"
+
+
 def in_brackets(interval: Sequence[float] | None) -> str:
     """Return what stands behind a score for its interval, empty without one.
 

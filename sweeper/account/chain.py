@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from clipless.spelling import did_you_mean
 from sweeper.account.balance import Balance, replay
 from sweeper.account.entries import Entry, first_digest, follow_links
 from sweeper.account.store import AccountStore, Head, StoreTransaction
@@ -84,8 +85,9 @@ class AccountChain:
         name, known = self.address.name, self._balance
         head = transaction.head(name)
         if head is None:
-            listed = ", ".join(transaction.names()) or "none"
-            raise RecordError(f"Expected an account of {self.address.store} ({listed}), got {name!r}; open it first")
+            names = transaction.names()
+            listed, remedy = ", ".join(names) or "none", did_you_mean(name, names) or "open it first"
+            raise RecordError(f"Expected an account of {self.address.store} ({listed}), got {name!r}; {remedy}")
         last = self.head if known is not None else Head(0, first_digest(transaction.id, name))
         links = transaction.links(name, last.number)
         if (Head(links[-1].number, links[-1].digest) if links else last) != head:

@@ -8,6 +8,7 @@ import getpass
 from collections.abc import Sequence
 
 from clipless.privacy.events import Relation
+from clipless.spelling import did_you_mean
 from sweeper.account.chain import AccountChain
 from sweeper.account.cost import budget_of
 from sweeper.account.entries import Closed, Opened, Raised, Share, Shared, first_digest
@@ -115,7 +116,8 @@ def close_account(
     with AccountChain(address).change() as (_, balance, entries):
         if block is not None and block not in balance.digests:
             known = ", ".join(balance.digests) or "none"
-            raise AccountError(f"Expected a block of account {address.name!r} ({known}), got {block!r} (--block)")
+            near = did_you_mean(block, balance.digests, before="; ")
+            raise AccountError(f"Expected a block of account {address.name!r} ({known}), got {block!r} (--block){near}")
         entries.append(Closed(block=block, because=because, by=by, at=time_in_text(at)))
 
 

@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeper.errors import SweeperError
+from sweeper.errors import RecordError, SweeperError
+from sweeper.program import program
 from sweeper.results.exporters import PRESETS, Format, figure_names
+from sweeper.rounding import number_of
 
 DEFAULT_OUT = Path("sweeps-out")
 
@@ -40,8 +42,28 @@ def _figures(incomplete: str) -> list[str]:
     return _beginning(figure_names(), incomplete)
 
 
+def find_sweep(folder: Path) -> Path:
+    """Return the folder of a sweep; one that is not there, or that holds sweeps, is refused with the one that is meant.
+
+    Raises:
+        RecordError: no such folder, or one of many sweeps.
+    """
+    from clipless.spelling import did_you_mean_file
+    from sweeper.store.manifest import MANIFEST_NAME
+    from sweeper.store.sweep_folder import list_sweeps
+
+    if not folder.exists():
+        remedy = did_you_mean_file(folder) or f"{program()} list shows those of a folder"
+        raise RecordError(f"Expected the folder of a sweep, but there is no {folder}; {remedy}")
+    inside = [] if (folder / MANIFEST_NAME).exists() else list_sweeps(folder)
+    if inside:
+        holds = f"which holds {number_of(len(inside), 'sweep')}; name one, such as {inside[-1].path}"
+        raise RecordError(f"Expected the folder of a sweep, got {folder}, {holds}")
+    return folder
+
+
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
-SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False)]
+SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False, callback=find_sweep)]
 TrialId = Annotated[str, typer.Argument(help="A trial, such as t0007.", show_default=False, autocompletion=_trials)]
 
 Out = Annotated[Path, typer.Option(help="Where sweeps live.")]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clipless.privacy.exposure import FALSE_ALARMS
+from clipless.spelling import did_you_mean
 from sweeper.errors import SweeperError
 from sweeper.papers import statements
 from sweeper.papers.registry_record import registry_record
@@ -166,5 +167,6 @@ def export_card(path: Path, name: str) -> str:
         RecordError: no card, or one that does not keep to its schema.
     """
     if name not in EXPORTS:
-        raise SweeperError(f"Expected --as to be one of {', '.join(EXPORTS)}, got {name!r}; choose one of them")
+        remedy = did_you_mean(name, EXPORTS) or "choose one of them"
+        raise SweeperError(f"Expected --as to be one of {', '.join(EXPORTS)}, got {name!r}; {remedy}")
     return EXPORTS[name](read_card(path))

@@ -97,7 +97,8 @@ def read_card(folder: Path) -> dict[str, Any]:
         CardContent.model_validate_json(text)
         card: dict[str, Any] = json.loads(text)
     except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(f"Cannot read {path}: {error}; take the model with sweeper pick") from error
+        why = getattr(error, "strerror", None) or error
+        raise RecordError(f"Cannot read {path}: {why}; take the model with sweeper pick") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))

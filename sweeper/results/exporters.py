@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clipless.spelling import did_you_mean
 from sweeper.errors import ExportError, SweeperError
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class Format(enum.Enum):
         suffix = path.suffix.removeprefix(".").lower()
         if suffix not in {format_.value for format_ in cls}:
             known = ", ".join(format_.value for format_ in cls)
-            raise ExportError(f"Expected a format out of {known}, got {suffix!r} ({path}): name one of them")
+            remedy = did_you_mean(suffix, (one.value for one in cls)) or "name one of them"
+            raise ExportError(f"Expected a format out of {known}, got {suffix!r} ({path}); {remedy}")
         return cls(suffix)
 
     @property
@@ -77,7 +79,8 @@ class Paper:
         """
         if preset is not None and preset not in PRESETS:
             known = ", ".join(PRESETS)
-            raise ExportError(f"Expected a preset out of {known}, got {preset!r} (--preset): name one of them")
+            remedy = did_you_mean(preset, PRESETS) or "name one of them"
+            raise ExportError(f"Expected a preset out of {known}, got {preset!r} (--preset); {remedy}")
         _refuse_outside("--width", width, _WIDTHS, "millimetres")
         _refuse_outside("--font", font, _FONTS, "points")
         own_width, own_font = PRESETS.get(preset or "", (None, None))

@@ -136,7 +136,8 @@ def _objective(front: FrontRecord, name: str) -> str:
         raise PickError(str(error)) from None
     if not found:
         raise PickError(
-            f"Expected an objective of {front.sweep} to put a minimum on, got {name!r}; choose among {', '.join(known)}"
+            f"Expected an objective of {front.sweep} to put a minimum on, got {name!r}; "
+            + (names.near_name(name, known) or f"choose among {', '.join(known)}")
         )
     return found[0]
 

@@ -19,6 +19,7 @@ TIMEOUT_SECONDS = 30.0
 TRIES = 4
 PAUSE_SECONDS = 1.0  # before the second try; twice that before the third
 YAML, JSON = "application/yaml", "application/json"
+_OTHER_ANSWER = "Expected the answer of a service of sweeper, got another one; correct {option}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,9 @@ class Connection:
                     raise refusal(error.code, _rest_of(error), call) from None
             except (OSError, HTTPException) as error:
                 reason = _reason(error)
-        raise SweeperError(f"Cannot reach the service at {self.url}: {reason}; is it running there? ({self.option})")
+        raise SweeperError(
+            f"Cannot reach the service at {self.url}: {reason}; start one with sweeper serve, or correct {self.option}"
+        )
 
     def read(self, call: Call) -> dict[str, Any]:
         """Return the JSON object that a call is answered with; raises as `ask`."""
@@ -151,7 +154,7 @@ def submit(url: str, spec_text: str, token: str | None = None) -> dict[str, Any]
     try:
         return {name: str(found[name]) for name in ("id", "state", "url")}
     except KeyError:
-        raise SweeperError("Expected the answer of a service of sweeper, got another one (--url)") from None
+        raise SweeperError(_OTHER_ANSWER.format(option="--url")) from None
 
 
 def _reason(error: Exception) -> str:
@@ -170,7 +173,7 @@ def content_of(answer: bytes, option: str = "--url") -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise SweeperError(f"Expected the answer of a service of sweeper, got another one ({option})")
+        raise SweeperError(_OTHER_ANSWER.format(option=option))
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
 from sweeper.errors import UnexpectedValueError
-from sweeper.specification.objectives import same
+from sweeper.specification.objectives import near_name, same
 
 FARTHEST = 1e6
 _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=)\s*(\S+)\s*")
@@ -55,7 +55,8 @@ def parse_constraint(text: str, recorded: Sequence[str]) -> OutcomeConstraint:
     name, sign, bound = matched.groups()
     spelled = next((other for other in recorded if same(other, name)), None)
     if spelled is None:
-        raise UnexpectedValueError(f"a value among {', '.join(recorded)}, or one listed in search.metrics", repr(name))
+        expected = f"a value among {', '.join(recorded)}, or one listed in search.metrics"
+        raise UnexpectedValueError(expected, repr(name), near_name(name, recorded))
     try:
         number = float(bound)
     except ValueError:

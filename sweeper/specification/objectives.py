@@ -17,12 +17,13 @@ R is a radius in units of the raw input, written as a number or a fraction and r
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
+from clipless.spelling import did_you_mean
 from sweeper.errors import SpecError, UnexpectedValueError
 from sweeper.records import MEMBERSHIP, Direction, Objective
 from sweeper.specification.fields.messages import bad_value
@@ -155,7 +156,7 @@ def parse(name: str) -> Objective:
         raise UnexpectedValueError("no attack among the objectives: list it in search.metrics", repr(name))
     elif name not in PLAIN and radius(name) is None and smoothed_radius(name) is None:
         known = (*PLAIN, f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{_SMOOTHED}R", *installed_metrics())
-        raise UnexpectedValueError(f"an objective: {', '.join(known[:-1])} or {known[-1]}", repr(name))
+        raise _unknown("an objective", name, known)
     return Objective.named(name)
 
 
@@ -179,9 +180,24 @@ def parse_metric(name: str) -> Objective:
         return Objective(name, find_metric(name).direction)
     if name not in MEMBERSHIP and all(kind(name) is None for kind in (radius, attack_radius, smoothed_radius)):
         kinds = (f"{_CERTIFIED}R", f"{_CERTIFIED_AUROC}R", f"{_SMOOTHED}R", f"{ATTACKED}R", f"{AUTOATTACKED}R")
-        known = (*kinds, *MEMBERSHIP, *installed_metrics())
-        raise UnexpectedValueError(f"a metric: {', '.join(known[:-1])} or {known[-1]}", repr(name))
+        raise _unknown("a metric", name, (*kinds, *MEMBERSHIP, *installed_metrics()))
     return Objective.named(name)
+
+
+def _unknown(kind: str, name: str, known: Sequence[str]) -> UnexpectedValueError:
+    return UnexpectedValueError(f"{kind}: {', '.join(known[:-1])} or {known[-1]}", repr(name), near_name(name, known))
+
+
+def near_name(name: str, known: Iterable[str]) -> str:
+    """Return the remedy for a misspelled objective, empty where it is spelled well or none is near; a radius is kept.
+
+    >>> near_name("certifed@0.25", ["accuracy", "certified@R"])
+    "did you mean 'certified@0.25'?"
+    """
+    if name in PLAIN:
+        return ""
+    _, at, radius_ = name.partition("@")
+    return did_you_mean(name, (f"{one[:-2]}{at}{radius_}" if at and one.endswith("@R") else one for one in known))
 
 
 def same(one: str, other: str) -> bool:

@@ -17,11 +17,12 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clipless.spelling import did_you_mean
 from clipless.zoo import ARCHITECTURES, Architecture
 from clipless.zoo import architecture as make_architecture
 from sweeper.errors import SpecError, UnexpectedValueError
 from sweeper.records import MEMBERSHIP, Direction
-from sweeper.specification.fields.messages import did_you_mean, show
+from sweeper.specification.fields.messages import show
 
 if TYPE_CHECKING:
     from torch import nn

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from clipless.spelling import did_you_mean_file
 from sweeper.errors import SpecError
 
 MAX_BYTES = 1_000_000
@@ -82,7 +83,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise SpecError(f"Cannot read {path}: {error.strerror or error}; give the path of a YAML file") from error
+        remedy = ("" if path.exists() else did_you_mean_file(path)) or "give the path of a YAML file"
+        raise SpecError(f"Cannot read {path}: {error.strerror or error}; {remedy}") from error
     if len(raw) > MAX_BYTES:
         raise SpecError(f"Expected at most {MAX_BYTES} bytes of YAML, {path} is larger; is it a spec?")
     try:

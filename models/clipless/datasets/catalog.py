@@ -1,6 +1,5 @@
 """The names of data sets, and the one function that loads any of them or a user's own file."""
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from clipless.datasets.metadata import Evaluation, Preparation
 from clipless.datasets.splits import HashSplit, Splitting
 from clipless.datasets.tables.declarations import TEXT_UNIT, Ranges
-from clipless.errors import DeclarationError
+from clipless.errors import DataError, DeclarationError
+from clipless.spelling import did_you_mean, did_you_mean_file
 
 if TYPE_CHECKING:  # listing names imports no torch
     from clipless.datasets.dataset import Dataset
@@ -194,8 +194,7 @@ def _name(source: str | Path) -> str | None:
         return known[_fold(source)]
     if source.lower().endswith(_SUFFIXES) or "/" in source or Path(source).exists():
         return None
-    near = difflib.get_close_matches(_fold(source), known, n=1, cutoff=0.5)
-    hint = f"did you mean {known[near[0]]}?" if near else f"known: {', '.join(sorted(known.values()))}"
+    hint = did_you_mean(_fold(source), known.values()) or f"known: {', '.join(sorted(known.values()))}"
     raise DeclarationError(f"Unknown data set {source!r}: {hint} (data.name)")
 
 
@@ -208,7 +207,9 @@ def _find(path: Path, folder: Path | None) -> Path:
     for place in places:
         if place.is_file():
             return place
-    raise DeclarationError(f"No such file: {' or '.join(map(str, places))} (data.path)")
+    missing = f"No such file: {' or '.join(map(str, places))} (data.path)"
+    near = next(filter(None, (did_you_mean_file(place, before="; ") for place in places)), "")
+    raise DataError(missing + near) if near else DeclarationError(missing)  # names of other files are the owner's
 
 
 def _refuse_own_options(name: str, options: Mapping[str, object], splits: Splitting | None) -> None:

@@ -19,6 +19,7 @@ from clipless.losses.kantorovich import HKR, KR
 from clipless.losses.margins import CrammerSinger, MulticlassHinge, WestonWatkins
 from clipless.losses.squared import Squared
 from clipless.losses.weighted import ClassWeighted
+from clipless.spelling import did_you_mean
 
 _FILES = tuple(import_modules(__name__, __path__))  # each enters its losses in the tables
 
@@ -55,6 +56,7 @@ def build_loss(name: str, *, class_weights: Sequence[float] | None = None, **par
         ValueError: a parameter or weights out of range.
     """
     if name not in LOSSES:
-        raise UnsupportedError(f"Expected a loss among {', '.join(LOSSES)}, got {name!r}")
+        hint = did_you_mean(name, LOSSES, before="; ")
+        raise UnsupportedError(f"Expected a loss among {', '.join(LOSSES)}, got {name!r}{hint}")
     loss = LOSSES[name](**parameters)
     return loss if class_weights is None else ClassWeighted(loss, tuple(class_weights))

@@ -4,7 +4,6 @@ A module of this folder that declares an `architecture` is found without being l
 checkers and readers. Torch is imported when the first network is built.
 """
 
-import difflib
 from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clipless.errors import UnsupportedError
 from clipless.imports import find_declared, import_modules
+from clipless.spelling import did_you_mean
 from clipless.zoo._base import Architecture, architecture
 from clipless.zoo._options import ACTIVATIONS, POOLINGS, LayerMaker, LayerOptions, Pooling, check_maps, pool
 from clipless.zoo.convnet import convnet, lenet, vgg
@@ -40,8 +40,7 @@ def build(name: str, input_shape: Sequence[int], outputs: int, *, input_norm: fl
         UnsupportedError: no such architecture, or an option that it does not take.
     """
     if name not in ARCHITECTURES:
-        near = difflib.get_close_matches(name, ARCHITECTURES, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, ARCHITECTURES, before="; ")
         raise UnsupportedError(f"Expected an architecture among {', '.join(ARCHITECTURES)}, got {name!r}{hint}")
     return ARCHITECTURES[name].build(input_shape, outputs, input_norm=input_norm, **options)
 

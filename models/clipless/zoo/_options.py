@@ -9,6 +9,7 @@ from clipless import layers
 from clipless.errors import UnsupportedError
 from clipless.option_types import OneOf, Positive
 from clipless.projections import CONSTRAINTS, Constraint
+from clipless.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -56,7 +57,9 @@ class LayerOptions:
 
     def __post_init__(self) -> None:
         if self.activation not in ACTIVATIONS:
-            raise UnsupportedError(f"Expected an activation among {', '.join(ACTIVATIONS)}, got {self.activation!r}")
+            hint = did_you_mean(self.activation, ACTIVATIONS, before="; ")
+            known = ", ".join(ACTIVATIONS)
+            raise UnsupportedError(f"Expected an activation among {known}, got {self.activation!r}{hint}")
 
 
 DEFAULT_OPTIONS = LayerOptions()
@@ -96,7 +99,8 @@ def pool(name: str, window: int) -> "nn.Module":
         UnsupportedError: no such pooling.
     """
     if name not in POOLINGS:
-        raise UnsupportedError(f"Expected a pooling among {', '.join(POOLINGS)}, got {name!r}")
+        hint = did_you_mean(name, POOLINGS, before="; ")
+        raise UnsupportedError(f"Expected a pooling among {', '.join(POOLINGS)}, got {name!r}{hint}")
     return POOLINGS[name](window)
 
 

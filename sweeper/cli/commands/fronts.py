@@ -16,6 +16,7 @@ from sweeper.cli.options import (
     SweepFolder,
     Width,
     choices,
+    find_sweep,
 )
 from sweeper.errors import ExportError
 from sweeper.program import program
@@ -109,7 +110,7 @@ def compare(
     from sweeper.results.sweep import load
 
     found = compare_fronts(
-        [(str(sweep), load(sweep).front()) for sweep in sweeps],
+        [(str(sweep), load(find_sweep(sweep)).front()) for sweep in sweeps],
         anyway=anyway,
         reference=read_numbers(reference, "epsilon=10", "--reference"),
         log_epsilon=not linear_epsilon,

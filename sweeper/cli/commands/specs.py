@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from clipless.spelling import did_you_mean
 from sweeper.cli.options import DataDir, SpecFile, choices
 from sweeper.errors import SweeperError
 from sweeper.program import program
@@ -64,7 +65,8 @@ def _schema(of: str) -> dict[str, Any]:
 
         return registry_schema()
     if of != SCHEMAS[0]:
-        raise SweeperError(f"Expected a schema of {', '.join(SCHEMAS)}, got {of!r}; choose one of them")
+        remedy = did_you_mean(of, SCHEMAS) or "choose one of them"
+        raise SweeperError(f"Expected a schema of {', '.join(SCHEMAS)}, got {of!r}; {remedy}")
     from sweeper.specification.spec import schema as spec_schema
 
     return spec_schema()

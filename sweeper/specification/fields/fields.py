@@ -17,7 +17,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
-from sweeper.specification.fields.messages import bad_value, did_you_mean, did_you_mean_or_known, locate
+from clipless.spelling import did_you_mean
+from sweeper.specification.fields.messages import bad_value, did_you_mean_or_known, locate
 from sweeper.specification.fields.ranges import Choices, Open, Range, Scalar, to_plain
 
 _LARGEST_INTEGER = 2**53

@@ -1,12 +1,12 @@
 """Turns each mistake in a spec into one sentence that names field, value, file and remedy."""
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
 
+from clipless.spelling import did_you_mean, nearest
 from sweeper.errors import SpecError
 from sweeper.specification.fields.ranges import to_plain
 
@@ -141,12 +141,6 @@ def mistake(source: str, expected: str, field: str, value: Any = None, remedy: s
     return SpecError(f"Expected {expected}{got} ({field} in {source})" + (f"; {remedy}" if remedy else ""))
 
 
-def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """Return the remedy for a misspelled name, nothing if no known name is near."""
-    close = _closest(name, known)
-    return "" if close is None else f"did you mean {close!r}?"
-
-
 def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:
     """Return the remedy for an unknown key."""
     known = sorted(known)
@@ -167,7 +161,7 @@ def _nearest(field: str, model: type[BaseModel]) -> str | None:
     """Return the key that an unknown one was meant to be: the path of one of its name elsewhere, or one like it."""
     name = field.rpartition(".")[2]
     elsewhere = [path for path in _paths(model) if path.rpartition(".")[2] == name]
-    return elsewhere[0] if elsewhere else _closest(name, _keys_beside(field, model))
+    return elsewhere[0] if elsewhere else nearest(name, _keys_beside(field, model))
 
 
 def _remedy(field: str, model: type[BaseModel]) -> str:
@@ -178,10 +172,6 @@ def _remedy(field: str, model: type[BaseModel]) -> str:
 def _keys_beside(field: str, model: type[BaseModel]) -> list[str]:
     section = field.rpartition(".")[0]
     return sorted(path.rpartition(".")[2] for path in _paths(model) if path.rpartition(".")[0] == section)
-
-
-def _closest(name: object, known: Iterable[str]) -> str | None:
-    return next(iter(difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)), None)
 
 
 def _paths(model: type[BaseModel], prefix: str = "") -> Iterator[str]:

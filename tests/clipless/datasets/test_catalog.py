@@ -56,9 +56,9 @@ def test_a_name_may_be_written_with_a_hyphen_or_an_underscore(name):
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("mnits", r"did you mean mnist\? \(data.name\)"),
-        ("fashion", r"did you mean fashion-mnist\?"),
-        ("CIFAR-10", r"did you mean cifar10\?"),
+        ("mnits", r"did you mean 'mnist'\? \(data.name\)"),
+        ("fashion", r"did you mean 'fashion-mnist'\?"),
+        ("CIFAR-10", r"did you mean 'cifar10'\?"),
         ("zzz", r"known: adult, aloi, breast_cancer"),
     ],
 )

@@ -29,7 +29,7 @@ from clipless.datasets.new_rows.arrays import as_tensors, read_array, scale_leve
 from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, raw_facts, raw_from_json, raw_to_json
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
-from clipless.datasets.tables.table_file import Array, Table, _normalise, list_names, read_table
+from clipless.datasets.tables.table_file import Array, Table, _normalise, list_names, near_or_listed, read_table
 from clipless.errors import DataError
 
 INPUT_VERSION = 1
@@ -220,7 +220,7 @@ def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Tabl
     missing = next((name for name in ids if name not in table.columns), None)
     if missing is not None:
         raise DataError(
-            f"Expected the column {missing!r} in {table.name}, found none; it has {list_names(table.columns)}"
+            f"Expected the column {missing!r} in {table.name}, found none; {near_or_listed(missing, table.columns)}"
         )
     known = {*ranges.columns, ranges.target}
     columns = {name: column for name, column in table.columns.items() if name in known or name not in ids}
@@ -231,7 +231,7 @@ def _check_columns(table: Table, ranges: Ranges, used: Mapping[str, Column]) -> 
     missing = next((name for name in used if name not in table.columns), None)
     if missing is not None:
         raise DataError(
-            f"Expected the column {missing!r} in {table.name}, found none; it has {list_names(table.columns)}"
+            f"Expected the column {missing!r} in {table.name}, found none; {near_or_listed(missing, table.columns)}"
         )
     known = {*ranges.columns, ranges.target}
     unknown = next((name for name in table.columns if name not in known), None)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from clipless.datasets.tables.declarations import MISSING_MARKERS
-from clipless.datasets.tables.table_file import Table, canonical_texts, list_names
+from clipless.datasets.tables.table_file import Table, canonical_texts, near_or_listed
 from clipless.errors import DataError, DeclarationError
 
 
@@ -57,7 +57,8 @@ def cut_into_blocks(
     """
     if choice.column not in table.columns:
         raise DataError(
-            f"Column {choice.column!r} is not in {table.name}; it has {list_names(table.columns)} (data.block)"
+            f"Column {choice.column!r} is not in {table.name}; {near_or_listed(choice.column, table.columns)} "
+            "(data.block)"
         )
     where = f"({choice.column} of {table.name}; data.block)"
     texts = np.array([str(text) for text in canonical_texts(table.columns[choice.column])])

@@ -31,6 +31,7 @@ from clipless.datasets.metadata import Evaluation
 from clipless.datasets.splits import ColumnSplit, HashSplit, Splitting
 from clipless.datasets.tables.declarations import MISSING_MARKERS, Categorical, Column, Drop, Numeric, Ranges, Text
 from clipless.errors import DataError
+from clipless.spelling import did_you_mean, did_you_mean_file
 
 T = TypeVar("T")
 
@@ -49,7 +50,8 @@ def load_ranges(path: str | Path) -> Ranges:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"Cannot read ranges file {path}: {_reason(error)} (data.ranges)") from None
+        near = "" if path.exists() else did_you_mean_file(path, before="; ")
+        raise DataError(f"Cannot read ranges file {path}: {_reason(error)} (data.ranges){near}") from None
     ranges = parse_ranges(text, path.name)
     return ranges if ranges.table is None else replace(ranges, table=str(path.parent / ranges.table))
 
@@ -204,7 +206,8 @@ def _mapping(value: Any, where: str) -> Mapping[Any, Any]:
 def _refuse_unknown_keys(value: Mapping[Any, Any], known: set[str], where: str) -> None:
     unknown = sorted(str(key) for key in value if key not in known)
     if unknown:
-        raise DataError(f"Unknown key {unknown[0]!r}; known: {', '.join(sorted(known))} ({where})")
+        remedy = did_you_mean(unknown[0], known) or f"known: {', '.join(sorted(known))}"
+        raise DataError(f"Unknown key {unknown[0]!r} ({where}); {remedy}")
 
 
 def _refuse_placeholders(content: Any, name: str) -> None:

@@ -32,7 +32,7 @@ from clipless.datasets.tables.blocks import BlockChoice, choose_blocks, cut_into
 from clipless.datasets.tables.declarations import TEXT_UNIT, Column, Drop, Ranges, Text
 from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_norm, match_texts
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, canonical_texts, list_names, read_table
+from clipless.datasets.tables.table_file import Table, canonical_texts, near_or_listed, read_table
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
@@ -214,7 +214,8 @@ def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:
         )
     if ranges.target not in table.columns:
         raise DataError(
-            f"Target column {ranges.target!r} is not in {table.name}; it has {list_names(table.columns)} (data.target)"
+            f"Target column {ranges.target!r} is not in {table.name}; {near_or_listed(ranges.target, table.columns)} "
+            "(data.target)"
         )
     if ranges.classes is None:
         raise DeclarationError(
@@ -243,7 +244,8 @@ def _bookkeeping(table: Table, source: TableFacts) -> set[str]:
         columns[source.blocks.column] = "data.block"
     for column, setting in columns.items():
         if column not in table.columns:
-            raise DataError(f"Column {column!r} is not in {table.name}; it has {list_names(table.columns)} ({setting})")
+            remedy = near_or_listed(column, table.columns)
+            raise DataError(f"Column {column!r} is not in {table.name}; {remedy} ({setting})")
     return set(columns)
 
 
@@ -251,7 +253,8 @@ def _declarations(table: Table, ranges: Ranges, not_features: set[str]) -> dict[
     unknown = [column for column in ranges.columns if column not in table.columns]
     if unknown:
         raise DataError(
-            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; it has {list_names(table.columns)}"
+            f"Column {unknown[0]!r} of {ranges.name} is not in {table.name}; "
+            f"{near_or_listed(unknown[0], table.columns)}"
         )
     for column in not_features & set(ranges.columns):
         if not isinstance(ranges.columns[column], Drop):

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from clipless.datasets.splits import row_bytes
 from clipless.errors import DataError
+from clipless.spelling import did_you_mean, did_you_mean_file
 
 Array: TypeAlias = Any  # a pyarrow.Array; pyarrow ships no types
 
@@ -120,6 +121,12 @@ def list_names(names: Iterable[object]) -> str:
     return ", ".join(texts[:8]) + (f" and {len(texts) - 8} more" if len(texts) > 8 else "")
 
 
+def near_or_listed(column: object, columns: Iterable[object]) -> str:
+    """Return what to take in place of a column that is not there: the one of nearest name, otherwise the first."""
+    names = [str(name) for name in columns]
+    return did_you_mean(column, names) or f"it has {list_names(names)}"
+
+
 def is_number(column: Array) -> bool:
     """Whether a column of a `Table` holds numbers; otherwise it holds texts."""
     return bool(pa.types.is_integer(column.type) or pa.types.is_floating(column.type))
@@ -151,7 +158,8 @@ def read_table(path: str | Path) -> Table:
     except DataError:
         raise
     except _UNREADABLE as error:
-        raise DataError(f"Cannot read {path}: {_reason(error)} (data.path)") from None
+        near = "" if path.exists() else did_you_mean_file(path, before="; ")
+        raise DataError(f"Cannot read {path}: {_reason(error)} (data.path){near}") from None
     return Table(path.name, {name: _normalise(column, name, path) for name, column in columns.items()})
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from clipless.datasets.tables.declarations import MISSING_MARKERS, UNPAID_SOURCE
 from clipless.datasets.tables.encoding import numbers
 from clipless.datasets.tables.ranges_file import PLACEHOLDER
-from clipless.datasets.tables.table_file import Array, Table, read_table
+from clipless.datasets.tables.table_file import Array, Table, near_or_listed, read_table
 from clipless.errors import DataError
 
 MOST_CATEGORIES = 100
@@ -55,7 +55,8 @@ def write_ranges_template(path: str | Path, target: str | None = None, *, from_d
     """
     table = read_table(path)
     if target is not None and target not in table.columns:
-        raise DataError(f"Target column {target!r} is not in {path}; it has {', '.join(table.columns)}")
+        remedy = near_or_listed(target, table.columns)
+        raise DataError(f"Target column {target!r} is not in {path}; {remedy} (--target)")
     head = (_UNPAID_HEAD if from_data else _PUBLIC_HEAD).format(name=table.name)
     return head + "\n".join(_lines(table, target, from_data=from_data)) + "\n"
 

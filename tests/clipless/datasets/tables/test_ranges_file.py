@@ -59,7 +59,7 @@ def test_what_is_optional_has_safe_defaults():
         ("", "Expected names with declarations, got None"),
         ("columns: {}", r"Expected source to say where the ranges come from, got None \(source in r.yaml\)"),
         ("source: ' '", "Expected source"),
-        ("source: s\ncolums: {}", "Unknown key 'colums'; known: block, columns, evaluation"),
+        ("source: s\ncolums: {}", "Unknown key 'colums' .top level of r.yaml.; did you mean 'columns'"),
         ("source: s\ntarget: ill", r"got 'ill' \(target in r.yaml\)"),
         ("source: s\ntarget: {name: ill}", r"Unknown key 'name'.*\(target in r.yaml\)"),
         ("source: s\ntarget: {column: true}", r"Expected a text, got True: quote it \(target.column in r.yaml\)"),

@@ -1,0 +1,42 @@
+"""What somebody meant by a name that is not known: the nearest one of those that are, or the nearest file."""
+
+import difflib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+_LIKENESS = 0.5  # of two names that are taken for one, from 0 to 1
+_LIKENESS_OF_FILES = 0.7  # of two paths: their folders have many, and many begin and end alike
+
+
+def nearest(name: object, known: Iterable[str]) -> str | None:
+    """Return the known name that a misspelled one is nearest to, None where none is near.
+
+    >>> nearest("Acuracy", ["accuracy", "auroc"])
+    'accuracy'
+    """
+    by_small = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(str(name).lower(), by_small, n=1, cutoff=_LIKENESS)
+    return by_small[near[0]] if near else None
+
+
+def did_you_mean(name: object, known: Iterable[str], *, before: str = "") -> str:
+    """Return the remedy for a misspelled name, behind ``before``; empty where no known name is near.
+
+    >>> did_you_mean("adm", ["sgd", "adam"], before="; ")
+    "; did you mean 'adam'?"
+    """
+    found = nearest(name, known)
+    return "" if found is None else f"{before}did you mean {found!r}?"
+
+
+def did_you_mean_file(path: Path, *, before: str = "") -> str:
+    """Return the same for a file or folder that is not there: the nearest one in its folder, as ``path`` is written.
+
+    Of files those that end alike are looked at. It names what else lies in the folder: for the owner of the machine.
+    """
+    beside: list[str] = []
+    with suppress(OSError):
+        beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() == path.suffix.lower()]
+    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=_LIKENESS_OF_FILES)
+    return f"{before}did you mean {path.with_name(near[0])}?" if near else ""
