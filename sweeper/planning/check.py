@@ -13,7 +13,7 @@ from sweeper.planning.estimate import Estimate, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds, preview
 from sweeper.planning.sweep_plan import SweepPlan
-from sweeper.rounding import round_up
+from sweeper.rounding import number_of, round_up
 from sweeper.specification.spec import Spec
 
 _WIDTH = 100  # characters of a line
@@ -48,7 +48,9 @@ class CheckedSpec:
         plan, declared = self.plan, self.data.metadata
         rows = f"{declared.name}, N = {plan.population} training {units_word(declared.unit)}"
         open_ = plan.shared.space.open
-        yield f"{plan.name}: valid. {rows}; {plan.trials} trials, {open_} open hyperparameters."
+        rehearsed = f"{number_of(plan.rehearsals, 'configuration')} to rehearse, then " if plan.rehearsals else ""
+        trials = f"{rehearsed}{number_of(plan.trials, 'trial')}"
+        yield f"{plan.name}: valid. {rows}; {trials}, {number_of(open_, 'open hyperparameter')}."
         if lack := find_lack_of_gpus(plan):
             yield lack
         yield plan.announcement

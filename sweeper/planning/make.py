@@ -1,10 +1,10 @@
 """Making the plan of a sweep: the only place that cuts a budget, gives scores their noise and states the claim."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, inf
+from math import ceil, inf, sqrt
 from pathlib import Path
 
 from clipless.datasets import Dataset, Evaluation, HashSplit, input_format
@@ -22,6 +22,7 @@ from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
+from sweeper.rounding import round_up
 from sweeper.schedulers import make_scheduler
 from sweeper.specification.left_out import Default
 from sweeper.specification.objectives import AUROC, BALANCED, reads_training_rows
@@ -35,6 +36,7 @@ from sweeper.trials.metrics import check_metrics
 from sweeper.trials.rehearsal import rehearsal_halves
 from sweeper.trials.settings import TrialSettings
 
+_CLOSE, _LARGEST = 1.05, 100.0  # how near the least budget is found that would do, and up to which it is looked for
 WIDEST = 0.2  # half the width of the interval of a planned score, by its noise alone, that still tells something
 _EXPECTED = 0.8  # a score, whose noise by class is looked at
 CONFIDENCE_WIDTH = 1.96  # standard deviations
@@ -238,13 +240,24 @@ def _request(spec: Spec, data: Dataset, recorded: Spending | None) -> Request:
         return replace(request, noise=make_score_noise(spec, data))
     pools = None if recorded is None else recorded.score_pools
     kept = None if pools is None else (pools[0].event.noise_multiplier, pools[1].event.noise_multiplier)
-    noise = make_score_noise(spec, data, kept or find_spending(spec.spending).plan_multipliers(request))
-    _check_rows_suffice(spec, noise, data.metadata.largest_share)
+    plan_multipliers = find_spending(spec.spending).plan_multipliers
+    noise = make_score_noise(spec, data, kept or plan_multipliers(request))
+
+    def suffices(epsilon: float) -> bool:
+        larger = make_score_noise(spec, data, plan_multipliers(replace(request, epsilon=epsilon)))
+        return larger is None or _tell_something(larger, data.metadata.largest_share)
+
+    _check_rows_suffice(spec, noise, data.metadata.largest_share, suffices)
     return replace(request, noise=noise)
 
 
-def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None, largest: float | None) -> None:
-    """Refuse rows of which planned scores would tell next to nothing, before anything of them is released."""
+def _check_rows_suffice(
+    spec: Spec, noise: ScoreNoise | None, largest: float | None, suffices: Callable[[float], bool]
+) -> None:
+    """Refuse rows of which planned scores would tell next to nothing, before anything of them is released.
+
+    ``suffices`` says of a larger budget whether they would tell something under it.
+    """
     if noise is None:
         return
     for (split, score), std in _expected_noise(noise, largest).items():
@@ -258,9 +271,33 @@ def _check_rows_suffice(spec: Spec, noise: ScoreNoise | None, largest: float | N
             expected += f"+-{WIDEST:g}, got {rows}"
             fewer = " or privacy.final_scores" * (noise.final_scores is not None)
             remedy = "set privacy.finals: 1, " if spec.has_low_end else ""  # fewer scores
-            remedy += f"raise the budget, hold more rows back, lower search.trials, search.repeats{fewer}, or say "
+            given = spec.privacy.sweep_epsilon
+            least = None if given is None else _find_least(given, suffices)
+            raised = "the budget" if least is None else f"privacy.sweep_epsilon to {round_up(least, 2)}"
+            remedy += f"raise {raised}, hold more rows back, lower search.trials, search.repeats{fewer}, or say "
             remedy += "privacy.score_noise yourself"
             raise spec.mistaken(expected, "data.splits", None, remedy)
+
+
+def _tell_something(noise: ScoreNoise, largest: float | None) -> bool:
+    """Whether every planned score tells something beside its noise."""
+    return all(CONFIDENCE_WIDTH * std <= WIDEST for std in _expected_noise(noise, largest).values())
+
+
+def _find_least(given: float, suffices: Callable[[float], bool]) -> float | None:
+    """Return a budget that suffices, larger than the one that is given, by at most `_CLOSE`; None where none is near.
+
+    A larger one suffices too.
+    """
+    low, high = given, 2.0 * given
+    while not suffices(high):
+        low, high = high, 2.0 * high
+        if high > _LARGEST:
+            return None
+    while high > _CLOSE * low:
+        middle = sqrt(low * high)
+        low, high = (low, middle) if suffices(middle) else (middle, high)
+    return high
 
 
 def _rungs(spec: Spec, epochs: int) -> Sequence[int]:

@@ -243,8 +243,15 @@ def test_a_filter_admits_every_score_that_is_planned(content):
 
 def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(content):
     data = clipless.datasets.load("digits", evaluation="private")
-    with pytest.raises(SpecError, match=r"Expected at least \d+ validation rows, so that the noise of a score"):
+    said = (
+        r"Expected at least \d+ validation rows, so that the noise of a score.*raise privacy.sweep_epsilon to [\d.]+,"
+    )
+    with pytest.raises(SpecError, match=said) as caught:
         private_plan(content, data, privacy={"sweep_epsilon": 0.05})
+    least = float(str(caught.value).partition("sweep_epsilon to ")[2].partition(",")[0])
+    assert private_plan(content, data, privacy={"sweep_epsilon": least}).shared.noise is not None
+    with pytest.raises(SpecError, match="Expected at least"):
+        private_plan(content, data, privacy={"sweep_epsilon": 0.85 * least})  # 2 digits, and found within 5 %
 
 
 @pytest.mark.parametrize(("objective", "largest"), [("auroc", None), ("balanced_accuracy", 0.98)])
