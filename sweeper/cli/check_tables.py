@@ -17,9 +17,10 @@ from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.pricing import price
 from sweeper.privacy.spending import Spending
 from sweeper.results.estimates import CONFIDENCE, share
-from sweeper.rounding import round_up
+from sweeper.rounding import number_of, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.left_out import Default
+from sweeper.specification.objectives import is_share_of_rows
 
 _EXAMPLE = 0.8  # an accuracy, whose interval is shown
 _WHOLE_PERCENT = 0.01  # a share below it has a decimal
@@ -34,12 +35,13 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
         Text(
             f"{plan.name}: {valid}. Data {declared.name}, N = {plan.population} training "
             f"{units_word(declared.unit)}, evaluation {declared.evaluation.value}, unit {declared.unit}; "
-            f"{_count_trials(plan)}; {plan.shared.space.open} hyperparameters to search."
+            f"{_count_trials(plan)}; {number_of(plan.shared.space.open, 'hyperparameter')} to search."
         )
     ]
     shown += [Text(lack, style="bold red")] if lack else []
     advice = find_loose_bounds(plan)
     shown += [Text(advice)] if advice else []
+    shown += [Text(said) for said in _render_baseline(plan)]
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
     for one in previews:
         shown += [Text(""), *_render_one(one)]
@@ -48,13 +50,25 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) ->
     return Group(*shown, Text(""), *_render_spending(plan, [one.plan for one in previews]))
 
 
+def _render_baseline(plan: SweepPlan) -> list[str]:
+    """Return what scores have to beat as far as it is public; where labels are private their owner can declare it."""
+    baselines = plan.claim.baselines
+    name = next((one.name for one in plan.shared.objectives if one.name != "epsilon"), "")
+    against = baselines.in_words(name)
+    if not against:
+        return []
+    is_open = is_share_of_rows(name) and not baselines.majority
+    remedy = "; target.largest_share in the ranges file declares it, where it is public" if is_open else ""
+    return [f"To beat in {name}: {against}{remedy}."]
+
+
 def _render_chosen(chosen: Sequence[Default]) -> Table:
     """Return what the spec leaves to its data, one row for each value."""
     table = Table(title="chosen for you; a value in the spec takes its place", box=None, title_justify="left")
     for column in ("field", "value", "because"):
         table.add_column(column, overflow="fold")
     for one in chosen:
-        value = f"{len(one.value)} configurations" if one.field == "search.first" else _in_yaml(one.value)
+        value = number_of(len(one.value), "configuration") if one.field == "search.first" else _in_yaml(one.value)
         table.add_row(one.field, Text(value), one.because)
     return table
 
@@ -66,9 +80,11 @@ def _in_yaml(value: Any) -> str:
 
 
 def _count_trials(plan: SweepPlan) -> str:
-    selection, trials = plan.spending.selection, f"{plan.trials} trial{'s' * (plan.trials != 1)}"
+    selection, trials = plan.spending.selection, number_of(plan.trials, "trial")
     if plan.rehearsals:
-        return f"{plan.rehearsals} configurations to rehearse on {plan.rehearsed_on.in_words}, then {trials}"
+        return (
+            f"{number_of(plan.rehearsals, 'configuration')} to rehearse on {plan.rehearsed_on.in_words}, then {trials}"
+        )
     if selection is None:
         return trials
     final = ", then one final" if plan.spending.budget else ""
@@ -173,10 +189,10 @@ def _render_one(one: Preview) -> list[RenderableType]:
 
 
 def _passed_over_in_words(refusals: Sequence[str]) -> str:
-    count = len(refusals)
+    several = len(refusals) > 1
     return (
-        f"{count} configuration{'s' * (count != 1)} before this one cannot be planned; a trial of "
-        f"{'one of them' if count > 1 else 'it'} fails and costs nothing: {refusals[0]}"
+        f"{number_of(len(refusals), 'configuration')} before this one cannot be planned; a trial of "
+        f"{'one of them' if several else 'it'} fails and costs nothing: {refusals[0]}"
     )
 
 

@@ -137,7 +137,9 @@ def _list_named(front: Front) -> list[Text]:
     for one in highlights(front):
         values = ", ".join(f"{value_name(o.name)} {value_text(one.point, o.name)}" for o in front.objectives)
         lines.append(Text(f"{one.title}: {one.point.label}: {values}"))
-    return lines
+    judged = next((one.name for one in front.objectives if one.name != "epsilon"), "")
+    against = front.claim.baselines.in_words(judged)
+    return [*lines, Text(f"to beat in {judged}: {against}")] if against else lines
 
 
 def _reasons(trials: Mapping[str, FrontTrial]) -> list[Text]:

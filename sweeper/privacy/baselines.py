@@ -84,6 +84,21 @@ class Baselines:
             return None
         return max(self.majority.get(split, 0.0), 1 / len(self.classes))
 
+    def in_words(self, name: str, score: float | None = None, interval: Sequence[float] | None = None) -> str:
+        """Return what a constant prediction reaches on validation rows, and whether a score of them beats it.
+
+        >>> Baselines(classes=("no", "yes")).in_words("accuracy", 0.6, (0.45, 0.75))
+        'the majority-class baseline reaches at least 0.500, which lies within the interval'
+        """
+        reached = self.constant(name)
+        if reached is None:
+            return ""
+        least = "" if "validation" in self.majority or name in (AUROC, BALANCED) else "at least "
+        said = f"the majority-class baseline reaches {least}{reached:.3f}"
+        if score is None or (score > reached and (interval is None or interval[0] > reached)):
+            return said
+        return f"{said}, which {'it does not beat' if score <= reached else 'lies within the interval'}"
+
 
 def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:
     """Say that a classifier nearly always gives one answer, empty where it does not."""

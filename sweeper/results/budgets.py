@@ -12,7 +12,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import best, value_text
-from sweeper.rounding import round_up
+from sweeper.rounding import number_of, round_up
 from sweeper.tracking.names import ARTIFACT_LINK, best_name, escape_markdown
 
 EPSILONS = (1.0, 2.0, 3.0, 5.0, 8.0)
@@ -67,7 +67,8 @@ def best_values(points: Sequence[Point], objectives: Sequence[Objective]) -> dic
 
 def description(front: Front, *, status: str, page: str | None = None) -> str:
     """Return what a sweep found and costs, as Markdown for those who see its run alone."""
-    counts = f"{len(front.trials)} trials, {len(front.on_front)} of {front.total} points on the front"
+    points = number_of(front.total, "point")
+    counts = f"{number_of(len(front.trials), 'trial')}, {len(front.on_front)} of {points} on the front"
     blocks = [f"**{escape_markdown(front.sweep)}**: {status}; {counts}."]
     if front.claim.exploratory:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")

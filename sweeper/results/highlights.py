@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import isnan
 
 from sweeper.errors import PickError
+from sweeper.privacy.baselines import Baselines
 from sweeper.records import Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
@@ -88,6 +89,20 @@ def explain(front: Sequence[Point], named: Sequence[Highlight] = ()) -> list[str
         *([_KNEE] if any(KNEE in one.titles for one in named) else []),
         *([f"{', '.join(sorted(made))}: {_FREE}"] if made else []),
     ]
+
+
+def scores_in_words(point: Point, name: str, baselines: Baselines) -> str:
+    """Return a score of a point on validation and test rows, and what a constant prediction reaches."""
+    tested, against = test_text(point, name), baselines.in_words(name, point.values[name], point.interval(name))
+    on_test = "" if tested == "-" else f", {tested} on test rows"
+    return f"{value_text(point, name)} on validation rows{on_test}" + (f"; {against}" if against else "")
+
+
+def point_lines(point: Point, front: FrontRecord) -> list[str]:
+    """Return which point this is, and its scores, a line each."""
+    names = [one.name for one in front.objectives if one.name != "epsilon" and one.name in point.values]
+    scores = (f"  {name} {scores_in_words(point, name, front.claim.baselines)}" for name in names)
+    return [f"{front.sweep}: {point.label}", *scores]
 
 
 def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:

@@ -8,6 +8,7 @@ import typer
 
 from sweeper.cli.options import SweepFolder, choices
 from sweeper.errors import SweeperError
+from sweeper.rounding import number_of
 
 if TYPE_CHECKING:
     from sweeper.account.entries import Share
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from sweeper.specification.addresses import AccountAddress
 
 EXIT_FOUND = 1
-_NUMBERS = ("taken", "drawn", "left", "may take", "holds")
+_NUMBERS = ("taken", "drawn", "left", "may take")
 RELATIONS = ("add-or-remove-one", "replace-one")
 
 app = typer.Typer(name="account", help="One budget for everything that ever reads a data set.", no_args_is_help=True)
@@ -51,10 +52,12 @@ def open_(
 ) -> None:
     """Open an account, in a new store or one that is there."""
     from clipless.privacy.events import Relation
+    from clipless.spelling import did_you_mean
     from sweeper.account.owner import open_account
 
     if relation not in RELATIONS:
-        raise SweeperError(f"Expected a relation out of {', '.join(RELATIONS)}, got {relation!r} (--relation)")
+        near = did_you_mean(relation, RELATIONS, before="; ")
+        raise SweeperError(f"Expected a relation out of {', '.join(RELATIONS)}, got {relation!r} (--relation){near}")
     address = _address(account)
     open_account(
         address,
@@ -88,9 +91,11 @@ def show(
 
         typer.echo(to_text(dump(summary), indent=1))
         return
-    from rich.console import Console
+    from rich.console import Group
 
-    Console().print(*_tables(summary), sep="\n")
+    from sweeper.cli.tables import print_view
+
+    print_view(Group(*_tables(summary)))
 
 
 @app.command()
@@ -109,8 +114,9 @@ def verify(
         typer.echo(finding, err=True)
     if found.findings:
         raise typer.Exit(EXIT_FOUND)
+    entries = "1 entry" if found.entries == 1 else f"{found.entries} entries"
     open_ = f"; not settled yet: {', '.join(found.unsettled)}" if found.unsettled else ""
-    typer.echo(f"verified: {found.entries} entries, {found.folders} ledgers{open_}")
+    typer.echo(f"verified: {entries}, {number_of(found.folders, 'ledger')}{open_}")
 
 
 @app.command()
@@ -213,12 +219,14 @@ def _tables(summary: "AccountSummary") -> list[Any]:
     spenders = _table("By whom", "spender", "taken", "may take")
     for spender in summary.spenders:
         spenders.add_row(spender.name, share_in_words(spender.taken), share_in_words(spender.most))
-    sweeps = _table("On what", "sweep", "spender", "blocks", "since", "holds", "drawn", "settled")
+    tables: list[Table] = [table for table in (places, spenders) if table.row_count]
+    sweeps = [Text("On what", style="italic")] if summary.sweeps else []  # no table: names and times need the width
     for sweep in summary.sweeps:
-        row = (share_in_words(sweep.taken), share_in_words(sweep.drawn), "yes" if sweep.is_settled else "no")
-        sweeps.add_row(sweep.title, sweep.spender, ", ".join(sweep.blocks), sweep.since, *row)
-    tables: list[Table] = [table for table in (places, spenders, sweeps) if table.row_count]
-    return shown + tables if tables else [*shown, Text("Nothing was reserved from it yet.")]
+        taken, drawn = share_in_words(sweep.taken), share_in_words(sweep.drawn)
+        ended = "settled" if sweep.is_settled else "not settled"
+        sweeps.append(Text(f" {sweep.title} by {sweep.spender}, since {sweep.since}"))
+        sweeps.append(Text(f"   holds {taken}, drawn {drawn}, of {', '.join(sweep.blocks)}; {ended}"))
+    return [*shown, *tables, *sweeps] if tables or sweeps else [*shown, Text("Nothing was reserved from it yet.")]
 
 
 def _table(title: str, *columns: str) -> Any:
@@ -226,5 +234,6 @@ def _table(title: str, *columns: str) -> Any:
 
     table = Table(title=title, box=None, title_justify="left")
     for column in columns:
-        table.add_column(column, justify="right" if column in _NUMBERS else "left")
+        is_number = column in _NUMBERS
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
     return table

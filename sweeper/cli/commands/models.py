@@ -7,6 +7,7 @@ import typer
 
 from sweeper.cli.options import DataDir, MaxEpsilon, MaxPrice, Minimum, OtherTracking, SweepFolder
 from sweeper.program import program
+from sweeper.rounding import number_of
 
 app = typer.Typer()
 
@@ -23,7 +24,8 @@ def pick(
         Path | None, typer.Option(help="File of a private key that signs the card; sweeper federated key makes one.")
     ] = None,
 ) -> None:
-    """Take one point of the front: its configuration, privacy card and model."""
+    """Take one point of the front: write its model, configuration and privacy card, and say which it is."""
+    from sweeper.results.highlights import point_lines
     from sweeper.results.sweep import load
 
     identity = None
@@ -34,13 +36,17 @@ def pick(
     picked = load(sweep).pick(max_epsilon, _minimum(minimum), max_price=max_price)
     folder = output or sweep / "picked" / picked.point.name
     trouble = picked.write(folder, data_dir, identity)
-    typer.echo(picked.card.to_markdown())
+    for line in point_lines(picked.point, picked.sweep.front()):
+        typer.echo(line)
     typer.echo(picked.card.prices())
-    typer.echo(f"Model, card and configuration: {folder}")
+    typer.echo(f"Model and configuration: {folder}")
+    typer.echo(f"Privacy card: {folder / 'card.md'}")
     signed = "" if identity is None else f" --key {identity.signing_public.hex()}"
     typer.echo(f"Check it: {program()} verify {folder}{signed}")
     typer.echo(f'Load it: clipless.load("{folder / "model.safetensors"}")')
-    if trouble is not None:
+    if trouble is None:
+        typer.echo(f"Predict new rows: {program()} predict {folder} FILE")
+    else:
         typer.echo(f"It cannot be given new rows by predict: {trouble}")
 
 
@@ -92,7 +98,7 @@ def predict(
         typer.echo(frame.to_csv(index=False), nl=False)
     else:
         write_predictions(frame, output)
-        typer.echo(f"{len(frame)} rows: {output}")
+        typer.echo(f"{number_of(len(frame), 'row')}: {output}")
 
 
 @app.command()

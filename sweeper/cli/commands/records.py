@@ -7,6 +7,7 @@ import typer
 
 from sweeper.cli.options import OtherTracking, SweepFolder, TrialId
 from sweeper.errors import RecordError
+from sweeper.rounding import number_of
 
 MEBIBYTE = 2**20
 
@@ -56,7 +57,7 @@ def replay(sweep: SweepFolder, tracking: OtherTracking = None) -> None:
 
     check_may_be_seen(sweep)
     rows = replay_spool(sweep / SPOOL_NAME, tracking)
-    typer.echo(f"{rows} rows delivered")
+    typer.echo(f"{number_of(rows, 'row')} delivered")
 
 
 @app.command()

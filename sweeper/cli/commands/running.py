@@ -334,6 +334,7 @@ def _drive(
             ended.sweep.directory,
             price=front.price,
             named=highlights(front),
+            baselines=front.claim.baselines,
             look=ended.look,
             reason=ended.outcome.in_words(),
             failures=failures,

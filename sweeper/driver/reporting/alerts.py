@@ -11,6 +11,7 @@ from typing import Any
 
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.reporting.webhook import Event, MessageForm, announce, news, with_page
+from sweeper.rounding import number_of
 
 NEARLY = 0.9  # of a budget, or of the hours
 CLOSE_SECONDS = 35.0  # for what is still to be delivered: three tries and the pauses between them
@@ -59,7 +60,9 @@ class Alerts:
             return
         if progress.front:
             ended = progress.done + progress.failed
-            self._tell_once(Event.FIRST_FRONT, f"has its first front; {ended} of {progress.total} trials have ended.")
+            self._tell_once(
+                Event.FIRST_FRONT, f"has its first front; {ended} of {number_of(progress.total, 'trial')} ended."
+            )
         if progress.spent is not None and progress.spent >= NEARLY:
             self._tell_once(Event.BUDGET, "has nearly spent its budget: what is left is promised to its last trials.")
         elif progress.limit_seconds and progress.elapsed_seconds >= NEARLY * progress.limit_seconds:

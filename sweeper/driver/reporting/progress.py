@@ -20,11 +20,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
-from sweeper.results.highlights import NOISY, Highlight, best, explain, spread, value_text
+from sweeper.results.highlights import NOISY, PICKED, Highlight, best, explain, scores_in_words, spread, value_text
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
+from sweeper.rounding import number_of
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 5
@@ -123,12 +125,19 @@ class SweepProgress:
     @property
     def best(self) -> Point | None:
         """The point of the front that is best in the first objective beside epsilon."""
-        names = [objective for objective in self.objectives if objective.name != "epsilon"]
-        return best(self.front, names[0]) if names else None
+        return None if self.utility is None else best(self.front, self.utility)
+
+    @property
+    def utility(self) -> Objective | None:
+        """The first objective beside epsilon."""
+        return next((objective for objective in self.objectives if objective.name != "epsilon"), None)
 
 
 class Display:
-    """Shows a sweep's progress for the time of a ``with`` block."""
+    """Shows a sweep's progress for the time of a ``with`` block, from the first time that there is something to say.
+
+    Of a sweep that is refused before, nothing is left on the screen.
+    """
 
     def __init__(self, console: Console | None = None, *, now: Callable[[], float] = time.monotonic) -> None:
         self._console = console or Console()
@@ -148,8 +157,6 @@ class Display:
         )
 
     def __enter__(self) -> Self:
-        if self._live:
-            self._live.start()
         return self
 
     def __exit__(
@@ -161,6 +168,7 @@ class Display:
     def update(self, progress: SweepProgress) -> None:
         """Show a new state, or remember it until it is time for a line."""
         self._progress, self._updated_at = progress, self._now()
+        self._start()
         due = self._printed_at is None or self._updated_at - self._printed_at >= LINE_EVERY_SECONDS
         if self._live is None and due:
             self._printed_at = self._updated_at
@@ -168,7 +176,12 @@ class Display:
 
     def tell(self, text: str) -> None:
         """Print a line that stays, above the live display where there is one."""
+        self._start()
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _start(self) -> None:
+        if self._live and not self._live.is_started:
+            self._live.start()
 
     def _render(self) -> RenderableType:
         if self._progress is None:
@@ -256,6 +269,7 @@ def closing_summary(
     *,
     price: Price | None = None,
     named: Sequence[Highlight] = (),
+    baselines: Baselines | None = None,
     look: str | None = None,
     reason: str = "",
     failures: Mapping[str, str] | None = None,
@@ -264,15 +278,15 @@ def closing_summary(
     goes_on: bool = True,
     has_report: bool = True,
 ) -> str:
-    """Return what to say when a sweep has ended: how it went and where to look.
+    """Return what to say when a sweep has ended: how it went, where to look, and last its best score, price and model.
 
-    ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``look`` says how to see
-    its runs, ``failures`` why each failed trial did, ``goes_on`` whether a sweep that ended early can be resumed.
+    ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``baselines`` what scores
+    are compared with, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
+    sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
     went = f"{_counts(progress, closing=True)} in {clock(progress.elapsed_seconds)}"
     lines = [f"{progress.name}: {progress.note or went}{ended}."]
-    lines += [] if price is None else [price.in_words]
     lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals, progress)
     if progress.front:
         size = len(progress.front)
@@ -291,13 +305,25 @@ def closing_summary(
     if left and left.rows:
         lines.append(f"Tracking: {left.rows} rows were not taken ({left.trouble}); they wait in {left.path}.")
         lines.append(f"Deliver them later: {program()} replay {folder}")
-    if reason and goes_on:
-        lines.append(f"Go on with it: {program()} resume {folder}")
     lines += [f"Report: {folder / 'front.html'}"] if has_report else []
     lines += [f"Runs: {look}"] if look else []
+    lines += _best(progress, named, baselines or Baselines())
+    lines += [] if price is None else [price.in_words]
+    if reason and goes_on:
+        lines.append(f"Go on with it: {program()} resume {folder}")
     if progress.best:
         lines.append(f"A model: {program()} pick {folder}")
     return "\n".join(lines)
+
+
+def _best(progress: SweepProgress, named: Sequence[Highlight], baselines: Baselines) -> list[str]:
+    """Return the best score in a line, beside what a constant prediction reaches; nothing without a front."""
+    objective, point = progress.utility, progress.best
+    if objective is None or point is None:
+        return []
+    known = next((one for one in named if one.point.key == point.key), Highlight(point, ()))
+    taken = "; pick takes it" if PICKED in known.titles else ""
+    return [f"Best {objective.name} ({point.label}{taken}): {scores_in_words(known.point, objective.name, baselines)}."]
 
 
 def clock(seconds: float) -> str:
@@ -314,13 +340,13 @@ def clock(seconds: float) -> str:
 def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
     rehearsals = progress.rehearsals
     if rehearsals is not None and progress.rehearses and not closing:
-        before = f"{progress.total} trial{'s' if progress.total > 1 else ''}"
-        done = f"{rehearsals.done} of {rehearsals.total} configurations rehearsed on {rehearsals.source.in_words}"
-        return f"{done}, before {before}; {rehearsals.source.spent_in_words}"
+        before = number_of(progress.total, "trial")
+        done = f"{rehearsals.done} of {number_of(rehearsals.total, 'configuration')} rehearsed"
+        return f"{done} on {rehearsals.source.in_words}, before {before}; {rehearsals.source.spent_in_words}"
     running = f", {len(progress.running)} running" if progress.running else ""
     failed = f", {progress.failed} failed" if progress.failed else ""
     if rehearsals is None:
-        return f"{progress.done} of {progress.total} trials done{running}{failed}"
+        return f"{progress.done} of {number_of(progress.total, 'trial')} done{running}{failed}"
     of_all = "" if closing and progress.done == progress.total else f" of {progress.total}"
     of_planned = "" if rehearsals.done == rehearsals.total else f" of {rehearsals.total}"
     return f"{rehearsals.done}{of_planned} rehearsed, {progress.done}{of_all} trained{running}{failed}"
@@ -387,7 +413,7 @@ def _reached(trials: Sequence[str], progress: SweepProgress) -> str:
 
 def _times(progress: SweepProgress) -> str:
     remaining = progress.remaining_seconds
-    left = "" if remaining is None else f", about {clock(remaining)} left"
+    left = "" if remaining is None or round(remaining) <= 0 else f", about {clock(remaining)} left"
     return f"{clock(progress.elapsed_seconds)} elapsed{left}" + (f"; {NOTHING_TRAINS}" if progress.waits else "")
 
 
@@ -404,7 +430,7 @@ def _table(progress: SweepProgress) -> RenderableType:
         table.add_column(name, justify="right")
     for point in shown:
         table.add_row(point.trial, point.moment, *(value_text(point, one.name) for one in progress.objectives))
-    return Group(Text(f"front: {len(progress.front)} points{volume}{part}"), table)
+    return Group(Text(f"front: {number_of(len(progress.front), 'point')}{volume}{part}"), table)
 
 
 def _point(point: Point, objectives: Sequence[Objective]) -> str:

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from sweeper.errors import SweeperError
 from sweeper.records import SweepStatus
 from sweeper.results.front import Front
+from sweeper.rounding import number_of
 from sweeper.specification.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 10.0
@@ -134,7 +135,9 @@ def _in_words(content: Mapping[str, Any]) -> str:
     if content["trials"]:
         said.append("Trials: " + ", ".join(f"{count} {status}" for status, count in content["trials"].items()) + ".")
     if content["hypervolume"] is not None:
-        said.append(f"The front has {content['front_points']} points, hypervolume {content['hypervolume']:.3f}.")
+        said.append(
+            f"The front has {number_of(content['front_points'], 'point')}, hypervolume {content['hypervolume']:.3f}."
+        )
     return " ".join(said)
 
 

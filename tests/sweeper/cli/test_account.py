@@ -1,10 +1,14 @@
 """`sweeper account`: opened, shown, shared, raised, verified and closed from the command line."""
 
+import io
 import json
 import sqlite3
 
 import pytest
+from rich.console import Console, Group
 
+from sweeper.account.summary import AccountSummary, PlaceSummary, SpenderSummary, SweepSummary
+from sweeper.cli.commands.account import _tables
 from sweeper.cli.main import main
 
 from .conftest import TRAINS
@@ -89,3 +93,25 @@ def test_looking_at_an_account_imports_nothing_that_trains(imported, tmp_path):
     said, modules = imported("account", "show", address)
     assert "Nothing was reserved from it yet." in said
     assert TRAINS & modules == set()
+
+
+def test_names_of_an_account_are_never_cut_to_the_width_of_a_terminal():
+    name, spender, since = (
+        "readmission-of-patients-2024-with-a-long-name",
+        "a.long.spender@example.org",
+        "2026-11-24T10:39",
+    )
+    place = PlaceSummary(block="all", side="training", taken=0.25, drawn=0.1)
+    sweep = SweepSummary(
+        id="s", title=name, spender=spender, blocks=("all",), since=since, taken=0.25, drawn=0.1, is_settled=True
+    )
+    words = {"name": "clinic", "unit": "row", "relation": "add-or-remove-one", "claim": "All costs epsilon 3."}
+    more = {"epsilon": 3.0, "delta": 1e-5, "until": None, "closed": {}}
+    spenders = (SpenderSummary(name=spender, taken=0.25, most=1.0),)
+    summary = AccountSummary(**words, **more, places=(place,), spenders=spenders, sweeps=(sweep,))
+    console = Console(file=io.StringIO(), width=80, soft_wrap=True)
+    console.print(Group(*_tables(summary)))
+    shown = console.file.getvalue()
+    assert f" {name} by {spender}, since {since}\n   holds 25 %, drawn 10 %, of all; settled" in shown
+    assert shown.count(spender) == 2
+    assert "…" not in shown

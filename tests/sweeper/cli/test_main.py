@@ -64,7 +64,7 @@ def test_the_summary_names_a_command_that_picks_a_model(ran, call, tmp_path):
     (line,) = (line for line in ran.said.splitlines() if line.startswith("A model: "))
     code, out, _ = call(*line.removeprefix(f"A model: {program()} ").split(), "--output", tmp_path / "taken")
     assert code == 0
-    assert out.startswith("# Privacy card: tiny")
+    assert out.startswith("tiny: t000")
     assert f'clipless.load("{tmp_path / "taken" / "model.safetensors"}")' in out
     assert sorted(p.name for p in (tmp_path / "taken").iterdir()) == [
         "SHA256SUMS",
@@ -146,7 +146,10 @@ def test_pick_takes_conditions_on_every_objective(ran, call, tmp_path):
         "pick", ran.folder, "--max-epsilon", 3, "--min", "certified@1/4=0.01", "--min", "accuracy=0.05", "-o", tmp_path
     )
     assert code == 0
-    assert "## The price" in out
+    assert "## The price" in (tmp_path / "card.md").read_text(encoding="utf-8")
+    assert len(out.splitlines()) <= 10  # the card stays in its file
+    assert f"Privacy card: {tmp_path / 'card.md'}" in out
+    assert "the majority-class baseline reaches" in out
 
 
 def test_schema_is_json_with_every_section(call):
@@ -294,6 +297,7 @@ def test_a_mistake_in_a_table_of_ones_own_is_one_sentence(refusal, spec_file, ta
     [
         (["run", "nowhere.yaml"], "Cannot read nowhere.yaml: No such file or directory"),
         (["show", "."], "is it the folder of a sweep?"),
+        (["pick", "nowhere"], "Expected the folder of a sweep, but there is no nowhere; "),
         (["data", "verify", "mnist", "--data-dir", "nowhere"], "Expected a folder, got nowhere"),
         (["data", "ranges", "nowhere.csv"], "nowhere.csv"),
     ],

@@ -34,7 +34,7 @@ def test_the_description_has_costs_a_table_and_where_to_look(priced):
     said = description(
         priced({"winner": price(9.5), "everything": price(9.5)}), status="completed", page="http://h/sweeps/x"
     )
-    assert said.startswith("**my\\_\\*sweep\\***: completed; 1 trials, 3 of 3 points on the front.")
+    assert said.startswith("**my\\_\\*sweep\\***: completed; 1 trial, 3 of 3 points on the front.")
     assert said.count("It costs 9.5.") == 1
     assert "| 3 | 0.800 | 0.400 | t0001, epoch 2, own epsilon 2.9 |" in said
     assert said.index("It costs 9.5.") < said.index("## Best points by own epsilon")

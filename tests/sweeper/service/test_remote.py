@@ -216,7 +216,7 @@ def test_what_may_not_arrive_twice_is_sent_once(monkeypatch):
             Connection("http://x", None).ask(call)
         assert len(tries) == times
     assert list(Connection("http://x", None).stream("/events", None)) == []
-    with pytest.raises(SweeperError, match="or correct url$"):
+    with pytest.raises(SweeperError, match=r"or correct url$"):
         connect("http://x")
 
 

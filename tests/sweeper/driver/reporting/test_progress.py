@@ -16,10 +16,11 @@ from sweeper.driver.reporting.progress import (
     line,
     render,
 )
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
-from sweeper.records import Objective, Point, RehearsalSource
-from sweeper.results.highlights import KNEE, MAX_ROWS, Highlight, spread
+from sweeper.records import NoisyScores, Objective, Point, RehearsalSource
+from sweeper.results.highlights import KNEE, MAX_ROWS, PICKED, Highlight, spread
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_rehearsals
 from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking.outbox import Undelivered
@@ -226,6 +227,13 @@ def test_in_a_terminal_the_display_is_redrawn_and_its_clock_ticks():
     assert "1:40 elapsed" in console.file.getvalue()
 
 
+def test_a_sweep_that_is_refused_leaves_nothing_on_the_screen():
+    console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
+    with pytest.raises(ValueError, match="refused"), Display(console):
+        raise ValueError("refused")
+    assert console.file.getvalue() == ""
+
+
 def test_the_closing_summary_says_where_to_look():
     text = closing_summary(
         state(running=()),
@@ -245,9 +253,10 @@ def test_the_closing_summary_says_where_to_look():
         "The split is not covered.",
         "Tracking: 5 rows were not taken (no answer); they wait in out/tracking-spool.jsonl.",
         f"Deliver them later: {program()} replay out/digits-1",
-        f"Go on with it: {program()} resume out/digits-1",
         "Report: out/digits-1/front.html",
         "Runs: mlflow ui --backend-store-uri sqlite:///out/mlflow.db",
+        "Best accuracy (t0002, epoch 7): 0.900 on validation rows.",
+        f"Go on with it: {program()} resume out/digits-1",
         f"A model: {program()} pick out/digits-1",
     ]
 
@@ -257,10 +266,28 @@ def test_the_closing_summary_states_the_price_once_and_each_point_at_its_own_eps
     front = (point("t0002", 2.991, 0.9), point("t0003", 3.5, 0.91))
     said = closing_summary(state(front=front), Path("out"), price=price)
     lines = said.splitlines()
-    assert lines[1] == "Price: epsilon 5.993."
+    assert lines[-2:] == ["Price: epsilon 5.993.", f"A model: {program()} pick out"]
     assert said.count("5.993") == 1
-    assert lines[2].endswith("each at its own epsilon (fixed in advance):")
-    assert lines[3] == "  own epsilon 2.992, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
+    assert lines[1].endswith("each at its own epsilon (fixed in advance):")
+    assert lines[2] == "  own epsilon 2.992, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7)"
+
+
+def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what_comes_next():
+    final = replace(
+        point("t0002", 3.0, 0.72), noisy=NoisyScores(is_final=True, released={}, intervals={"accuracy": (0.65, 0.79)})
+    )
+    known, named = Baselines(classes=("no", "yes"), majority={"validation": 0.7}), [Highlight(final, (PICKED,))]
+    *_, best, last = closing_summary(state(front=(final,)), Path("out"), named=named, baselines=known).splitlines()
+    assert best == (
+        "Best accuracy (t0002, epoch 7; pick takes it): 0.720 [0.650, 0.790] on validation rows; the majority-class "
+        "baseline reaches 0.700, which lies within the interval."
+    )
+    assert last == f"A model: {program()} pick out"
+
+
+def test_what_has_ended_has_no_time_left():
+    assert line(state(done=16, failed=0, running=())).endswith("; 1:30 elapsed")
+    assert line(state(total=1, done=0, failed=0, running=(), front=())).startswith("digits: 0 of 1 trial done;")
 
 
 def test_the_closing_summary_explains_the_words_of_its_list():

@@ -98,7 +98,7 @@ def test_a_delivery_is_one_post_of_json(server, front):
         "points": 2,
         "front_points": 1,
         "hypervolume": 0.25,
-        "text": "digits completed. Trials: 1 completed, 1 failed. The front has 1 points, hypervolume 0.250.",
+        "text": "digits completed. Trials: 1 completed, 1 failed. The front has 1 point, hypervolume 0.250.",
     }
 
 
