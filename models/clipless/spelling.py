@@ -38,5 +38,6 @@ def did_you_mean_file(path: Path, *, before: str = "") -> str:
     beside: list[str] = []
     with suppress(OSError):
         beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() == path.suffix.lower()]
-    near = difflib.get_close_matches(path.name, beside, n=1, cutoff=_LIKENESS_OF_FILES)
+    begun = sorted(one for one in beside if one.startswith(path.name))[-1:]  # a folder's time left out: the newest
+    near = begun or difflib.get_close_matches(path.name, beside, n=1, cutoff=_LIKENESS_OF_FILES)
     return f"{before}did you mean {path.with_name(near[0])}?" if near else ""
