@@ -120,12 +120,9 @@ def find_loose_bounds(plan: SweepPlan) -> str:
 
     Measured on the digits and on MNIST: see ``sensitivity_fraction`` in ``docs/spec.md``.
     """
-    values = {
-        one.name: one.space.values if isinstance(one.space, Choices) else one.value
-        for one in plan.shared.space.dimensions
-    }
+    values = {one.name: one.value for one in plan.shared.space.dimensions}
     chosen = values["model.architecture"]
-    loose = sorted(_LOOSE.intersection([chosen] if isinstance(chosen, str) else chosen))
+    loose = sorted(_LOOSE.intersection(chosen.values if isinstance(chosen, Choices) else (chosen,)))
     if not loose or values.get("training.sensitivity_fraction") != 1.0:
         return ""
     return (
