@@ -43,7 +43,7 @@ def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
 
 
 def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence_each(ran, other, refusal, tmp_path):
-    sentence = "Expected a budget of two stages with points for the figure stages, found none; choose one of front, "
+    sentence = "Expected a budget of two stages with 4 trials for the figure stages, found none; choose one of front, "
     assert sentence in refusal("front", ran.folder, "--figure", "stages", "-o", tmp_path / "stages.csv")
     sentence = "Expected one of png, svg, pdf for a picture of a size, got html: change --output"
     assert sentence in refusal("front", ran.folder, "--preset", "column", "-o", tmp_path / "front.html")
