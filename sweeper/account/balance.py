@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.blocks import is_declared
-from sweeper.account.cost import NOTHING, budget_of, is_whole, is_within, larger, left_of, total
+from sweeper.account.cost import NOTHING, is_covered, is_whole, is_within, larger, left_of, total
 from sweeper.account.entries import (
     EVERYBODY,
     Bound,
@@ -86,6 +86,11 @@ class Balance:
         self.sweeps: dict[str, SweepAccount] = {}
         self._taken: dict[Place, GaussianCost] = defaultdict(lambda: NOTHING)
         self._spent: dict[tuple[str, Place], GaussianCost] = defaultdict(lambda: NOTHING)
+
+    @property
+    def terms(self) -> tuple[float, float]:
+        """The epsilon and delta that every release is priced for, those of the opening, whatever the budget became."""
+        return self.opened.epsilon, self.opened.delta
 
     def taken(self, place: Place) -> GaussianCost:
         """Return what is reserved or drawn on a side of a block."""
@@ -243,7 +248,7 @@ class Balance:
 
 def _check_budget(epsilon: float, delta: float, budget: GaussianCost) -> None:
     """Refuse a budget that epsilon and delta do not give."""
-    if not is_within(budget, budget_of(epsilon, delta)):
+    if not is_covered(budget, epsilon, delta):
         raise RecordError(
             f"Expected the budget that epsilon {epsilon:g} at delta {delta!r} gives, got more; restore the store"
         )

@@ -82,13 +82,49 @@ def budget_of(epsilon: float, delta: float) -> GaussianCost:
     if not (0.0 < epsilon < math.inf and 0.0 < delta < 1.0):
         raise AccountingError(f"Expected epsilon > 0 and 0 < delta < 1, got epsilon={epsilon!r}, delta={delta!r}")
     slack = rounded_down(GaussianCost(0.0, SLACK_SHARE * delta)).slack
-    signal = largest_signal(epsilon, delta - slack, most=MOST_SIGNAL)
-    budget = rounded_down(GaussianCost(signal**2 * (1.0 - _ROUNDING), slack))
+    budget = GaussianCost(_largest_square(epsilon, delta, slack), slack)
     if not (budget.square > 0.0 and slack > 0.0):
         raise AccountingError(
             f"Expected a budget of which something can be spent, got epsilon={epsilon!r} at delta={delta!r}"
         )
     return budget
+
+
+def raised_budget(epsilon: float, delta: float, opened: GaussianCost) -> GaussianCost:
+    """Return what may be spent under the larger ``(epsilon, delta)`` of an account that was opened with a budget.
+
+    It has as much slack for each square as that budget, so that a release takes the same share of both before and
+    after; with a twentieth of delta the slack that is spent already would leave next to none for a larger signal.
+
+    Raises:
+        AccountingError: as `budget_of`.
+    """
+    budget_of(epsilon, delta)  # refuses what is none
+    low, high = opened.slack, delta
+    while low < (slack := (low + high) / 2) < high:
+        wanted = opened.slack * _largest_square(epsilon, delta, slack)
+        low, high = (slack, high) if wanted > slack * opened.square else (low, slack)
+    slack = rounded_down(GaussianCost(0.0, low)).slack
+    return GaussianCost(_largest_square(epsilon, delta, slack), slack)
+
+
+def is_covered(budget: GaussianCost, epsilon: float, delta: float) -> bool:
+    """Whether everything that a budget has room for is (epsilon, delta)-differentially private together."""
+    return 0.0 <= budget.slack < delta and budget.square <= _largest_square(epsilon, delta, budget.slack)
+
+
+def _largest_square(epsilon: float, delta: float, slack: float) -> float:
+    signal = largest_signal(epsilon, delta - slack, most=MOST_SIGNAL)
+    return rounded_down(GaussianCost(signal**2 * (1.0 - _ROUNDING))).square
+
+
+def epsilon_within(left: GaussianCost, budget: GaussianCost, delta: float) -> float:
+    """Return the epsilon at delta of a release that takes what is left: the same share of the signal and of the slack.
+
+    Of a budget of which no slack is left, that is 0, however much signal there is.
+    """
+    part = min(left.square / budget.square, left.slack / budget.slack)
+    return epsilon_of(GaussianCost(part * budget.square, part * budget.slack), delta)
 
 
 def epsilon_of(cost: GaussianCost, delta: float) -> float:

@@ -8,9 +8,10 @@ import getpass
 from collections.abc import Sequence
 
 from clipless.privacy.events import Relation
+from clipless.privacy.gaussian import GaussianCost
 from clipless.spelling import did_you_mean
 from sweeper.account.chain import AccountChain
-from sweeper.account.cost import budget_of
+from sweeper.account.cost import budget_of, raised_budget
 from sweeper.account.entries import Closed, Opened, Raised, Share, Shared, first_digest
 from sweeper.account.store import AccountStore, Head
 from sweeper.errors import AccountError
@@ -85,8 +86,9 @@ def raise_account(
         RecordError: a smaller budget, or the store cannot be written to.
         clipless.errors.AccountingError: not epsilon > 0 and 0 < delta < 1.
     """
-    new, when = budget_of(epsilon, delta), time_in_text(at)
-    with AccountChain(address).change() as (_, _, entries):
+    when = time_in_text(at)
+    with AccountChain(address).change() as (_, balance, entries):
+        new = raised_budget(epsilon, delta, GaussianCost(balance.opened.square, balance.opened.slack))
         entries.append(
             Raised(epsilon=epsilon, delta=delta, square=new.square, slack=new.slack, because=because, by=by, at=when)
         )

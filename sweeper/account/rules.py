@@ -8,7 +8,16 @@ from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, Place, SweepAccount
 from sweeper.account.blocks import is_declared
-from sweeper.account.cost import NOTHING, epsilon_of, is_within, larger, left_of, rounded_up, total
+from sweeper.account.cost import (
+    NOTHING,
+    epsilon_of,
+    epsilon_within,
+    is_within,
+    larger,
+    left_of,
+    rounded_up,
+    total,
+)
 from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Settled, Side
 from sweeper.rounding import round_down, round_up
 
@@ -237,16 +246,17 @@ def _refuse_amount(balance: Balance, wanted: Reservation, missing: Costs) -> str
         found += [(*room, place, cost) for room in rooms if not is_within(cost, room[2])]
     if not found:
         return None
-    what, whose, left, place, cost = min(found, key=lambda one: epsilon_of(one[2], balance.delta))
+    what, whose, left, place, cost = min(found, key=lambda one: epsilon_within(one[2], balance.budget, balance.delta))
     return _too_much(balance, what, whose, place, cost, left)
 
 
 def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: GaussianCost, left: GaussianCost) -> str:
     block, side = place
     where = f"on {side.value} rows" + ("" if block == ALL_ROWS else f" of block {block!r}")
-    fits, alone = epsilon_of(left, balance.delta), round_up(epsilon_of(cost, balance.delta), 3)
-    room = "nothing is left" if left.square == 0.0 else f"one sweep of epsilon {round_down(fits, 3)} would fit"
-    remedy = "lower privacy.sweep_epsilon" if left.square else "ask its owner to raise it"
+    fits = epsilon_within(left, balance.budget, balance.delta)
+    alone = round_up(epsilon_of(cost, balance.delta), 3)
+    room = "nothing is left" if fits == 0.0 else f"one sweep of epsilon {round_down(fits, 3)} would fit"
+    remedy = "lower privacy.sweep_epsilon" if fits else "ask its owner to raise it"
     return (
         f"Expected a sweep that {what} has room for, got one that takes {part_in_words(cost, balance.budget)} of "
         f"{whose} {where} (epsilon {alone} at delta {balance.delta!r} by itself) where "

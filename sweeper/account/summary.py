@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, Place, SweepAccount
-from sweeper.account.cost import NOTHING, epsilon_of, larger
+from sweeper.account.cost import NOTHING, epsilon_within, larger
 from sweeper.account.entries import EVERYBODY, Costs, Side
 from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
 from sweeper.rounding import round_down, round_up
@@ -167,7 +167,7 @@ def room_of(balance: Balance, spender: str, places: Iterable[Place]) -> Room:
     budget = balance.budget
     return Room(
         left=min(min(cost.square / budget.square, cost.slack / budget.slack) for cost in found),
-        fits=min(epsilon_of(cost, balance.delta) for cost in found),
+        fits=min(epsilon_within(cost, budget, balance.delta) for cost in found),
     )
 
 

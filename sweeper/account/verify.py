@@ -17,7 +17,7 @@ from sweeper.store.lock import undriven
 from sweeper.store.sweep_folder import is_secret
 
 LEDGER_NAME = "ledger.jsonl"
-_ROUNDING = 0.98  # a raised budget has another slack, by which the square of the same event differs a little
+_ROUNDING = 0.999  # libraries of another version may differ in their last digits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def _is_too_cheap(draw: Draw, charged: Mapping[str, Costs], balance: Balance) ->
     paid = [charged[name] for name in names if name in charged]
     return any(
         total(one.get(side, NOTHING) for one in paid).square < _ROUNDING * cost.square
-        for side, cost in draw.alone.costs(balance.epsilon, balance.delta).items()
+        for side, cost in draw.alone.costs(*balance.terms).items()
     )
 
 

@@ -69,12 +69,7 @@ def state_account(claim: Claim, planned: PlannedAccount | None) -> Claim:
         return replace(claim, conditions=(*claim.conditions, NO_ACCOUNT))
     balance = Account(planned.address).balance()
     account = AccountClaim(planned.address.name, balance.epsilon, balance.delta)
-    condition = (
-        f"Other sweeps may be charged to account {account.name!r} too. Everything that is ever released through it "
-        f"costs epsilon {account.epsilon:g} at delta {account.delta!r} together; what is released from the same rows "
-        "outside of it comes on top."
-    )
-    return replace(claim, conditions=(*claim.conditions, condition), account=account)
+    return replace(claim, conditions=(*claim.conditions, account.condition), account=account)
 
 
 def _events(plan: SweepPlan, data: Dataset) -> dict[Side, tuple[PoissonGaussian, ...]]:
@@ -104,7 +99,7 @@ def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[
         square = GaussianFilter(plan.filter_epsilon, delta).budget.square
         slack = balance.budget.slack * square / balance.budget.square
         return dict.fromkeys(plan.events, rounded_up(GaussianCost(square, slack)))
-    given = balance.epsilon, balance.delta
+    given = balance.terms
     costs = {side: total(event_cost(event, *given) for event in events) for side, events in plan.events.items()}
     selection = {} if plan.selection is None else draw_of_selection(plan.selection).costs(*given)
     return {

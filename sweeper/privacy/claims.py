@@ -131,6 +131,15 @@ class AccountClaim:
     epsilon: float
     delta: float
 
+    @property
+    def condition(self) -> str:
+        """What holds for a sweep and all others on the same rows together, in two sentences."""
+        return (
+            f"Other sweeps may be charged to account {self.name!r} too. Everything that is ever released through it "
+            f"costs epsilon {self.epsilon:g} at delta {self.delta!r} together; what is released from the same rows "
+            "outside of it comes on top."
+        )
+
     def to_columns(self) -> dict[str, str | float]:
         """Return it as columns of a table."""
         return {"account": self.name, "account.epsilon": self.epsilon, "account.delta": self.delta}

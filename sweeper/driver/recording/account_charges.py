@@ -54,7 +54,7 @@ class AccountCharges:
 
     def _costs(self, draw: Draw) -> dict[Side, GaussianCost]:
         balance = self._account.balance()
-        return draw.costs(balance.epsilon, balance.delta)
+        return draw.costs(*balance.terms)
 
 
 def reserve_account(
@@ -102,7 +102,7 @@ def charge_candidates(folder: SweepFolder) -> None:
     balance, wanted = account.balance(), account.reservation_of(receipt.sweep)
     selection, all_of_it = draw_of_selection(ledger.selection), draw_of_candidates(ledger, ledger.selection)
     for draw, position in ((selection, NOTHING_YET), (all_of_it, None)):
-        account.charge(wanted, draw.what, draw.costs(balance.epsilon, balance.delta), folder.ledger, position)
+        account.charge(wanted, draw.what, draw.costs(*balance.terms), folder.ledger, position)
     receipt.seen(account).write(folder.path)
 
 

@@ -11,12 +11,21 @@ from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.cost import budget_of, is_within, rounded_up, total
+from sweeper.account.cost import (
+    budget_of,
+    epsilon_within,
+    is_covered,
+    is_within,
+    rounded_down,
+    rounded_up,
+    total,
+)
 from sweeper.account.entries import Charged, Opened, Position, Settled, Share, Side
 from sweeper.account.owner import close_account, give_shares, open_account, raise_account
 from sweeper.account.rules import ALL_ROWS, find_refusal, reserve_entries
 from sweeper.account.summary import further_sweeps, room_of, summarise
 from sweeper.errors import AccountError, RecordError
+from sweeper.rounding import round_down
 
 from .accounts import DAY, ONE, OTHER_SPLIT, RELATION, SPLIT, costs, make, wants, write_rows
 
@@ -31,7 +40,7 @@ def test_four_sweeps_fit_and_the_fifth_is_told_what_is_left_what_it_asks_and_wha
         account.reserve(wants("s4"))
     assert str(refused.value) == (
         "Expected a sweep that account 'clinic' has room for, got one that takes 24.7 % of its budget on training rows "
-        "(epsilon 3.01 at delta 1e-05 by itself) where 1.37 % is left: one sweep of epsilon 0.61 would fit; lower "
+        "(epsilon 3.01 at delta 1e-05 by itself) where 1.37 % is left: one sweep of epsilon 0.608 would fit; lower "
         "privacy.sweep_epsilon"
     )
     assert sorted(account.balance().sweeps) == ["s0", "s1", "s2", "s3"]
@@ -306,7 +315,9 @@ def test_what_would_fit_is_said_of_the_smallest_room_and_fits_into_all(address):
         account.reserve(wants(f"b{number}", spender="ben"))
     account.reserve(wants("a"))
     room = room_of(account.balance(), "ann", account.balance().places())
-    with pytest.raises(AccountError, match=f"the share of ann .* one sweep of epsilon {room.fits:.3}") as refused:
+    with pytest.raises(
+        AccountError, match=f"the share of ann .* one sweep of epsilon {round_down(room.fits, 3)}"
+    ) as refused:
         account.reserve(wants("a2"))
     assert "account 'clinic' has room" not in str(refused.value)
     left = account.balance().left((ALL_ROWS, Side.TRAINING))
@@ -356,6 +367,24 @@ def test_a_raised_budget_has_room_and_is_never_lowered(account, address):
         with pytest.raises(RecordError, match="Expected a budget that is no smaller than epsilon 9"):
             raise_account(address, *smaller, because="", by="owner", at=DAY)
     assert account.balance().epsilon == 9.0
+
+
+def test_a_raised_budget_has_room_for_what_the_new_signal_has_room_for(account, address):
+    """Not only for what is left of the slack: the old budget is full, and took all of its own."""
+    before = budget_of(6.8, 1e-5)
+    account.reserve(wants("s", {Side.TRAINING: before}))
+    raise_account(address, 9.0, 1e-5, because="agreed", by="owner", at=DAY)
+    budget, left = account.balance().budget, account.balance().left((ALL_ROWS, Side.TRAINING))
+    assert is_covered(budget, 9.0, 1e-5)
+    assert budget.slack / budget.square == pytest.approx(before.slack / before.square, rel=1e-6)
+    assert left.square / budget.square == pytest.approx(left.slack / budget.slack, rel=1e-6)
+    assert left.square > 0.3 * budget.square
+    assert account.balance().terms == (6.8, 1e-5)
+    fits = epsilon_within(left, budget, 1e-5)
+    with pytest.raises(AccountError, match=f"one sweep of epsilon {round_down(fits, 3)} would fit"):
+        account.reserve(wants("t", {Side.TRAINING: GaussianCost(left.square, 2 * left.slack)}))
+    account.reserve(wants("t", {Side.TRAINING: rounded_down(left)}))
+    assert account.refusal(wants("u", costs(1e-6))) is not None
 
 
 @pytest.mark.usefixtures("account")

@@ -10,7 +10,19 @@ from hypothesis import strategies as st
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
 from clipless.privacy.gaussian import GaussianCost, gaussian_divergence
-from sweeper.account.cost import budget_of, epsilon_of, is_whole, is_within, rounded_down, rounded_up, total
+from sweeper.account.cost import (
+    SQUARE_STEP,
+    budget_of,
+    epsilon_of,
+    epsilon_within,
+    is_covered,
+    is_whole,
+    is_within,
+    raised_budget,
+    rounded_down,
+    rounded_up,
+    total,
+)
 
 
 def test_an_account_has_the_budget_of_a_filter():
@@ -66,3 +78,26 @@ def test_a_budget_that_is_none_is_refused(epsilon, delta):
 def test_a_budget_of_which_nothing_can_be_spent_is_refused():
     with pytest.raises(AccountingError, match="of which something can be spent"):
         budget_of(1e-9, 1e-16)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(3.0, 1e-5), (3.5, 1e-5), (9.0, 1e-5), (3.0, 1e-4), (60.0, 1e-5)])
+def test_a_budget_is_covered_by_signal_and_slack_together(epsilon, delta):
+    opened = budget_of(3.0, 1e-5)
+    raised = raised_budget(epsilon, delta, opened)
+    assert is_within(opened, raised)
+    assert is_covered(raised, epsilon, delta)
+    assert gaussian_divergence(math.sqrt(raised.square), epsilon) + raised.slack <= delta
+    if epsilon < 60.0:  # for twenty times the signal there is not enough delta
+        assert raised.slack * opened.square == pytest.approx(opened.slack * raised.square, rel=1e-6)
+    assert not is_covered(GaussianCost(raised.square + SQUARE_STEP, raised.slack), epsilon, delta)
+    assert not is_covered(GaussianCost(raised.square, raised.slack + 0.01 * (delta - raised.slack)), epsilon, delta)
+    assert not is_covered(GaussianCost(0.0, delta), epsilon, delta)
+
+
+def test_what_would_fit_takes_signal_and_slack_alike():
+    budget = budget_of(3.0, 1e-5)
+    assert epsilon_within(budget, budget, 1e-5) == pytest.approx(3.0, abs=1e-6)
+    half = GaussianCost(budget.square / 2, budget.slack / 2)
+    assert epsilon_within(half, budget, 1e-5) == epsilon_of(half, 1e-5)
+    assert epsilon_within(GaussianCost(budget.square, budget.slack / 2), budget, 1e-5) == epsilon_of(half, 1e-5)
+    assert epsilon_within(GaussianCost(budget.square, 0.0), budget, 1e-5) == 0.0
