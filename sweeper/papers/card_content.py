@@ -196,6 +196,14 @@ class SmoothedTable(Answer, extra="forbid"):
     correct: int = Field(description="Rows with one of their own class, at whatever radius.")
 
 
+class AccountFacts(Answer, extra="forbid"):
+    """The account of the data; see `sweeper.privacy.claims.AccountClaim`."""
+
+    name: str
+    epsilon: float = Field(description="Of everything that is ever released through it, together.")
+    delta: float
+
+
 class CardContent(Answer, extra="forbid"):
     """The privacy card of a point."""
 
@@ -231,6 +239,7 @@ class CardContent(Answer, extra="forbid"):
     smoothed: SmoothedTable | None
     config: Mapping[str, Any]
     model: str | None = Field(description="Where the sweep's folder has the model.")
+    account: AccountFacts | None = Field(description="What the sweep is charged to, None without one.")
     deployment: Mapping[str, str] = Field(description="What people said of it in the spec; nothing is inferred.")
     versions: Mapping[str, str] = Field(description="Of the programs that computed this card.")
     files: Mapping[str, Hash] | None = Field(

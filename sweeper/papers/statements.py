@@ -108,10 +108,24 @@ def tuning(card: Mapping[str, Any]) -> str:
             "The loss of tuning is accounted by the composition of every training that was charged, as if their "
             "number, noise and length had been fixed in advance."
         )
+    return f"Configurations were chosen by a sweep, `{card['sweep']}`. {accounted} {winner} {_outside(card)}".replace(
+        "  ", " "
+    )
+
+
+def _outside(card: Mapping[str, Any]) -> str:
+    """Return what is said of releases outside of the sweep."""
+    account = card["account"]
+    if account is None:
+        return (
+            "Choices made outside this sweep (earlier sweeps on the same data, ranges tried by hand, exploration "
+            "before it) are not accounted."
+        )
     return (
-        f"Configurations were chosen by a sweep, `{card['sweep']}`. {accounted} {winner} Choices made outside this "
-        "sweep (earlier sweeps on the same data, ranges tried by hand, exploration before it) are not accounted."
-    ).replace("  ", " ")
+        f"Earlier and later sweeps on the same data are accounted beside this price: everything that is ever released "
+        f"through account `{account['name']}` costs epsilon {account['epsilon']:g} at delta {account['delta']!r} "
+        "together. What was released or tried outside of it is not accounted."
+    )
 
 
 def composition(card: Mapping[str, Any]) -> str:

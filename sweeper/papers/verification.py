@@ -28,6 +28,7 @@ from sweeper.papers.files import (
 from sweeper.papers.recomputation import TOLERANCE, first_difference, first_false_claim
 from sweeper.papers.signature import signer_of
 from sweeper.privacy.card import Card
+from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.pricing import Price, prices_by_release
 from sweeper.rounding import round_up
 from sweeper.specification.yaml_file import read_mapping
@@ -175,6 +176,8 @@ def _check_sources(folder: Path, card: dict[str, Any]) -> str:
     spec = read_mapping(folder / SPEC_NAME)
     privacy, data = spec.get("privacy", {}), spec.get("data", {})
     follows: dict[str, Any] = {"deployment": spec.get("deployment", {})}
+    account = privacy.get("account")
+    follows["account"] = None if account is None else {"name": str(account).rpartition("#")[2]}
     if "delta" in privacy:
         follows["guarantee"] = {"delta": privacy["delta"]}
     if "name" in data:
@@ -182,13 +185,15 @@ def _check_sources(folder: Path, card: dict[str, Any]) -> str:
     false = first_difference(card, follows)
     if false is None and set(card["deployment"]) != set(follows["deployment"]):
         false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card['deployment'])}"
+    if false is None and card["account"] and parse(AccountClaim, card["account"]).condition not in card["conditions"]:
+        false = "Expected conditions to state the claim of account, got others"
     if false is not None:
         raise RecordError(f"{false} {where}, by {folder / SPEC_NAME}")
     if (folder / DATA_NAME).exists():
         name = read_object(folder / DATA_NAME).get("name")
         if name != card["data"]["name"]:
             raise RecordError(f"Expected data.name = {name!r} {where}, by {folder / DATA_NAME}")
-    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, delta and deployment"
+    return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, delta, account and deployment"
 
 
 def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:

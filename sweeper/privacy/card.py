@@ -154,6 +154,7 @@ def make_card(
             "smoothed": None if point.smoothed is None else {"kind": "smoothed", **asdict(point.smoothed)},
             "config": dict(trial.config),
             "model": point.model,
+            "account": None if claim.account is None else asdict(claim.account),
             "deployment": dict(claim.deployment),
             "versions": program_versions(),
         }

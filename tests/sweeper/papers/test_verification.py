@@ -3,6 +3,7 @@
 import copy
 import json
 import subprocess
+from dataclasses import asdict
 
 import pytest
 
@@ -15,6 +16,7 @@ from sweeper.papers.files import PAPERS, sums_of
 from sweeper.papers.signature import read_public, sign_card, signer_of, write_card
 from sweeper.papers.verification import read_card, verify_papers
 from sweeper.privacy.card import Card
+from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.ledger import Ledger
 from sweeper.program import program
 
@@ -236,6 +238,22 @@ def test_who_answers_for_a_model_is_who_the_spec_says(papers, content, forge):
     (papers / "card.sig").unlink()
     forge(papers, content | {"deployment": {"curator": "somebody"}})
     assert "deployment" in failure(papers)
+
+
+def test_an_account_that_the_spec_does_not_name_or_with_another_claim_is_noticed(papers, content, forge):
+    (papers / "card.sig").unlink()
+    account = AccountClaim("clinic", 6.8, 1e-5)
+    told = content | {"account": asdict(account), "conditions": [*content["conditions"], account.condition]}
+    forge(papers, told)
+    assert "Expected account = None" in failure(papers)
+    spec = papers / "spec.yaml"
+    spec.write_text(spec.read_text().replace("privacy:\n", "privacy:\n  account: accounts.db#clinic\n"))
+    forge(papers, told)
+    assert failure(papers) is None
+    forge(papers, told | {"account": asdict(account) | {"epsilon": 1.0}})
+    assert "Expected conditions to state the claim of account" in failure(papers)
+    forge(papers, content)
+    assert "account" in failure(papers)
 
 
 def test_the_words_of_a_card_with_an_infinite_price_are_its_own(papers, content):
