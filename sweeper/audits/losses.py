@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from clipless.privacy.events import PoissonGaussian, Relation
-from sweeper.audits.lower_bound import Floats, Scores
+from sweeper.audits.lower_bound import Floats, RunScores
 
 _MOST_DRAWS = 2e8  # of normal numbers in each world
 _MOST_RUNS, _LEAST_RUNS = 400_000, 10_000
@@ -30,14 +30,14 @@ def runs_for(steps: float) -> int:
     return int(min(max(_MOST_DRAWS / max(steps, 1.0), _LEAST_RUNS), _MOST_RUNS))
 
 
-def scores(events: Iterable[PoissonGaussian], runs: int, generator: torch.Generator) -> Scores:
+def scores(events: Iterable[PoissonGaussian], runs: int, generator: torch.Generator) -> RunScores:
     """Return the logarithms of the likelihood ratios of everything that all events release together."""
     chosen = tuple(events)
     present, absent = (
         np.sum([losses(event, runs, generator, present=world) for event in chosen] or [np.zeros(runs)], axis=0)
         for world in (True, False)
     )
-    return Scores(present, absent)
+    return RunScores(present, absent)
 
 
 def losses(event: PoissonGaussian, runs: int, generator: torch.Generator, *, present: bool) -> Floats:

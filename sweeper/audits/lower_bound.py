@@ -27,20 +27,20 @@ _LEAST_P_VALUE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class RunScores:
     """The adversary's scores of independent runs: large ones speak for ``present``."""
 
     present: Floats
     absent: Floats
 
-    def halves(self) -> tuple["Scores", "Scores"]:
+    def halves(self) -> tuple["RunScores", "RunScores"]:
         """Return two independent halves."""
         (p1, p2), (a1, a2) = (np.array_split(world, 2) for world in (self.present, self.absent))
-        return Scores(p1, a1), Scores(p2, a2)
+        return RunScores(p1, a1), RunScores(p2, a2)
 
-    def opposite(self) -> "Scores":
+    def opposite(self) -> "RunScores":
         """Return what an adversary sees who looks for absence."""
-        return Scores(-self.absent, -self.present)
+        return RunScores(-self.absent, -self.present)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Attack:
     runs: int
 
 
-def attack(scores: Mapping[str, Scores], claims: Mapping[float, float]) -> tuple[str, Attack]:
+def attack(scores: Mapping[str, RunScores], claims: Mapping[float, float]) -> tuple[str, Attack]:
     """Return which scores attain most against the claims, epsilon by delta, and what they attain.
 
     All scores are of the same runs, and all claims of what these release; one half of the runs chooses.
@@ -80,7 +80,7 @@ def attack(scores: Mapping[str, Scores], claims: Mapping[float, float]) -> tuple
     return name, _decide(seen, threshold, delta, claims[delta])
 
 
-def _best_threshold(seen: Scores, delta: float, claim: float) -> tuple[float, float]:
+def _best_threshold(seen: RunScores, delta: float, claim: float) -> tuple[float, float]:
     """Return what share of a claim a threshold attains here, and which."""
     thresholds = _thresholds(seen)
     bounds = lower_bounds(*_counts(seen, thresholds), len(seen.present), delta, _SURELY)
@@ -88,7 +88,7 @@ def _best_threshold(seen: Scores, delta: float, claim: float) -> tuple[float, fl
     return float(bounds[best]) / max(claim, _LEAST_CLAIM), float(thresholds[best])
 
 
-def _decide(seen: Scores, threshold: float, delta: float, claim: float) -> Attack:
+def _decide(seen: RunScores, threshold: float, delta: float, claim: float) -> Attack:
     (hits,), (alarms,) = _counts(seen, np.array([threshold]))
     runs = len(seen.present)
     return Attack(
@@ -139,14 +139,14 @@ def p_value(hits: int, alarms: int, runs: int, delta: float, claim: float) -> fl
     return math.exp(high)
 
 
-def _thresholds(seen: Scores) -> Floats:
+def _thresholds(seen: RunScores) -> Floats:
     """Return thresholds that let ever fewer runs of absence through, closest together where they are rare."""
     ranked = np.sort(seen.absent)[::-1]
     places = np.unique(np.geomspace(1, len(ranked), _THRESHOLDS).astype(np.int64)) - 1
     return np.unique(np.append(ranked[places], np.quantile(seen.present, [0.5, 0.9, 0.99])))
 
 
-def _counts(seen: Scores, thresholds: Floats) -> tuple[Counts, Counts]:
+def _counts(seen: RunScores, thresholds: Floats) -> tuple[Counts, Counts]:
     present, absent = (
         (len(world) - np.searchsorted(np.sort(world), thresholds, side="right")).astype(np.int64)
         for world in (seen.present, seen.absent)

@@ -15,8 +15,8 @@ from clipless.audits.finding import AuditKind, Finding
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.audits.losses import runs_for, scores
-from sweeper.audits.lower_bound import CONFIDENCE, Attack, Scores, attack
-from sweeper.audits.released import SKETCH, SPLITS, TEST, TRAINING, VALIDATION, Release, of_split, releases, unpaid
+from sweeper.audits.lower_bound import CONFIDENCE, Attack, RunScores, attack
+from sweeper.audits.released import SKETCH, SPLITS, TEST, TRAINING, VALIDATION, TrialRelease, of_split, releases, unpaid
 from sweeper.audits.selection import selection_scores
 from sweeper.errors import RecordError
 from sweeper.privacy.ledger import Ledger
@@ -69,7 +69,7 @@ def audit_price(
 def _of_everything(
     ledger: Ledger,
     trials: Sequence[Trial],
-    found: Sequence[Release],
+    found: Sequence[TrialRelease],
     delta: float,
     repetitions: Repetitions | None,
     generator: torch.Generator,
@@ -103,13 +103,13 @@ def _of_everything(
 
 
 def _of_selection(
-    trials: Sequence[Trial], found: Sequence[Release], repetitions: Repetitions, generator: torch.Generator
-) -> dict[str, Scores]:
+    trials: Sequence[Trial], found: Sequence[TrialRelease], repetitions: Repetitions, generator: torch.Generator
+) -> dict[str, RunScores]:
     """Return runs of the selection and its final as a training row and a validation row see them, and of test rows."""
     winner = next((trial for trial in trials if trial.id == WINNER_TRIAL), None)
     if winner is None or winner.plan is None:
         raise RecordError(f"Expected the winner {WINNER_TRIAL} of the private selection among the trials, got none")
-    seen: dict[str, Scores] = {}
+    seen: dict[str, RunScores] = {}
     for split in (TRAINING, VALIDATION):
         own = [one for one in found if one.split == split]
         candidate = next((one.event for one in own if one.trial == WINNER_TRIAL), None)
@@ -125,7 +125,7 @@ def _of_selection(
     return seen | ({TEST: scores(tests, runs_for(len(tests)), generator)} if tests else {})
 
 
-def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generator) -> Finding | None:
+def _of_nothing(free: Sequence[TrialRelease], delta: float, generator: torch.Generator) -> Finding | None:
     """Attack what nobody has paid for: whatever it tells contradicts the ledger."""
     if not free:
         return None
@@ -138,7 +138,7 @@ def _of_nothing(free: Sequence[Release], delta: float, generator: torch.Generato
     return _finding(AuditKind.SWEEP, attained, evidence, "what no entry of the ledger covers")
 
 
-def _in_words(one: Release) -> str:
+def _in_words(one: TrialRelease) -> str:
     if one.trial == SKETCH:
         return SKETCH
     point = f", epoch {one.epoch}" if one.epoch else ""

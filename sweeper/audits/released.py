@@ -22,7 +22,7 @@ SPLITS = (TRAINING, VALIDATION, TEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Release:
+class TrialRelease:
     """What one trial, or one point of it, has released.
 
     Attributes:
@@ -40,7 +40,7 @@ class Release:
 
 def releases(
     trials: Iterable[Trial], points: Iterable[Point], sketch: PoissonGaussian | None = None
-) -> tuple[Release, ...]:
+) -> tuple[TrialRelease, ...]:
     """Return what trials and points have released: up to the last recorded epoch, by the noise that they planned.
 
     Curves, and a private sketch of the training rows, are taken with the noise that is recorded beside them.
@@ -48,23 +48,23 @@ def releases(
     points, last = tuple(points), Counter[str]()
     for point in points:
         last[point.trial] = max(point.epoch, last[point.trial])
-    found: list[Release] = []
+    found: list[TrialRelease] = []
     if sketch is not None:
-        found.append(Release(split=TRAINING, trial=SKETCH, event=sketch))
+        found.append(TrialRelease(split=TRAINING, trial=SKETCH, event=sketch))
     for trial in trials:
         plan, epochs = trial.plan, last[trial.id]
         if plan is None or not epochs:
             continue
         event = plan.event.with_steps(drawn_by(plan, epochs))
-        found.append(Release(split=TRAINING, trial=trial.id, event=event))
+        found.append(TrialRelease(split=TRAINING, trial=trial.id, event=event))
         if plan.scores is not None:
             scores = scores_event(plan.scores.noise_multiplier, plan.repeats * epochs, plan.relation)
-            found.append(Release(split=VALIDATION, trial=trial.id, event=scores))
+            found.append(TrialRelease(split=VALIDATION, trial=trial.id, event=scores))
         found += (one for point in points if point.trial == trial.id for one in _test_releases(trial, point))
     return tuple(found)
 
 
-def _test_releases(trial: Trial, point: Point) -> Iterable[Release]:
+def _test_releases(trial: Trial, point: Point) -> Iterable[TrialRelease]:
     """Yield what the scores or curves of private test rows of a point have released."""
     plan = trial.plan
     if plan is None or (point.curves is None and (point.test is None or plan.scores is None)):
@@ -72,21 +72,21 @@ def _test_releases(trial: Trial, point: Point) -> Iterable[Release]:
     noise = math.inf if plan.scores is None else plan.scores.noise_multiplier
     if point.curves is not None:
         noise = point.curves.noise_multiplier
-    yield Release(split=TEST, trial=trial.id, epoch=point.epoch, event=scores_event(noise, 1, plan.relation))
+    yield TrialRelease(split=TEST, trial=trial.id, epoch=point.epoch, event=scores_event(noise, 1, plan.relation))
 
 
-def of_split(found: Iterable[Release], split: str) -> list[PoissonGaussian]:
+def of_split(found: Iterable[TrialRelease], split: str) -> list[PoissonGaussian]:
     """Return the events of the releases of one split."""
     return [one.event for one in found if one.split == split]
 
 
-def unpaid(found: Sequence[Release], ledger: Ledger) -> tuple[Release, ...]:
+def unpaid(found: Sequence[TrialRelease], ledger: Ledger) -> tuple[TrialRelease, ...]:
     """Return the releases, or parts of them, that no entry of the ledger covers.
 
     Where a private selection held, its ledger names no training, and test scores alone are looked for.
     """
     selected = ledger.held is not None
-    left: list[Release] = []
+    left: list[TrialRelease] = []
     for one in found:
         if one.split == TEST or (selected and one.trial not in {entry.trial for entry in ledger.entries()}):
             continue
@@ -99,7 +99,7 @@ def unpaid(found: Sequence[Release], ledger: Ledger) -> tuple[Release, ...]:
             paid = [event for entry in entered for event in entry.charged_scores]
         steps = one.event.steps - sum(event.steps for event in paid if covers(event, one.event))
         if steps > 0:
-            left.append(Release(split=one.split, trial=one.trial, event=one.event.with_steps(steps)))
+            left.append(TrialRelease(split=one.split, trial=one.trial, event=one.event.with_steps(steps)))
     return (*left, *_unpaid_tests([one for one in found if one.split == TEST], ledger))
 
 
@@ -109,7 +109,7 @@ def covers(paid: PoissonGaussian, released: PoissonGaussian) -> bool:
     return same and paid.noise_multiplier <= released.noise_multiplier * (1.0 + 1e-9)
 
 
-def _unpaid_tests(found: Sequence[Release], ledger: Ledger) -> Iterable[Release]:
+def _unpaid_tests(found: Sequence[TrialRelease], ledger: Ledger) -> Iterable[TrialRelease]:
     """Yield releases of test rows for which there is no entry of their point; each entry pays for one."""
     entries = list(ledger.tests())
     for one in found:

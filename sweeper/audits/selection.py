@@ -19,7 +19,7 @@ import torch
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian
 from sweeper.audits.losses import losses
-from sweeper.audits.lower_bound import Counts, Floats, Scores
+from sweeper.audits.lower_bound import Counts, Floats, RunScores
 
 _REFERENCE = 200_000  # candidates of each world from which ranks are learned
 _TOP = 1e6  # rank of a block on top
@@ -53,14 +53,14 @@ def selection_scores(
     runs: int,
     generator: torch.Generator,
     final: PoissonGaussian | None = None,
-) -> dict[str, Scores]:
+) -> dict[str, RunScores]:
     """Return the adversary's scores of the winner, and its final, under each planted order."""
     worlds = [_simulate(candidate, repetitions, runs, generator, final, present=present) for present in (True, False)]
     known = tuple(losses(candidate, _REFERENCE, generator, present=present) for present in (True, False))
     found = {}
     for name, order in plant_orders(known[0], known[1], repetitions).items():
         ranks = [np.sort(order(loss)) for loss in known]
-        found[name] = Scores(*(_scores(world, order, ranks, repetitions) for world in worlds))
+        found[name] = RunScores(*(_scores(world, order, ranks, repetitions) for world in worlds))
     return found
 
 

@@ -80,7 +80,7 @@ class Proposal:
     trial: str | None = None
 
 
-class Caller:
+class TrialCaller:
     """Who proposes the trials of a sweep.
 
     Guarantees:
@@ -231,7 +231,7 @@ class Caller:
 class _CalledQueue(TrialQueue):
     """Starts what was asked for, and nothing else, until the caller has no more to ask."""
 
-    def __init__(self, caller: Caller, plan: SweepPlan, search: Search, recorder: Recorder) -> None:
+    def __init__(self, caller: TrialCaller, plan: SweepPlan, search: Search, recorder: Recorder) -> None:
         barriers = accumulate(plan.spending.stage_trials)
         super().__init__(search, plan.trials, recorder.unfinished, barriers, recorder.spending.is_full)
         self._caller, self._plan, self._asked_for, self._recorder = caller, plan, search, recorder

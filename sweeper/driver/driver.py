@@ -18,7 +18,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.storage import Storage, fetch_models, url_of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.trial_states import TrialStates
-from sweeper.driver.caller import Caller
+from sweeper.driver.caller import TrialCaller
 from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_results
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.recording.account_charges import AccountCharges
@@ -80,7 +80,7 @@ class SweepRun:
         selected: RunResult | None = None,
         account: AccountCharges | None = None,
         troubles: Sequence[str] = (),
-        caller: Caller | None = None,
+        caller: TrialCaller | None = None,
     ) -> None:
         self._plan, self._options, self._data, self._folder = plan, options, data, folder
         self._interruption, self._resumed, self._rebooted = interruption, resumed, rebooted

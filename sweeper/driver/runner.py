@@ -7,7 +7,7 @@ from pathlib import Path
 
 import clipless
 from sweeper.backend.interruption import Interruption
-from sweeper.driver.caller import Caller
+from sweeper.driver.caller import TrialCaller
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
@@ -36,7 +36,7 @@ def run(spec: Spec, options: Options | None = None) -> Sweep:
     return run_sweep(spec, options).sweep
 
 
-def run_sweep(spec: Spec, options: Options | None = None, *, caller: Caller | None = None) -> FinishedSweep:
+def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller | None = None) -> FinishedSweep:
     """Run a sweep to its end, or to the first Ctrl-C.
 
     Args:
@@ -143,7 +143,7 @@ def resume_sweep(
     *,
     trials: int | None = None,
     give_up: bool = False,
-    caller: Caller | None = None,
+    caller: TrialCaller | None = None,
 ) -> FinishedSweep:
     """Resume a sweep that was interrupted or killed, or run more trials of one that ended.
 

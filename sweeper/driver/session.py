@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from sweeper.driver import runner
 from sweeper.driver.api import AnySpec, as_spec, in_notebook, with_display
-from sweeper.driver.caller import Caller, TrainedTrial
+from sweeper.driver.caller import TrainedTrial, TrialCaller
 from sweeper.driver.options import Options
 from sweeper.errors import RecordError, TrialError
 from sweeper.results.sweep import Sweep
@@ -34,7 +34,7 @@ class Session:
         for. What is refused before it begins costs nothing.
     """
 
-    def __init__(self, caller: Caller, driver: threading.Thread, display: contextlib.ExitStack) -> None:
+    def __init__(self, caller: TrialCaller, driver: threading.Thread, display: contextlib.ExitStack) -> None:
         self._caller, self._driver, self._display = caller, driver, display
 
     @property
@@ -131,7 +131,7 @@ def open(
         TrialError: a private selection, a sweep that rehearses, or a cluster.
         SpecError, RecordError, clipless.errors.DataError: as `sweeper.run` and `sweeper.resume`.
     """
-    caller, folder, display = Caller(), _folder(spec), contextlib.ExitStack()
+    caller, folder, display = TrialCaller(), _folder(spec), contextlib.ExitStack()
     if folder is None:
         wanted = _proposed_by_caller(as_spec(spec), trials)  # type: ignore[arg-type]
 

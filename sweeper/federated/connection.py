@@ -24,7 +24,7 @@ _OPENER = urllib.request.build_opener(NoRedirection, urllib.request.ProxyHandler
 
 
 @dataclass
-class Connection:
+class Conversation:
     """A conversation.
 
     Guarantees:
@@ -40,7 +40,7 @@ class Connection:
     bits: int = 0  # sent in both directions so far
 
     @classmethod
-    def to(cls, federation: Federation, server: str, own: str, identity: Identity) -> "Connection":
+    def to(cls, federation: Federation, server: str, own: str, identity: Identity) -> "Conversation":
         """Begin a conversation with a server.
 
         Raises:

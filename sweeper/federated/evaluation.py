@@ -17,7 +17,7 @@ from clipless.federated.function_sharing import SERVERS, agreed_parties, combine
 from clipless.federated.primitives import Identity, Words, from_words
 from clipless.federated.query import SharedLaplace
 from clipless.federated.ustat import Sums
-from sweeper.federated.connection import Connection
+from sweeper.federated.connection import Conversation
 from sweeper.federated.federation import ANALYST, CurveRelease, Federation
 from sweeper.federated.services import EVALUATE, HELD, RESULT
 from sweeper.rounding import round_up
@@ -144,7 +144,7 @@ def ask(federation: Federation, identity: Identity) -> FederatedEvaluation:
         clipless.errors.FederationError: there is no result.
     """
     federation.check_complete()
-    ends = [Connection.to(federation, server.name, ANALYST, identity) for server in federation.servers]
+    ends = [Conversation.to(federation, server.name, ANALYST, identity) for server in federation.servers]
     began = time.perf_counter()
     made = (
         _ask_key_servers(federation, ends)
@@ -162,7 +162,7 @@ def ask(federation: Federation, identity: Identity) -> FederatedEvaluation:
 Made = tuple[dict[str, tuple[CurveRelease, Sums]], tuple[str, ...], dict[str, str]]
 
 
-def _ask_one(federation: Federation, end: Connection) -> Made:
+def _ask_one(federation: Federation, end: Conversation) -> Made:
     """The result of a curator or of a secure aggregation."""
     content = json.loads(end.ask(RESULT))
     included = tuple(content["included"])
@@ -182,7 +182,7 @@ def _noise(federation: Federation, release: CurveRelease, included: int) -> Shar
     return release.query.noise_of(1, 1)
 
 
-def _ask_key_servers(federation: Federation, ends: list[Connection]) -> Made:
+def _ask_key_servers(federation: Federation, ends: list[Conversation]) -> Made:
     """The sums of both key servers over the parties that sent keys to both, each asked for at the same time."""
     first, second = (json.loads(end.ask(HELD)) for end in ends)
     refused = {**first["refused"], **second["refused"]}
@@ -204,7 +204,7 @@ def _ask_key_servers(federation: Federation, ends: list[Connection]) -> Made:
     return sums, included, refused
 
 
-def _both(ends: list[Connection], question: bytes, release: CurveRelease) -> tuple[Words, Words]:
+def _both(ends: list[Conversation], question: bytes, release: CurveRelease) -> tuple[Words, Words]:
     with ThreadPoolExecutor(SERVERS) as pool:
         answers = list(pool.map(lambda end: end.ask(EVALUATE, question), ends))
     shape = release.query.groups, -1

@@ -31,7 +31,7 @@ from clipless.federated.ustat import answer
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import draw_rows
 from sweeper.errors import SweeperError
-from sweeper.federated.connection import Connection
+from sweeper.federated.connection import Conversation
 from sweeper.federated.federation import Federation
 from sweeper.federated.payment import Payment
 from sweeper.federated.services import COUNTS, UPLOAD
@@ -41,14 +41,16 @@ _LABELS = "y"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TakenPart:
     """A part that was taken: the bits that were sent to and from the party, and the epsilons in its ledger."""
 
     bits: int
     spent: float
 
 
-def take_part(federation: Federation, name: str, identity: Identity, model: Path, data: Path, payment: Payment) -> Part:
+def take_part(
+    federation: Federation, name: str, identity: Identity, model: Path, data: Path, payment: Payment
+) -> TakenPart:
     """Take part in an evaluation to its end.
 
     Raises:
@@ -74,7 +76,7 @@ def take_part(federation: Federation, name: str, identity: Identity, model: Path
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
     blocks_N = None if payment.block is None else _blocks(read, payment.block, federation.unit, data)
     paid = payment.ask(federation, name, read.x, labels_N, blocks_N)
-    ends = [Connection.to(federation, server.name, name, identity) for server in federation.servers]
+    ends = [Conversation.to(federation, server.name, name, identity) for server in federation.servers]
     spent = paid.pay()
     match federation.protocol:
         case "curator":
@@ -83,10 +85,10 @@ def take_part(federation: Federation, name: str, identity: Identity, model: Path
             _aggregate(federation, name, identity, ends[0], rows)
         case "function-sharing":
             _send_keys(federation, name, ends, rows)
-    return Part(sum(end.bits for end in ends), spent)
+    return TakenPart(sum(end.bits for end in ends), spent)
 
 
-def _to_curator(federation: Federation, end: Connection, rows: list[PartyRows]) -> None:
+def _to_curator(federation: Federation, end: Conversation, rows: list[PartyRows]) -> None:
     counts = [
         release.query.sums(release.query.counts(own)).ravel()
         for release, own in zip(federation.releases, rows, strict=True)
@@ -94,7 +96,7 @@ def _to_curator(federation: Federation, end: Connection, rows: list[PartyRows]) 
     end.ask(COUNTS, to_words(np.concatenate(counts)).tobytes())
 
 
-def _aggregate(federation: Federation, name: str, identity: Identity, end: Connection, rows: list[PartyRows]) -> None:
+def _aggregate(federation: Federation, name: str, identity: Identity, end: Conversation, rows: list[PartyRows]) -> None:
     roster = federation.roster
     words = [contribution(release.query, own, roster) for release, own in zip(federation.releases, rows, strict=True)]
     party, told = AggregationParty(name, identity, roster, end.session, np.concatenate(words)), b""
@@ -102,7 +104,7 @@ def _aggregate(federation: Federation, name: str, identity: Identity, end: Conne
         told = end.ask(round_, answer(party, round_, told))
 
 
-def _send_keys(federation: Federation, name: str, ends: list[Connection], rows: list[PartyRows]) -> None:
+def _send_keys(federation: Federation, name: str, ends: list[Conversation], rows: list[PartyRows]) -> None:
     uploads = [
         upload(name, own, federation.form(release)) for release, own in zip(federation.releases, rows, strict=True)
     ]

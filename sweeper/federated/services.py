@@ -21,7 +21,7 @@ from sweeper.federated.federation import ANALYST, Federation
 COUNTS, UPLOAD, HELD, EVALUATE, RESULT = "counts", "upload", "held", "evaluate", "result"
 
 
-class Service(ABC):
+class ProtocolServer(ABC):
     """A server of a protocol.
 
     Attributes:
@@ -49,7 +49,7 @@ class Service(ABC):
         return json.dumps(content).encode()
 
 
-class CuratorService(Service):
+class CuratorService(ProtocolServer):
     """Takes counts in the clear, and gives their sums with noise, once."""
 
     def __init__(self, federation: Federation) -> None:
@@ -59,7 +59,7 @@ class CuratorService(Service):
         self._all_there = asyncio.Event()
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
-        """See `Service.answer`."""
+        """See `ProtocolServer.answer`."""
         self._check(sender, kind, (RESULT,), (COUNTS,))
         if kind == COUNTS:
             self._take(sender, message)
@@ -86,7 +86,7 @@ class CuratorService(Service):
         return self._result(sum(self._counts.values(), start=noise), tuple(self._counts))
 
 
-class AggregationService(Service):
+class AggregationService(ProtocolServer):
     """Leads a secure aggregation: a party's message is answered when its round is over.
 
     A round is over when all have answered who are expected, or after ``wait_seconds``.
@@ -105,7 +105,7 @@ class AggregationService(Service):
         self._timer: asyncio.TimerHandle | None = None
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
-        """See `Service.answer`."""
+        """See `ProtocolServer.answer`."""
         self._check(sender, kind, (RESULT,), ROUNDS)
         if kind == RESULT:
             await self._over[ROUNDS[-1]].wait()
@@ -144,7 +144,7 @@ class AggregationService(Service):
             raise FederationError("; ".join([str(self._trouble), *self.refused.values()]))
 
 
-class KeyService(Service):
+class KeyService(ProtocolServer):
     """Holds one key of every row, and evaluates what is asked for, with its noise, within the budget."""
 
     def __init__(self, federation: Federation, number: int) -> None:
@@ -157,7 +157,7 @@ class KeyService(Service):
         self._evaluating = asyncio.Lock()
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
-        """See `Service.answer`."""
+        """See `ProtocolServer.answer`."""
         self._check(sender, kind, (HELD, EVALUATE), (UPLOAD,))
         if kind == UPLOAD:
             self._take(sender, message)

@@ -19,7 +19,7 @@ from clipless.federated.primitives import Identity
 from sweeper.errors import SweeperError
 from sweeper.federated.connection import CONTENT_TYPE, SESSION
 from sweeper.federated.federation import ANALYST, Federation
-from sweeper.federated.services import AggregationService, CuratorService, KeyService, Service
+from sweeper.federated.services import AggregationService, CuratorService, KeyService, ProtocolServer
 
 _BYTES_PER_KEY = 2**10  # more than a row's keys of all curves have
 _SLACK_BYTES = 2**20
@@ -97,7 +97,7 @@ class Inbox:
             raise
 
 
-def _service(federation: Federation, number: int, session: bytes) -> Service:
+def _service(federation: Federation, number: int, session: bytes) -> ProtocolServer:
     match federation.protocol:
         case "curator":
             return CuratorService(federation)

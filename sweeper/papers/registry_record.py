@@ -21,11 +21,11 @@ Day = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 Words = Annotated[str, Field(min_length=1)]
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Product(_Part):
+class Product(_Section):
     """What is released, and by whom."""
 
     name: Words
@@ -38,7 +38,7 @@ class Product(_Part):
     data_product_sector: Words
 
 
-class Flavour(_Part):
+class Flavour(_Section):
     """Which differential privacy."""
 
     name: Literal["Approximate DP"]
@@ -46,14 +46,14 @@ class Flavour(_Part):
     unprotected_quantities: Words
 
 
-class Parameters(_Part):
+class Parameters(_Section):
     """The parameters of the claim."""
 
     epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     delta: Annotated[float, Field(gt=0, lt=1)]
 
 
-class PrivacyLoss(_Part):
+class PrivacyLoss(_Section):
     """Unit and parameters; no parameters where nothing is claimed."""
 
     privacy_unit: Words
@@ -62,7 +62,7 @@ class PrivacyLoss(_Part):
     privacy_parameters_description: Words
 
 
-class TrustModel(_Part):
+class TrustModel(_Section):
     """Who is trusted, what is released how often, and who may ask."""
 
     model_name: Literal["Central"]
@@ -76,14 +76,14 @@ class TrustModel(_Part):
     access_type_description: Words
 
 
-class Accounting(_Part):
+class Accounting(_Section):
     """How losses add up."""
 
     post_processing: Words
     composition: Words
 
 
-class Implementation(_Part):
+class Implementation(_Section):
     """How it was done, and why so."""
 
     pre_processing_eda_hyperparameter_tuning: Words
@@ -91,14 +91,14 @@ class Implementation(_Part):
     justification: Words
 
 
-class Resources(_Part):
+class Resources(_Section):
     """Where to read more, and who filled in the record."""
 
     sources: Words
     registry_authors: Annotated[Sequence[Words], Field(min_length=1)]
 
 
-class Deployment(_Part):
+class Deployment(_Section):
     """One deployment."""
 
     product: Product
@@ -110,7 +110,7 @@ class Deployment(_Part):
     resources: Resources
 
 
-class RegistryRecord(_Part):
+class RegistryRecord(_Section):
     """A record, to be reviewed."""
 
     status: Literal["Draft"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import RecordError
-from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger_entries import (
     BudgetRow,
@@ -78,11 +78,11 @@ class Charges:
         return next(reversed(self.attempts(trial)), None)
 
     @property
-    def charged(self) -> Charged:
+    def charged(self) -> ChargedEvents:
         """Everything that is charged."""
         drawn, tests = self._drawn(self.entries), self._paid_tests
         paid = [*(entry.scores for entry in drawn if entry.scores is not None), *tests]
-        return Charged(
+        return ChargedEvents(
             training=[entry.charged for entry in drawn],
             validation=[event for entry in drawn for event in entry.charged_scores],
             test=[one.event for one in tests],

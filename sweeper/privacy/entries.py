@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charged:
+class ChargedEvents:
     """Everything that a ledger charges, by the split whose rows it was computed from.
 
     Attributes:

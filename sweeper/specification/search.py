@@ -59,7 +59,7 @@ class Selection(enum.Enum):
     PRIVATE = "private"
 
 
-class Rehearsal(FieldType):
+class RehearsalKind(FieldType):
     """Whether configurations are rehearsed on public rows, or ``sketch``: on rows drawn from a private sketch."""
 
     def parse(self, value: Any) -> bool | str:
@@ -207,7 +207,7 @@ class SearchSettings(Section):
     grace: Annotated[int, ONE_COUNT] = 1
     brackets: Annotated[int, ONE_COUNT] = 1
     trials: Annotated[int, ONE_COUNT] | None = None
-    rehearse: Annotated[bool | str, Rehearsal()] | None = None
+    rehearse: Annotated[bool | str, RehearsalKind()] | None = None
     repeats: Annotated[int, ONE_COUNT] = 1
     hours: Annotated[float, ONE_POSITIVE] | None = None
     trial_hours: Annotated[float, ONE_POSITIVE] | None = None

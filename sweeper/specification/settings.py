@@ -22,9 +22,9 @@ from sweeper.specification.fields.fields import (
     Day,
     FieldType,
     Flag,
+    FreeText,
     Name,
     Number,
-    Text,
     Variant,
     Variants,
 )
@@ -214,18 +214,18 @@ class StackSize(FieldType):
 class DeploymentSettings(Section):
     """What only people know of the model that leaves: texts, copied to its card. No training depends on them."""
 
-    product: Annotated[str, Text()] | None = None
-    description: Annotated[str, Text()] | None = None
-    curator: Annotated[str, Text()] | None = None
-    contact: Annotated[str, Text()] | None = None
-    purpose: Annotated[str, Text()] | None = None
-    intended_use: Annotated[str, Text()] | None = None
-    region: Annotated[str, Text()] | None = None
-    sector: Annotated[str, Text()] | None = None
+    product: Annotated[str, FreeText()] | None = None
+    description: Annotated[str, FreeText()] | None = None
+    curator: Annotated[str, FreeText()] | None = None
+    contact: Annotated[str, FreeText()] | None = None
+    purpose: Annotated[str, FreeText()] | None = None
+    intended_use: Annotated[str, FreeText()] | None = None
+    region: Annotated[str, FreeText()] | None = None
+    sector: Annotated[str, FreeText()] | None = None
     published: Annotated[str, Day()] | None = None
-    retention: Annotated[str, Text()] | None = None
-    collection: Annotated[str, Text()] | None = None
-    access: Annotated[str, Text()] | None = None
+    retention: Annotated[str, FreeText()] | None = None
+    collection: Annotated[str, FreeText()] | None = None
+    access: Annotated[str, FreeText()] | None = None
 
     def to_plain(self) -> dict[str, str]:
         """Return what is said, by key."""

@@ -37,7 +37,7 @@ from sweeper.specification.plugins import find_metric
 from sweeper.trials.smoothed import SmoothedScorer
 
 
-class Scores(dict[str, float]):
+class EpochScores(dict[str, float]):
     """Scores by name.
 
     ``errors`` has those of a release whose errors depend on it, ``smoothed`` how smoothed certificates were made.
@@ -52,7 +52,7 @@ class Scorer(Protocol):
 
     def __call__(
         self, model: Network, split: Split, features: Tensor | None, *, outputs: Outputs | None = None
-    ) -> Scores:
+    ) -> EpochScores:
         """Return scores, given `float64_features` of the rows, or the model's outputs on them where they are known."""
 
 
@@ -91,8 +91,10 @@ def scorer(
     if noise is None:
         classes = len(declared.classes) if by_class else None
 
-        def free(model: Network, split: Split, features: Tensor | None, *, outputs: Outputs | None = None) -> Scores:
-            scores = Scores(
+        def free(
+            model: Network, split: Split, features: Tensor | None, *, outputs: Outputs | None = None
+        ) -> EpochScores:
+            scores = EpochScores(
                 clipless.evaluate(model, split, radii, gain, classes=classes, features=features, outputs=outputs)
             )
             scores |= {name: metric.compute(name, model, split, declared) for name, metric in metrics.items()}
@@ -128,7 +130,7 @@ def release(
     input_gain: float,
     source: RandomSource,
     outputs: Outputs | None = None,  # noqa: ARG001
-) -> Scores:
+) -> EpochScores:
     """Return noisy scores of a private split, by name; noise may bring one below 0 or above 1.
 
     ``multiplier`` is the noise multiplier of the split, ``population`` N, its public number of units, of which the rows
@@ -144,7 +146,7 @@ def release(
     hits_BM = answers_of_rows(own, split, noise.shares, input_gain)
     if not form.by_class:
         scores = release_scores(hits_BM, population, multiplier, source, offsets=split.offsets)
-        return Scores(zip(noise.names, scores, strict=True))
+        return EpochScores(zip(noise.names, scores, strict=True))
     order_B = binary_scores(own.logits) if form.order else None
     released = release_class_scores(
         hits_BM, split.y, order_B, form, population, multiplier, source, offsets=split.offsets
@@ -152,7 +154,7 @@ def release(
     return _name_scores(released, noise)
 
 
-def _name_scores(released: ClassScores, noise: ScoreNoise) -> Scores:
+def _name_scores(released: ClassScores, noise: ScoreNoise) -> EpochScores:
     found = {
         name: (value, error)
         for name, value, error in zip(noise.shares, released.shares, released.share_errors, strict=True)
@@ -163,12 +165,12 @@ def _name_scores(released: ClassScores, noise: ScoreNoise) -> Scores:
             found[recall_name(label)] = recall, error
     if released.form.order:
         found[AUROC] = released.auroc, released.auroc_error
-    scores = Scores({name: float(value) for name, (value, _) in found.items()})
+    scores = EpochScores({name: float(value) for name, (value, _) in found.items()})
     scores.errors = {name: (error.std, error.rows) for name, (_, error) in found.items()}
     return scores
 
 
-def mean_errors(found: Sequence[Scores]) -> ScoreErrors | None:
+def mean_errors(found: Sequence[EpochScores]) -> ScoreErrors | None:
     """Return the errors of the means over repeats, whose noise is independent and whose rows are the same."""
     if any(one.errors is None for one in found):
         return None

@@ -46,7 +46,7 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_augmentation, build_loss, build_model, build_optimizer, build_plan, on_device
 from sweeper.trials.free_points import free_points
 from sweeper.trials.metrics import TrialMetrics
-from sweeper.trials.scores import Scorer, Scores, mean_errors, scorer
+from sweeper.trials.scores import EpochScores, Scorer, mean_errors, scorer
 from sweeper.trials.smoothed import SmoothedScorer
 from sweeper.trials.stream import EpochRow, FreeRow, PlanRow
 
@@ -80,7 +80,7 @@ class Repeat:
         state = None if self.checkpoint is None else load_state(self.checkpoint, self.plan)
         return 0 if state is None else state.epoch
 
-    def scores(self, split: Split, scorer: Scorer, outputs: Outputs | None = None) -> Scores:
+    def scores(self, split: Split, scorer: Scorer, outputs: Outputs | None = None) -> EpochScores:
         """Return accuracy and certificates, always on the same rows: of the outputs, or of the model as it is now."""
         if outputs is None and self._features is None:
             self._features = float64_features(self.model, split.x)

@@ -37,7 +37,7 @@ from clipless.audits.canaries import Entries, lay_canaries, operands_of, reached
 from clipless.audits.finding import ACCUSATION, AuditKind, Finding
 from clipless.audits.guesses import guessed_epsilon
 from clipless.audits.planted import plant_operands
-from clipless.audits.ranks import BoolArray, Bound, FloatArray, Game, lower_bound, surest_p_value
+from clipless.audits.ranks import BoolArray, FloatArray, Game, RankBound, lower_bound, surest_p_value
 from clipless.datasets import Split
 from clipless.errors import AuditError
 from clipless.network import Network
@@ -288,7 +288,7 @@ def _finding(training: AuditedTraining, run: _TrainedRun, generator: np.random.G
     )
 
 
-def _steps_bound(run: _TrainedRun, rate: float, confidence: float, generator: np.random.Generator) -> Bound | None:
+def _steps_bound(run: _TrainedRun, rate: float, confidence: float, generator: np.random.Generator) -> RankBound | None:
     """Play the game of the steps; None where every step draws every canary, or too few pairs were seen.
 
     The more frequent kind of pairs, drawn or not, is thinned until each that is kept has a fair coin.

@@ -102,7 +102,7 @@ class Game:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bound:
+class RankBound:
     """The lower bound that one run proves.
 
     Attributes:
@@ -118,7 +118,7 @@ class Bound:
     p_value: float
 
 
-def lower_bound(scores_M: FloatArray, coins_M: BoolArray, game: Game, delta: float, confidence: float) -> Bound:
+def lower_bound(scores_M: FloatArray, coins_M: BoolArray, game: Game, delta: float, confidence: float) -> RankBound:
     """Return the bound that a ranking of canaries by scores proves; ties stand in the canaries' order, blind to coins.
 
     The family of nulls has the rate, the steps and the relation of the claim.
@@ -129,7 +129,7 @@ def lower_bound(scores_M: FloatArray, coins_M: BoolArray, game: Game, delta: flo
     weights_M = rank_weights(game)
     statistic = rank_statistic(scores_M, coins_M, weights_M)
     found = _least_noise_rejected(statistic, weights_M, game, 1.0 - confidence)
-    return Bound(
+    return RankBound(
         epsilon=0.0 if found is None else epsilon_at_least(found.event, delta),
         noise_multiplier=inf if found is None else found.event.noise_multiplier,
         statistic=statistic,

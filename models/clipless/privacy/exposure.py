@@ -11,7 +11,7 @@ FALSE_ALARMS = (0.001, 0.01, 0.1)
 """Shares of innocent people that an attacker accuses, at which `Risk.caught` is stated."""
 
 GROUPS = (2, 4, 8)
-"""Numbers of rows for which `Group` is stated."""
+"""Numbers of rows for which `GroupCost` is stated."""
 
 _PEOPLE = 1000  # of whom words speak
 
@@ -73,7 +73,7 @@ class Risk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class GroupCost:
     """What several rows of one person, or several planted rows, cost together.
 
     Attributes:
@@ -96,7 +96,7 @@ class Exposure:
     """What a price means to a person: of one row, and of 2, 4 and 8."""
 
     risk: Risk
-    groups: tuple[Group, ...] = ()
+    groups: tuple[GroupCost, ...] = ()
 
     def to_values(self) -> dict[str, float]:
         """Return all numbers by name.

@@ -40,7 +40,7 @@ class MemberTraining(PrivateTraining):
         yielded: the last epoch that was shown.
     """
 
-    def __init__(self, member: Member, data: Split, micro_batch_size: int, features: "Features") -> None:
+    def __init__(self, member: Member, data: Split, micro_batch_size: int, features: "PrefixFeatures") -> None:
         plan = member.plan
         model = check_training(member.model, member.loss, data, plan, member.augmentation)
         self.member = member
@@ -149,7 +149,7 @@ class MemberTraining(PrivateTraining):
                 self._rested[name] = int(held["step"].item())
 
 
-class Features(Protocol):
+class PrefixFeatures(Protocol):
     """Features of the rows behind the fixed prefix of a network."""
 
     def of(self, network: Network) -> tuple[int, Split]:

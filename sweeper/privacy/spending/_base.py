@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.errors import SpecError
-from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.exposures import Release
 from sweeper.privacy.pricing import Price, price
@@ -177,13 +177,13 @@ class Spending(ABC):
         """
 
     @abstractmethod
-    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+    def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Return the price of the winner, of the front and of all.
 
         ``tight`` takes seconds for a smaller epsilon where events are composed; see `pricing.price`.
         """
 
-    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:  # noqa: ARG002
+    def release(self, charged: ChargedEvents, *, tight: bool = False) -> Release | None:  # noqa: ARG002
         """Return what `prices` cover, as far as more is known of it than epsilon and delta; ``None`` otherwise."""
         return None
 
@@ -276,7 +276,7 @@ class Spending(ABC):
         """What all releases of a split may cost where results decide on them; ``None`` where they are planned."""
         return None
 
-    def parts(self) -> Sequence["Part"]:
+    def parts(self) -> Sequence["BudgetPart"]:
         """Return how the budget is cut, from the first part to the last; empty where it is not."""
         return ()
 
@@ -312,7 +312,7 @@ class Budget(Spending):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class BudgetPart:
     """One part of a budget that is cut: some trials of one slot."""
 
     name: str

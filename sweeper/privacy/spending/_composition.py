@@ -12,7 +12,7 @@ from typing import ClassVar, Self
 from clipless.privacy.accounting.private_selection import LAW, Repetitions
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import epsilon_of_splits, in_one_split
-from sweeper.privacy.entries import Charged
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.exposures import Release, release_composition
 from sweeper.privacy.pricing import FOR_ALL, GROWS, Price, price
 from sweeper.privacy.spending._base import Request, Spending, answer_alike
@@ -30,11 +30,11 @@ class Composition(Spending):
         """Return it; there is nothing to cut."""
         return cls()
 
-    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+    def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Price the composition of everything that was charged."""
         return _composed_answers(charged, delta, tight=tight)
 
-    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
+    def release(self, charged: ChargedEvents, *, tight: bool = False) -> Release | None:
         """Return the composition of everything that was charged."""
         return release_charged(charged, tight=tight)
 
@@ -55,13 +55,13 @@ class Composition(Spending):
         )
 
 
-def release_charged(charged: Charged, *, tight: bool) -> Release | None:
+def release_charged(charged: ChargedEvents, *, tight: bool) -> Release | None:
     """Return the composition of everything that was charged, ``None`` of nothing."""
     splits = (charged.training, charged.validation, charged.test)
     return release_composition(splits, apart=charged.apart, tight=tight)
 
 
-def price_broken_selection(charged: Charged, delta: float, *, tight: bool) -> dict[str, Price]:
+def price_broken_selection(charged: ChargedEvents, delta: float, *, tight: bool) -> dict[str, Price]:
     """Price every training behind a private selection of which a condition broke.
 
     Raises:
@@ -77,7 +77,7 @@ def price_broken_selection(charged: Charged, delta: float, *, tight: bool) -> di
     return _composed_answers(charged, delta, f" {why}", tight=tight)
 
 
-def _composed_answers(charged: Charged, delta: float, why: str = "", *, tight: bool) -> dict[str, Price]:
+def _composed_answers(charged: ChargedEvents, delta: float, why: str = "", *, tight: bool) -> dict[str, Price]:
     splits = [charged.training, charged.validation, charged.test]
     everything = compose(splits, delta, tight=tight, apart=charged.apart)
     cost = (

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Self
 
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import Composed, Event, PoissonGaussian
-from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exposures import Release, release_explored
 from sweeper.privacy.pricing import Price, price, signal_of
 from sweeper.privacy.selection import Terms, same_event
-from sweeper.privacy.spending._base import QUESTIONS, Part, Request, Spending, answer_alike
+from sweeper.privacy.spending._base import QUESTIONS, BudgetPart, Request, Spending, answer_alike
 from sweeper.privacy.spending._composition import law_in_words, price_broken_selection, release_charged
 from sweeper.privacy.spending._cut import CutBudget, read_pools
 from sweeper.privacy.spending._stages import Stage, delta_left, least_noise, shares, slots_epsilon, slots_slack
@@ -182,7 +182,7 @@ class Exploration(CutBudget):
 
         return explored_epsilon(candidate, self.terms.repetitions, final, delta)
 
-    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+    def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Price selection and final together, or every candidate where a condition broke; nothing before its end."""
         if charged.selection is None:
             return dict.fromkeys(QUESTIONS, Price(epsilon=math.inf, delta=delta, events=0, statement=_NOT_SELECTED))
@@ -193,7 +193,7 @@ class Exploration(CutBudget):
         fixed = Price(epsilon=epsilon, delta=delta, events=1 + len(charged.training), fixed=True)
         return answer_alike(fixed, cost)
 
-    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
+    def release(self, charged: ChargedEvents, *, tight: bool = False) -> Release | None:
         """Return selection and final, and the pools of scores; every candidate where a condition broke."""
         if charged.selection is None or charged.selection.broken:
             return None if charged.selection is None else release_charged(charged, tight=tight)
@@ -208,7 +208,7 @@ class Exploration(CutBudget):
             "final before any row is read."
         )
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[BudgetPart]:
         """Return the selection and the final."""
         from sweeper.privacy.spending._winner import Winner
 
@@ -217,8 +217,8 @@ class Exploration(CutBudget):
         selected, trained = f"{self.terms.repetitions.mean:g} on average", f"{self.final.trials}"
         pool = price([self.final.pool], self.delta).epsilon
         return [
-            Part(name=SELECTION, trials=selected, share=candidates, slot=self.terms.event, epsilon=alone),
-            Part(name=FINAL, trials=trained, share=final, slot=self.final.slot, epsilon=pool),
+            BudgetPart(name=SELECTION, trials=selected, share=candidates, slot=self.terms.event, epsilon=alone),
+            BudgetPart(name=FINAL, trials=trained, share=final, slot=self.final.slot, epsilon=pool),
         ]
 
     def with_shares(self, epsilon: float, shares: Sequence[float]) -> "Exploration":

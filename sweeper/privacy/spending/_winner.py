@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from clipless.privacy.accounting.selection_price import selection_epsilon
-from sweeper.privacy.entries import Charged
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.exposures import Release, release_selection
 from sweeper.privacy.pricing import Price, price
@@ -61,7 +61,7 @@ class Winner(Spending):
         of_scores = 0.0 if terms.scores is None else selection_epsilon(terms.scores, terms.repetitions, delta)
         return max(selection_epsilon(terms.priced, terms.repetitions, delta), of_scores)
 
-    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:
+    def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:
         """Price the winner, or every candidate where a condition broke."""
         if charged.selection is not None and charged.selection.broken:
             return price_broken_selection(charged, delta, tight=tight)
@@ -82,7 +82,7 @@ class Winner(Spending):
             "everything": replace(unpriced, statement=f"Everything else {_UNPRICED}"),
         }
 
-    def release(self, charged: Charged, *, tight: bool = False) -> Release | None:
+    def release(self, charged: ChargedEvents, *, tight: bool = False) -> Release | None:
         """Return the winner, and test scores of it; every candidate where a condition broke."""
         if charged.selection is not None and charged.selection.broken:
             return release_charged(charged, tight=tight)

@@ -16,7 +16,7 @@ from clipless.errors import AccountingError
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter, needed_epsilon
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split, scores_event
-from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.exposures import Release, release_gaussian
 from sweeper.privacy.pricing import FOR_ALL, Price
@@ -119,7 +119,7 @@ class Filter(Budget):
         """Return the share of the budget that is spent, or promised to trials that run."""
         return self.gaussian.share(map(self.gaussian.cost, _blocks_of(entries)))
 
-    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
+    def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
         """Price the budget, whatever was spent of it."""
         epsilon = self.epsilon if delta >= self.delta else math.inf
         cost = (
@@ -129,7 +129,7 @@ class Filter(Budget):
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
 
-    def release(self, charged: Charged, *, tight: bool = False) -> Release:  # noqa: ARG002
+    def release(self, charged: ChargedEvents, *, tight: bool = False) -> Release:  # noqa: ARG002
         """Return a Gaussian of the budget's signal, up to its slack."""
         return release_gaussian(self.gaussian.budget)
 

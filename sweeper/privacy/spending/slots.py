@@ -9,12 +9,12 @@ from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 from clipless.privacy.events import PoissonGaussian
-from sweeper.privacy.entries import Charged, Entry
+from sweeper.privacy.entries import ChargedEvents, Entry
 from sweeper.privacy.evaluation.paid_scores import PaidScores, ScoreNoise
 from sweeper.privacy.exposures import Release, release_slots
 from sweeper.privacy.pricing import FOR_ALL, Price, price
 from sweeper.privacy.selection import Terms
-from sweeper.privacy.spending._base import Part, Request, answer_alike
+from sweeper.privacy.spending._base import BudgetPart, Request, answer_alike
 from sweeper.privacy.spending._cut import CutBudget, read_pools
 from sweeper.privacy.spending._stages import (
     Stage,
@@ -154,7 +154,7 @@ class Slots(CutBudget):
         """Return what sketch, slots and spare steps, or releases of scores, cost at a delta, the larger of both."""
         return self.slots_price(slots_epsilon(self.stages, delta, self.delta, self.sketch), delta)
 
-    def prices(self, charged: Charged, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
+    def prices(self, charged: ChargedEvents, delta: float, *, tight: bool = False) -> dict[str, Price]:  # noqa: ARG002
         """Price all slots, of which nothing depends on what the sweep found."""
         epsilon = self.price_at(delta)
         cost = (
@@ -165,7 +165,7 @@ class Slots(CutBudget):
         )
         return answer_alike(Price(epsilon=epsilon, delta=delta, events=len(charged.training), fixed=True), cost)
 
-    def release(self, charged: Charged, *, tight: bool = False) -> Release:  # noqa: ARG002
+    def release(self, charged: ChargedEvents, *, tight: bool = False) -> Release:  # noqa: ARG002
         """Return sketch, slots and spare steps, and the pools of scores."""
         sketch = () if self.sketch is None else (self.sketch,)
         slots, own = (*(stage.pool for stage in self.stages), *sketch), all_own(self.stages, charged.training)
@@ -182,12 +182,12 @@ class Slots(CutBudget):
             f"is fixed: the budget was cut into {slots} before any row is read."
         )
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[BudgetPart]:
         """Return the sketch, where there is one, and the stages."""
         left = 1.0 - self.sketch_share
         first = [] if self.sketch is None else [_part_of_sketch(self.sketch, self.sketch_share, self.delta)]
         return first + [
-            Part(
+            BudgetPart(
                 name=f"{number}",
                 trials=f"{stage.trials}",
                 share=left * share,
@@ -219,5 +219,7 @@ class Slots(CutBudget):
         return cls(stages=tuple(map(Stage.from_json, content["stages"])), sketch=sketch, **read_pools(content))
 
 
-def _part_of_sketch(sketch: PoissonGaussian, share: float, delta: float) -> Part:
-    return Part(name="sketch", trials="1 release", share=share, slot=sketch, epsilon=price([sketch], delta).epsilon)
+def _part_of_sketch(sketch: PoissonGaussian, share: float, delta: float) -> BudgetPart:
+    return BudgetPart(
+        name="sketch", trials="1 release", share=share, slot=sketch, epsilon=price([sketch], delta).epsilon
+    )

@@ -271,7 +271,7 @@ class Variants(FieldType):
 
 
 @dataclass(frozen=True)
-class PublicNumbers(FieldType):
+class NumberPerClass(FieldType):
     """One public number for each class, declared by the user and never computed from the training rows."""
 
     expected: str
@@ -289,11 +289,11 @@ class PublicNumbers(FieldType):
         return {"type": "array", "items": {"type": "number", "minimum": 0}, "minItems": 2}
 
 
-CLASS_WEIGHTS = PublicNumbers(
+CLASS_WEIGHTS = NumberPerClass(
     "a public weight >= 0 for each class, not all 0, such as [1, 4]",
     lambda numbers: all(n >= 0 for n in numbers) and any(n > 0 for n in numbers),
 )
-PRIORS = PublicNumbers(
+PRIORS = NumberPerClass(
     "a public prior between 0 and 1 for each class, summing to 1, such as [0.9, 0.1]",
     lambda numbers: all(0 < n < 1 for n in numbers) and abs(sum(numbers) - 1.0) <= 1e-6,
 )
@@ -319,7 +319,7 @@ def _serialize(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else to_plain(value)
 
 
-class Text(FieldType):
+class FreeText(FieldType):
     """Words for people."""
 
     def parse(self, value: Any) -> str:

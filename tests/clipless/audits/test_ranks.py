@@ -8,8 +8,8 @@ from scipy import special, stats
 
 from clipless.audits.finding import AuditKind, Finding, judge
 from clipless.audits.ranks import (
-    Bound,
     Game,
+    RankBound,
     loss_distribution,
     lower_bound,
     null_statistics,
@@ -217,7 +217,7 @@ def test_more_noise_than_claimed_proves_less():
 
 def test_a_ranking_that_is_upside_down_or_random_proves_nothing():
     event = gaussian(1.4)
-    nothing = Bound(epsilon=0.0, noise_multiplier=np.inf, statistic=0.0, p_value=1.0)
+    nothing = RankBound(epsilon=0.0, noise_multiplier=np.inf, statistic=0.0, p_value=1.0)
     found = lower_bound(*play(event, 500, 0, flipped=True), Game(event=event, canaries=500), DELTA, 0.95)
     assert (found.epsilon, found.noise_multiplier, found.p_value) == (nothing.epsilon, np.inf, 1.0)
 

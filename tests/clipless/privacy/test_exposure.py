@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from clipless.privacy.exposure import FALSE_ALARMS, Basis, Exposure, Group, Risk
+from clipless.privacy.exposure import FALSE_ALARMS, Basis, Exposure, GroupCost, Risk
 
 
 def risk(caught, basis=Basis.PROFILE):
@@ -28,7 +28,7 @@ def test_the_smaller_of_two_bounds_counts_number_by_number():
 
 
 def test_values_have_a_name_each():
-    group = Group(rows=2, epsilon=math.inf, shift=0.5, basis=Basis.PAIR, own=False)
+    group = GroupCost(rows=2, epsilon=math.inf, shift=0.5, basis=Basis.PAIR, own=False)
     values = Exposure(risk=risk(0.1), groups=(group,)).to_values()
     assert list(values) == [
         *(f"caught@{rate:g}" for rate in FALSE_ALARMS),

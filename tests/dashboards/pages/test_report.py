@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from clipless.audits.finding import AuditKind, Finding
-from clipless.privacy.exposure import Basis, Exposure, Group, Risk
+from clipless.privacy.exposure import Basis, Exposure, GroupCost, Risk
 from dashboards import build_report
 from dashboards.export.pictures import find_browser
 from dashboards.figures import plotly_js, sweep_figures
@@ -487,7 +487,7 @@ def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
 
 def test_what_the_price_means_to_a_person_stands_below_it(sweep, page):
     assert "What that means for a person" not in page.words
-    groups = (Group(rows=2, epsilon=float("inf"), shift=0.5001, basis=Basis.PAIR, own=False),)
+    groups = (GroupCost(rows=2, epsilon=float("inf"), shift=0.5001, basis=Basis.PAIR, own=False),)
     risk = Risk(caught=(0.01, 0.0801, 0.4), advantage=0.45, basis=Basis.PAIR)
     price = replace(sweep.result.price, exposure=Exposure(risk=risk, groups=groups))
     told = str(cost(replace(sweep, result=replace(sweep.result, ledger={"winner": price}))))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sweeper.audits.lower_bound import Scores, attack, lower_bound, p_value
+from sweeper.audits.lower_bound import RunScores, attack, lower_bound, p_value
 
 RNG = np.random.default_rng
 
@@ -50,15 +50,15 @@ def test_one_half_of_the_runs_chooses_and_the_other_decides():
     rng = RNG(1)
     present, absent = rng.normal(size=2000), rng.normal(size=2000)
     present[:1000] += 5.0
-    assert attack({"": Scores(present, absent)}, {0.01: 1.0})[1].epsilon == 0.0
+    assert attack({"": RunScores(present, absent)}, {0.01: 1.0})[1].epsilon == 0.0
     present[1000:] += 5.0
-    assert attack({"": Scores(present, absent)}, {0.01: 1.0})[1].epsilon > 3.0
+    assert attack({"": RunScores(present, absent)}, {0.01: 1.0})[1].epsilon > 3.0
 
 
 def test_the_direction_and_the_score_that_say_most_are_taken():
     rng = RNG(2)
-    useless = Scores(rng.normal(size=40_000), rng.normal(size=40_000))
-    absence = Scores(*(-(rng.random(40_000) < share).astype(float) for share in (0.9, 0.999)))
+    useless = RunScores(rng.normal(size=40_000), rng.normal(size=40_000))
+    absence = RunScores(*(-(rng.random(40_000) < share).astype(float) for share in (0.9, 0.999)))
     name, found = attack({"useless": useless, "absence": absence}, {0.001: 1.0, 0.01: 1.0})
     assert name == "absence"
     assert found.epsilon > 3.0

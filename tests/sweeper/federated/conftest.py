@@ -14,7 +14,7 @@ import uvicorn
 import clipless
 from clipless.datasets import input_format
 from clipless.federated.primitives import Identity
-from sweeper.federated.connection import Connection
+from sweeper.federated.connection import Conversation
 from sweeper.federated.evaluation import ask
 from sweeper.federated.federation import ANALYST, SERVERS, Federation, parse_federation
 from sweeper.federated.serving import create_app
@@ -76,7 +76,7 @@ class Everybody:
 
     def connection(self, name, server=0, identity=None):
         server = self.federation.servers[server].name
-        return Connection.to(self.federation, server, name, identity or self.identities[name])
+        return Conversation.to(self.federation, server, name, identity or self.identities[name])
 
     def result(self):
         return ask(self.federation, self.identities[ANALYST])

@@ -71,7 +71,7 @@ def test_an_evaluation_is_charged_on_every_side_and_adds_to_others(join, tmp_pat
 def test_who_has_no_room_for_it_sends_nothing(join, tmp_path, monkeypatch, given, changes, sentence):
     from sweeper.federated import party
 
-    monkeypatch.setattr(party.Connection, "to", lambda *_: pytest.fail("a server was asked"))
+    monkeypatch.setattr(party.Conversation, "to", lambda *_: pytest.fail("a server was asked"))
     address = opened(tmp_path, **given)
     before = Account(address).head
     with pytest.raises(AccountError, match=sentence):
@@ -147,7 +147,7 @@ def test_what_it_costs_is_on_the_disk_before_anything_of_a_row_is_sent(
         seen.append((kind, charged, ledger_of(key).exists()))
         raise SweeperError("enough")
 
-    monkeypatch.setattr(party.Connection, "ask", ask)
+    monkeypatch.setattr(party.Conversation, "ask", ask)
     with pytest.raises(SweeperError, match="enough"):
         take_part(
             everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"],

@@ -100,14 +100,14 @@ def test_parties_that_never_come_are_left_out_by_name(start, model, parties, pro
 def test_a_party_that_drops_out_after_its_words_is_still_counted_and_before_them_is_not(
     start, model, parties, monkeypatch, lost, counted
 ):
-    everybody, honest = start("aggregation", wait_seconds=1.0), connection.Connection.ask
+    everybody, honest = start("aggregation", wait_seconds=1.0), connection.Conversation.ask
 
     def ask(self, kind, message=b""):
         if self._channel.own == "bob" and kind == lost:
             raise SweeperError("the line is cut")
         return honest(self, kind, message)
 
-    monkeypatch.setattr(connection.Connection, "ask", ask)
+    monkeypatch.setattr(connection.Conversation, "ask", ask)
     with pytest.raises(SweeperError, match="the line is cut"):
         joined(everybody, model, parties)
     found = everybody.result()

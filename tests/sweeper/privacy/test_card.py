@@ -6,7 +6,7 @@ import pytest
 from clipless.audits.finding import AuditKind, Finding
 from clipless.privacy.accounting.claim import claim as price_claim
 from clipless.privacy.events import Composed, Relation
-from clipless.privacy.exposure import Basis, Exposure, Group, Risk
+from clipless.privacy.exposure import Basis, Exposure, GroupCost, Risk
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
@@ -447,7 +447,7 @@ def test_the_card_says_what_each_price_means_to_a_person(trial, point, claim, ev
     exposure = Exposure(
         risk=Risk(caught=(0.02, 0.123456, 0.4), advantage=0.31, basis=Basis.PAIR),
         groups=tuple(
-            Group(rows=rows, epsilon=epsilon, shift=0.6, basis=Basis.PAIR, own=False)
+            GroupCost(rows=rows, epsilon=epsilon, shift=0.6, basis=Basis.PAIR, own=False)
             for rows, epsilon in ((2, 7.0), (4, 9.0), (8, float("inf")))
         ),
     )

@@ -14,7 +14,7 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.exposure import Basis
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump, parse
-from sweeper.privacy.entries import Charged
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.exposures import expose_price, expose_prices
 from sweeper.privacy.pricing import Price, price
@@ -46,94 +46,95 @@ def slots():
 
 def test_compositions_are_exposed_as_they_are_priced():
     both = Composed((ONE, OTHER))
-    tight = exposed(Composition(), Charged(training=[ONE, OTHER]))
+    tight = exposed(Composition(), ChargedEvents(training=[ONE, OTHER]))
     assert tight.risk == risk_of(profile_event(both)).at_most(
         pair_risk(price([ONE, OTHER], DELTA, tight=True).epsilon, DELTA)
     )
     assert tight.groups[0].epsilon == group_price(both, 2, DELTA)[0]
-    quick = exposed(Composition(), Charged(training=[ONE, OTHER]), tight=False)
+    quick = exposed(Composition(), ChargedEvents(training=[ONE, OTHER]), tight=False)
     assert quick.risk.basis is Basis.RENYI
     assert all(less < more for less, more in zip(tight.risk.caught, quick.risk.caught, strict=True))
     scores = scores_event(4.0, 10, Relation.ADD_OR_REMOVE_ONE)
-    apart = exposed(Composition(), Charged(training=[ONE], validation=[scores]))
-    together = exposed(Composition(), Charged(training=[ONE], validation=[scores], apart=False))
+    apart = exposed(Composition(), ChargedEvents(training=[ONE], validation=[scores]))
+    together = exposed(Composition(), ChargedEvents(training=[ONE], validation=[scores], apart=False))
     assert apart.risk == risk_of(profile_event(scores)).at_most(pair_risk(price([scores], DELTA).epsilon, DELTA))
     assert together.risk.advantage > apart.risk.advantage
     replaced = replace(ONE, relation=Relation.REPLACE_ONE)
-    reaching = Charged(training=[replaced], validation=[replaced])
+    reaching = ChargedEvents(training=[replaced], validation=[replaced])
     assert exposed(Composition(), reaching).risk.caught == risk_of(profile_event(Composed((replaced, replaced)))).caught
 
 
 def test_nothing_spent_exposes_nothing():
-    assert exposed(Composition(), Charged()).risk.caught == pytest.approx((0.001, 0.01, 0.1), abs=2e-5)
+    assert exposed(Composition(), ChargedEvents()).risk.caught == pytest.approx((0.001, 0.01, 0.1), abs=2e-5)
 
 
 def test_slots_price_groups_by_their_own_mechanisms_or_by_group_privacy(slots):
     first, last = (stage.slot for stage in slots.stages)
     pools = Composed(tuple(stage.pool for stage in slots.stages))
-    own = exposed(slots, Charged(training=[first, last.with_steps(10)]))
+    own = exposed(slots, ChargedEvents(training=[first, last.with_steps(10)]))
     assert own.groups[0].epsilon == group_price(pools, 2, DELTA)[0]
     assert all(group.own for group in own.groups)
     fitted = exposed(
-        slots, Charged(training=[replace(first, sampling_rate=0.2, noise_multiplier=2.5 * first.noise_multiplier)])
+        slots,
+        ChargedEvents(training=[replace(first, sampling_rate=0.2, noise_multiplier=2.5 * first.noise_multiplier)]),
     )
     assert not any(group.own for group in fitted.groups)
     assert all(less.shift < more.shift for less, more in zip(own.groups, fitted.groups, strict=True))
     assert fitted.risk == own.risk
-    assert not exposed(slots, Charged(training=[first] * 5)).groups[0].own
+    assert not exposed(slots, ChargedEvents(training=[first] * 5)).groups[0].own
 
 
 def test_what_slots_exceed_is_exposed_too(slots):
     pools = Composed(tuple(stage.pool for stage in slots.stages))
-    found = slots.release(Charged()).profile.caught(np.array([1e-9]))
+    found = slots.release(ChargedEvents()).profile.caught(np.array([1e-9]))
     assert found[0] > profile_event(pools).caught(np.array([1e-9]))[0]
 
 
 def test_scores_that_cost_more_than_training_are_what_is_exposed(slots):
     scores = PaidScores(event=scores_event(2.0, 20, Relation.ADD_OR_REMOVE_ONE), apart=True, kept=0)
     paid = replace(slots, scores=scores)
-    assert exposed(paid, Charged()).risk.advantage >= risk_of(profile_event(scores.event)).advantage
-    assert not exposed(paid, Charged()).groups[0].own
+    assert exposed(paid, ChargedEvents()).risk.advantage >= risk_of(profile_event(scores.event)).advantage
+    assert not exposed(paid, ChargedEvents()).groups[0].own
 
 
 def test_a_winner_is_exposed_less_than_all_candidates_and_more_than_one():
-    winner, charged = Winner(terms=TERMS), Charged(training=[TERMS.event] * 9, selection=TERMS)
+    winner, charged = Winner(terms=TERMS), ChargedEvents(training=[TERMS.event] * 9, selection=TERMS)
     found = exposed(winner, charged).risk.caught[1]
     one, nine = (risk_of(profile_event(TERMS.event.with_steps(steps * 50))).caught[1] for steps in (1, 9))
     assert one < found < nine
     assert exposed(winner, replace(charged, training=())) == exposed(winner, charged)  # their number is secret
     assert expose_prices(winner.prices(charged, DELTA), winner.release(charged))["front"].exposure is None
-    tests = Charged(test=[ONE.with_steps(500)], selection=TERMS)
+    tests = ChargedEvents(test=[ONE.with_steps(500)], selection=TERMS)
     assert exposed(winner, tests).risk.caught[1] > risk_of(profile_event(ONE.with_steps(500))).caught[1] - 1e-9
 
 
 def test_a_selection_whose_conditions_broke_exposes_every_candidate():
     broken = replace(TERMS, breaks=("One crashed.",))
-    charged = Charged(training=[TERMS.event] * 9, selection=broken)
+    charged = ChargedEvents(training=[TERMS.event] * 9, selection=broken)
     everything = risk_of(profile_event(TERMS.event.with_steps(450))).caught
     assert exposed(Winner(terms=TERMS), charged).risk.caught == everything
 
 
 def test_an_exploration_exposes_selection_and_final():
     budget = Exploration(epsilon=2.0, delta=DELTA, terms=TERMS, final=Stage(slot=ONE, trials=1, spare=5))
-    held = Charged(selection=budget.terms)
+    held = ChargedEvents(selection=budget.terms)
     final = risk_of(profile_event(budget.final.pool))
     assert all(more > less for more, less in zip(exposed(budget, held).risk.caught, final.caught, strict=True))
-    assert budget.release(Charged()) is None
+    assert budget.release(ChargedEvents()) is None
     scores = PaidScores(event=scores_event(2.0, 20, Relation.ADD_OR_REMOVE_ONE), apart=True, kept=0)
     paid = replace(budget, scores=scores, terms=replace(budget.terms, scores=scores.event.with_steps(1)))
-    assert exposed(paid, Charged(selection=paid.terms)).risk.advantage > exposed(budget, held).risk.advantage
+    assert exposed(paid, ChargedEvents(selection=paid.terms)).risk.advantage > exposed(budget, held).risk.advantage
 
 
 def test_a_filter_exposes_a_gaussian_of_its_budget_whatever_it_admitted():
     budget = Filter(epsilon=3.0, delta=DELTA)
-    found = exposed(budget, Charged(training=[ONE] * 9))
+    found = exposed(budget, ChargedEvents(training=[ONE] * 9))
     signal, slack = budget.gaussian.budget.square**0.5, budget.gaussian.budget.slack
     for rate, caught in zip((0.001, 0.01, 0.1), found.risk.caught, strict=True):
         assert 0.0 <= caught - (norm.cdf(norm.ppf(rate) + signal) + slack) < 2e-5
     assert found.risk.basis is Basis.PROFILE
-    assert found == exposed(budget, Charged())
-    assert budget.release(Charged()).profile.epsilon(DELTA) == pytest.approx(3.0, rel=1e-4)
+    assert found == exposed(budget, ChargedEvents())
+    assert budget.release(ChargedEvents()).profile.epsilon(DELTA) == pytest.approx(3.0, rel=1e-4)
 
 
 def test_what_says_nothing_more_is_exposed_by_its_pair_alone():

@@ -3,7 +3,7 @@ from math import inf
 
 import pytest
 
-from clipless.privacy.exposure import Basis, Exposure, Group, Risk
+from clipless.privacy.exposure import Basis, Exposure, GroupCost, Risk
 from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.tracking.names import (
@@ -66,7 +66,7 @@ def test_the_price_is_a_metric_that_of_the_winner_where_nothing_else_leaves_and_
 
 
 def test_what_a_price_means_to_a_person_is_metrics_too_but_for_what_is_infinite():
-    group = Group(rows=2, epsilon=inf, shift=0.5, basis=Basis.PAIR, own=False)
+    group = GroupCost(rows=2, epsilon=inf, shift=0.5, basis=Basis.PAIR, own=False)
     risk = Risk(caught=(0.001, 0.02, 0.2), advantage=0.1, basis=Basis.PAIR)
     price = replace(Price(epsilon=6.0, delta=1e-5, events=3), exposure=Exposure(risk=risk, groups=(group,)))
     named = price_metrics({"winner": price})

@@ -15,7 +15,7 @@ from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.errors import RecordError
-from sweeper.privacy.entries import Charged
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.spending._exploration import Exploration
@@ -309,6 +309,6 @@ def test_scores_of_the_final_have_a_place_of_their_own(path, budget):
 
 
 def test_the_statement_names_selection_and_final(budget):
-    said = budget.prices(Charged(selection=budget.selection), DELTA)["everything"].statement
+    said = budget.prices(ChargedEvents(selection=budget.selection), DELTA)["everything"].statement
     assert "the best of a secret random number of independent trials (geometric, mean 6)" in said
     assert "the final that trains the configuration of its winner, cut before any row was read" in said

@@ -12,7 +12,7 @@ from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.accounting.selection_price import selection_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.noisy_counts import scores_event
-from sweeper.privacy.entries import Charged
+from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.pricing import price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending._composition import Composition
@@ -30,7 +30,7 @@ def answers(training, delta, *, tight=False, **charged):
     """Return the prices of a sweep without a budget."""
     terms = charged.get("selection")
     spending = Composition() if terms is None else Winner(terms=terms)
-    return spending.prices(Charged(training=training, **charged), delta, tight=tight)
+    return spending.prices(ChargedEvents(training=training, **charged), delta, tight=tight)
 
 
 def test_an_adaptive_search_pays_the_composition_for_everything_it_may_release(event):

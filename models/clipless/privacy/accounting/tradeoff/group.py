@@ -37,7 +37,7 @@ from clipless.privacy.accounting.spending import (
 from clipless.privacy.accounting.tradeoff.profile import Bound, PrivacyProfile, profile_bounds
 from clipless.privacy.accounting.tradeoff.risk import risk_of
 from clipless.privacy.events import Event, PoissonGaussian, Relation
-from clipless.privacy.exposure import GROUPS, Basis, Exposure, Group
+from clipless.privacy.exposure import GROUPS, Basis, Exposure, GroupCost
 
 _OUTPUTS = 4001  # at which divergences are taken
 _TAILS = 9.5  # deviations of the outputs on either side; beyond is a probability of 1e-21
@@ -66,7 +66,7 @@ def expose(profile: PrivacyProfile, delta: float, event: Event | None = None) ->
     groups = []
     for rows in GROUPS:
         epsilon, shift = own.get(rows) or derived[rows]
-        groups.append(Group(rows=rows, epsilon=epsilon, shift=shift, basis=profile.basis, own=rows in own))
+        groups.append(GroupCost(rows=rows, epsilon=epsilon, shift=shift, basis=profile.basis, own=rows in own))
     return Exposure(risk=risk_of(profile), groups=tuple(groups))
 
 
