@@ -16,6 +16,8 @@ does not depend on the input, so that normalised training has the same gain.
 from collections.abc import Mapping
 from math import sqrt
 
+from torch import Tensor
+
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule
 from clipless.errors import InvalidBoundError
 from clipless.layers import Dense
@@ -24,15 +26,18 @@ from clipless.norms import current_norm, spectral_norm_upper
 from clipless.scalars import Scalar, smaller
 
 
+def largest_norm(matrix: Tensor, radius: Scalar, weights: WeightNorms) -> Scalar:
+    """Return the largest spectral norm of a matrix that is kept within ``radius``, for these weights."""
+    if weights is WeightNorms.CURRENT:
+        return smaller(current_norm(matrix), radius)
+    return spectral_norm_upper(matrix) if weights is WeightNorms.MEASURED else radius
+
+
 def bias_bounds(layer: BiasedLayer, positions: int, weights: WeightNorms) -> tuple[Scalar, Mapping[str, Scalar]]:
     """Return the bias's share of the output norm, and the gains to it; nothing without a bias."""
     if layer.bias_norm is None or layer.bias is None:
         return 0.0, {}
-    largest: Scalar = layer.bias_norm
-    if weights is WeightNorms.CURRENT:
-        largest = smaller(current_norm(layer.bias[None]), largest)
-    elif weights is WeightNorms.MEASURED:
-        largest = spectral_norm_upper(layer.bias[None])
+    largest = largest_norm(layer.bias[None], layer.bias_norm, weights)
     return sqrt(positions) * largest, {"bias": sqrt(positions)}
 
 
@@ -43,11 +48,7 @@ def bound_dense(layer: Dense, signal: Signal, weights: WeightNorms) -> LayerBoun
         raise InvalidBoundError(
             f"Expected an input of shape ({layer.in_features},) or (T, {layer.in_features}), got {signal.shape} (Dense)"
         )
-    norm: Scalar = layer.constraint.radius
-    if weights is WeightNorms.CURRENT:
-        norm = smaller(current_norm(layer.weight), norm)
-    elif weights is WeightNorms.MEASURED:
-        norm = spectral_norm_upper(layer.weight)
+    norm = largest_norm(layer.weight, layer.constraint.radius, weights)
     tokens = signal.shape[0] if len(signal.shape) == 2 else 1
     shift, gains = bias_bounds(layer, tokens, weights)
     return LayerBound(

@@ -20,11 +20,10 @@ In a forward pass both products, and the difference, are off by a share of ``X +
 """
 
 from clipless.bounds._rules import LayerBound, Signal, WeightNorms, bound_rule, rounding
-from clipless.bounds.linear import bias_bounds
+from clipless.bounds.linear import bias_bounds, largest_norm
 from clipless.errors import InvalidBoundError
 from clipless.layers import ConvexPotential
-from clipless.norms import current_norm, spectral_norm_upper
-from clipless.scalars import Scalar, larger, smaller
+from clipless.scalars import larger
 
 
 @bound_rule(ConvexPotential)
@@ -35,11 +34,7 @@ def bound_convex_potential(layer: ConvexPotential, signal: Signal, weights: Weig
             f"Expected an input of shape ({layer.features},) or (T, {layer.features}), got {signal.shape} "
             "(ConvexPotential)"
         )
-    norm: Scalar = layer.constraint.radius
-    if weights is WeightNorms.CURRENT:
-        norm = smaller(current_norm(layer.weight), norm)
-    elif weights is WeightNorms.MEASURED:
-        norm = spectral_norm_upper(layer.weight)
+    norm = largest_norm(layer.weight, layer.constraint.radius, weights)
     tokens = signal.shape[0] if len(signal.shape) == 2 else 1
     shift, roots = bias_bounds(layer, tokens, weights)
     gain = larger(1.0, 2.0 * norm * norm - 1.0)
