@@ -12,6 +12,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import Display, NotebookDisplay
 from sweeper.planning.check import CheckedSpec, check_spec
 from sweeper.results.sweep import Sweep, folder_of
+from sweeper.specification.search import Prior
 from sweeper.specification.spec import Spec
 
 _KERNEL_SHELL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
@@ -27,6 +28,21 @@ def as_spec(spec: AnySpec) -> Spec:
     if isinstance(spec, Spec):
         return spec
     return Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
+
+
+def as_called_spec(spec: AnySpec, trials: int | None) -> Spec:
+    """Return the spec of a sweep whose trials a caller proposes, so many in all, or as many as it says.
+
+    Raises:
+        SpecError: as `as_spec`; or it says itself what to try first.
+    """
+    read = as_spec(spec)
+    if read.search.first:
+        got = f"{len(read.search.first)} configurations"
+        raise read.mistaken("no first where a caller proposes the trials", "search.first", got, "leave it out")
+    rehearse = False if read.search.rehearse is None else None
+    prior = Prior.NONE.value if read.search.prior is None else None
+    return read.with_search(rehearse=rehearse, prior=prior, trials=trials)
 
 
 def check(

@@ -15,13 +15,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from sweeper.driver import runner
-from sweeper.driver.api import AnySpec, as_spec, in_notebook, with_display
+from sweeper.driver.api import AnySpec, as_called_spec, in_notebook, with_display
 from sweeper.driver.caller import TrainedTrial, TrialCaller
 from sweeper.driver.options import Options
 from sweeper.errors import RecordError, TrialError
 from sweeper.results.sweep import Sweep
-from sweeper.specification.search import Prior
-from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.requests import ask_to_stop
 
@@ -133,7 +131,7 @@ def open(
     """
     caller, folder, display = TrialCaller(), _folder(spec), contextlib.ExitStack()
     if folder is None:
-        wanted = _proposed_by_caller(as_spec(spec), trials)  # type: ignore[arg-type]
+        wanted = as_called_spec(spec, trials)  # type: ignore[arg-type]
 
     shows = in_notebook() if progress is None else progress
     given = display.enter_context(with_display(options or Options(), shows))
@@ -165,12 +163,3 @@ def _folder(spec: AnySpec | Sweep) -> Path | None:
         return spec.directory
     is_folder = isinstance(spec, str | Path) and (Path(spec) / MANIFEST_NAME).is_file()
     return Path(spec) if is_folder else None  # type: ignore[arg-type]
-
-
-def _proposed_by_caller(spec: Spec, trials: int | None) -> Spec:
-    if spec.search.first:
-        got = f"{len(spec.search.first)} configurations"
-        raise spec.mistaken("no first where a caller proposes the trials", "search.first", got, "leave it out")
-    rehearse = False if spec.search.rehearse is None else None
-    prior = Prior.NONE.value if spec.search.prior is None else None
-    return spec.with_search(rehearse=rehearse, prior=prior, trials=trials)
