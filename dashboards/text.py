@@ -53,15 +53,6 @@ def _plain(value: Decimal) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def counted(count: int, one: str, more: str | None = None) -> str:
-    """A number of things; ``more`` is their plural where it is not ``one`` with an s.
-
-    >>> counted(1, "trial"), counted(2, "trial"), counted(0, "entry", "entries")
-    ('1 trial', '2 trials', '0 entries')
-    """
-    return f"{count} {one if count == 1 else more or f'{one}s'}"
-
-
 def when(at: str) -> str:
     """A time as records have it, to the minute.
 

@@ -29,13 +29,13 @@ def round_down(attained: float, digits: int = 4) -> str:
     return f"{rounded.normalize():f}"
 
 
-def number_of(number: int, what: str) -> str:
-    """Return a number of things.
+def number_of(number: int, one: str, more: str | None = None) -> str:
+    """Return a number of things; ``more`` is their plural where it is not ``one`` with an s.
 
-    >>> number_of(1, "trial"), number_of(2, "trial")
-    ('1 trial', '2 trials')
+    >>> number_of(1, "trial"), number_of(2, "trial"), number_of(0, "entry", "entries")
+    ('1 trial', '2 trials', '0 entries')
     """
-    return f"{number} {what}{'s' * (number != 1)}"
+    return f"{number} {one if number == 1 else more or f'{one}s'}"
 
 
 def in_brackets(interval: Sequence[float] | None) -> str:

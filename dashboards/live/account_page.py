@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dashboards.live.view import View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import facts_list, scrolling_table, section, working_table
-from dashboards.text import MISSING, counted, number, when
+from dashboards.text import MISSING, number, when
 from sweeper.account.listing import EntryRow
 from sweeper.account.rules import ALL_ROWS, count_in_words
 from sweeper.account.summary import AccountSummary, Room, SweepSummary, share_in_words
 from sweeper.account.verify import Verification
-from sweeper.rounding import round_down
+from sweeper.rounding import number_of, round_down
 from sweeper.service.accounts import AccountState
 
 SHOWN_ENTRIES = 100
@@ -68,7 +68,7 @@ def entry_table(account: str, rows: Sequence[EntryRow], total: int, behind: int)
     if behind + len(rows) < total:
         links.append(_page_link(account, behind + SHOWN_ENTRIES, "Older entries"))
     words = (
-        f"{len(rows)} of {counted(total, 'entry', 'entries')}, newest first; each has the hash of the one before it."
+        f"{len(rows)} of {number_of(total, 'entry', 'entries')}, newest first; each has the hash of the one before it."
     )
     if any(row.kind == _DRAWS for row in rows):
         words += " What was charged is a release: t0001/1 is the first attempt at trial t0001."
@@ -80,8 +80,8 @@ def entry_table(account: str, rows: Sequence[EntryRow], total: int, behind: int)
 def verdict(found: Verification) -> Html:
     """Whether an account is as it was written, and agrees with the ledgers of the sweeps here."""
     if not found.findings:
-        ledgers = counted(found.folders, "ledger")
-        words = f"Verified: {counted(found.entries, 'entry', 'entries')}, {ledgers} of sweeps of this service."
+        ledgers = number_of(found.folders, "ledger")
+        words = f"Verified: {number_of(found.entries, 'entry', 'entries')}, {ledgers} of sweeps of this service."
         held = f" Not settled yet: {', '.join(found.unsettled)}." if found.unsettled else ""
         return section("verdict", "Verification", tag("p", words + held))
     words = "Not as it was written. Do not start further sweeps before its owner has looked at it."

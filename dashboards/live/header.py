@@ -16,9 +16,10 @@ from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of, total_price, trials_done
-from dashboards.text import counted, delta_text, interval_text, show, show_epsilon, show_value, title_of, when, whole
+from dashboards.text import delta_text, interval_text, show, show_epsilon, show_value, title_of, when, whole
 from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.records import Point, SweepStatus, TrialStatus
+from sweeper.rounding import number_of
 from sweeper.service.supervision.states import Standing
 from sweeper.store.manifest import Manifest
 
@@ -221,7 +222,7 @@ def _achieves(data: SweepData) -> list[Child]:
     knee = data.result.knee
     epsilon, knee = show("epsilon", best.values["epsilon"]), data.result.knee
     others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
-    points = counted(len(data.result.on_front), "point")
+    points = number_of(len(data.result.on_front), "point")
     words = f"{best.label}, at its own epsilon {epsilon}; {points} on the front{others}."
     unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, best.interval(data.utility))]))
     return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
@@ -269,8 +270,8 @@ def _running(standing: Standing, progress: Progress) -> Html:
 
 def _detail(progress: Progress, *, runs: bool) -> Html | None:
     counts = dict(progress.counts or {})
-    counted_rehearsals = counted(progress.rehearsed, "configuration")
-    said = [f"{counted_rehearsals} rehearsed before"] if progress.rehearsals and not progress.rehearses else []
+    rehearsals = number_of(progress.rehearsed, "configuration")
+    said = [f"{rehearsals} rehearsed before"] if progress.rehearsals and not progress.rehearses else []
     if set(counts) != {TrialStatus.COMPLETED.value}:  # which the number above says
         said += [f"{count} {word}" for word, count in counts.items()]
     if runs and progress.seconds_left is not None and progress.total != progress.ended:

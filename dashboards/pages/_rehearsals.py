@@ -8,10 +8,11 @@ from collections.abc import Callable
 from dashboards.data import SweepData, evenly, varying
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, counted, rehearsed_text, setting, show, show_value
+from dashboards.text import MISSING, rehearsed_text, setting, show, show_value
 from sweeper.records import Objective
 from sweeper.results.highlights import best
 from sweeper.results.rehearsal_ranking import RankedRehearsal
+from sweeper.rounding import number_of
 from sweeper.specification.fields.nested import flatten
 
 SHOWN = 300
@@ -28,9 +29,9 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
     source = data.rehearsal_source
     done, planned = len(data.rehearsals), data.rehearsals_planned
     count = (
-        counted(done, "configuration")
+        number_of(done, "configuration")
         if done >= planned
-        else f"{done} of {counted(planned, 'configuration', 'configurations')} so far"
+        else f"{done} of {number_of(planned, 'configuration')} so far"
     )
     words = tag(
         "p",

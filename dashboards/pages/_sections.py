@@ -15,7 +15,6 @@ from dashboards.pages._page import card, exploratory, facts_list, header, scroll
 from dashboards.summary import best_of, budgets
 from dashboards.text import (
     MISSING,
-    counted,
     delta_text,
     deltas_text,
     interval_text,
@@ -35,7 +34,7 @@ from sweeper.program import program
 from sweeper.records import Point, PointKey
 from sweeper.results.budgets import WithinBudget
 from sweeper.results.pick import pick
-from sweeper.rounding import round_down
+from sweeper.rounding import number_of, round_down
 from sweeper.specification.objectives import AUROC, BALANCED
 
 _BASES = {
@@ -248,7 +247,7 @@ def by_class(data: SweepData) -> Html | None:
     if not tables:
         return None
     words = "How public test rows were decided. Balanced accuracy is the mean of the recalls."
-    counts = f"{len(warned)} of {counted(len(data.useful_points), 'point', 'points')} of the front"
+    counts = f"{len(warned)} of {number_of(len(data.useful_points), 'point')} of the front"
     some = f"{counts} {'gives' if len(warned) == 1 else 'give'} nearly every row the same answer."
     banner = tag("p", tag("strong", "Nearly constant. "), some, class_="banner", role="note") if warned else None
     return section("classes", "Class by class", tag("p", words), banner, *tables)
@@ -330,14 +329,14 @@ def _person(price: Price | None) -> list[Html]:
         ("finds a row: largest advantage", percent(exposure.risk.advantage)),
         *(
             (
-                f"epsilon of a person with {counted(one.rows, 'row', 'rows')}, at delta {number(price.delta)}",
+                f"epsilon of a person with {number_of(one.rows, 'row')}, at delta {number(price.delta)}",
                 show_epsilon(one.epsilon),
             )
             for one in exposure.groups
         ),
         *(
             (
-                f"moves the probability of an outcome, with {counted(one.rows, 'planted row', 'planted rows')}",
+                f"moves the probability of an outcome, with {number_of(one.rows, 'planted row')}",
                 percent(one.shift),
             )
             for one in exposure.groups

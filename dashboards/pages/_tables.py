@@ -8,8 +8,9 @@ from dashboards.data import SweepData, evenly
 from dashboards.pages._html import Child, Html, each, tag
 from dashboards.pages._page import scrolling_table, section, working_table
 from dashboards.summary import front_rows
-from dashboards.text import MISSING, counted, setting, show
+from dashboards.text import MISSING, setting, show
 from sweeper.privacy.pricing import OWN, value_name
+from sweeper.rounding import number_of
 
 SHOWN_POINTS = 300
 SHOWN_DECISIONS = 300
@@ -110,8 +111,8 @@ def decisions_table(data: SweepData) -> Html | None:
     rows = [tag("tr", *(_cell(name, row.get(name), name in ("epoch", "rung")) for name in _DECIDED)) for row in shown]
     counts = Counter("at a rung" if decision.get("rung") is not None else "between rungs" for decision in ended)
     how = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    continued = counted(len(data.decisions) - len(ended), "time")
-    stopped = counted(len(ended), "trial")
+    continued = number_of(len(data.decisions) - len(ended), "time")
+    stopped = number_of(len(ended), "trial")
     table = tag(
         "details",
         tag("summary", f"{stopped} ended early{f' ({how})' if how else ''}; {continued} one continued"),

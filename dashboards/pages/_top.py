@@ -9,7 +9,6 @@ from dashboards.pages._page import exploratory, facts_list, section
 from dashboards.pages._sections import constant_in_words, facts, utilities
 from dashboards.summary import best_of
 from dashboards.text import (
-    counted,
     delta_text,
     interval_text,
     number,
@@ -21,6 +20,7 @@ from dashboards.text import (
     whole,
 )
 from sweeper.records import Point
+from sweeper.rounding import number_of
 from sweeper.specification.search import SmoothingPlan, SmoothingSettings, plan_smoothing
 
 EYEBROW = "Sweep report"
@@ -99,14 +99,12 @@ def smoothing_in_words(data: SweepData, point: Point) -> str:
     if plan is None and counts is None:
         return ""
     names = ", ".join(map(title_of, data.smoothed)) or "smoothed accuracy"
-    validation = (
-        "" if plan is None else f"at most {plan.rows} validation rows, {counted(plan.draws, 'draw', 'draws')} each"
-    )
+    validation = "" if plan is None else f"at most {plan.rows} validation rows, {number_of(plan.draws, 'draw')} each"
     tested = ""
     if counts is not None:
         tested = (
-            f"{counted(counts.rows, 'test row', 'test rows')}, {counted(counts.draws, 'draw', 'draws')} each "
-            f"({counted(counts.abstained, 'row', 'rows')} undecided, counted as wrong)"
+            f"{number_of(counts.rows, 'test row')}, {number_of(counts.draws, 'draw')} each "
+            f"({number_of(counts.abstained, 'row')} undecided, counted as wrong)"
         )
     alpha = plan.alpha if plan is not None else counts.alpha if counts is not None else 0.0
     rows = "; ".join(filter(None, (validation, tested)))

@@ -3,9 +3,10 @@
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, scrolling_table, section
-from dashboards.text import MISSING, counted, show_epsilon, show_value, title_of, whole
+from dashboards.text import MISSING, show_epsilon, show_value, title_of, whole
 from sweeper.results.comparison import PRICE, Comparison, Group, Run
 from sweeper.results.highlights import best
+from sweeper.rounding import number_of
 
 HYPERVOLUME = (
     "Hypervolume is the share, from 0 to 1, of all values from worst to best that a front covers: larger is better."
@@ -46,7 +47,7 @@ def head(comparison: Comparison, title: str) -> Html:
         tag("h1", title),
         banner,
         *lines,
-        tag("p", f"{counted(more, 'more sweep', 'more sweeps')} in the table below.", class_="terms") if more else None,
+        tag("p", f"{number_of(more, 'more sweep')} in the table below.", class_="terms") if more else None,
         class_="brief",
     )
 

@@ -204,7 +204,7 @@ def _blocks(rows: NewRows, block: str, unit: str | None, data: Path) -> NDArray[
 
 def _texts(cells: Sequence[Any]) -> list[str]:
     """Return cells as they are compared, empty ones as a marker of what is missing."""
-    return ["" if cell is None else canonical(str(cell)) for cell in cells]
+    return ["" if cell is None else canonical(str(cell)) or "" for cell in cells]
 
 
 def _read(
