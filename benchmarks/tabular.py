@@ -1,6 +1,9 @@
 """AUROC on tables of ADBench at epsilon 1: ours, DP-SGD on an ordinary network, one without privacy, and DP-EBM.
 
     python benchmarks/tabular.py --data-dir FOLDER-OF-adbench [--splits 5] [--trials 16] [--tables yeast ...]
+    python benchmarks/tabular.py --data-dir FOLDER-OF-adbench --methods bins
+
+`bins` is clipless training on columns that are declared with twelve bins, read from the same file as a user's own.
 
 The published protocol (Bethune et al. 2024, Table 7): the best validation AUROC of a sweep whose trials all end at
 epsilon 1, on a split into 80 % and 20 %; here mean and standard deviation over several splits. The best of a sweep is
@@ -15,9 +18,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+import yaml
 from sklearn.metrics import roc_auc_score
 
 import clipless
+from clipless.datasets.sources.known import SOURCES
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run
 from sweeper.specification.spec import Spec
@@ -25,7 +30,8 @@ from sweeper.specification.spec import Spec
 SWEEPS = Path(__file__).resolve().parents[1] / "sweeps"
 TABLES = ("aloi", "campaign", "magic", "shuttle", "yeast")
 DP_EBM = "dp-ebm"
-METHODS = ("clipless", "dp-sgd", "non-private", DP_EBM)
+BINS = "bins"
+METHODS = ("clipless", "dp-sgd", "non-private", DP_EBM, BINS)
 
 
 def spec_of(table: str, method: str, split: int, trials: int) -> Spec:
@@ -33,10 +39,24 @@ def spec_of(table: str, method: str, split: int, trials: int) -> Spec:
     path = SWEEPS / f"{table}.yaml"
     content = Spec.from_yaml(path).to_plain()
     content["data"]["splits"]["salt"] = str(split)
-    content["training"]["method"] = "clipless" if method == DP_EBM else method
+    content["training"]["method"] = "clipless" if method in (DP_EBM, BINS) else method
     content["search"] |= {"trials": trials, "seed": split, "prior": "none"}  # it was learned from these tables
-    if method not in ("clipless", DP_EBM):
+    if method not in ("clipless", DP_EBM, BINS):
         content["model"] |= {"constraint": "free"}
+    return Spec.from_mapping(content, str(path))
+
+
+def with_bins(spec: Spec, data_dir: Path, folder: Path) -> Spec:
+    """The same spec of the table's file, whose columns are declared with twelve bins in a file of this folder."""
+    content = spec.to_plain()
+    known = next(source for source in SOURCES if source.name == spec.data.name)
+    ranges, one = known.ranges(), known.ranges().others
+    declared = {"low": one.low, "high": one.high, "bins": 12}
+    target = {"column": ranges.target, "classes": list(ranges.classes)}
+    path = folder / f"{spec.name}.ranges.yaml"
+    path.write_text(yaml.safe_dump({"source": ranges.source, "target": target, "others": declared}))
+    content["data"] |= {"path": str(data_dir / Path(known.file).name), "ranges": str(path), "evaluation": "public"}
+    content["data"].pop("name")
     return Spec.from_mapping(content, str(path))
 
 
@@ -83,6 +103,8 @@ def main() -> None:
             cells = []
             for method in options.methods:
                 specs = [spec_of(table, method, split, options.trials) for split in range(options.splits)]
+                if method == BINS:
+                    specs = [with_bins(spec, options.data_dir, Path(out)) for spec in specs]
                 found = [
                     ebm_auroc(spec, options.data_dir)
                     if method == DP_EBM

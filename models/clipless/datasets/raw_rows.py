@@ -10,7 +10,7 @@ from math import sqrt
 from typing import Any, TypeAlias, assert_never
 
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges, Text
-from clipless.datasets.tables.encoding import input_norm
+from clipless.datasets.tables.encoding import input_gain, input_norm
 from clipless.datasets.tables.ranges_file import parse_ranges
 from clipless.datasets.tables.table import radius_unit
 from clipless.errors import DataError
@@ -43,7 +43,8 @@ def raw_facts(raw: RawRows) -> tuple[tuple[int, ...], float, float, str]:
     """Return shape, bound of the norm, gain and unit of radii of rows before the preparation."""
     match raw:
         case Ranges():
-            return (sum(map(_width, raw.columns.values())),), input_norm(raw.columns), 1.0, radius_unit(raw.columns)
+            shape = (sum(map(_width, raw.columns.values())),)
+            return shape, input_norm(raw.columns), input_gain(raw.columns), radius_unit(raw.columns)
         case Pixels():
             height, width, channels = (*raw.shape, 1)[:3]
             return (channels, height, width), sqrt(channels * height * width), 1.0, PIXEL_UNIT
@@ -56,7 +57,7 @@ def raw_facts(raw: RawRows) -> tuple[tuple[int, ...], float, float, str]:
 def _width(column: Column) -> int:
     if isinstance(column, Text):
         return column.length
-    return column.width if isinstance(column, Categorical) else int(isinstance(column, Numeric))
+    return 0 if isinstance(column, Drop) else column.width
 
 
 def raw_to_json(raw: RawRows) -> dict[str, Any]:
@@ -86,7 +87,8 @@ def _column_to_json(column: Column) -> dict[str, Any]:
             return {"drop": True}
         case Numeric():
             missing = {} if column.missing is None else {"missing": float(column.missing)}
-            return {"low": float(column.low), "high": float(column.high), **missing}
+            bins = {} if column.bins is None else {"bins": column.bins}
+            return {"low": float(column.low), "high": float(column.high), **missing, **bins}
         case Categorical():
             return {"categories": list(column.categories), "unknown": "other" if column.other else "zeros"}
         case Text():

@@ -1,7 +1,8 @@
 """Maps of one row, made of constants: declared columns to coordinates, labels to class numbers.
 
 ``x_NF`` below has one row per example and one column per coordinate. The norm of a row is at most the square
-root of the number of columns that are used: each contributes a number in [-1, 1] or at most a single one.
+root of the number of columns that are used: each contributes a number in [-1, 1], at most a single one, or the
+coordinates of a point on the unit sphere.
 
 Rows that are *open* (published, or marked exploratory) are checked for mistakes in their declarations: a column without
 one known category, a target that is the same everywhere, a text among numbers. One row can decide whether such a check
@@ -11,7 +12,7 @@ declaration names for it, and only where it names none is the table refused.
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from math import nan, sqrt
+from math import nan, pi, sqrt
 from typing import assert_never
 
 import numpy as np
@@ -25,6 +26,7 @@ from clipless.datasets.tables.texts import encode_texts, text_norm
 from clipless.errors import DataError
 
 UNMATCHED = -1
+_BELOW_ONE = 1.0 - 2.0**-23  # norm of a point on the sphere, so that rounding to float32 takes none beyond 1
 
 
 def input_norm(declarations: Mapping[str, Column]) -> float:
@@ -37,10 +39,19 @@ def _norm(declaration: Column) -> float:
     return text_norm(declaration.length) if isinstance(declaration, Text) else float(not isinstance(declaration, Drop))
 
 
+def input_gain(declarations: Mapping[str, Column]) -> float:
+    """Return the Lipschitz constant from columns scaled to [-1, 1] to encoded rows: that of the steepest column."""
+    return max((_gain(one) for one in declarations.values() if not isinstance(one, Drop)), default=1.0)
+
+
+def _gain(declaration: Column) -> float:
+    return declaration.gain if isinstance(declaration, Numeric) else 1.0
+
+
 def column_widths(declarations: Mapping[str, Column]) -> tuple[int, ...]:
-    """Return how many coordinates each column has that is used, in their order; nothing for texts."""
+    """Return how many coordinates each column has that is used, in order; nothing where some are texts or bins."""
     used = [declaration for declaration in declarations.values() if not isinstance(declaration, Drop)]
-    if any(isinstance(one, Text) for one in used):
+    if any(isinstance(one, Text) or (isinstance(one, Numeric) and one.bins) for one in used):
         return ()
     return tuple(one.width if isinstance(one, Categorical) else 1 for one in used)
 
@@ -131,7 +142,19 @@ def _fill(values_N: NDArray[np.float64], declaration: Numeric, where: str) -> ND
 def _scale(values_N: NDArray[np.float64], declaration: Numeric) -> NDArray[np.float32]:
     width = declaration.high - declaration.low
     unit_N = (np.clip(values_N, declaration.low, declaration.high) - declaration.low) / width
+    if declaration.bins is not None:
+        return _place(np.clip(unit_N, 0.0, 1.0), declaration.bins)
     return np.clip(2.0 * unit_N - 1.0, -1.0, 1.0).astype(np.float32)[:, None]
+
+
+def _place(unit_N: NDArray[np.float64], bins: int) -> NDArray[np.float32]:
+    """Return the points (N, bins) of numbers in [0, 1] on the curve of quarter circles."""
+    place_N = unit_N * (bins - 1)
+    before_N = np.minimum(place_N.astype(np.int64), bins - 2)
+    angle_N, rows_N = (place_N - before_N) * (pi / 2), np.arange(len(unit_N))
+    x_NK = np.zeros((len(unit_N), bins), dtype=np.float32)
+    x_NK[rows_N, before_N], x_NK[rows_N, before_N + 1] = _BELOW_ONE * np.cos(angle_N), _BELOW_ONE * np.sin(angle_N)
+    return x_NK
 
 
 def _one_hot(column: Array, declaration: Categorical, where: str, open_rows: bool) -> NDArray[np.float32]:

@@ -7,6 +7,7 @@
     missing_markers: ["", "?"]            # optional
     columns:
       age: {low: 0, high: 120, missing: 60}
+      income: {low: 0, high: 100000, bins: 12}
       ward: {categories: [A, B, C], unknown: other}
       patient_id: {drop: true}
     others: {low: 0, high: 1}             # optional: every column not listed
@@ -151,10 +152,10 @@ def _column(value: Any, path: str, name: str) -> Column:
         if type(value["text"]) is not int:
             raise DataError(f"Expected text to be a number of bytes such as 2000, got {value['text']!r} ({where})")
         return _check(Text, where, length=value["text"])
-    _refuse_unknown_keys(value, {"low", "high", "missing"}, where)
+    _refuse_unknown_keys(value, {"low", "high", "missing", "bins"}, where)
     low, high = (_number(value.get(key), f"{path}.{key} in {name}") for key in ("low", "high"))
     missing = _number(value["missing"], f"{path}.missing in {name}") if "missing" in value else None
-    return _check(Numeric, where, low=low, high=high, missing=missing)
+    return _check(Numeric, where, low=low, high=high, missing=missing, bins=value.get("bins"))
 
 
 def _check(kind: Callable[..., T], where: str, **fields: Any) -> T:

@@ -2,8 +2,8 @@
 
 Every map from a cell to coordinates is a map of one row made of declared constants (see `declarations`). A
 column without a declaration is refused: statistics of the rows would be an unpaid release.
-Numbers are scaled to [-1, 1] by their declared range, so radii of certificates are in those units and the
-input gain is 1.
+Numbers are scaled to [-1, 1] by their declared range, and radii of certificates are in those units. The input gain is
+1, or that of the bins that a declaration asks for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +30,14 @@ from clipless.datasets.metadata import (
 from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
 from clipless.datasets.tables.blocks import BlockChoice, choose_blocks, cut_into_blocks
 from clipless.datasets.tables.declarations import TEXT_UNIT, Column, Drop, Ranges, Text
-from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_norm, match_texts
+from clipless.datasets.tables.encoding import (
+    column_widths,
+    encode_columns,
+    encode_labels,
+    input_gain,
+    input_norm,
+    match_texts,
+)
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
 from clipless.datasets.tables.table_file import Table, canonical_texts, near_or_listed, read_table
 from clipless.errors import DataError, DeclarationError
@@ -367,7 +374,7 @@ def _metadata(
         evaluation=evaluation,
         unit=source.unit,
         input_norm=input_norm(declarations),
-        input_gain=1.0,
+        input_gain=input_gain(declarations),
         radius_unit=radius_unit(declarations),
         public_facts=(
             f"Ranges, categories and classes are declared in {ranges.name}; their source: {ranges.source}.",

@@ -27,6 +27,7 @@ _PUBLIC_HEAD = f"""\
 # Numbers taken from the rows themselves would be an unpaid release of private data.
 # A column is one of
 #   {{{{low: 0, high: 9}}}}           values outside are clamped; `missing: 0` stands in for missing ones
+#   {{{{low: 0, high: 9, bins: 12}}}} so many coordinates, of which one layer learns a curve
 #   {{{{categories: [A, B]}}}}        unknown and missing ones are all zeros, or `unknown: other`
 #   {{{{drop: true}}}}                not used
 source: {_BLANK}  # where the numbers below come from, in words

@@ -2,6 +2,7 @@
 
 import json
 from importlib.metadata import EntryPoint
+from math import pi
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,17 @@ def test_rows_of_a_table_become_what_they_were_in_training(options, write, prepa
     assert torch.equal(
         form.read(options["source"]).x, rows.x
     )  # labels and the rest may be there, and are not looked at
+
+
+def test_bins_are_part_of_the_format_with_their_gain(write):
+    ranges = write(RANGES.replace("missing: 60}", "missing: 60, bins: 7}"), "ranges.yaml")
+    splits = ColumnSplit(column="fold", train=("a",), validation=("b",), test=("c",))
+    options = {"source": write(ROWS), "ranges": ranges, "splits": splits}
+    data, rows = load(**options, evaluation="exploratory"), there_and_back(input_format(**options)).read(write(ROWS))
+    assert data.metadata.input_shape == (3 + 7 + 1 + 3,)
+    assert torch.equal(rows.x, torch.cat([data.train.x, data.validation.x, data.test.x]))
+    assert rows.input_gain == data.metadata.input_gain == pytest.approx(6 * pi / 4)
+    assert data.metadata.input_norm == 2.0
 
 
 def test_a_frame_is_encoded_like_a_file(form, options):

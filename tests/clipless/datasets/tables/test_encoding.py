@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clipless.datasets import Categorical, Drop, Numeric
-from clipless.datasets.tables.encoding import encode_columns, encode_labels, input_norm
+from clipless.datasets.tables.encoding import column_widths, encode_columns, encode_labels, input_gain, input_norm
 from clipless.datasets.tables.table_file import Table
 from clipless.errors import DataError
 
@@ -79,10 +79,11 @@ def test_a_table_of_dropped_columns_is_refused():
     st.lists(st.tuples(st.floats(), st.sampled_from("ABC?")), min_size=1, max_size=10),
     st.floats(-1e300, 1e300),
     st.floats(1e-3, 1e300),
+    st.sampled_from([None, 2, 3, 12]),
 )
-def test_no_row_exceeds_the_norm_that_the_declarations_imply_nor_depends_on_another(rows, low, width):
+def test_no_row_exceeds_the_norm_that_the_declarations_imply_nor_depends_on_another(rows, low, width, bins):
     declarations = {
-        "n": Numeric(low=low, high=low + max(width, abs(low) * 1e-9), missing=low),
+        "n": Numeric(low=low, high=low + max(width, abs(low) * 1e-9), missing=low, bins=bins),
         "w": Categorical(categories=("A", "B", "C"), other=True),
         "id": Drop(),
     }
@@ -98,6 +99,42 @@ def test_no_row_exceeds_the_norm_that_the_declarations_imply_nor_depends_on_anot
     for i, row in enumerate(rows):
         alone = encoded([row, (0.0, "A")])[0]
         assert np.array_equal(x[i], alone)
+
+
+def test_bins_put_a_number_between_its_two_nearest_places_on_the_unit_sphere():
+    x = encode(pa.array([0.0, 2.0, 3.0, 4.0, 9.0, -1.0]), Numeric(low=0, high=8, bins=5))
+    half = 0.5**0.5
+    places = [
+        [1, 0, 0, 0, 0],
+        [0, 1, 0, 0, 0],
+        [0, half, half, 0, 0],
+        [0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 1],
+        [1, 0, 0, 0, 0],
+    ]
+    assert x == pytest.approx(np.array(places), abs=1e-6)
+    assert np.linalg.norm(x.astype(np.float64), axis=1) == pytest.approx(np.ones(6), abs=1e-6)
+
+
+@pytest.mark.parametrize("bins", [2, 3, 12])
+def test_no_pair_of_numbers_moves_apart_by_more_than_the_gain_of_bins(bins):
+    declaration = Numeric(low=-3, high=5, bins=bins)
+    values = np.sort(np.random.default_rng(0).uniform(-3, 5, 400))
+    x, scaled = (encode(pa.array(values), one).astype(np.float64) for one in (declaration, Numeric(low=-3, high=5)))
+    ratios = np.linalg.norm(x[:, None] - x, axis=2) / np.maximum(np.abs(scaled - scaled[:, 0]), 1e-3)
+    gain = input_gain({"n": declaration})
+    assert 0.99 * gain <= ratios.max() <= gain * (1 + 1e-4)
+
+
+def test_the_gain_of_a_table_is_that_of_its_steepest_column():
+    plain, steep, flat = Numeric(low=0, high=1), Numeric(low=0, high=1, bins=12), Numeric(low=0, high=1, bins=2)
+    words = Categorical(categories=("A", "B"))
+    assert input_gain({"a": plain, "b": steep, "c": Drop()}) == pytest.approx(11 * np.pi / 4)
+    assert input_gain({"a": flat, "b": words}) == 1.0  # another category still moves an example by the root of 2
+    assert input_gain({"a": flat}) == pytest.approx(np.pi / 4)
+    assert input_norm({"a": plain, "b": steep, "c": Drop()}) == pytest.approx(2**0.5)
+    assert column_widths({"a": plain, "b": words}) == (1, 2)
+    assert column_widths({"a": plain, "b": steep}) == ()  # a sketch must not take places for categories
 
 
 def test_labels_are_positions_in_the_declared_classes():

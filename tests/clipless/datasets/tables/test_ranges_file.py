@@ -13,6 +13,7 @@ target: {column: ill, classes: [no thanks, "yes"]}
 missing_markers: ["", "-"]
 columns:
   age: {low: 0, high: 1e2, missing: 40}
+  income: {low: 0, high: 9, bins: 12}
   ward: {categories: [A, 2, B], unknown: other}
   name: {drop: true}
 others: {low: -1, high: 1}
@@ -25,6 +26,7 @@ def test_a_ranges_file_is_read_into_frozen_declarations(write):
     assert (ranges.target, ranges.classes) == ("ill", ("no thanks", "yes"))
     assert ranges.missing_markers == ("", "-")
     assert ranges.declaration("age") == Numeric(low=0.0, high=100.0, missing=40.0)
+    assert ranges.declaration("income") == Numeric(low=0.0, high=9.0, bins=12)
     assert ranges.declaration("ward") == Categorical(categories=("A", "2", "B"), other=True)
     assert ranges.declaration("name") == Drop()
     assert ranges.declaration("anything") == Numeric(low=-1.0, high=1.0)
@@ -75,6 +77,8 @@ def test_what_is_optional_has_safe_defaults():
         ("source: s\ncolumns: {age: {low: -1e308, high: 1e308}}", "finite numbers low < high"),
         ("source: s\ncolumns: {age: {low: 0, high: 1, missing: 2}}", "low <= missing <= high, got missing=2.0"),
         ("source: s\ncolumns: {age: {low: 0, high: 1, missing: .nan}}", "low <= missing <= high"),
+        ("source: s\ncolumns: {age: {low: 0, high: 1, bins: 1}}", r"bins from 2 to 256, got bins=1 \(columns.age in"),
+        ("source: s\ncolumns: {age: {low: 0, high: 1, bins: 2.5}}", "whole number of bins from 2 to 256, got bins=2.5"),
         ("source: s\ncolumns: {age: {low: 0, hihg: 1}}", r"Unknown key 'hihg'.*\(columns.age in r.yaml\)"),
         ("source: s\ncolumns: {w: {categories: A}}", r"Expected a list, got 'A' \(columns.w.categories in"),
         ("source: s\ncolumns: {w: {categories: []}}", "at least one category and none twice"),
