@@ -4,7 +4,7 @@ from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, scrolling_table, section
 from dashboards.text import MISSING, show_epsilon, show_value, title_of, whole
-from sweeper.results.comparison import PRICE, Comparison, Group, Run
+from sweeper.results.comparison import Comparison, Group, Run
 from sweeper.results.highlights import best
 from sweeper.rounding import number_of
 
@@ -76,7 +76,9 @@ def differences(comparison: Comparison) -> Html:
     if len(sentences) > 1:
         sentences.append("The p-values are not corrected for the number of pairs.")
     listed = tag("ul", each("li", sentences or ["All of these are runs of one spec."]), class_="plain")
-    return section("differences", "Differences", tag("p", HYPERVOLUME), listed, tag("p", PRICE, class_="after"))
+    return section(
+        "differences", "Differences", tag("p", HYPERVOLUME), listed, tag("p", comparison.price_in_words, class_="after")
+    )
 
 
 def table(comparison: Comparison) -> Html:

@@ -51,10 +51,10 @@ class AccountQuote:
         if self.refused is not None:
             return f"Refused by its account: {self.refused}"
         return (
-            f"Account {self.account}: the sweep would take {share_in_words(self.takes)} of its budget, epsilon "
-            f"{self.budget_epsilon:g} at delta {self.delta!r}, of which {share_in_words(self.left, up=False)} is left "
-            f"for {self.spender} and {share_in_words(self.left_behind, up=False)} would be; behind it there is room "
-            f"for {count_in_words(self.further)}."
+            f"Account {self.account}: the sweep would take {share_in_words(self.takes)} of its budget (epsilon "
+            f"{self.budget_epsilon:g} at delta {self.delta!r}) and leave {self.spender} "
+            f"{share_in_words(self.left_behind, up=False)} of it, now {share_in_words(self.left, up=False)}; that is "
+            f"room for {count_in_words(self.further)}."
         )
 
 

@@ -341,7 +341,7 @@ def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data
     wanted = make_reservation(plan, data, account, sweep="", title="t", spender="ann")
     said = quote_of(account, wanted).in_words()
     assert re.search(
-        r"would take [\d.]+ % of its budget, epsilon 8 at delta 0.0001, of which 100 % is left for ann and [\d.]+ %",
+        r"would take [\d.]+ % of its budget \(epsilon 8 at delta 0.0001\) and leave ann [\d.]+ % of it, now 100 %; that",
         said,
     )
     assert said.endswith("more sweeps like this one.")

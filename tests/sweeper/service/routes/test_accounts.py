@@ -266,7 +266,7 @@ def test_a_check_says_what_a_sweep_takes_and_what_would_be_left_and_keeps_nothin
     assert found["refused"] is None
     assert found["further"] == 1, "two fit into a half"
     assert found["left_behind"] == found["left"] - found["takes"]
-    assert found["statement"].endswith("behind it there is room for one more sweep like this one.")
+    assert found["statement"].endswith("that is room for one more sweep like this one.")
     assert 3.0 <= found["epsilon"] < 3.1
     assert entries(address) == 1
     submit(people, "ann")
