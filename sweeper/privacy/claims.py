@@ -125,7 +125,7 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class AccountClaim:
-    """What everything that is ever released through an account costs together."""
+    """The claim of an account: one price of all that is ever released through it."""
 
     name: str  # of the account
     epsilon: float
@@ -133,7 +133,7 @@ class AccountClaim:
 
     @property
     def condition(self) -> str:
-        """What holds for a sweep and all others on the same rows together, in two sentences."""
+        """The claim for a sweep and all others on the same rows together, in two sentences."""
         return (
             f"Other sweeps may be charged to account {self.name!r} too. Everything that is ever released through it "
             f"costs epsilon {self.epsilon:g} at delta {self.delta!r} together; what is released from the same rows "
