@@ -2,11 +2,17 @@
 
     python benchmarks/gaussian_filter.py table       # trainings that fit, as in docs/mathematics.md
     python benchmarks/gaussian_filter.py adaptive    # 200 sequences that a policy chooses while it sees results
+    python benchmarks/gaussian_filter.py loss        # what of that any filter loses that keeps one signal
 
 ``adaptive`` lets policies choose trainings and releases of scores of every size, by results drawn
 for one of two neighbours, until nothing fits any more. For each sequence it prints how the epsilon that the filter
 needs compares with that of the same list fixed in advance (pessimistic PLD), and it attacks all sequences of a policy
 together: the log-likelihood ratio of everything seen is what the best attacker has.
+
+``loss`` parts the ratio of what was used (the unused rest of the budget left out) in two. A Gaussian has to dominate
+each mechanism at every epsilon, with the slack that the filter gives it: the smallest signal that does so at 45 of
+them, of a loss distribution rounded down, is a lower bound for every filter of signals. What the filter takes beyond
+that is its own; a part of it is the rounding of this bound.
 """
 
 import argparse
@@ -16,11 +22,12 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
 from clipless.privacy.accounting.claim import claim
-from clipless.privacy.accounting.gaussian_filter import GaussianFilter, needed_epsilon
+from clipless.privacy.accounting.gaussian_filter import GaussianCost, GaussianFilter, needed_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
-from clipless.privacy.gaussian import gaussian_divergence
+from clipless.privacy.gaussian import gaussian_divergence, largest_signal, smallest_epsilon
 
 DELTA = 1e-5
 
@@ -151,16 +158,48 @@ def attack(fixed: GaussianFilter, number: int, least_noise: float, times: int = 
             print(f"policy {number}, {name}, epsilon {at:g}: {gains.mean():.4f} of {allowed:.4f}")
 
 
+def least_square(part: PoissonGaussian, slack: float) -> float:
+    """Return a lower bound of the square of the signal that dominates an event up to a slack."""
+    if part.sampling_rate == 1.0:
+        return part.steps / part.noise_multiplier**2
+    given = {"sampling_prob": part.sampling_rate, "value_discretization_interval": 1e-4}
+    one = from_gaussian_mechanism(part.noise_multiplier, pessimistic_estimate=False, use_connect_dots=False, **given)
+    epsilons = [*np.linspace(0.0, 3.0, 25), *np.linspace(3.3, 9.0, 20)]
+    deltas = one.self_compose(part.steps).get_delta_for_epsilon(epsilons)
+    shown = [(at, (delta - slack) / (1.0 - slack)) for at, delta in zip(epsilons, deltas, strict=True)]
+    return max((largest_signal(float(at), delta) for at, delta in shown if delta > 1e-14), default=0.0) ** 2
+
+
+def loss(sequences: int, epsilon: float, least_noise: float) -> None:
+    """Print, of sequences that policies choose, what every filter of signals loses, and what ours does beyond."""
+    fixed, unavoidable, own = GaussianFilter(epsilon, DELTA), [], []
+    for number in range(sequences):
+        draw = np.random.default_rng(number)
+        policy = policies(8)[number % 4]
+        run, _ = follow(fixed, make_kinds(draw, 8, least_noise), policy, draw, present=number % 8 < 4)
+        costs = {part: fixed.cost(part) for part in set(run)}
+        taken = GaussianCost.total(costs[part] for part in run)
+        squares = {part: least_square(part, cost.slack) for part, cost in costs.items()}
+        least = math.sqrt(sum(squares[part] for part in run))
+        ours, bound = (smallest_epsilon(mu, DELTA - taken.slack) for mu in (math.sqrt(taken.square), least))
+        unavoidable.append(bound / claim(Composed(tuple(run)), DELTA).epsilon)
+        own.append(ours / bound)
+        print(f"sequence {number}: unavoidable {unavoidable[-1]:.4f}, own {own[-1]:.4f}", flush=True)
+    print(f"median unavoidable {median(unavoidable):.4f}, own {median(own):.4f}, at most {max(own):.4f}")
+
+
 def main() -> None:
     """Run what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("table", "adaptive"))
+    parser.add_argument("what", choices=("table", "adaptive", "loss"))
     parser.add_argument("--sequences", type=int, default=200)
     parser.add_argument("--epsilon", type=float, default=6.8)
     parser.add_argument("--least-noise", type=float, default=0.7, help="multiplier; far from Gaussian below 2")
     given = parser.parse_args()
     if given.what == "table":
         table()
+    elif given.what == "loss":
+        loss(given.sequences, given.epsilon, given.least_noise)
     else:
         adaptive(given.sequences, given.epsilon, given.least_noise)
 
