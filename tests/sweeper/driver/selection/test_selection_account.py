@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from clipless.datasets import HashSplit
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from sweeper.account import store as store_module
@@ -194,7 +195,7 @@ def test_a_selection_and_its_final_are_reserved_together(data, address):
     account = opened(address)
     plan = make_sweep_plan(spec_of(address), data)
     budget = explored()
-    planned = plan_account(spec_of(address), replace(plan, spending=budget), data)
+    planned = plan_account(replace(plan, spending=budget), data, HashSplit())
     costs = planned_costs(planned, DELTA, account.balance())
     price = partial(event_cost, epsilon=account.balance().epsilon, delta=DELTA)
     final = [price(budget.final.slot), price(budget.final.slot.with_steps(3))]
