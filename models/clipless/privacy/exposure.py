@@ -102,7 +102,7 @@ class Exposure:
         """Return all numbers by name.
 
         >>> risk = Risk(caught=(0.009, 0.052, 0.277), advantage=0.266, basis=Basis.PROFILE)
-        >>> group = Group(rows=2, epsilon=6.7, shift=0.5, basis=Basis.PROFILE, own=True)
+        >>> group = GroupCost(rows=2, epsilon=6.7, shift=0.5, basis=Basis.PROFILE, own=True)
         >>> list(Exposure(risk=risk, groups=(group,)).to_values())[-2:]
         ['epsilon@2-rows', 'shift@2-rows']
         """

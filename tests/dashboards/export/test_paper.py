@@ -117,7 +117,7 @@ def test_in_a_column_panels_stand_below_each_other_and_few_axes_are_left(sweep):
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (("poster", None, None), "Expected a preset out of column, page, got 'poster' (--preset): name one of them"),
+        (("poster", None, None), "Expected a preset out of column, page, got 'poster' (--preset); name one of them"),
         ((None, 5.0, None), "Expected --width from 30 to 1000 millimetres, got 5: change it"),
         ((None, None, float("nan")), "Expected --font from 4 to 40 points, got nan: change it"),
         (("column", None, 12.0), "Expected --width of at least 96 for text of 12 points, got 85"),

@@ -103,7 +103,15 @@ def test_names_of_an_account_are_never_cut_to_the_width_of_a_terminal():
     )
     place = PlaceSummary(block="all", side="training", taken=0.25, drawn=0.1)
     sweep = SweepSummary(
-        id="s", title=name, spender=spender, blocks=("all",), since=since, taken=0.25, drawn=0.1, is_settled=True
+        id="s",
+        title=name,
+        spender=spender,
+        blocks=("all",),
+        since=since,
+        reserved=0.3,
+        taken=0.25,
+        drawn=0.1,
+        is_settled=True,
     )
     words = {"name": "clinic", "unit": "row", "relation": "add-or-remove-one", "claim": "All costs epsilon 3."}
     more = {"epsilon": 3.0, "delta": 1e-5, "until": None, "closed": {}}

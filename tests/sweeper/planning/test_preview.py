@@ -118,7 +118,7 @@ def test_a_spec_that_asks_for_a_gpu_is_not_called_valid_for_a_machine_without(co
 def test_the_text_names_everything_that_matters(spec, digits):
     plan, previews, shown = look(spec, digits, 2)
     assert "digits: valid. Data digits, N = 1276 training rows" in shown
-    assert "2 trials; 1 hyperparameters to search" in shown
+    assert "2 trials; 1 hyperparameter to search" in shown
     for one in previews:
         assert f"epsilon {round_up(one.claims[-1].epsilon)} at delta 0.0001" in shown
         assert f"noise multiplier {one.plan.noise_multiplier:.4f}; neighbours" in " ".join(shown.split())

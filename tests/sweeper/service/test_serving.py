@@ -242,7 +242,9 @@ def test_a_broken_connection_submits_once(answer):
 def test_a_service_that_is_not_there_is_an_error_in_one_sentence(answer):
     _, answers = answer
     answers += [urllib.error.URLError(ConnectionRefusedError(111, "Connection refused"))] * 4
-    with pytest.raises(SweeperError, match=r"Cannot reach the service at http://x: Connection refused; .*\(--url\)"):
+    with pytest.raises(
+        SweeperError, match=r"Cannot reach the service at http://x: Connection refused; .* correct --url$"
+    ):
         submit("http://x", SPEC)
     answers += [TimeoutError()] * 4
     with pytest.raises(SweeperError, match="TimeoutError"):

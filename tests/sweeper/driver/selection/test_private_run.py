@@ -37,7 +37,8 @@ def test_a_whole_sweep_tells_and_writes_of_the_winner_alone(whole, tmp_path):
     assert [call[1] for call in Calls.told if call[0] == "start_trial"] == ["t0001"]
     logged = [call[3] for call in Calls.told if call[0] == "log" and call[1:3] == ("t0001", 2)]
     assert [sum(f"{split}/accuracy" in metrics for metrics in logged) for split in ("val", "test")] == [1, 1]
-    assert len(logged) == 2
+    assert len(logged) == 3
+    assert logged[2] == {"best/accuracy/test": logged[1]["test/accuracy"]}
     assert ended.sweep.manifest().status is SweepStatus.COMPLETED
     assert ended.outcome == RunResult()
     assert all(point.test is not None for point in ended.front.front_points)

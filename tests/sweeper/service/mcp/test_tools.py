@@ -30,7 +30,7 @@ def test_every_key_of_a_spec_is_described_in_little_room_and_one_key_in_full(too
     for section, inner in whole["properties"].items():
         target = whole["$defs"].get(inner.get("$ref", "").rpartition("/")[2], {})
         assert set(found["keys"][section].get("keys", {})) == set(target.get("properties", {}))
-    assert len(json.dumps(found)) < 12_000
+    assert len(json.dumps(found)) < 12_500
     training = found["keys"]["training"]["keys"]
     assert training["epochs"] == {"type": "integer", "minimum": 1, "default": None, "open": True}
     assert "or" not in training["loss"]
