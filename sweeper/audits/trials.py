@@ -12,6 +12,7 @@ from clipless.plans.method import Method
 from clipless.plans.plan import Plan
 from sweeper.errors import RecordError
 from sweeper.records import Point, Trial, TrialPlan
+from sweeper.rounding import number_of
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.trials.build import build_loss, build_optimizer, build_plan
@@ -78,7 +79,7 @@ def audited_training(
     logits = model.output_shape()[0]
     training = config.training
     found = AuditedTraining(
-        subject=f"trial {point.label}",
+        subject=f"trial {trial.id}, the whole training ({number_of(recorded.epochs, 'epoch')})",
         model=model,
         loss=loss,
         plan=plan,

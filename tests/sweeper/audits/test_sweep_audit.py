@@ -66,7 +66,7 @@ def test_a_training_is_rebuilt_as_it_was_planned_without_any_row(sweep_copy, mon
         assert training.plan.event() == recorded.event
         assert dict(training.plan.sensitivities) == pytest.approx(dict(recorded.sensitivities))
         assert training.epsilon == pytest.approx(recorded.epsilon_curve[-1], rel=1e-9)
-        assert training.subject == f"trial {point.label}"
+        assert training.subject == f"trial {point.trial}, the whole training ({recorded.epochs} epochs)"
 
 
 def test_what_trials_of_one_form_have_in_common_is_audited_once_unless_it_is_contradicted(sweep_copy, monkeypatch):
