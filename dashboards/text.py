@@ -10,8 +10,10 @@ from math import isfinite
 from typing import Any
 
 from dashboards.data import CAUGHT, PRICE, SweepData
+from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import value_name
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
+from sweeper.results.highlights import interval_on_test
 from sweeper.rounding import round_up
 from sweeper.specification.objectives import (
     ATTACKED,
@@ -120,6 +122,33 @@ def show_test(point: Point, name: str) -> str:
     """A test number of a point likewise, a mark where it has none."""
     value = (point.test or {}).get(name)
     return MISSING if value is None else show(name, value) + in_parentheses(name, point.test_interval(name))
+
+
+def lead_with_test(point: Point, name: str, claim: Claim) -> tuple[str, str]:
+    """What the best point in a value reaches, and a note: on test rows where they are scored, since others chose it."""
+    chose, confidence = "on the validation rows that chose it", "95\N{NO-BREAK SPACE}% interval "
+    value, tested, ends, between = _with_test(point, name, claim)
+    between = f", {confidence}{between}" if between else ""
+    if not tested:
+        return f"{value} {title_of(name)} {chose}", f"(not scored on test rows yet{between})"
+    first = f"{confidence}{ends}; " if ends else ""
+    return f"{tested} {title_of(name)} on test rows", f"({first}{value} {chose}{between})"
+
+
+def also_on_test(point: Point, name: str, claim: Claim) -> str:
+    """What such a point reaches in another value, likewise but shorter."""
+    value, tested, ends, between = _with_test(point, name, claim)
+    between = f", {between}" if between else ""
+    if not tested:
+        return f"{value} {title_of(name)} on validation rows{between}"
+    return f"{tested} {title_of(name)} on test rows ({f'{ends}; ' if ends else ''}{value} validation{between})"
+
+
+def _with_test(point: Point, name: str, claim: Claim) -> tuple[str, str, str, str]:
+    """Return a value, its test number, the interval of that and its own, each empty where there is none."""
+    tested = (point.test or {}).get(name)
+    ends, own = (interval_text(name, one) for one in (interval_on_test(point, name, claim), point.interval(name)))
+    return whole(show(name, point.values[name])), "" if tested is None else whole(show(name, tested)), ends, own
 
 
 def in_parentheses(name: str, interval: Interval | None) -> str:

@@ -33,6 +33,7 @@ from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
 from sweeper.records import Point, PointKey
 from sweeper.results.budgets import WithinBudget
+from sweeper.results.highlights import interval_on_test
 from sweeper.results.pick import pick
 from sweeper.rounding import number_of, round_down
 from sweeper.specification.objectives import AUROC, BALANCED
@@ -91,10 +92,14 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
     return {"majority-class baseline": (f"{data.utility} {show(data.utility, reached)}", note)}
 
 
-def constant_in_words(data: SweepData) -> str:
-    """What the majority-class baseline reaches and where that is known from, in one sentence; empty if it is not."""
+def constant_in_words(data: SweepData, split: str = "validation") -> str:
+    """What the majority-class baseline reaches and where that is known from, in one sentence; empty if it is not.
+
+    It is that of validation rows where the split has no other.
+    """
     claim = data.result.claim
-    reached = claim.baselines.constant(data.utility)
+    split = split if split in claim.baselines.majority else "validation"
+    reached = claim.baselines.constant(data.utility, split)
     if reached is None:
         return ""
     value = whole(show(data.utility, reached))
@@ -105,7 +110,9 @@ def constant_in_words(data: SweepData) -> str:
             f"Always predicting the most frequent class reaches at least {value}; how often that class occurs in the "
             "private rows is neither declared nor released."
         )
-    source = ", by its declared or privately released share" if claim.evaluation == Evaluation.PRIVATE.value else ""
+    source = f" on {split} rows"
+    if claim.evaluation == Evaluation.PRIVATE.value:
+        source = ", by its declared or privately released share"
     return f"Always predicting the most frequent class reaches {value}{source}."
 
 
@@ -221,12 +228,16 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
                 rows.append(_card_row(f"best {title_of(name)}", name, point))
     marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
     heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
-    unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, first.interval(data.utility))]))
+    name, tested = data.utility, data.utility in (first.test or {})
+    ends = interval_on_test(first, name, data.result.claim) if tested else first.interval(name)
+    value = show(name, (first.test or {})[name] if tested else first.values[name])
+    unit = ", ".join(filter(None, [f"{name} on {'test' if tested else 'validation'} rows", interval_text(name, ends)]))
+    chose = [tag("b", show_value(first, name)), " on the validation rows that chose it"]
     where = f"{first.label}, {OWN} {show_epsilon(first.values['epsilon'])}"
     return card(
         title,
-        tag("p", show(data.utility, first.values[data.utility]), " ", tag("small", unit), class_="big"),
-        tag("p", tag("b", show_test(first, data.utility)), " on test rows", class_="test"),
+        tag("p", value, " ", tag("small", unit), class_="big"),
+        tag("p", *(chose if tested else ["not scored on test rows yet"]), class_="test"),
         tag("table", tag("thead", tag("tr", heads)), tag("tbody", *rows)) if rows else None,
         tag("p", where, class_="from"),
         *(tag("p", mark, class_="warning") for mark in marks),

@@ -41,9 +41,7 @@ def front_table(data: SweepData, named: Callable[[str], Child] = str) -> Html:
         )
         for n in rows[0]
     ]
-    body = [
-        tag("tr", *(_front_cell(name, value, name in numeric, named) for name, value in row.items())) for row in rows
-    ]
+    body = [tag("tr", *(_front_cell(name, row, name in numeric, named) for name in row)) for row in rows]
     words = (
         "Select a heading to sort by it; Columns shows those that are hidden. Values not marked test are measured on "
         "validation rows."
@@ -72,7 +70,7 @@ def _is_detail(name: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     if name in ("trial", "epoch", "epsilon"):
         return False
     alike = len(rows) > 1 and len({str(row[name]) for row in rows}) == 1
-    return alike or name == "model" or name.startswith("epsilon ") or _is_end(name)
+    return alike or name in ("made from", "model") or name.startswith("epsilon ") or _is_end(name)
 
 
 def _is_end(name: str) -> bool:
@@ -98,8 +96,15 @@ def _cell(name: str, value: Any, numeric: bool) -> Html:
     return tag("td", text, class_="number" if numeric else None, data_value=value if numeric else text)
 
 
-def _front_cell(name: str, value: Any, numeric: bool, named: Callable[[str], Child]) -> Html:
-    return tag("td", named(value), data_value=value) if name == "trial" else _cell(name, value, numeric)
+def _front_cell(name: str, row: Mapping[str, Any], numeric: bool, named: Callable[[str], Child]) -> Html:
+    value = row[name]
+    if name == "trial":
+        return tag("td", named(value), data_value=value)
+    if name == "epoch":
+        return tag(
+            "td", ", ".join(map(str, filter(None, (value, row["made from"])))), class_="number", data_value=value
+        )
+    return _cell(name, value, numeric)
 
 
 def decisions_table(data: SweepData) -> Html | None:

@@ -9,21 +9,20 @@ from dashboards.pages._page import exploratory, facts_list, section
 from dashboards.pages._sections import constant_in_words, facts, utilities
 from dashboards.summary import best_of
 from dashboards.text import (
+    also_on_test,
     delta_text,
-    interval_text,
+    lead_with_test,
     number,
-    show,
     show_epsilon,
-    show_test,
-    show_value,
     title_of,
-    whole,
 )
-from sweeper.records import Point
+from sweeper.records import Point, SweepStatus
 from sweeper.rounding import number_of
 from sweeper.specification.search import SmoothingPlan, SmoothingSettings, plan_smoothing
 
 EYEBROW = "Sweep report"
+RUNNING = "Running: test scores are still to come"
+_SO_FAR = "the price is an upper bound of what is charged so far, computed more closely when the sweep ends"
 
 
 def top(data: SweepData) -> Html:
@@ -33,10 +32,20 @@ def top(data: SweepData) -> Html:
         tag("p", EYEBROW, class_="eyebrow"),
         tag("h1", data.name),
         exploratory(" The conditions below say what.") if data.result.claim.exploratory else None,
+        _running(data),
         *_lines(data),
         tag("p", _terms(data), class_="terms"),
         class_="brief",
     )
+
+
+def _running(data: SweepData) -> Html | None:
+    """Mark the report of a sweep that has not ended: its numbers change."""
+    if data.manifest is None or data.manifest.status is not SweepStatus.RUNNING:
+        return None
+    price = data.result.price
+    words = RUNNING if price is None or price.fixed else f"{RUNNING}; {_SO_FAR}"
+    return tag("p", tag("strong", f"{words}."), class_="banner", role="note")
 
 
 def terms(data: SweepData) -> Html:
@@ -59,10 +68,9 @@ def _lines(data: SweepData) -> Iterator[Html]:
         return
     yield tag("p", *_reached(data, best), class_="result")
     others = [name for name in utilities(data) if name != data.utility and name in best.values]
-    words = [f"Same model: {', '.join(_value(best, name) for name in others)}."] if others else []
-    if best.interval(data.utility) and data.utility in (best.test or {}):
-        words.insert(0, f"On test rows {whole(show_test(best, data.utility))}.")
-    constant = constant_in_words(data)
+    also = ", ".join(also_on_test(best, name, data.result.claim) for name in others)
+    words = [f"Same model: {also}."] if others else []
+    constant = constant_in_words(data, "test" if data.utility in (best.test or {}) else "validation")
     doubt = data.doubt(best)
     yield tag(
         "p",
@@ -75,22 +83,15 @@ def _lines(data: SweepData) -> Iterator[Html]:
 
 
 def _reached(data: SweepData, best: Point) -> list[Html | str]:
-    """Value, test value and price of the best model."""
+    """Test value, validation value and price of the best model."""
     name, price = data.utility, data.result.price
-    value = whole(show(name, best.values[name]))
-    noisy = interval_text(name, best.interval(name))
-    tested = whole(show_test(best, name)) if name in (best.test or {}) and not noisy else ""
-    note = f" (95\N{NO-BREAK SPACE}% interval {noisy})" if noisy else f" ({tested} on test rows)" if tested else ""
-    words = [tag("strong", f"{value} {title_of(name)}"), note]
+    value, note = lead_with_test(best, name, data.result.claim)
+    words = [tag("strong", value), f" {note}"]
     if price is None:
         return [*words, "; the price of this sweep is not known."]
     released = data.result.ledger.get("everything", price).released
-    what = "one of its models or of all" if released else "this model alone"
+    what = "one model or all" if released else "this model alone"
     return [*words, " for ", tag("strong", f"epsilon {show_epsilon(price.epsilon)}"), f", the price of {what}."]
-
-
-def _value(point: Point, name: str) -> str:
-    return f"{whole(show_value(point, name))} {title_of(name)}"
 
 
 def smoothing_in_words(data: SweepData, point: Point) -> str:

@@ -3,9 +3,9 @@
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, scrolling_table, section
-from dashboards.text import MISSING, show_epsilon, show_value, title_of, whole
+from dashboards.text import MISSING, interval_text, lead_with_test, show, show_epsilon, show_value, title_of, whole
 from sweeper.results.comparison import Comparison, Group, Run
-from sweeper.results.highlights import best
+from sweeper.results.highlights import best, interval_on_test
 from sweeper.rounding import number_of
 
 HYPERVOLUME = (
@@ -48,6 +48,7 @@ def head(comparison: Comparison, title: str) -> Html:
         banner,
         *lines,
         tag("p", f"{number_of(more, 'more sweep')} in the table below.", class_="terms") if more else None,
+        tag("p", f"A model that you choose among these sweeps costs {bound}.") if (bound := comparison.bound) else None,
         class_="brief",
     )
 
@@ -60,14 +61,14 @@ def _best(comparison: Comparison, group: Group) -> list[Run]:
 
 
 def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
-    """Best value and price of one sweep."""
-    price = run.front.price
-    cost = " at an unknown price" if price is None else f" for epsilon {show_epsilon(price.epsilon)}"
-    return [
-        f"{run.front.sweep}: ",
-        tag("strong", f"{_value(comparison, run)} {title_of(comparison.utility.name)}"),
-        cost,
-    ]
+    """Best value and price of one sweep, empty of one without a point."""
+    price, name = run.front.price, comparison.utility.name
+    point = best(run.front.front_points, comparison.utility)
+    if point is None:
+        return []
+    value, note = lead_with_test(point, name, run.front.claim)
+    cost = "at an unknown price" if price is None else f"for epsilon {show_epsilon(price.epsilon)}"
+    return [f"{run.front.sweep}: ", tag("strong", value), f" {note} {cost}"]
 
 
 def differences(comparison: Comparison) -> Html:
@@ -84,7 +85,7 @@ def differences(comparison: Comparison) -> Html:
 def table(comparison: Comparison) -> Html:
     """One row per sweep."""
     reached = f"best {title_of(comparison.utility.name)}"
-    names = [reached, "price", "hypervolume", "trials", "points", "on the front"]
+    names = [f"{reached}, validation", "on test rows", "price", "hypervolume", "trials", "points", "on the front"]
     numbers = each("th", names, scope="col", class_="number")
     heads = join([each("th", ["name", "sweep"], scope="col"), numbers])
     rows = [_row(comparison, group.name, run) for group in comparison.groups for run in group.runs]
@@ -95,7 +96,11 @@ def _row(comparison: Comparison, name: str, run: Run) -> Html:
     front = run.front
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
     counts = [str(len(found)) for found in (front.trials, front.points, front.on_front)]
-    numbers = each("td", [_value(comparison, run), price, f"{run.hypervolume:.4f}", *counts], class_="number")
+    numbers = each(
+        "td",
+        [_value(comparison, run), _tested(comparison, run), price, f"{run.hypervolume:.4f}", *counts],
+        class_="number",
+    )
     return tag("tr", each("td", [name, run.label]), numbers)
 
 
@@ -103,3 +108,12 @@ def _value(comparison: Comparison, run: Run) -> str:
     """The best value of a sweep, with its interval where scores are noisy."""
     point = best(run.front.front_points, comparison.utility)
     return MISSING if point is None else whole(show_value(point, comparison.utility.name))
+
+
+def _tested(comparison: Comparison, run: Run) -> str:
+    """The same model on test rows, with an interval where one is known."""
+    point, name = best(run.front.front_points, comparison.utility), comparison.utility.name
+    if point is None or name not in (point.test or {}):
+        return MISSING
+    ends = interval_text(name, interval_on_test(point, name, run.front.claim))
+    return whole(show(name, (point.test or {})[name])) + (f" ({ends})" if ends else "")

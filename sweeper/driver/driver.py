@@ -19,7 +19,7 @@ from sweeper.backend.storage import Storage, fetch_models, url_of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.trial_states import TrialStates
 from sweeper.driver.caller import TrialCaller
-from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_results
+from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_page, write_results
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.held_out_scores import score_front
@@ -335,8 +335,9 @@ class SweepRun:
             recorder.records.close()
             self._troubles += [] if cut else troubles_of(recorder.spending.settle)
             front = recorder.front(tight=not cut)
-            self._unwritten += write_results(folder, front, page=not self._left_early)
+            self._unwritten += write_results(folder, front)
             self._unwritten += troubles_of(lambda: self._describe(status, reason))
+            self._unwritten += () if self._left_early else write_page(folder)
             for name in ("front.json", "front.html", "front.csv", "ledger.jsonl", "spec.yaml"):
                 if (folder.path / name).exists():
                     self._tracker.artifact(folder.path / name)

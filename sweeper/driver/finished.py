@@ -33,12 +33,15 @@ class FinishedSweep:
     failures: Mapping[str, str]  # the whole errors of trials that failed, for the owner of the data alone
 
 
-def write_results(folder: SweepFolder, front: Front, *, page: bool) -> Iterator[str]:
-    """Write the front, as rows and as a page too, and yield what could not be written, one sentence each."""
+def write_results(folder: SweepFolder, front: Front) -> Iterator[str]:
+    """Write the front, as rows too, and yield what could not be written, one sentence each."""
     yield from troubles_of(lambda: front.write(folder.front))
     yield from troubles_of(lambda: replace_file(folder.path / "front.csv", front.to_csv()))
-    if page:
-        yield from troubles_of(lambda: exporter("front")(folder.path, folder.path / "front.html"))
+
+
+def write_page(folder: SweepFolder) -> Iterator[str]:
+    """Write the report of a sweep whose end is on disk, since it says so, and yield what could not be written."""
+    yield from troubles_of(lambda: exporter("front")(folder.path, folder.path / "front.html"))
 
 
 def troubles_of(write: Callable[[], object]) -> Iterator[str]:

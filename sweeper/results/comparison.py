@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 PRICE = (
-    "If you choose a model by comparing sweeps on the same data, it costs what all of them cost together (the "
-    "composition of their ledgers), not the price of its own sweep."
+    "If you choose a model by comparing sweeps on the same data, it costs what all of them cost together, not the "
+    "price of its own sweep"
 )
 ONE_RUN = "one run of either spec: no confidence can be given, and the difference may be luck"
 
@@ -133,10 +133,16 @@ class Comparison:
     @property
     def price_in_words(self) -> str:
         """What a model costs that is chosen among the sweeps."""
+        return f"{PRICE}: {self.bound}." if self.bound else f"{PRICE}."
+
+    @property
+    def bound(self) -> str:
+        """The `price` in words, empty without one."""
         if self.price is None:
-            return PRICE
-        bound = f"at most epsilon {round_up(self.price.epsilon)} at delta {self.price.delta:.4g}"
-        return f"{PRICE} All {len(self.runs)} together cost {bound}, the sums of theirs."
+            return ""
+        count = len(self.runs)
+        added = "both" if count == 2 else f"all {count}"
+        return f"at most epsilon {round_up(self.price.epsilon)} at delta {self.price.delta:.4g} (sum of {added})"
 
     def surfaces(self) -> Mapping[str, tuple[Surface, ...]]:
         """Return what the runs of each spec attain, for specs with several runs."""

@@ -3,14 +3,18 @@
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import isnan
+from math import isnan, sqrt
+from statistics import NormalDist
 
+from clipless.datasets import Evaluation
 from sweeper.errors import PickError
 from sweeper.privacy.baselines import Baselines
-from sweeper.records import Objective, Point
+from sweeper.privacy.claims import Claim
+from sweeper.records import Interval, Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
 from sweeper.rounding import in_brackets, round_up
+from sweeper.specification.objectives import is_share_of_rows, smoothed_radius
 
 KNEE = "knee"
 PICKED = "what pick takes"
@@ -20,6 +24,7 @@ _CERTIFIED = "share of rows that are decided correctly, whatever changes within 
 _KNEE = "knee: from there, improving one objective costs most in the others"
 _FREE = "the weights of that epoch averaged with those of earlier steps, at no further cost"
 MAX_ROWS = 8  # of a front, where the named points are not more
+_Z = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,44 @@ def test_text(point: Point, name: str) -> str:
     """Return a test number likewise."""
     tested = point.test or {}
     return f"{tested[name]:.3f}{in_brackets(point.test_interval(name))}" if name in tested else "-"
+
+
+def wilson(share: float, rows: int) -> Interval:
+    """Return the 95 % interval of a probability by the share of rows in which its event was seen (Wilson 1927).
+
+    >>> low, high = wilson(0.9, 100)
+    >>> round(low, 4), round(high, 4)
+    (0.8256, 0.9448)
+    """
+    weight = _Z**2 / rows
+    middle = (share + weight / 2) / (1 + weight)
+    half = _Z * sqrt(share * (1 - share) / rows + weight / (4 * rows)) / (1 + weight)
+    return max(middle - half, 0.0), min(middle + half, 1.0)
+
+
+def interval_on_test(point: Point, name: str, claim: Claim) -> Interval | None:
+    """Return the 95 % interval of a test number for new rows like them, ``None`` where there is none.
+
+    That of a noisy score is that of its release. A share of public rows has `wilson`'s, of the number of rows that its
+    counts by class or its smoothed certificates record; over repeats, whose rows are the same, it is wider than
+    need be. Rows of a larger privacy unit are not independent: there is none.
+
+    Guarantees:
+        Nothing is counted of rows that are not declared public.
+    """
+    if point.noisy is not None:
+        return point.test_interval(name)
+    value, counted = (point.test or {}).get(name), _rows_counted(point, name)
+    if value is None or not counted or claim.unit != "row" or claim.evaluation != Evaluation.PUBLIC.value:
+        return None
+    return wilson(value, counted) if 0.0 <= value <= 1.0 else None
+
+
+def _rows_counted(point: Point, name: str) -> int:
+    """Return of how many test rows a number is a share, 0 where it is none or that is not recorded."""
+    if smoothed_radius(name) is not None:
+        return 0 if point.smoothed is None else point.smoothed.rows
+    return sum(point.classes.rows) if is_share_of_rows(name) and point.classes is not None else 0
 
 
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:

@@ -20,12 +20,13 @@ from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
-from dashboards.pages._top import smoothing_in_words
+from dashboards.pages._top import RUNNING, smoothing_in_words, top
 from dashboards.text import MISSING, number
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import FIXED, GROWS
 from sweeper.program import program
 from sweeper.records import ClassCounts, NoisyScores, Point, SmoothedCounts, SweepStatus, Trial, TrialStatus
+from sweeper.results.highlights import wilson
 from sweeper.results.pick import pick
 from sweeper.rounding import round_up
 from sweeper.store.evidence import Evidence
@@ -112,8 +113,8 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
     for budget in budgets(sweep):
         best = budget.best["accuracy"]
         assert f"own epsilon ≤ {budget.epsilon:g}" in page.words
-        assert f"{100 * best.values['accuracy']:.1f} % accuracy" in page.words
-        assert f"{100 * best.test['accuracy']:.1f} % on test rows" in page.words
+        assert f"{100 * best.test['accuracy']:.1f} % accuracy on test rows" in page.words
+        assert f"{100 * best.values['accuracy']:.1f} % on the validation rows that chose it" in page.words
         assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
 
 
@@ -138,13 +139,14 @@ def test_the_headline_says_whether_the_price_was_fixed_and_for_what(sweep):
 
 def test_the_result_and_the_front_come_before_all_else(sweep, page, own):
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
-    tested, certified = best.test["accuracy"], best.values["certified@0.25"]
-    result = (
-        f"{100 * best.values['accuracy']:.1f}\xa0% accuracy ({100 * tested:.1f}\xa0% on test rows) for epsilon 13.61"
+    (tested, chosen), (certified, other) = (
+        [f"{100 * values[name]:.1f}\xa0%" for values in (best.test, best.values)]
+        for name in ("accuracy", "certified@0.25")
     )
+    result = f"{tested} accuracy on test rows ({chosen} on the validation rows that chose it) for epsilon 13.61"
     top = "".join(page.text[: page.text.index("The front")])
     assert result in top
-    assert f"Same model: {100 * certified:.1f}\xa0% certified accuracy at radius 0.25." in top
+    assert f"Same model: {certified} certified accuracy at radius 0.25 on test rows ({other} validation)." in top
     assert "digits, 1078 training rows, scored on public rows. delta = 1e-4, add-or-remove-one." in top
     order = ["front", "headline", "cost", "terms", "claim", "pick", "points", "robustness", "trials"]
     places = [own.index(f'<section id="{name}">') for name in order]
@@ -356,7 +358,8 @@ def test_a_point_without_test_values_or_certificate_is_shown_with_dashes(make_fr
         point["model"] = None
         del point["values"]["certified@0.25"]
     words = Page(build_report(load(front))).words
-    assert f"{MISSING} on test rows" in words
+    assert words.count("not scored on test rows yet") > 1
+    assert "accuracy on the validation rows that chose it (not scored on test rows yet) for epsilon" in words
     assert "clipless.load" not in words
 
 
@@ -422,6 +425,37 @@ def counted(sweep, counts, **baselines):
     return replace(sweep, result=replace(sweep.result, points=tuple(points), claim=claim))
 
 
+def test_a_score_of_public_test_rows_has_the_interval_of_their_number(sweep):
+    counts = ClassCounts(rows=(100, 160), decided=(90, 170), correct=(80, 150))
+    data = counted(sweep, counts, classes=("no", "yes"))
+    shown = str(top(data))
+    best = max(data.front_points, key=lambda point: point.values["accuracy"])
+    for name in ("accuracy", "certified@0.25"):
+        low, high = wilson(best.test[name], 260)
+        assert f"{100 * low:.1f} to {100 * high:.1f}\xa0%; " in shown
+    private = replace(data, result=replace(data.result, claim=replace(data.result.claim, evaluation="private")))
+    assert " to " not in str(top(private)).partition("the price of")[0].partition('class="result"')[2]
+
+
+@pytest.mark.usefixtures("without_figures")
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_report_of_a_running_sweep_says_so_first_and_whether_its_price_may_change(sweep, fixed):
+    assert RUNNING not in str(top(sweep))
+    ledger = {name: replace(one, fixed=fixed) for name, one in sweep.result.ledger.items()}
+    manifest = replace(sweep.manifest, status=SweepStatus.RUNNING)
+    shown = str(top(replace(sweep, manifest=manifest, result=replace(sweep.result, ledger=ledger))))
+    assert shown.index(RUNNING) < shown.index("for <strong>epsilon 13.61")
+    assert ("the price is an upper bound of what is charged so far" in shown) is not fixed
+
+
+def test_a_row_of_the_front_says_what_its_model_was_made_from(small):
+    values = {"epsilon": 1.6, "accuracy": 0.8}
+    points = [Point(trial="t1", epoch=3, made_from=made, values=values) for made in ("", "slow-midpoint")]
+    table = str(tables.front_table(small(points)))
+    assert '<td class="number" data-value="3">3</td>' in table
+    assert '<td class="number" data-value="3">3, slow-midpoint</td>' in table
+
+
 @pytest.mark.usefixtures("without_figures")
 def test_a_classifier_that_nearly_always_says_the_same_is_warned_of(sweep):
     data = counted(sweep, CONSTANT, classes=("no", EVIL), majority={"validation": 0.3, "test": 0.76})
@@ -450,7 +484,7 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
     assert "majority-class baselineaccuracy 70.0 %always predicts the most frequent class" in words
     assert left_out > 1
     assert f"{left_out} points of the front are left out: no better than the majority-class baseline" in words
-    assert "Always predicting the most frequent class reaches 70.0 %." in words
+    assert "Always predicting the most frequent class reaches 70.0 % on validation rows." in words
     private = counted(sweep, None, classes=("no", "yes"))
     words = Page(build_report(private)).words
     assert "majority-class baselineaccuracy 50.0 %at least: 2 classes" in words
@@ -475,7 +509,7 @@ def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_a
         ).words
         assert f"{100 * (best - 0.07):.1f} to {100 * (best + 0.07):.1f}" in words
         assert "points of finals come first" in words
-        assert f"(95 % interval {100 * (best - 0.07):.1f} to" in words
+        assert f"on the validation rows that chose it, 95 % interval {100 * (best - 0.07):.1f} to" in words
         assert ("Perhaps no better in accuracy than the majority-class baseline" in words) is doubted
 
 

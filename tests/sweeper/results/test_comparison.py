@@ -9,7 +9,7 @@ from clipless.privacy.events import Relation
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective
-from sweeper.results.comparison import ONE_RUN, ComparisonError, compare
+from sweeper.results.comparison import ONE_RUN, PRICE, ComparisonError, compare
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_all_sweeps_together_cost_at_most_the_sums_of_their_prices(front):
 
     found = compare(labelled(priced(1.5), priced(2.0), priced(3.0)))
     assert (found.price.epsilon, found.price.delta, found.price.events) == (6.5, pytest.approx(3e-5), 6)
-    assert "All 3 together cost at most epsilon 6.5 at delta 3e-05" in found.price_in_words
+    assert found.price_in_words == f"{PRICE}: at most epsilon 6.5 at delta 3e-05 (sum of all 3)."
     for other in (front(0.5), priced(inf), priced(1.0, exploratory=True)):
         assert compare(labelled(priced(1.5), other)).price is None
     assert compare(labelled(priced(1.5), priced(1.0, data="another")), anyway=True).price is None
@@ -153,7 +153,7 @@ def test_the_comparison_is_plain_values(front):
     assert content["differences"][0]["first"] == "digits"
     assert content["attainment"]["digits"][0]["steps"] == [[1.0, 0.6]]
     assert content["box"]["log_epsilon"] is True
-    assert "composition of their ledgers" in content["price"]
+    assert content["price"] == f"{PRICE}."
 
 
 @pytest.mark.parametrize("certificate", ["certified@0.5", "smoothed@0.5", "attacked@0.5"])

@@ -1,9 +1,13 @@
 """The points of a front that every summary names."""
 
 import math
+from dataclasses import replace
 
-from sweeper.records import Objective
-from sweeper.results.highlights import best, highlights
+import pytest
+from scipy import stats
+
+from sweeper.records import ClassCounts, NoisyScores, Objective, SmoothedCounts
+from sweeper.results.highlights import best, highlights, interval_on_test
 
 
 def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, make_point):
@@ -29,3 +33,33 @@ def test_of_equals_the_one_of_the_smaller_epsilon_is_best_and_no_number_is_worst
     assert best(points, Objective.named("accuracy")).epoch == 2
     assert best(points, Objective.named("epsilon")).epoch == 3
     assert best((), Objective.named("epsilon")) is None
+
+
+COUNTS = ClassCounts(rows=(100, 160), decided=(90, 170), correct=(80, 150))
+SMOOTHED = SmoothedCounts(sigma=0.25, alpha=0.001, draws=300, selection_draws=75, rows=40, abstained=1, correct=30)
+SCORES = {"accuracy": 0.9, "certified@1/4": 1.0, "smoothed@1/4": 0.5, "auroc": 0.9}
+
+
+def scipys(hits, rows):
+    return tuple(stats.binomtest(hits, rows).proportion_ci(0.95, method="wilson"))
+
+
+def test_a_share_of_public_test_rows_has_wilsons_interval_and_no_other_number(make_point, claim):
+    point = replace(make_point("t0001", 1, 1.0, 0.9), test=SCORES, classes=COUNTS, smoothed=SMOOTHED)
+    assert interval_on_test(point, "accuracy", claim) == pytest.approx(scipys(234, 260))
+    assert interval_on_test(point, "certified@1/4", claim) == pytest.approx(scipys(260, 260))
+    assert interval_on_test(point, "smoothed@1/4", claim) == pytest.approx(scipys(20, 40))
+    for name in ("auroc", "certified@1/2"):
+        assert interval_on_test(point, name, claim) is None
+    assert interval_on_test(replace(point, classes=None), "accuracy", claim) is None
+
+
+@pytest.mark.parametrize("other", [{"evaluation": "private"}, {"evaluation": "exploratory"}, {"unit": "patient"}])
+def test_no_interval_is_counted_of_rows_that_are_not_public_or_not_independent(make_point, claim, other):
+    point = replace(make_point("t0001", 1, 1.0, 0.9), test=SCORES, classes=COUNTS, smoothed=SMOOTHED)
+    assert interval_on_test(point, "accuracy", claim) is not None
+    for name in SCORES:
+        assert interval_on_test(point, name, replace(claim, **other)) is None
+    ends = NoisyScores(is_final=True, released={}, intervals={}, test_intervals={"accuracy": (0.7, 0.95)})
+    assert interval_on_test(replace(point, noisy=ends), "accuracy", replace(claim, **other)) == (0.7, 0.95)
+    assert interval_on_test(replace(point, noisy=ends), "certified@1/4", claim) is None
