@@ -11,7 +11,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from clipless.datasets.metadata import in_feature_units
-from dashboards.data import SweepData, evenly, finite
+from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
@@ -20,6 +20,7 @@ from dashboards.text import (
     in_parentheses,
     is_fraction,
     number,
+    radius_of,
     setting,
     show,
     show_epsilon,
@@ -34,15 +35,14 @@ from sweeper.results.comparison import Comparison
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
 _EMPTY_HEIGHT = 160
-_SMALLEST_SPREAD = 0.05  # of the values of an axis whose values are all alike
+_SMALLEST_SPREAD = 0.05  # to either side of the values of an axis whose values are all alike
 _PERCENT = [  # as many digits as the distance of the ticks asks for, however far a reader zooms
     {"dtickrange": [None, 9e-4], "value": ".2%"},
     {"dtickrange": [9e-4, 9e-3], "value": ".1%"},
     {"dtickrange": [9e-3, None], "value": ".0%"},
 ]
+_MANY_STEPS = 12  # of one staircase
 MANY = 60  # more marks than this are drawn smaller
-_MARKED_STEPS = 12  # of one staircase among several
-_MARKED_STEPS = 12  # of one staircase among several
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
 _MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
@@ -91,6 +91,17 @@ def percent_axis(*names: str) -> dict[str, Any]:
     return {"tickformat": ".0%", "tickformatstops": _PERCENT} if all(map(is_fraction, names)) else {}
 
 
+def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
+    """An axis of several values of one kind: shares of the validation rows, else what the first one is called."""
+    if not names:
+        return {}
+    words = ("share of validation rows", "decided correctly")
+    title = ("<br>" if info.narrow else " ").join(words)
+    if not all(name == "accuracy" or radius_of(name) is not None for name in names):
+        title = f"{label(names[0])} (validation)"
+    return {"title": {"text": title}, **percent_axis(*names)}
+
+
 def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | None:
     """Range of an axis that shows all the values, and lines beside them that are nearer than half their spread.
 
@@ -103,11 +114,13 @@ def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | N
     if not usable:
         return None
     low, high = min(usable), max(usable)
-    reach = ((high - low) or _SMALLEST_SPREAD) / 2
+    if low == high:
+        return [round(low - _SMALLEST_SPREAD, 6), round(high + _SMALLEST_SPREAD, 6)]
+    reach = (high - low) / 2
     for line in near:
         if low - reach <= line <= high + reach:
             low, high = min(low, line), max(high, line)
-    pad = 0.1 * ((high - low) or _SMALLEST_SPREAD)
+    pad = 0.1 * (high - low)
     return [round(low - pad, 6), round(high + pad, 6)]
 
 
@@ -194,16 +207,16 @@ def curve_line(
 ) -> go.Scatter:
     """One of several staircases, told apart by colour and mark, and drawn to the right end of the axis.
 
-    Its line is solid: dashes of a staircase look like gaps in it. Of many steps a few are marked, evenly spread.
+    Its line is solid: dashes of a staircase look like gaps in it. Every step is marked, many with smaller marks.
     """
-    marked = set(evenly(range(len(steps)), _MARKED_STEPS))
+    size = 7 if len(steps) <= _MANY_STEPS else 5
     return go.Scatter(
         x=[*(step.epsilon for step in steps), right_end],
         y=[step.value for step in (*steps, steps[-1])],
         mode="lines+markers",
         line={"shape": "hv", "width": 1.6, "color": color},
         marker={
-            "size": [7 if i in marked else 0 for i in range(len(steps) + 1)],
+            "size": [*[size] * len(steps), 0],  # none at the end of the axis
             "symbol": symbol,
             "color": color,
             "opacity": 1,

@@ -12,6 +12,7 @@ _TICKS = (1, 2, 3, 5)
 _FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 _FEWEST_TICKS = 3
 _MOST_DECADES = 6  # of more, marks without text would touch
+_ALONE = 5.0  # decades that a single value has the room of
 _ALIKE = 1e-9  # numbers whose distance is a smaller share of them differ by rounding alone
 
 
@@ -25,12 +26,12 @@ def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: 
     if not usable:
         return {}
     low, high = min(usable), max(usable)
-    pad = 0.03 * (log10(high / low) or 1.0)
+    pad = 0.03 * (log10(high / low) or _ALONE)
     decades = range(floor(log10(low)), floor(log10(high)) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in (steps if len(decades) <= 4 else (1,))]
     first, last = low * 10**-pad, high * 10**pad
     ticks = [tick for tick in sorted({*ticks, *extra}) if first <= tick <= last]
-    if len(ticks) < _FEWEST_TICKS and low < high:
+    if len(ticks) < _FEWEST_TICKS:
         ticks = _fine_ticks(first, last)
     return {
         "range": [log10(low) - pad, log10(high) + pad],

@@ -35,7 +35,8 @@ _SIZES = (7.0, 15.0)
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
-_THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
+THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
+_ALONE = 0.05  # from the one value of a scale to either of its ends
 _CROWDED = 200  # more points than this are drawn at half the size
 
 
@@ -132,7 +133,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(_knee(info, *info.knee, theme))
     shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
     if info.still and not info.narrow and len(shown) > 1:
-        figure.update_layout(margin={"t": _THREE_ROWS})
+        figure.update_layout(margin={"t": THREE_ROWS})
     line = {"color": theme.muted, "dash": "dot", "width": 1.5}
     for _, value in info.lines if epsilons else ():
         figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
@@ -168,13 +169,15 @@ def ends_of(point: Point, utility: str) -> tuple[float, float]:
     return value - spread, value + spread
 
 
-def step_line(steps: Sequence[Step], right_end: float, color: str, *, name: str, width: float = 2) -> go.Scatter:
+def step_line(
+    steps: Sequence[Step], right_end: float, color: str, *, name: str, width: float = 2, dash: str = "solid"
+) -> go.Scatter:
     """A staircase, drawn to the right end of the axis."""
     return go.Scatter(
         x=[*(step.epsilon for step in steps), *[right_end][: len(steps)]],
         y=[step.value for step in (*steps, *steps[-1:])],
         mode="lines",
-        line={"shape": "hv", "width": width, "color": color},
+        line={"shape": "hv", "width": width, "color": color, "dash": dash},
         name=name,
         hoverinfo="skip",
     )
@@ -185,10 +188,11 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
         mode="markers",
-        marker={"size": 5 * _scale(info), "color": theme.faint, "opacity": 0.5},
+        marker={"size": 5 * _scale(info), "color": theme.faint},
         text=info.dominated_hover,
         hovertemplate="%{text}<extra>dominated</extra>",
         name=_words(info, "dominated points", "dominated"),
+        cliponaxis=False,
     )
 
 
@@ -213,8 +217,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
             "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
             "line": {"color": theme.paper, "width": scale},
             "colorscale": theme.colorscale(),
-            "cmin": low,
-            "cmax": high,
+            **color_ends(values),
             "colorbar": color_bar(label(info.certificate or "")),
         }
         traces.append(_points(info, theme, known, marker))
@@ -259,11 +262,11 @@ def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str,
 
 
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
-    """What the legend shows for the front; where colours are values, none of them."""
+    """What the legend shows for the front; where colours are values, a middle one of the scale."""
     what = _words(info, "front; larger and stronger: better certified", "front") if info.certificate else "front"
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
-        marker = {"size": 10 * _scale(info), "color": theme.paper, "line": {"color": theme.ink, "width": 1.5}}
+        marker = {"size": 10 * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
     return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
 
 
@@ -279,6 +282,13 @@ def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
         hovertemplate="%{customdata}<extra>knee</extra>",
         name="knee",
     )
+
+
+def color_ends(values: Sequence[float]) -> dict[str, float]:
+    """The ends of a scale of colours; a value that stands alone is in its middle."""
+    low, high = min(values), max(values)
+    pad = 0.0 if low < high else _ALONE
+    return {"cmin": low - pad, "cmax": high + pad}
 
 
 def color_bar(title: str) -> dict[str, Any]:

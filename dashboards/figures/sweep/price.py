@@ -21,7 +21,7 @@ from dashboards.figures._common import (
     last_epsilon,
     marks,
     new_figure,
-    percent_axis,
+    rows_axis,
     staircase,
 )
 from dashboards.figures._theme import LIGHT, Theme
@@ -30,6 +30,7 @@ from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
+_LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
 _SWEEP, _ADVANCE = PRICE, OWN
 
 
@@ -93,24 +94,26 @@ def rows(info: PriceInfo) -> Table:
 
 
 def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw what budgets buy: thin in advance, thick from the price of the sweep on."""
+    """Draw what budgets buy: thin in advance, thick from the price of the sweep on; dashed what is certified."""
     epsilons = [step.epsilon for value in info.values for step in value.alone]
     axis = epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])])
-    yaxis = {"title": {"text": "validation rows"}, **percent_axis(*(value.name for value in info.values))}
+    yaxis = rows_axis(info, *(value.name for value in info.values))
     figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
     for i, value in enumerate(info.values):
-        figure.add_traces(_traces(value, info.right_end, theme.hue(i), "own" if info.narrow else _ADVANCE))
+        figure.add_traces(_traces(value, info, theme.hue(i), *_LOOKS[i]))
     return figure
 
 
-def _traces(value: Bought, right_end: float, color: str, advance: str) -> list[go.Scatter]:
+def _traces(value: Bought, info: PriceInfo, color: str, dash: str, symbol: str) -> list[go.Scatter]:
+    advance, right_end = "own" if info.narrow else _ADVANCE, info.right_end
     name = escape(value.name)  # the whole title would be cut on a phone
-    traces = [step_line(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2)]
+    traces = [step_line(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)]
     if value.best is not None:
-        traces.append(step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3))
+        line = step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3, dash=dash)
+        traces.append(line)
         words = f"{_SWEEP}: epsilon {show_epsilon(value.best.epsilon)}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
-        marker = {"size": 8, "color": color}
+        marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
     return traces
@@ -121,9 +124,10 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     heading="What a budget buys",
     summary=("the best points at the price of the sweep, beside their own epsilons, fixed in advance"),
     caption=(
-        "Thick: the best model of this sweep, at its price; a smaller budget buys none. Thin: the same points at "
-        "their own epsilon, which holds for one training whose configuration and epoch were fixed in advance; a choice "
-        "by this figure costs the price instead. The closer both are, the less the search cost."
+        "Solid: the first objective beside epsilon; dashed: what is certified. Thick: the best model of this sweep, at "
+        "its price; a smaller budget buys none. Thin: the same points at their own epsilon, which holds for one "
+        "training whose configuration and epoch were fixed in advance; a choice by this figure costs the price "
+        "instead. The closer both are, the less the search cost."
     ),
     position=15,
     info=info,

@@ -22,11 +22,10 @@ from dashboards.figures._common import (
     Step,
     draw,
     header,
-    label,
     last_epsilon,
+    rows_axis,
     staircase,
     step_row,
-    value_axis,
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
@@ -83,8 +82,7 @@ def rows(info: RobustnessInfo) -> Table:
 
 def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
-    clean = info.curves[0].name if info.curves else "accuracy"
-    yaxis = {**value_axis(clean), "title": {"text": label(clean)}}
+    yaxis = rows_axis(info, *(curve.name for curve in info.curves))
     looks = _looks(info.curves, theme)
     curves = [
         Staircase(_legend(c.name), c.name, c.steps, look=look) for c, look in zip(info.curves, looks, strict=True)

@@ -13,12 +13,25 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, Step, header, interval_bars, marks, over_epsilon, reached, staircase
+from dashboards.figures._common import (
+    MANY,
+    SYMBOLS,
+    Step,
+    header,
+    interval_bars,
+    label,
+    marks,
+    over_epsilon,
+    reached,
+    staircase,
+)
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep.front import step_line
+from dashboards.figures.sweep.front import THREE_ROWS, step_line
 from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
+NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
+_ONE_ROW = 6  # entries of the legend that fit one
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
@@ -117,15 +130,39 @@ def rows(info: TrajectoriesInfo) -> Table:
 
 
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the trajectories: an end mark for each way a trial can end, and a colour for it, or for the stage."""
+    """Draw the trajectories as steps: colours are few trials, else stages of the budget, else ways to end."""
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     if epsilons:  # below the trials, which it would hide
         last = max([*epsilons, *(step.epsilon for step in info.steps)])
-        figure.add_trace(step_line(info.steps, last, theme.ink, name="front", width=1.5 if info.narrow else 2))
+        name = f"best {label(info.utility)} so far"
+        figure.add_trace(step_line(info.steps, last, theme.ink, name=name, width=1.5 if info.narrow else 2))
+    if info.stages == 1 and len(info.trajectories) <= NAMED_TRIALS:
+        _draw_named(figure, info, theme)
+    else:
+        _draw_grouped(figure, info, theme)
+    if not info.narrow and sum(trace.showlegend is not False for trace in figure.data) > _ONE_ROW:
+        figure.update_layout(margin={"t": THREE_ROWS})
+    if any(t.passed for t in info.trajectories):
+        size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
+        figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=size))
+    return figure
+
+
+def _draw_named(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
+    """Draw each trial in a colour and with a mark of its own; the legend says how it ended."""
+    for i, t in enumerate(info.trajectories):
+        color, symbol, group = theme.hue(i), SYMBOLS[i % len(SYMBOLS)], f"{escape(t.trial)}, {t.status.value}"
+        path = _paths([t], color, info.utility, group, 1.6, crowded=False)
+        figure.add_trace(path.update(mode="lines+markers", marker={"size": 5, "symbol": symbol, "color": color}))
+        figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol))
+
+
+def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
+    """Draw the trials in groups, with an end mark for each way a trial can end."""
     crowded = len(info.trajectories) > MANY
     for stage in range(info.stages):
-        for status, (_, name) in _LOOKS.items():
+        for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
             if chosen:
                 is_staged = info.stages > 1
@@ -133,10 +170,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
                 group = f"stage {stage + 1}, {status.value}" if is_staged else status.value
                 width = _WIDTH + _WIDER * stage
                 figure.add_trace(_paths(chosen, color, info.utility, group, width, crowded=crowded))
-                figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8))
-    if any(t.passed for t in info.trajectories):
-        figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=4 if crowded else 7))
-    return figure
+                figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8, symbol=symbol))
 
 
 def _paths(
@@ -149,7 +183,7 @@ def _paths(
         x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
         y=[value for t in trajectories for value in (*t.values, None)],
         mode="lines",
-        line={"color": color, "width": width},
+        line={"shape": "hv", "color": color, "width": width},
         opacity=0.3 if crowded else 0.7,
         error_y=None if crowded else _bars(trajectories, color),
         text=texts,
@@ -179,13 +213,15 @@ def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
     return marks(x, y, texts, marker, name="continued after a decision")
 
 
-def _ends(trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int) -> go.Scatter:
+def _ends(
+    trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str
+) -> go.Scatter:
     status = trajectories[0].status
     epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
     texts = [
         _text(t, -1, utility) + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}" for t in trajectories
     ]
-    marker = {"symbol": _LOOKS[status][0], "size": size, "color": color}
+    marker = {"symbol": symbol, "size": size, "color": color}
     return marks(epsilons, values, texts, marker, legendgroup=group, name=group)
 
 
@@ -199,9 +235,10 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     heading="How the trials got there",
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
-        "One line per trial, one point per epoch; the mark at the end says how the trial ended, a ring that a "
-        "scheduler let it continue. Where the budget is cut into stages, each has its colour, and a later one a wider "
-        "line. Bars are 95 % intervals of noisy scores."
+        "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
+        "the legend does), a ring that a scheduler let it continue. The heavy line is the best of all trials within "
+        "each epsilon. Where the budget is cut into stages, each has its colour, and a later one a wider line. Bars "
+        "are 95 % intervals of noisy scores."
     ),
     position=70,
     info=info,

@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 
 from dashboards.figures import DARK, LIGHT, as_json, exchange, has_content, is_empty, sweep_figures
-from dashboards.figures._common import WATERMARK, epsilon_axis
+from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.sweep import curves, front3d, hypervolume, robustness, trajectories, workers
@@ -91,10 +91,41 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     assert len({trace.marker.symbol for trace in ends.values()}) == 4
 
 
+def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
+    whole = trajectories.info(replace(sweep, result=replace(sweep.result, stages=())))
+    assert {trace.line.shape for trace in trajectories.plot(whole).data if trace.mode == "lines"} == {"hv"}
+    few = replace(whole, trajectories=whole.trajectories[: trajectories.NAMED_TRIALS])
+    best, *drawn = trajectories.plot(few).data
+    paths = [trace for trace in drawn if trace.mode == "lines+markers"]
+    assert {path.line.shape for path in (best, *paths)} == {"hv"}
+    assert len({path.line.color for path in paths}) == len({path.marker.symbol for path in paths}) == 5
+    ends = {trace.name: trace.marker.symbol for trace in drawn if trace.showlegend is not False and trace.text}
+    assert set(ends) >= {f"{t.trial}, {t.status.value}" for t in few.trajectories}
+    assert {path.name: path.marker.symbol for path in paths}.items() <= ends.items()
+
+
+def test_lines_of_a_price_are_told_apart_without_colour(sweep):
+    figure = FIGURES["price"].draw(sweep)
+    lines = {trace.name: trace.line for trace in figure.data if trace.mode == "lines"}
+    assert len({(line.dash, line.width) for line in lines.values()}) == len(lines) == 4
+    assert figure.layout.yaxis.title.text == "share of validation rows decided correctly"
+    assert "<br>" in FIGURES["price"].draw(sweep, narrow=True).layout.yaxis.title.text
+
+
+def test_every_step_of_a_line_over_epsilon_is_marked(sweep):
+    info = robustness.info(sweep)
+    for curve, trace in zip(info.curves, robustness.plot(info).data, strict=True):
+        assert [size > 0 for size in trace.marker.size] == [*[True] * len(curve.steps), False]
+
+
+def test_one_value_alone_has_room_around_it():
+    assert zoom([0.9]) == pytest.approx([0.85, 0.95])
+
+
 def test_the_front_beside_a_trial_that_ended_early_goes_to_the_right(sweep):
     info = trajectories.info(sweep)
     short = replace(info, trajectories=(replace(info.trajectories[0], epsilons=(1e-3,), values=(0.5,), epochs=(1,)),))
-    (front,) = (trace for trace in trajectories.plot(short).data if trace.name == "front")
+    (front,) = (trace for trace in trajectories.plot(short).data if trace.name == "best accuracy so far")
     assert list(front.x) == sorted(front.x)
 
 
@@ -396,7 +427,8 @@ def test_an_axis_has_the_ticks_that_people_quote_however_wide_it_is():
     assert epsilon_axis("epsilon", [2.1, 2.8])["ticktext"] == ["2.2", "2.4", "2.6", "2.8"]
     assert epsilon_axis("epsilon", [1.1, 2.8])["ticktext"] == ["1.5", "2", "2.5"]
     assert log_ticks([nan, inf, 0.0]) == {}
-    assert log_ticks([2.0])["ticktext"] == ["2"]
+    for alone in (0.032, 1.202, 2.0, 97.0):
+        assert len(log_ticks([alone])["ticktext"]) >= 3
 
 
 def test_an_axis_begins_and_ends_with_what_is_shown():

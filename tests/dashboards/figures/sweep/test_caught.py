@@ -14,8 +14,9 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     for step in info.steps[::5]:
         within = [p.values["accuracy"] for p in sweep.points if p.risk.caught[1] <= step.epsilon]
         assert step.value == max(within)
-    line, *marks = caught.plot(info).data
+    line, *marks, guessing = caught.plot(info).data
     assert [trace.name for trace in marks] == ["dominated points", "points of the front"]  # above the line
+    assert guessing.name == "guessing: 1 %"
     assert max(line.x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
 
 
