@@ -81,7 +81,7 @@ def _make_narrow(figure: Figure, width: float) -> float:
     )
     rows = max(len({axis.domain for axis in figure.select_yaxes()}), 1)
     _thin_ticks(figure, width)
-    for trace in figure.select_traces({"type": "scatter"}):
+    for trace in figure.select_traces(lambda trace: trace.type in ("scatter", "scatter3d")):
         bar = trace.marker.colorbar.title
         bar.text = bar.text and bar.text.replace(" at radius", "<br>at radius")  # a bar is as high as a panel
     has_depth = any(trace.type == "scatter3d" for trace in figure.data)

@@ -60,7 +60,7 @@ LIGHT = Theme(
     muted="#566270",
     line="#aab4bf",
     grid="#e6eaee",
-    faint="#b4bdc7",
+    faint="#909ba7",
     watermark="rgba(196, 60, 0, 0.24)",
     blue="#0072b2",
     orange="#c25e00",
@@ -78,7 +78,7 @@ DARK = Theme(
     muted="#9fabb8",
     line="#4a5663",
     grid="#252e39",
-    faint="#55616f",
+    faint="#67737f",
     watermark="rgba(255, 150, 90, 0.28)",
     blue="#4db2ec",
     orange="#f0a04b",
@@ -108,10 +108,10 @@ def template(theme: Theme) -> go.layout.Template:
         "title": {"font": {"size": 13, "color": theme.muted}, "standoff": 12},
     }
     scene_axis = {
-        "gridcolor": theme.grid,
-        "linecolor": theme.line,
+        "gridcolor": theme.line,
+        "linecolor": theme.muted,
         "zerolinecolor": theme.line,
-        "backgroundcolor": theme.paper,
+        "backgroundcolor": theme.panel,
         "showbackground": True,
         "title": {"font": {"size": 12, "color": theme.muted}},
     }

@@ -116,7 +116,9 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
         bars = error_bars(points, info.utility, theme) if points is info.front else None
         caught = [100.0 * _caught(point) for point in points]
         figure.add_trace(marks(caught, heights, texts, dots, name=name, error_y=bars, cliponaxis=False))
-    figure.add_vline(x=100.0 * _GUESSING, line={"color": theme.muted, "dash": "dot", "width": 1.5})
+    line = {"color": theme.muted, "dash": "dot", "width": 1.5}
+    figure.add_vline(x=100.0 * _GUESSING, line=line)
+    figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"guessing: {percent(_GUESSING)}"))
     return figure
 
 

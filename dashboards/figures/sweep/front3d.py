@@ -20,12 +20,15 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks
+from dashboards.figures.sweep.front import color_bar, color_ends
 from dashboards.text import is_fraction, number
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
 _WITH_LINES = 200
-_EYE = {"x": -1.3, "y": -1.6, "z": 0.7}
+_EYE = {"x": -1.05, "y": -1.9, "z": 0.66}
+_NARROW_EYE = {"x": -1.85, "y": -2.25, "z": 1.0}
+_CENTER, _NARROW_CENTER = {"x": 0.05, "y": 0.0, "z": -0.2}, {"x": -0.14, "y": 0.11, "z": -0.2}
 _APART = 0.12  # share of an axis between two ticks
 
 
@@ -69,10 +72,10 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
         "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
         "camera": {
-            "eye": {axis: far * (1.2 if info.narrow else 1.0) for axis, far in _EYE.items()},
-            "center": {"x": 0, "y": 0, "z": -0.2},
+            "eye": _NARROW_EYE if info.narrow else _EYE,
+            "center": _NARROW_CENTER if info.narrow else _CENTER,
         },
-        "aspectratio": {"x": 1.2, "y": 1.2, "z": 0.8},
+        "aspectratio": {"x": 1.2, "y": 1.2, "z": 1.0} if info.narrow else {"x": 1.9, "y": 1.2, "z": 0.9},
     }
     margin = {"l": 8, "r": 8, "t": 40, "b": 8}
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
@@ -87,10 +90,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             z=certified,
             mode="markers",
             marker={
-                "size": 5.5 if len(epsilons) <= _WITH_LINES else 3.5,
+                "size": 3.0 if info.narrow or len(epsilons) > _WITH_LINES else 4.5,
                 "color": certified,
                 "colorscale": theme.colorscale(),
-                "line": {"color": theme.ink, "width": 0.5},
+                "line": {"color": theme.paper, "width": 1},
+                **color_ends(certified),
+                "colorbar": color_bar(label(name)),
             },
             customdata=[point_name(point) for point in info.front],
             text=info.hover,
