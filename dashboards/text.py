@@ -210,9 +210,9 @@ def rehearsed_text(source: RehearsalSource) -> str:
     """What a figure or a table of rehearsals says that they are.
 
     >>> rehearsed_text(RehearsalSource.PUBLIC)
-    'rehearsed on public rows: no models of this sweep'
+    'Rehearsals on public rows; none is a model of this sweep'
     """
-    return f"rehearsed on {source.in_words}: no models of this sweep"
+    return f"Rehearsals on {source.in_words}; none is a model of this sweep"
 
 
 def setting(value: Any) -> str:

@@ -35,7 +35,7 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
     )
     words = tag(
         "p",
-        tag("strong", f"{count}, {rehearsed_text(source)}. "),
+        tag("strong", f"{count}. {rehearsed_text(source)}. "),
         "Each was trained on one half of these rows and scored on the other, and the other way round, with as much "
         "noise in a mean over a batch as a final has; scores are means over both. Rehearsals read no training row, "
         f"{source.cost_in_words}, have no epsilon, and none is on the front. They decide which configurations are "

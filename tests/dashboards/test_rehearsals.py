@@ -20,7 +20,7 @@ from sweeper.results.importance import rehearsed_importances
 from sweeper.results.rehearsal_ranking import Rehearsed
 from sweeper.store.sweep_folder import SweepFolder
 
-MARK = "configurations rehearsed on public rows: no models of this sweep"
+MARK = "Rehearsals on public rows; none is a model of this sweep"
 OVER_HYPERPARAMETERS = {"importances", "configurations", "slices", "contours", "ranks"}
 
 
@@ -76,7 +76,7 @@ def test_what_mattered_is_learnt_from_enough_rehearsals(rehearsed_sweep):
 
 def test_the_table_names_every_configuration_its_scores_and_what_trains_it(rehearsed_sweep):
     words = str(rehearsals_table(rehearsed_sweep, lambda trial: tag("a", trial, href="#")))
-    assert "17 configurations, rehearsed on public rows: no models of this sweep." in words
+    assert f"17 configurations. {MARK}." in words
     assert all(f"c{number:04d}" in words for number in range(1, 18))
     assert '<a href="#">t0001</a>' in words
     assert "accuracy is not a number in epoch 1" in words

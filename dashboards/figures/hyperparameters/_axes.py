@@ -109,6 +109,7 @@ def make_axis(name: str, label: str, values: Sequence[Any], declared: Range | No
         ticks = _apart(distinct, scale)
     else:
         ticks = rounded_ticks(low, high, logarithmic=logarithmic, integer=all(isinstance(v, int) for v in numbers))
+        ticks = _with_ends(ticks, low, high, scale)
     missing = any(v is None for v in values)
     return Axis(
         name,
@@ -136,6 +137,13 @@ def _apart(values: Sequence[float], scale: Callable[[float], float]) -> list[flo
         if not kept or scale(kept[-1]) - scale(value) > room:
             kept.append(value)
     return kept[::-1]
+
+
+def _with_ends(ticks: Sequence[float], low: float, high: float, scale: Callable[[float], float]) -> list[float]:
+    """The ends of an axis, and the ticks between them that do not touch these."""
+    room = _TOUCHING * (scale(high) - scale(low))
+    inner = [tick for tick in ticks if scale(low) + room < scale(tick) < scale(high) - room]
+    return [low, *inner, *([high] if high > low else [])]
 
 
 def _tick(name: str, value: float, digits: int) -> str:

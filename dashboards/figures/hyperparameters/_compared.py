@@ -42,13 +42,13 @@ def compare(data: SweepData) -> Compared:
 
 def omitted_of(data: SweepData, limit: int) -> str:
     """Return what a caption adds: that rehearsals are shown, or how many of the trials."""
-    return f" Shown are {_note(data)}." if shows_rehearsals(data) else omitted(limit, len(data.trials), "trials")
+    return f" {_note(data)}." if shows_rehearsals(data) else omitted(limit, len(data.trials), "trials")
 
 
 def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: bool = False) -> None:
     """Write above a figure what it compares, so many pixels above its axes; nothing where these are trials."""
     if note:
-        note = note.replace(": ", ":<br>") if narrow else note
+        note = note.replace("; ", ";<br>") if narrow else note
         place = {"x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
         font = {"size": 11 if narrow else 12, "color": theme.orange}
         figure.add_annotation(name="rehearsed", text=note, showarrow=False, yshift=up, font=font, align="left", **place)
@@ -84,4 +84,4 @@ def _rehearsals(data: SweepData) -> Compared:
 
 
 def _note(data: SweepData) -> str:
-    return f"configurations {rehearsed_text(data.rehearsal_source)}"
+    return rehearsed_text(data.rehearsal_source)

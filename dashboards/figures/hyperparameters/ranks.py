@@ -56,7 +56,7 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
             "cmax": 1,
             "line": {"width": 1, "color": theme.line},
             "showscale": not first,
-            "colorbar": color_bar(f"ahead of, in {label(info.color_name)}") | {"tickformat": ".0%"},
+            "colorbar": color_bar(f"share of {info.subject}s it beats") | {"tickformat": ".0%"},
         }
         at_x, at_y = [x.positions[i] for i in chosen], [y.positions[i] for i in chosen]
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), **place)

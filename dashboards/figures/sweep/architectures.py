@@ -14,6 +14,7 @@ from dashboards.figures._common import Staircase, Step, draw, header, last_epsil
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
 from sweeper.records import Point
+from sweeper.rounding import number_of
 
 KINDS = {"model.architecture": "architecture", "training.method": "method", "training.loss.name": "loss"}
 MOST_CURVES = 6  # as many as there are colours; the others go together
@@ -72,7 +73,12 @@ def rows(info: ArchitecturesInfo) -> Table:
 def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the architectures figure."""
     curves = [
-        Staircase(f"{escape(kind.name)} ({kind.trials} trials)", info.utility, kind.steps, f"{escape(kind.name)}: ")
+        Staircase(
+            f"{escape(kind.name)} ({number_of(kind.trials, 'trial')})",
+            info.utility,
+            kind.steps,
+            f"{escape(kind.name)}: ",
+        )
         for kind in info.kinds
     ]
     return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info.utility))
