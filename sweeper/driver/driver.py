@@ -26,7 +26,7 @@ from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import open_rehearsals
-from sweeper.driver.reporting.progress import RunningTrial, SweepProgress
+from sweeper.driver.reporting.progress import FrontScoring, RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
@@ -90,6 +90,7 @@ class SweepRun:
         self._earlier = earlier
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
         self._rehearsed_seconds = 0.0
+        self._scoring: FrontScoring | None = None  # while the front is scored on test rows
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._unwritten: list[str] = []  # of the troubles at the end
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
@@ -186,7 +187,9 @@ class SweepRun:
             outcome = INTERRUPTED
         effort, over = self._plan.privacy.audit or AuditEffort.CHEAP, self._tests_are_over
         self._troubles += audit_trials_of_front(effort, self._folder, self._recorder, is_over=over)
-        self._troubles += score_front(self._plan.shared, self._data, self._folder, self._recorder, is_over=over)
+        given = self._plan.shared, self._data, self._folder, self._recorder
+        self._troubles += score_front(*given, is_over=over, show=self._show_scoring)
+        self._scoring = None
         return INTERRUPTED if self._interruption.requested else outcome
 
     def _train_on_workers(self) -> RunResult:
@@ -324,6 +327,10 @@ class SweepRun:
         names = [objective.name for objective in self._plan.shared.objectives]
         self._search.steer([parse_constraint(text, names) for text in region])
 
+    def _show_scoring(self, scoring: FrontScoring) -> None:
+        self._scoring = scoring
+        self._options.show(self._progress())
+
     def _tests_are_over(self) -> bool:
         if not self._interruption.requested:
             self._between()
@@ -370,13 +377,13 @@ class SweepRun:
         selected, total = (None, TRIALS) if self._has_final else (self._selected, self._plan.trials)
         records = self._recorder.records
         made = progress_of(self._plan, records, elapsed, selected, total)
-        spent, before = self._recorder.spending.share, self._rehearsed_seconds
+        made = replace(made, spent=self._recorder.spending.share, scoring=self._scoring)
         if rehearsals is None:
-            return replace(made, spent=spent)
+            return made
         trained = {id_: trial.config for id_, trial in records.trials.items()}
         constraints = (*self._plan.search.outcomes, *self._search.region)
         told = rehearsals.progress(self._plan.shared.objectives, constraints, trained)
-        return replace(made, spent=spent, rehearsals=told, rehearsed_seconds=before)
+        return replace(made, rehearsals=told, rehearsed_seconds=self._rehearsed_seconds)
 
 
 def progress_of(

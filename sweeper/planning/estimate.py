@@ -32,6 +32,7 @@ from sweeper.trials.smoothed import SmoothedScorer
 
 BATCHES = 2  # steps of an epoch that is measured
 EPOCHS = 3  # of which the first warms up
+TIMED_DRAWS = 500  # of one row, by which smoothed certificates are measured
 FEATURE_ROWS = 256  # whose fixed features are measured
 START_SECONDS = 8.0  # until Ray has started and the first trial trains
 _MEBIBYTE = 2**20
@@ -49,10 +50,12 @@ class Estimate:
     places: int  # trials at a time
     process_bytes: int  # of the process of one trial, its libraries included
     data_bytes: int  # of the rows, which all trials of a node share
+    test_passes: int = 0  # noisy copies of test rows for the smoothed certificates of one point of the front
+    pass_seconds: float = 0.0  # of one of them
 
     @property
     def seconds(self) -> float:
-        """Of the whole sweep, without a private selection's luck."""
+        """Of the whole sweep, without a private selection's luck and the test scores of its front."""
         return START_SECONDS + ceil(self.trials / self.places) * self.trial_seconds
 
 
@@ -68,6 +71,7 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
     torch.set_num_threads(plan.shared.threads)
     try:
         measured = [(_step_seconds(one, empty), *_scoring_seconds(plan.shared, one.config, empty)) for one in previews]
+        passes = _test_passes(plan.shared, previews[0].config, empty)
     finally:
         torch.set_num_threads(threads)
     trained = [
@@ -82,6 +86,8 @@ def estimate(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> Est
         places=_places(plan),
         process_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_UNIT,
         data_bytes=sum(map(_bytes, (data.train, data.validation, data.test))),
+        test_passes=passes[0],
+        pass_seconds=passes[1],
     )
 
 
@@ -97,7 +103,18 @@ def in_words(found: Estimate) -> str:
         f"to score an epoch, {_clock(found.trial_seconds)} a trial; the sweep takes about {_clock(found.seconds)} with "
         f"{found.places} trial{'s' * (found.places != 1)} at a time, without attacks and plug-ins. Memory: about "
         f"{found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
-        f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share."
+        f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share.{_test_in_words(found)}"
+    )
+
+
+def _test_in_words(found: Estimate) -> str:
+    if not found.test_passes:
+        return ""
+    point = found.test_passes * found.pass_seconds
+    return (
+        f" After the last trial, and not in this time, smoothed certificates on test rows take {found.test_passes:,} "
+        f"passes for each point of the front, about {_clock(point)} a point, {_clock(20 * point)} for 20 points; "
+        "fewer with search.smoothing.test_draws and test_rows."
     )
 
 
@@ -161,6 +178,18 @@ def _scoring_seconds(shared: TrialSettings, config: TrialConfig, empty: Dataset)
     features = feature.expand(len(empty.validation), *feature.shape[1:])  # rows are alike
     of_rows = (in_double * len(empty.validation) + in_single * len(empty.train)) / len(part)
     return models * _seconds(lambda: score(model, empty.validation, features)), of_rows
+
+
+def _test_passes(shared: TrialSettings, config: TrialConfig, empty: Dataset) -> tuple[int, float]:
+    """Return how many passes the smoothed certificates of a point take on test rows, and how long one takes."""
+    names, plan = [*(one.name for one in shared.objectives), *shared.metrics], shared.smoothing
+    passes = SmoothedScorer(names, empty.metadata, plan, test=True).passes(empty.test)
+    if plan is None or not passes:
+        return 0, 0.0
+    few, one = replace(plan, test_rows=1, test_draws=min(TIMED_DRAWS, plan.test_draws)), _empty(empty.test, 1)
+    timed = SmoothedScorer(names, empty.metadata, few, test=True)
+    model = build_model(config, empty, build_loss(config), 0)
+    return passes, _seconds(lambda: timed(model, one)) / timed.passes(one)
 
 
 def _seconds(work: Callable[[], object]) -> float:

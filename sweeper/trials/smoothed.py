@@ -4,7 +4,7 @@ They are post-processing of a released model, so that they cost nothing on rows 
 private rows they are refused: nothing pays for them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 
@@ -17,6 +17,8 @@ from sweeper.records import SmoothedCounts
 from sweeper.specification.objectives import smoothed_radius_text
 from sweeper.specification.search import SmoothingPlan
 
+DRAWS_AT_ONCE = 4096  # between which a long measurement is told of and can be ended
+
 
 class SmoothedScorer:
     """Measures ``smoothed@R`` of models.
@@ -26,14 +28,22 @@ class SmoothedScorer:
         declared: what is known of the data.
         plan: of the sweep.
         test: whether the rows are test rows, which get more draws.
+        between: called between rows; what it raises ends the measurement.
 
     Raises:
         SpecError: smoothed certificates of private rows, or none planned.
     """
 
     def __init__(
-        self, names: Iterable[str], declared: Metadata, plan: SmoothingPlan | None, *, test: bool = False
+        self,
+        names: Iterable[str],
+        declared: Metadata,
+        plan: SmoothingPlan | None,
+        *,
+        test: bool = False,
+        between: Callable[[], object] = lambda: None,
     ) -> None:
+        self._between = between
         self.names = tuple(name for name in names if smoothed_radius_text(name) is not None)
         if self.names and declared.evaluation is Evaluation.PRIVATE:
             raise SpecError(
@@ -50,6 +60,12 @@ class SmoothedScorer:
             sigma=plan.sigma * declared.input_gain, alpha=plan.alpha, draws=draws, seed=plan.seed
         )
 
+    def passes(self, split: Split) -> int:
+        """Return how many rows go through a model for its certificates on a split: noisy copies of its first rows."""
+        if not self.names:
+            return 0
+        return min(self._rows, len(split)) * (self._smoothing.draws + self._smoothing.selection)
+
     def __call__(self, model: Network, split: Split) -> tuple[dict[str, float], SmoothedCounts | None]:
         """Return the share of rows that are certified at each radius, and how many got no certificate.
 
@@ -59,8 +75,13 @@ class SmoothedScorer:
         if not self.names:
             return {}, None
         few = split.take(torch.arange(min(self._rows, len(split)), device=split.y.device))
-        found, one = certify_smoothed(model, few.x, self._smoothing), self._smoothing
-        right_B, radius_B, weight_B = found.decided == few.y, found.radii / self._gain, few.weights()
+        one, found = self._smoothing, []
+        for x in few.x.split(max(1, DRAWS_AT_ONCE // one.draws)):
+            self._between()
+            found.append(certify_smoothed(model, x, one))
+        decided_B = torch.cat([rows.decided for rows in found])
+        radius_B = torch.cat([rows.radii for rows in found]) / self._gain
+        right_B, weight_B = decided_B == few.y, few.weights()
         scores = {
             name: float(weight_B[right_B & (radius_B > parse_radius(str(smoothed_radius_text(name))))].sum())
             / float(weight_B.sum())
@@ -72,7 +93,7 @@ class SmoothedScorer:
             draws=one.draws,
             selection_draws=one.selection,
             rows=len(few.y),
-            abstained=int((found.decided < 0).sum()),
+            abstained=int((decided_B < 0).sum()),
             correct=int(right_B.sum()),
         )
         return scores, counts

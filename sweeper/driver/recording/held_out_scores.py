@@ -1,5 +1,6 @@
 """The one look at the test split: scores of the points of the final front, paid for where its rows are private."""
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -12,6 +13,7 @@ from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.network import Network, split_fixed_prefix
 from sweeper.driver.recording.recorder import Recorder
+from sweeper.driver.reporting.progress import FrontScoring
 from sweeper.records import Point
 from sweeper.specification.objectives import is_scored_by_class, own_objectives
 from sweeper.store.sweep_folder import SweepFolder
@@ -21,24 +23,41 @@ from sweeper.trials.settings import TrialSettings
 from sweeper.trials.smoothed import SmoothedScorer
 
 
+class _OverError(Exception):
+    """Ends the measurement of a point, which nothing has paid for."""
+
+
 def score_front(
-    shared: TrialSettings, data: Dataset, folder: SweepFolder, recorder: Recorder, is_over: Callable[[], bool]
+    shared: TrialSettings,
+    data: Dataset,
+    folder: SweepFolder,
+    recorder: Recorder,
+    is_over: Callable[[], bool],
+    show: Callable[[FrontScoring], None] = lambda _: None,
 ) -> Iterator[str]:
     """Score every point of the front that has no test scores yet, and yield why one has none, in one sentence each.
 
-    The recorder takes what each score costs before the score. ``is_over`` is asked before each point; true ends it.
-    Points that are paid for come in an order that is spread over the front, those of finals first: those for which
-    there is room stand for it.
+    The recorder takes what each score costs before the score. ``is_over`` is asked before each point, and between rows
+    that get smoothed certificates, which cost nothing; true ends it, and what is scored is kept. ``show`` is given how
+    far it is. Points that are paid for come in an order that is spread over the front, those of finals first: those
+    for which there is room stand for it.
     """
     noise = shared.noise
     plug_ins, by_class = own_objectives(shared.objectives), is_scored_by_class(shared.objectives)
     names = [*(one.name for one in shared.objectives), *shared.metrics]
-    smoothed = SmoothedScorer(names, data.metadata, shared.smoothing, test=True)
+
+    def between() -> None:
+        if is_over():
+            raise _OverError
+
+    smoothed = SmoothedScorer(names, data.metadata, shared.smoothing, test=True, between=between)
     score = scorer(data.metadata, shared.radii, noise, own=plug_ins, by_class=by_class, smoothed=smoothed, test=True)
     features = _Features(data.test.x)
     left = [point for point in recorder.records.archive.points if recorder.records.points[point.key].test is None]
     ordered = sorted(left, key=lambda point: point.key) if noise is None else _in_turn(left)
-    for point in (recorder.records.points[one.key] for one in ordered):
+    begun = time.monotonic()
+    for done, point in enumerate(recorder.records.points[one.key] for one in ordered):
+        show(FrontScoring(done=done, total=len(ordered), seconds=time.monotonic() - begun))
         if is_over():
             return
         none = f"No test scores for trial {point.label}"
@@ -57,7 +76,10 @@ def score_front(
             curves = release_curves(model, data.test, own, noise, data.metadata, temperature=probability)
             recorder.records.add_test(point, scores_of(curves, noise), curves=curves)
             continue
-        scores = score(model, data.test, own)
+        try:
+            scores = score(model, data.test, own)
+        except _OverError:
+            return
         classes = class_counts(model, data.test, data.metadata, features=own)
         recorder.records.add_test(point, scores, classes, errors=scores.errors, smoothed=scores.smoothed)
 

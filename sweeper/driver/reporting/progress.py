@@ -70,6 +70,22 @@ class RehearsalProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontScoring:
+    """How far the points of a front are scored on test rows, after the last trial."""
+
+    done: int  # points
+    total: int
+    seconds: float  # that these points took
+
+    @property
+    def in_words(self) -> str:
+        """What is done, and about how long the rest takes where a point has shown it."""
+        left = "" if not self.done else f", about {clock(self.seconds / self.done * (self.total - self.done))} left"
+        what = f"scoring the front on test rows: {self.done} of {number_of(self.total, 'point')}"
+        return f"{what}{left}; Ctrl-C keeps what is scored"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SweepProgress:
     """How a sweep stands."""
 
@@ -88,6 +104,7 @@ class SweepProgress:
     note: str = ""  # shown instead of all this: a private selection says nothing of its trials
     rehearsals: RehearsalProgress | None = None  # before the first trial; None of a sweep without them
     rehearsed_seconds: float = 0.0  # until the first trial could begin
+    scoring: FrontScoring | None = None  # after the last trial
 
     @property
     def rehearses(self) -> bool:
@@ -240,6 +257,8 @@ def render(progress: SweepProgress) -> RenderableType:
         parts.append(_leaders(progress.rehearsals))
     if progress.running:
         parts.append(Text("training " + ", ".join(_running(one) for one in progress.running)))
+    if progress.scoring is not None:
+        parts.append(Text(progress.scoring.in_words))
     if progress.front:
         parts.append(_table(progress))
     return Group(*parts)
@@ -260,6 +279,7 @@ def line(progress: SweepProgress) -> str:
         parts.append(f"best {_point(progress.best, progress.objectives)}")
     if progress.hypervolume is not None and not progress.rehearses:
         parts.append(f"hypervolume {progress.hypervolume:.3f}")
+    parts += [] if progress.scoring is None else [progress.scoring.in_words]
     return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"
 
 

@@ -118,6 +118,19 @@ def test_it_is_said_in_a_few_sentences():
     assert "450 MiB for the process of each trial, and 0.5 MiB for the rows" in said
 
 
+def test_passes_of_smoothed_certificates_on_test_rows_are_counted_and_said(digits):
+    content = SPEC | {"search": {"objectives": ["epsilon", "accuracy"], "metrics": ["smoothed@0.1"], "trials": 2}}
+    content["search"]["smoothing"] = {"test_draws": 400, "test_rows": 50}
+    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    passes, seconds = module._test_passes(plan.shared, preview(plan, digits)[0].config, module._zeros(digits))
+    assert passes == 50 * (400 + 100)
+    assert 0 < seconds < 1
+    base = {"step_seconds": 1.0, "score_seconds": 1.0, "trial_seconds": 1.0, "trials": 1, "places": 1}
+    found = Estimate(**base, process_bytes=1, data_bytes=1, test_passes=550_000, pass_seconds=1e-4)
+    assert "take 550,000 passes for each point of the front, about 0:55 a point, 18:20 for 20 points" in in_words(found)
+    assert "passes" not in in_words(replace(found, test_passes=0))
+
+
 def test_how_many_rows_units_have_is_not_told(digits):
     plan, rows = make_sweep_plan(Spec.from_mapping(SPEC), digits), digits.train
     units = replace(digits, train=Split(rows.x, rows.y, torch.tensor([0, 900, *range(901, len(rows.y) + 1)])))

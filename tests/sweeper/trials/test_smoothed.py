@@ -67,6 +67,24 @@ def test_test_rows_get_more_draws_and_say_how(trained, digits):
     assert scores["smoothed@0.1"] <= counts.correct / counts.rows
 
 
+def test_between_rows_it_can_be_ended_and_says_how_many_passes_it_takes(trained, digits, monkeypatch):
+    run, _ = trained
+    monkeypatch.setattr(smoothed, "DRAWS_AT_ONCE", 160)
+    whole = SmoothedScorer(PLAN.names, digits.metadata, PLAN, test=True)
+    assert whole.passes(digits.test) == 20 * (80 + 20)
+    assert SmoothedScorer(["accuracy"], digits.metadata, PLAN, test=True).passes(digits.test) == 0
+    seen = []
+    pieces = SmoothedScorer(PLAN.names, digits.metadata, PLAN, test=True, between=lambda: seen.append(1))
+    assert pieces(run.model, digits.test) == whole(run.model, digits.test)
+    assert len(seen) == 10  # of twenty rows, two at a time
+
+    def end():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        SmoothedScorer(PLAN.names, digits.metadata, PLAN, between=end)(run.model, digits.test)
+
+
 def scorer_of(radii, decided, declared, monkeypatch, **changes):
     rows = smoothed_rows(decided, radii)
     monkeypatch.setattr(smoothed, "certify_smoothed", lambda *_: rows)

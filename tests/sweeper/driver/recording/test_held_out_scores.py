@@ -36,6 +36,21 @@ def test_points_of_the_front_are_counted_by_class_and_the_counts_are_kept(digits
     assert written["test.balanced-accuracy"] == point.classes.balanced_accuracy
 
 
+def test_scoring_tells_how_far_it_is_and_can_be_ended_within_a_point(digits, folder, monkeypatch):
+    search = {"metrics": ["smoothed@0.1"], "smoothing": {"test_draws": 8, "test_rows": 4, "draws": 8, "rows": 4}}
+    spec = Spec.from_mapping(CONTENT | {"search": search})
+    monkeypatch.setattr("sweeper.trials.smoothed.DRAWS_AT_ONCE", 8)
+    recorder, shared = make_recorder(spec, digits, folder), make_trial_settings(spec, digits)
+    complete(recorder, make_run(digits, spec, folder))
+    told, asked = [], iter([False, False, True])
+    assert list(score_front(shared, digits, folder, recorder, lambda: next(asked), told.append)) == []
+    assert all(point.test is None for point in recorder.records.points.values())
+    assert list(score_front(shared, digits, folder, recorder, lambda: False, told.append)) == []
+    assert [(one.done, one.total) for one in told] == [(0, 1), (0, 1)]
+    scored = [recorder.records.points[point.key].test for point in recorder.records.archive.points]
+    assert [set(found) for found in scored] == [{"accuracy", "smoothed@0.1"}]
+
+
 def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_models(digits, folder):
     """Its private statistics were drawn again, so that models of one trial differ in their fixed first layers."""
     content = CONTENT | {"model": {**CONTENT["model"], "standardise": True}}

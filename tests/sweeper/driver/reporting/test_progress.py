@@ -9,6 +9,7 @@ from rich.console import Console
 from sweeper.driver.reporting.progress import (
     NOTHING_TRAINS,
     Display,
+    FrontScoring,
     RehearsalProgress,
     RunningTrial,
     SweepProgress,
@@ -68,6 +69,14 @@ def test_the_display_shows_counts_times_trials_and_the_front():
     assert "front: 2 points, hypervolume 0.500" in text
     rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("t000")]
     assert rows == [["t0001", "7", "1", "0.700", "0.100"], ["t0002", "7", "3", "0.900", "0.100"]]
+
+
+def test_scoring_of_the_front_is_shown_after_the_last_trial():
+    scored = state(done=15, running=(), scoring=FrontScoring(done=3, total=18, seconds=60.0))
+    for shown in (" ".join(screen(scored).split()), line(scored)):
+        assert "scoring the front on test rows: 3 of 18 points, about 5:00 left; Ctrl-C keeps what is scored" in shown
+    first = replace(scored, scoring=FrontScoring(done=0, total=18, seconds=0.0))
+    assert "0 of 18 points; Ctrl-C" in line(first)
 
 
 def test_an_empty_sweep_is_shown_too():
