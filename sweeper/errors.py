@@ -1,5 +1,7 @@
 """Errors a user of the sweeper can catch, and what of an error may leave the machine.
 
+What clipless raises, the functions of `sweeper` raise as errors of this package (`sweeper.calls`).
+
 The owner of the data sees every message on the console and in the sweep's `FAILURES_NAME`. Records, tracking, webhook,
 service and page repeat `public_line` or `public_sentence`: a message is in them only if its kind says that no private
 row had a part in it.
@@ -42,6 +44,14 @@ class UnexpectedValueError(SpecError):
     def __init__(self, expected: str, got: str, remedy: str = "") -> None:
         super().__init__(f"Expected {expected}, got {got}" + (f"; {remedy}" if remedy else ""))
         self.expected, self.remedy = expected, remedy
+
+
+class InputError(SweeperError, DataError):
+    """Data, rows to predict or a model that cannot be used; its message is for the owner of the data alone."""
+
+
+class ArgumentError(SweeperError, TypeError):
+    """A function of this package was called with an argument that it does not take; names the one that it takes."""
 
 
 class RecordError(SweeperError, ValueError):

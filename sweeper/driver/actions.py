@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sweeper.calls import called_by_users
 from sweeper.errors import RecordError
 from sweeper.results import comparison
 from sweeper.results.comparison import Comparison, ComparisonError
 from sweeper.results.front import Front
+from sweeper.results.pick import CONDITIONS
 from sweeper.results.sweep import Picked, Sweep, folder_of, load
 from sweeper.store import requests
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 AnySweep = Sweep | str | Path
 
 
+@called_by_users()
 def stop(sweep: AnySweep, trial: str | None = None) -> None:
     """Stop a running sweep, or one of its trials after the epoch that it is in.
 
@@ -31,6 +34,7 @@ def stop(sweep: AnySweep, trial: str | None = None) -> None:
     requests.ask_to_stop(folder_of(sweep), trial)
 
 
+@called_by_users()
 def enqueue(sweep: AnySweep, configuration: Mapping[str, object]) -> dict[str, Any]:
     """Enqueue a configuration as the next trial, now or when the sweep is resumed or extended.
 
@@ -48,6 +52,7 @@ def enqueue(sweep: AnySweep, configuration: Mapping[str, object]) -> dict[str, A
     return requests.enqueue(folder_of(sweep), configuration)
 
 
+@called_by_users()
 def steer(sweep: AnySweep, *bounds: str) -> tuple[str, ...]:
     """Steer the search to a region of the front, ``"accuracy >= 0.9"``, ``"epsilon <= 3"``; none: everywhere again.
 
@@ -58,6 +63,7 @@ def steer(sweep: AnySweep, *bounds: str) -> tuple[str, ...]:
     return tuple(map(str, requests.steer(folder_of(sweep), bounds)))
 
 
+@called_by_users()
 def audit(sweep: AnySweep, point: str | None = None, *, thorough: bool = False, price: bool = True) -> "pd.DataFrame":
     """Attack the privacy claims of a sweep; what is contradicted is refused from its front.
 
@@ -102,6 +108,7 @@ def audit(sweep: AnySweep, point: str | None = None, *, thorough: bool = False, 
     )
 
 
+@called_by_users()
 def compare(
     *sweeps: AnySweep | tuple[str, Front] | Sequence[AnySweep | tuple[str, Front]],
     anyway: bool = False,
@@ -126,12 +133,14 @@ def compare(
     return comparison.compare(fronts, anyway=anyway, reference=reference, log_epsilon=log_epsilon)
 
 
+@called_by_users(CONDITIONS)
 def predict(
     model: Picked | AnySweep,
     data: "str | Path | pd.DataFrame | NDArray[np.generic]",
     *,
     max_epsilon: float | None = None,
     minimum: Mapping[str, float] | None = None,
+    max_price: float | None = None,
     data_dir: str | Path | None = None,
     ids: Sequence[str] = (),
     allow_unknown: bool = False,
@@ -143,6 +152,7 @@ def predict(
         data: the file of a table, or images as npz, png or jpg; or a frame, or an array of images.
         max_epsilon: of a sweep: largest epsilon, fixed in advance.
         minimum: of a sweep: smallest values by objective.
+        max_price: of a sweep: its largest price, an epsilon.
         data_dir: of a sweep: local copies of data sets.
         ids: columns of the table to keep beside the predictions.
         allow_unknown: encode what is not declared as training did, categories as zeros.
@@ -160,7 +170,8 @@ def predict(
     if isinstance(model, Picked):
         predictor = predictor_of(model, where)
     else:
-        predictor = load_predictor(folder_of(model), max_epsilon=max_epsilon, minimum=minimum, data_dir=where)
+        limits = {"max_epsilon": max_epsilon, "max_price": max_price}
+        predictor = load_predictor(folder_of(model), **limits, minimum=minimum, data_dir=where)
     form = predictor.form
     if isinstance(data, str | Path):
         return predictor(form.read(data, allow_unknown=allow_unknown, ids=ids))
@@ -174,12 +185,14 @@ def predict(
     return pd.concat([kept, predictor(form.of_columns(columns, allow_unknown=allow_unknown))], axis=1)
 
 
+@called_by_users(CONDITIONS)
 def register(
     model: Picked | AnySweep,
     name: str,
     *,
     max_epsilon: float | None = None,
     minimum: Mapping[str, float] | None = None,
+    max_price: float | None = None,
     tracking: str | None = None,
     data_dir: str | Path | None = None,
 ) -> "Registered":
@@ -191,7 +204,9 @@ def register(
     """
     from sweeper.results.models.registry import register as register_model
 
-    picked = model if isinstance(model, Picked) else load(folder_of(model)).pick(max_epsilon, minimum)
+    picked = (
+        model if isinstance(model, Picked) else load(folder_of(model)).pick(max_epsilon, minimum, max_price=max_price)
+    )
     return register_model(picked, name, tracking=tracking, data_dir=None if data_dir is None else Path(data_dir))
 
 

@@ -3,13 +3,17 @@
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from clipless.datasets.catalog import check_name
+from clipless.errors import DeclarationError
+from sweeper.calls import called_by_users
 from sweeper.driver import runner
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import Display, NotebookDisplay
+from sweeper.errors import SpecError
 from sweeper.planning.check import CheckedSpec, check_spec
 from sweeper.results.sweep import Sweep, folder_of
 from sweeper.specification.search import Prior
@@ -17,17 +21,45 @@ from sweeper.specification.spec import Spec
 
 _KERNEL_SHELL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
 AnySpec = Spec | Mapping[str, Any] | str | Path
+OPTIONS = {option.name: f"sweeper.Options({option.name}=...)" for option in fields(Options)}
+_OF_RUNS = OPTIONS | {key: f'search.{key} in the spec, {{"search": {{"{key}": 4}}}}' for key in ("trials", "seed")}
 
 
 def as_spec(spec: AnySpec) -> Spec:
     """Return a spec that is given as such, as a nested mapping, or as the YAML file that says it.
 
     Raises:
-        SpecError: unreadable, or mistakes in it, each in one sentence.
+        SpecError: unreadable, or mistakes in it, each in one sentence; a data set that is not known here among them.
     """
-    if isinstance(spec, Spec):
-        return spec
-    return Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
+    if not isinstance(spec, Spec | Mapping | str | Path):
+        raise SpecError(_no_spec(spec))
+    try:
+        read = spec if isinstance(spec, Spec) else None
+        read = read or (Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec))
+    except SpecError as error:
+        data = spec.get("data") if isinstance(spec, Mapping) else None
+        name = data.get("name") if isinstance(data, Mapping) else None
+        raise SpecError(*error.mistakes, *_mistakes_in_name(name)) from None
+    if mistakes := _mistakes_in_name(read.data.name):
+        raise SpecError(*mistakes)
+    return read
+
+
+def _mistakes_in_name(name: object) -> tuple[str, ...]:
+    try:
+        check_name(name if isinstance(name, str) else ".csv")
+    except DeclarationError as error:
+        return (str(error),)
+    return ()
+
+
+def _no_spec(given: object) -> str:
+    if not callable(given):
+        return f"Expected a spec: a mapping, the path of its YAML file or a sweeper.Spec; got {type(given).__name__}"
+    return (
+        "Expected a spec, got a function: Sweeper runs no training function of yours, see docs/own-training.md; to "
+        "propose configurations yourself: sweeper.open"
+    )
 
 
 def as_called_spec(spec: AnySpec, trials: int | None) -> Spec:
@@ -45,6 +77,7 @@ def as_called_spec(spec: AnySpec, trials: int | None) -> Spec:
     return read.with_search(rehearse=rehearse, prior=prior, trials=trials)
 
 
+@called_by_users({key: _OF_RUNS[key] for key in ("trials", "seed")})
 def check(
     spec: AnySpec, data_dir: str | Path | None = None, *, configurations: int = 1, measure: bool = True
 ) -> CheckedSpec:
@@ -62,6 +95,7 @@ def check(
     return check_spec(as_spec(spec), where, configurations=configurations, measure=measure)
 
 
+@called_by_users(_OF_RUNS)
 def run(spec: AnySpec, options: Options | None = None, *, progress: bool | None = None) -> Sweep:
     """Run a sweep to its end, or to the first Ctrl-C, and return it.
 
@@ -77,6 +111,7 @@ def run(spec: AnySpec, options: Options | None = None, *, progress: bool | None 
         return runner.run(wanted, shown)
 
 
+@called_by_users(OPTIONS)
 def resume(
     sweep: Sweep | str | Path,
     options: Options | None = None,
@@ -98,6 +133,7 @@ def resume(
         return runner.resume(folder_of(sweep), shown, trials=trials)
 
 
+@called_by_users(OPTIONS)
 def extend(
     sweep: Sweep | str | Path, trials: int, options: Options | None = None, *, progress: bool | None = None
 ) -> Sweep:

@@ -184,7 +184,10 @@ def resume_sweep(
     if trials is not None:
         course = manifest.course
         if trials < course.trials:
-            raise RecordError(f"Expected at least the {course.trials} trials of {directory}, got trials={trials}")
+            raise RecordError(
+                f"Expected at least the {course.trials} trials of {directory}, got trials={trials}; trials is the "
+                f"number in all: for {trials} more, trials={course.trials + trials}"
+            )
         if course.stages:
             raise RecordError(
                 f"Expected no more than the {course.trials} trials into which the budget of {directory} was cut before "

@@ -14,8 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from sweeper.calls import called_by_users
 from sweeper.driver import runner
-from sweeper.driver.api import AnySpec, as_called_spec, in_notebook, with_display
+from sweeper.driver.api import OPTIONS, AnySpec, as_called_spec, in_notebook, with_display
 from sweeper.driver.caller import TrainedTrial, TrialCaller
 from sweeper.driver.options import Options
 from sweeper.errors import RecordError, TrialError
@@ -110,6 +111,7 @@ class Session:
         self.close()
 
 
+@called_by_users(OPTIONS)
 def open(
     spec: AnySpec | Sweep, options: Options | None = None, *, trials: int | None = None, progress: bool | None = None
 ) -> Session:

@@ -10,6 +10,16 @@ from sweeper.results.front_record import FrontRecord
 from sweeper.rounding import in_brackets, round_up
 from sweeper.specification import objectives as names
 
+# What to write in the place of keywords of the command, and of names in the report.
+CONDITIONS = {
+    "min": 'minimum={"certified@0.25": 0.4}',
+    "epsilon": "max_epsilon=3, its own epsilon, or max_price=3, the price of the sweep",
+    "price": "max_price=3",
+    "sweep_epsilon": "max_price=3",
+    "accuracy": 'minimum={"accuracy": 0.9}',
+    "output": "the folder to write() of what it returns",
+}
+
 
 def pick(
     front: FrontRecord,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clipless.errors import CliplessError
+from sweeper.calls import called_by_users
 from sweeper.errors import RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
@@ -21,7 +22,7 @@ from sweeper.results.display import (
 )
 from sweeper.results.exporters import draw
 from sweeper.results.front import Front, read_front
-from sweeper.results.pick import pick
+from sweeper.results.pick import CONDITIONS, pick
 from sweeper.results.rehearsal_ranking import Rehearsed, ranked_rehearsals
 from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.manifest import Manifest
@@ -205,6 +206,7 @@ class Sweep:
         """
         return ranked_rehearsals(self.folder)
 
+    @called_by_users(CONDITIONS)
     def pick(
         self,
         max_epsilon: float | None = None,

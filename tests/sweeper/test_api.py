@@ -10,10 +10,12 @@ import plotly.graph_objects as go
 import pytest
 
 import sweeper
+from clipless.errors import DataError, DeclarationError, FederationError, ModelFileError, PlanError
+from sweeper.calls import called_by_users
 from sweeper.driver import api
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.errors import EmptyFigureError, RecordError, UnknownFigureError
+from sweeper.errors import EmptyFigureError, RecordError, UnknownFigureError, public_line
 from sweeper.records import NoisyScores
 from sweeper.results.display import trial_rows
 from sweeper.results.exporters import figure_names
@@ -153,6 +155,57 @@ def test_a_sweep_without_a_front_yet_says_so(tmp_path):
     html = sweeper.load(tmp_path)._repr_html_()
     assert "running, in" in html
     assert "front.json" in html
+
+
+def test_what_clipless_refuses_is_an_error_of_the_sweeper_with_every_mistake(content):
+    misspelled = content | {"data": {"name": "mnits"}}
+    with pytest.raises(sweeper.SpecError, match=r"Unknown data set 'mnits': did you mean 'mnist'\?") as refused:
+        sweeper.check(misspelled, measure=False)
+    assert len(refused.value.mistakes) == 1
+    with pytest.raises(sweeper.SpecError) as refused:
+        sweeper.check(misspelled | {"model": {"architecture": "mlpp"}})
+    assert [any(name in one for one in refused.value.mistakes) for name in ("mlpp", "mnits")] == [True, True]
+    with pytest.raises(sweeper.SpecError, match=r"No such file: nowhere\.csv"):
+        sweeper.check(content | {"data": {"path": "nowhere.csv", "ranges": "r.yaml"}}, measure=False)
+
+
+def test_errors_about_rows_stay_with_the_owner_when_they_become_errors_of_the_sweeper():
+    def fail(error):
+        raise error
+
+    with pytest.raises(sweeper.InputError, match="cell 7") as refused:
+        called_by_users()(fail)(DataError("cell 7"))
+    assert isinstance(refused.value, sweeper.SweeperError)
+    assert "cell 7" not in public_line(refused.value)
+    for error in (ModelFileError("torn"), FederationError("cell 7")):
+        with pytest.raises(sweeper.InputError):
+            called_by_users()(fail)(error)
+    for error in (DeclarationError("no name"), PlanError("no noise")):
+        with pytest.raises(sweeper.SpecError):
+            called_by_users()(fail)(error)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: sweeper.run(lambda _: 1),
+            "got a function: Sweeper runs no training function of yours, see docs/own-tr",
+        ),
+        (lambda: sweeper.check(3), "Expected a spec: a mapping, the path of its YAML file or a sweeper.Spec; got int"),
+        (lambda: sweeper.run({}, out="x"), r"run takes no out; give sweeper.Options\(out=...\)"),
+        (lambda: sweeper.run({}, trials=4), 'give search.trials in the spec, {"search": {"trials": 4}}'),
+        (lambda: sweeper.open({}, data_dir="x"), r"open takes no data_dir; give sweeper.Options\(data_dir=...\)"),
+        (lambda: sweeper.extend("x"), "extend: missing a required argument: 'trials'; it takes sweep, trials, options"),
+        (lambda: sweeper.Sweep("x").pick(min=0.4), 'pick takes no min; give minimum={"certified@0.25": 0.4}'),
+        (lambda: sweeper.Sweep("x").pick(epsilon=3), "pick takes no epsilon; give max_epsilon=3"),
+        (lambda: sweeper.predict("x", [], min=1), "predict takes no min; give minimum="),
+        (lambda: sweeper.Sweep("x").pick(max_eps=3), r"pick takes no max_eps; did you mean 'max_epsilon'\?"),
+    ],
+)
+def test_an_argument_that_no_function_takes_is_told_by_the_one_that_it_takes(call, said):
+    with pytest.raises(sweeper.SweeperError, match=said):
+        call()
 
 
 @pytest.fixture

@@ -198,6 +198,15 @@ def _name(source: str | Path) -> str | None:
     raise DeclarationError(f"Unknown data set {source!r}: {hint} (data.name)")
 
 
+def check_name(source: str) -> None:
+    """Refuse a name that no data set has here, without loading one; what may be the path of a table passes.
+
+    Raises:
+        DeclarationError: no such name; says the nearest one.
+    """
+    _name(source)
+
+
 def _fold(name: str) -> str:
     return name.lower().replace("_", "-")
 

@@ -81,14 +81,19 @@ def scale_levels(array: NDArray[Any], raw: Pixels, where: str) -> Tensor:
     if array.dtype.kind not in "iu" or array.shape[1:] != raw.shape or len(array) == 0:
         raise DataError(
             f"Expected images of whole levels from 0 to {raw.largest}, shape (rows, {list_names(raw.shape)}), got "
-            f"{array.dtype} {array.shape} ({where})"
+            f"{array.dtype} {array.shape}{_largest(array)} ({where})"
         )
     wrong_N = ((array < 0) | (array > raw.largest)).reshape(len(array), -1).any(axis=1)
     if wrong_N.any():
         raise DataError(
-            f"Expected levels from 0 to {raw.largest}, got another in row {int(wrong_N.argmax()) + 1} ({where})"
+            f"Expected levels from 0 to {raw.largest}, got values from {array.min()} to {array.max()}, the first wrong "
+            f"one in row {int(wrong_N.argmax()) + 1} ({where})"
         )
     return level_shares(array, raw)
+
+
+def _largest(array: NDArray[Any]) -> str:
+    return f" with values up to {array.max()}" if array.size and array.dtype.kind in "iuf" else ""
 
 
 def as_tensors(array: NDArray[Any], raw: Tensors, where: str) -> Tensor:

@@ -168,7 +168,9 @@ def test_digits_become_what_they_were_in_training(tmp_path):
     assert sorted(map(tuple, rows.flatten(1).tolist())) == sorted(
         tuple(row) for split in (data.train, data.validation, data.test) for row in split.x.flatten(1).tolist()
     )
-    with pytest.raises(DataError, match=r"Expected levels from 0 to 16, got another in row 2"):
+    with pytest.raises(
+        DataError, match=r"Expected levels from 0 to 16, got values from \d+ to \d+, the first wrong one in row 2"
+    ):
         form.of_array(np.stack([images[0], images[1] + 2]))
     with pytest.raises(DataError, match=r"shape \(rows, 8, 8\), got float64"):
         form.of_array(images / 16)
