@@ -41,15 +41,14 @@ def called_by_users(meant: Mapping[str, str] | None = None) -> Callable[[Callabl
 
         @wraps(function)
         def call(*arguments: P.args, **given: P.kwargs) -> R:
-            unknown = next((name for name in given if name not in takes.parameters), None)
+            known = [name for name in takes.parameters if name != "self"]
+            unknown = next((name for name in given if name not in known), None)
             if unknown is not None:
-                known = [name for name in takes.parameters if name != "self"]
                 raise ArgumentError(_refuse(function.__name__, unknown, known, meant or {}))
             try:
                 takes.bind(*arguments, **given)
             except TypeError as error:
-                known = ", ".join(name for name in takes.parameters if name != "self")
-                raise ArgumentError(f"{function.__name__}: {error}; it takes {known}") from None
+                raise ArgumentError(f"{function.__name__}: {error}; it takes {', '.join(known)}") from None
             try:
                 return function(*arguments, **given)
             except SweeperError:

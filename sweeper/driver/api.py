@@ -34,8 +34,10 @@ def as_spec(spec: AnySpec) -> Spec:
     if not isinstance(spec, Spec | Mapping | str | Path):
         raise SpecError(_no_spec(spec))
     try:
-        read = spec if isinstance(spec, Spec) else None
-        read = read or (Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec))
+        if isinstance(spec, Spec):
+            read = spec
+        else:
+            read = Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
     except SpecError as error:
         data = spec.get("data") if isinstance(spec, Mapping) else None
         name = data.get("name") if isinstance(data, Mapping) else None

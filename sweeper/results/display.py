@@ -8,8 +8,8 @@ from sweeper.errors import RecordError
 from sweeper.markup import paragraph, table
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import Point
-from sweeper.results.front_record import FrontRecord
-from sweeper.results.highlights import best, explain, highlights, spread, value_text
+from sweeper.results.front_record import FrontRecord, frame_of
+from sweeper.results.highlights import Highlight, best, explain, highlights, spread, value_text
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import Manifest
@@ -26,9 +26,8 @@ def front_in_html(front: FrontRecord) -> str:
     parts = [paragraph(head, strong=True)]
     if front.claim.exploratory:
         parts.append(paragraph("Exploratory: no guarantee.", strong=True))
-    named = {one.point.key: one.title for one in highlights(front)}
-    always = [point for point in front.front_points if point.key in named]
-    shown = spread(front.front_points, always=always)
+    titles = highlights(front)
+    named, shown = {one.point.key: one.title for one in titles}, _shown(front, titles)
     names = [one.name for one in front.objectives]
     heads = ["trial", "epoch", *map(value_name, names), ""]
     rows = (
@@ -36,7 +35,6 @@ def front_in_html(front: FrontRecord) -> str:
     )
     if shown:
         parts.append(table(heads, rows))
-        parts.append("".join(map(paragraph, explain(shown, highlights(front)))))
     if len(shown) < len(front.on_front):
         parts.append(paragraph(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them."))
     if "everything" in front.ledger:
@@ -44,10 +42,23 @@ def front_in_html(front: FrontRecord) -> str:
     return "".join(parts)
 
 
+def definitions(front: FrontRecord) -> list[str]:
+    """Return what the words in a front's table mean, a line each; a `Sweep` shows them, a `Front` does not."""
+    named = highlights(front)
+    return explain(_shown(front, named), named) if front.front_points else []
+
+
+def _shown(front: FrontRecord, named: Sequence[Highlight]) -> list[Point]:
+    return spread(front.front_points, always=[one.point for one in named])
+
+
 def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
     """Return a sweep: how it stands, where it is, and its front if there is one."""
     status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
-    shown = paragraph(str(front)) if isinstance(front, RecordError) else front_in_html(front)
+    if isinstance(front, RecordError):
+        shown = paragraph(str(front))
+    else:
+        shown = front_in_html(front) + "".join(map(paragraph, definitions(front)))
     return paragraph(f"{status}, in {folder}") + shown
 
 
@@ -55,14 +66,11 @@ def front_in_words(front: FrontRecord) -> str:
     """Return a front as text: its counts, its named points among others, and the price."""
     counts = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
     lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
-    named = {one.point.key: one.title for one in highlights(front)}
-    shown = spread(front.front_points, always=[point for point in front.front_points if point.key in named])
+    titles = highlights(front)
+    named, shown = {one.point.key: one.title for one in titles}, _shown(front, titles)
     names = [one.name for one in front.objectives]
     rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
     lines += aligned([["trial", "epoch", *map(value_name, names), ""], *rows]) if rows else []
-    lines += [
-        line for text in (explain(shown, highlights(front)) if rows else []) for line in textwrap.wrap(text, WIDTH)
-    ]
     if len(shown) < len(front.on_front):
         lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
     if "everything" in front.ledger:
@@ -73,8 +81,10 @@ def front_in_words(front: FrontRecord) -> str:
 def sweep_in_words(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
     """Return a sweep as text: how it stands, where it is, and its front if there is one."""
     status = " ".join(filter(None, [manifest.status.value, manifest.reason]))
-    shown = str(front) if isinstance(front, RecordError) else front_in_words(front)
-    return f"{status}, in {folder}\n{shown}"
+    if isinstance(front, RecordError):
+        return f"{status}, in {folder}\n{front}"
+    meant = [line for text in definitions(front) for line in textwrap.wrap(text, WIDTH)]
+    return "\n".join([f"{status}, in {folder}", front_in_words(front), *meant])
 
 
 def epsilon_first(names: Iterable[str]) -> list[str]:
@@ -142,10 +152,8 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
 
 
 def trial_frame(front: FrontRecord) -> "pd.DataFrame":
-    """Return `trial_rows` as a table."""
-    import pandas as pd
-
-    return pd.DataFrame.from_records(list(trial_rows(front)))
+    """Return `trial_rows` as a table, without what all trials have in common, see `frame_of`."""
+    return frame_of(list(trial_rows(front)))
 
 
 def _values(point: Point) -> dict[str, float]:

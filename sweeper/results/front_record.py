@@ -176,11 +176,9 @@ class FrontRecord:
                 **{f"config.{name}": value for name, value in flatten(trial.config).items()},
             }
 
-    def to_dataframe(self) -> "pd.DataFrame":
-        """Return the rows as a table."""
-        import pandas as pd
-
-        return pd.DataFrame.from_records(list(self.rows()))
+    def to_dataframe(self, *, constants: bool = False) -> "pd.DataFrame":
+        """Return the rows as a table; with ``constants`` the hyperparameters too that all trials have in common."""
+        return frame_of(list(self.rows()), constants=constants)
 
     def to_csv(self) -> str:
         """Return the rows as CSV; a value that a point lacks is an empty cell."""
@@ -214,6 +212,20 @@ def _noise_columns(noisy: NoisyScores) -> dict[str, float]:
     for prefix, released in (("", noisy.released), ("test.", noisy.test_released)):
         columns |= {f"released.{prefix}{name}": value for name, value in released.items()}
     return columns
+
+
+def frame_of(rows: Sequence[Mapping[str, Any]], *, constants: bool = False) -> "pd.DataFrame":
+    """Return rows as a table, hyperparameters that vary before the others; these only with ``constants``.
+
+    Of one row all are kept: nothing says which of them vary.
+    """
+    import pandas as pd
+
+    frame = pd.DataFrame.from_records(list(rows))
+    configured = [name for name in frame.columns if str(name).startswith("config.")]
+    fixed = [name for name in configured if len(frame) > 1 and frame[name].astype(str).nunique(dropna=False) == 1]
+    others = [name for name in frame.columns if name not in fixed]
+    return frame[[*others, *fixed] if constants else others]
 
 
 def csv_text(rows: Sequence[Mapping[str, object]]) -> str:

@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 from clipless.datasets import Evaluation
 from sweeper.errors import PickError
+from sweeper.pareto.knee import knee
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim
 from sweeper.records import Interval, Objective, Point
@@ -148,9 +149,21 @@ def point_lines(point: Point, front: FrontRecord) -> list[str]:
     return [f"{front.sweep}: {point.label}", *scores]
 
 
+def name_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[tuple[str, Point]]:
+    """Return the points of a front that are named while a sweep runs, as afterwards: its knee, too, is among them.
+
+    Afterwards a knee must beat a constant prediction; what ``pick`` takes is the best of one objective.
+    """
+    found = [*_bests(points, objectives), (KNEE, knee(points, objectives))]
+    return [(title, point) for title, point in found if point is not None]
+
+
+def _bests(points: Sequence[Point], objectives: Sequence[Objective]) -> list[tuple[str, Point | None]]:
+    return [(f"best {one.name}", best(points, one)) for one in objectives]
+
+
 def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:
-    found = [(f"best {one.name}", best(front.front_points, one)) for one in front.objectives]
-    found.append((KNEE, front.knee))
+    found = [*_bests(front.front_points, front.objectives), (KNEE, front.knee)]
     with contextlib.suppress(PickError):
         found.append((PICKED, pick(front)))
     return [(title, point) for title, point in found if point is not None]

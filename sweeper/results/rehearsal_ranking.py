@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from sweeper.markup import paragraph, table
 from sweeper.records import Objective
+from sweeper.results.display import aligned
+from sweeper.rounding import number_of
 from sweeper.search.finalists import Merit, measure_error, measure_merit
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields.nested import flatten
@@ -20,6 +23,7 @@ from sweeper.store.sweep_folder import SweepFolder
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_SHOWN = 10
 Judge = Callable[[RehearsedConfiguration], Merit | None]
 
 
@@ -80,6 +84,30 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
     """Configurations that were rehearsed, best first."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows: how many there are, and the best of them as a table."""
+        head, cells = self._shown()
+        return "\n".join([head, *(aligned(cells) if len(cells) > 1 else [])])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows, likewise."""
+        head, (heads, *rows) = self._shown()
+        return paragraph(head, strong=True) + (table(heads, rows) if rows else "")
+
+    def _shown(self) -> tuple[str, list[list[str]]]:
+        """Return a line, and the cells of the best configurations below their heads."""
+        ranked = self[:MAX_SHOWN]
+        names = list(dict.fromkeys(name for one in ranked if one.best is not None for name in one.best.values))
+        part = f"; the best {len(ranked)}, to_dataframe() has all of them" if len(self) > len(ranked) else ""
+        cells = [["place", "configuration", *names, "hypervolume", "trained as"]]
+        for one in ranked:
+            values = {} if one.best is None else one.best.values
+            numbers = [*(values.get(name) for name in names), one.volume]
+            texts = ["-" if number is None else f"{number:.3f}" for number in numbers]
+            last = ", ".join(one.trials) or ("-" if one.best is not None else one.scores())
+            cells.append(["-" if one.place is None else str(one.place), one.id, *texts, last])
+        return f"{number_of(len(self), 'configuration')} rehearsed, no points of the sweep{part}", cells
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Return one flat row per configuration; see `RankedRehearsal.row`."""

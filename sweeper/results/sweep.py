@@ -189,7 +189,8 @@ class Sweep:
 
         ``epoch`` and ``made_from`` name the point that the row shows: of those of the trial on the front the best in
         the first objective beside epsilon; where ``on_front`` is false, the best of all its points. ``epsilon``,
-        ``accuracy`` and so on are its values. `sweeper.results.display.trial_rows` explains every column.
+        ``accuracy`` and so on are its values. `sweeper.results.display.trial_rows` explains every column. Of the
+        configuration it has what varies; ``front().to_dataframe(constants=True)`` has what all trials share too.
 
         Raises:
             RecordError: there is no front yet, or it cannot be read.

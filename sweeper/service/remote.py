@@ -29,6 +29,7 @@ from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus
 from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
+from sweeper.results.front_record import frame_of
 from sweeper.rounding import round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
@@ -148,12 +149,8 @@ class RemoteSweep:
     @property
     def trials(self) -> "pd.DataFrame":
         """The trials as a table; see `sweeper.Sweep.trials`."""
-        import pandas as pd
-
         rows = self._read("/trials")["trials"]
-        return pd.DataFrame.from_records(
-            [{name: _NUMBERS.get(cell, cell) for name, cell in row.items()} for row in rows]
-        )
+        return frame_of([{name: _NUMBERS.get(cell, cell) for name, cell in row.items()} for row in rows])
 
     @property
     def points(self) -> "pd.DataFrame":

@@ -65,7 +65,9 @@ def test_a_sweep_its_front_and_a_point_are_texts_that_fit_a_screen(ran):
     for shown in (sweep, front, picked):
         assert len(repr(shown).splitlines()) <= 20
         assert max(map(len, repr(shown).splitlines()[1:])) <= 100
-    assert repr(sweep) == f"completed, in {ran.folder}\n{front!r}"
+    assert repr(sweep).startswith(f"completed, in {ran.folder}\n{front!r}\nhypervolume: ")
+    assert "hypervolume: share" not in repr(front) + front._repr_html_()  # definitions once, below the sweep
+    assert sweep._repr_html_().count("hypervolume: share") == 1
     assert repr(front).startswith(f"tiny: {len(front.on_front)} of {len(front.points)} points, hypervolume")
     assert repr(front).count("what pick takes") == 1
     assert f"price {round_up(front.price.epsilon)} at delta 0.0001" in " ".join(repr(picked).split())

@@ -24,7 +24,17 @@ from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
-from sweeper.results.highlights import NOISY, PICKED, Highlight, best, explain, scores_in_words, spread, value_text
+from sweeper.results.highlights import (
+    NOISY,
+    PICKED,
+    Highlight,
+    best,
+    explain,
+    name_points,
+    scores_in_words,
+    spread,
+    value_text,
+)
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
 from sweeper.rounding import number_of
 from sweeper.tracking.outbox import Undelivered
@@ -443,7 +453,7 @@ def _running(running: RunningTrial) -> str:
 
 def _table(progress: SweepProgress) -> RenderableType:
     volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
-    shown = spread(progress.front, always=[progress.best] if progress.best else [])
+    shown = spread(progress.front, always=[point for _, point in name_points(progress.front, progress.objectives)])
     part = f", {len(shown)} of them shown" if len(shown) < len(progress.front) else ""
     table = Table(box=None)
     for name in ("trial", "epoch", *(value_name(one.name) for one in progress.objectives)):

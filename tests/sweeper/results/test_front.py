@@ -14,6 +14,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import SmoothedCounts, Trial, TrialStatus
 from sweeper.results.front import read_front
+from sweeper.results.front_record import frame_of
 from sweeper.store.sweep_folder import HIDDEN
 
 LEDGER = {q: Price(epsilon=9.5, delta=1e-4, events=2, statement=f"{q}.") for q in ("winner", "front", "everything")}
@@ -273,3 +274,11 @@ def test_rows_have_what_an_attacker_finds_of_a_point_and_at_the_price(front):
     assert (first["caught@0.01"], first["advantage"]) == (0.02, 0.1)
     assert (first["price.caught@0.01"], first["price.advantage"]) == (0.02, 0.3)
     assert all("caught@0.01" not in row for row in others)
+
+
+def test_a_table_has_the_hyperparameters_that_vary_and_on_request_those_that_all_trials_share():
+    rows = [{"trial": "a", "config.model": "mlp", "config.rate": 0.1}, {"trial": "b", "config.model": "mlp"}]
+    assert list(frame_of(rows).columns) == ["trial", "config.rate"]
+    assert list(frame_of(rows, constants=True).columns) == ["trial", "config.rate", "config.model"]
+    assert list(frame_of(rows[:1]).columns) == ["trial", "config.model", "config.rate"]
+    assert frame_of([]).empty

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from sweeper.records import Objective, SweepStatus, Trial
-from sweeper.results.rehearsal_ranking import rank_recorded, rank_rehearsals
+from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded, rank_rehearsals
 from sweeper.results.sweep import load
 from sweeper.specification.constraints import parse_constraint
 from sweeper.store.manifest import Manifest
@@ -74,6 +74,24 @@ def test_a_table_has_a_row_for_each_configuration_and_no_epsilon():
     assert table["config.training.learning_rate"].tolist() == pytest.approx([0.03, 0.01, 0.04, 0.02])
     assert math.isnan(table["accuracy"].iloc[3])
     assert not [name for name in table.columns if "epsilon" in name or name in ("trial", "on_front", "model")]
+
+
+def test_rehearsals_show_themselves_as_a_count_and_a_table_that_fit_a_screen():
+    ranked = rank_rehearsals(FOUND, OBJECTIVES, {"t0002": FOUND[2].config})
+    head, heads, first, *rest = repr(ranked).splitlines()
+    assert head == "4 configurations rehearsed, no points of the sweep"
+    assert heads.split()[:3] == ["place", "configuration", "accuracy"]
+    assert first.split()[:2] == ["1", "c0003"]
+    assert first.endswith("t0002")
+    assert len(rest) == 3
+    html = ranked._repr_html_()
+    assert html.startswith(f"<p><b>{head}</b></p><table>")
+    assert "<td>c0003</td>" in html
+    many = Rehearsed([*ranked] * 5)
+    assert len(repr(many).splitlines()) == 12
+    assert "20 configurations rehearsed, no points of the sweep; the best 10, to_dataframe() has all" in repr(many)
+    assert repr(Rehearsed()) == "0 configurations rehearsed, no points of the sweep"
+    assert Rehearsed()._repr_html_() == f"<p><b>{Rehearsed()!r}</b></p>"
 
 
 def test_a_sweep_without_rehearsals_has_none(tmp_path):

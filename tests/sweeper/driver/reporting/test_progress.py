@@ -79,6 +79,15 @@ def test_scoring_of_the_front_is_shown_after_the_last_trial():
     assert "0 of 18 points; Ctrl-C" in line(first)
 
 
+def test_the_table_shows_the_points_that_the_front_shows_afterwards(make_front, make_point):
+    points = [make_point("t0001", n, float(n), 1 - 1 / n, 0.5 - abs(n - 14) / 100) for n in range(2, 40)]
+    front = make_front(points)
+    text = screen(state(front=front.front_points, objectives=front.objectives))
+    rows = [row.split()[1] for row in text.splitlines() if row.lstrip().startswith("t0001")]
+    assert len(rows) < len(front.front_points)
+    assert rows == [row.split()[1] for row in repr(front).splitlines() if row.startswith("t0001")]
+
+
 def test_an_empty_sweep_is_shown_too():
     text = screen(SweepProgress(name="digits", total=16))
     assert "0 of 16 trials done" in text
