@@ -142,7 +142,7 @@ def register(
     picked = load(sweep).pick(max_epsilon, _minimum(minimum), max_price=max_price)
     made = register_model(picked, name, tracking=tracking, data_dir=data_dir)
     typer.echo(f"{made.name}, version {made.version}, in {made.store}")
-    typer.echo(f'Load it: mlflow.pyfunc.load_model("{made.uri}")')
+    typer.echo(f'Load it: mlflow.pyfunc.load_model("{made.uri}"); {made.takes}')
 
 
 def _minimum(texts: list[str] | None) -> dict[str, float]:

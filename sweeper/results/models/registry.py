@@ -16,6 +16,7 @@ from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.results.display import lines_in_html
+from sweeper.results.highlights import test_text, value_text
 from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.rounding import round_up
@@ -48,6 +49,7 @@ class Registered:
     version: str
     uri: str
     store: str
+    takes: str  # what predict takes, in a sentence
 
     def __repr__(self) -> str:
         """Return what a terminal shows: the version, where it is, and how to load it."""
@@ -61,6 +63,7 @@ class Registered:
         return [
             f"{self.name}, version {self.version}, in {self.store}",
             f'mlflow.set_registry_uri("{self.store}"); mlflow.pyfunc.load_model("{self.uri}")',
+            self.takes,
         ]
 
 
@@ -75,8 +78,9 @@ def register(picked: Picked, name: str, *, tracking: str | None = None, data_dir
     """
     manifest = picked.sweep.manifest()
     wanted = destination_of(picked.sweep.directory, replace(manifest, tracking=tracking or manifest.tracking))
+    takes = input_in_words(picked.sweep.input_format(data_dir))
     with _prepare(picked, data_dir, f"Cannot register {name} in {wanted.uri}") as parts:
-        return _log(picked, name, wanted, parts)
+        return _log(picked, name, wanted, parts, takes)
 
 
 def log_model(picked: Picked, wanted: Destination, run: str, *, data_dir: Path | None = None) -> str:
@@ -197,7 +201,41 @@ def _without_advice() -> Iterator[None]:
         yield
 
 
-def _log(picked: Picked, name: str, wanted: Destination, parts: Mapping[str, object]) -> Registered:
+def describe(picked: Picked, takes: str) -> str:
+    """Return what a registry says of a version: its price, its accuracy, where its card is, and what it predicts from.
+
+    Guarantees:
+        The epsilon is the price of the sweep, which holds however the model was chosen; never that of one training.
+    """
+    card, point = picked.card.to_json(), picked.point
+    price = f"Epsilon {round_up(float(card['ledger']['winner']['epsilon']))} at delta {card['guarantee']['delta']:g}"
+    parts = ["Exploratory: no guarantee", price] if card["exploratory"] else [f"{price} (price of the sweep)"]
+    if "accuracy" in point.values:
+        tested = test_text(point, "accuracy")
+        on_validation = f"accuracy {value_text(point, 'accuracy')} on validation rows"
+        parts.append(on_validation if tested == "-" else f"accuracy {tested} on test rows")
+    return "; ".join([*parts, f"card.md in the artifacts, folder {ARTIFACT}"]) + f".\n\n{takes}"
+
+
+def input_in_words(form: InputFormat) -> str:
+    """Return what a registered model's ``predict`` takes: type, shape and range of values, or columns.
+
+    >>> input_in_words(InputFormat(name="d", classes=("a", "b"), raw=Pixels((8, 8), 16)))
+    'predict takes an array of uint8, shape (rows, 8, 8), levels from 0 to 16'
+    """
+    match form.raw:
+        case Ranges():
+            used = [name for name, column in form.raw.columns.items() if not isinstance(column, Drop)]
+            return f"predict takes a data frame with the columns {', '.join(used)}"
+        case Pixels():
+            shape = ", ".join(map(str, form.raw.shape))
+            return f"predict takes an array of uint8, shape (rows, {shape}), levels from 0 to {form.raw.largest}"
+        case _:
+            shape = ", ".join(map(str, form.raw.shape))
+            return f"predict takes an array of float32, shape (rows, {shape}), rows of norm at most {form.raw.norm:g}"
+
+
+def _log(picked: Picked, name: str, wanted: Destination, parts: Mapping[str, object], takes: str) -> Registered:
     import mlflow
     from mlflow import MlflowClient
 
@@ -208,7 +246,8 @@ def _log(picked: Picked, name: str, wanted: Destination, parts: Mapping[str, obj
     version = str(logged.registered_model_version)
     for key, value in tags.items():
         client.set_model_version_tag(name, version, key, value)
-    return Registered(name, version, f"models:/{name}/{version}", wanted.uri)
+    client.update_model_version(name, version, description=describe(picked, takes))
+    return Registered(name, version, f"models:/{name}/{version}", wanted.uri, takes)
 
 
 @contextlib.contextmanager

@@ -14,14 +14,24 @@ from mlflow.models.utils import _enforce_schema
 
 import clipless
 from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
+from clipless.datasets.raw_rows import Tensors
 from sweeper.driver.options import TRACKING_VARIABLE
 from sweeper.errors import SweeperError
 from sweeper.privacy.card import Card
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.models.predict import load_predictor
-from sweeper.results.models.registry import ARTIFACT, _signature, _store, make_served_model, register, tags_of
+from sweeper.results.models.registry import (
+    ARTIFACT,
+    _signature,
+    _store,
+    input_in_words,
+    make_served_model,
+    register,
+    tags_of,
+)
 from sweeper.results.notes import add_note, add_tag
 from sweeper.results.sweep import load
+from sweeper.rounding import round_up
 from sweeper.store.input_format import write_input
 from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.client import delete_runs, destination_of, find_runs, logged_trials, set_tags
@@ -109,6 +119,21 @@ def test_a_version_says_what_is_guaranteed(registered, client):
     winner = card["ledger"]["winner"]["epsilon"]
     assert winner <= float(tags["sweeper.price"]) <= winner * (1 + 1e-5)
     assert float(tags["sweeper.price"]) > float(tags["sweeper.epsilon_chosen_afterwards"])
+
+
+def test_a_version_is_described_by_the_price_of_the_sweep_and_says_what_predict_takes(registered, client):
+    said = client.get_model_version("digits-model", registered.made.version).description
+    card, point = registered.picked.card.to_json(), registered.picked.point
+    price = round_up(card["ledger"]["winner"]["epsilon"])
+    assert said.startswith(
+        f"Epsilon {price} at delta 0.0001 (price of the sweep); accuracy {point.test['accuracy']:.3f} "
+    )
+    assert f"on test rows; card.md in the artifacts, folder {ARTIFACT}." in said
+    takes = "predict takes an array of uint8, shape (rows, 8, 8), levels from 0 to 16"
+    assert said.endswith(f"\n\n{takes}")
+    assert repr(registered.made).endswith(takes)
+    form = InputFormat(name="t", classes=("a", "b"), raw=Tensors((3,), 2.0, 1.0, "units"))
+    assert input_in_words(form) == "predict takes an array of float32, shape (rows, 3), rows of norm at most 2"
 
 
 def test_the_tags_of_a_winner_state_the_price_of_its_selection_and_of_no_single_training(tracked):
