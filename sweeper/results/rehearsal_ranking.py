@@ -54,14 +54,13 @@ class RankedRehearsal:
         return self.configuration.id
 
     def scores(self) -> str:
-        """Return its best scores in words: ``accuracy 0.871, certified@0.25 0.640, hypervolume 0.551``.
+        """Return its best scores in words: ``accuracy 0.871, certified@0.25 0.640``, or the reason why it has none.
 
-        The hypervolume is left out of one score, which it is; a configuration without scores has the reason.
+        Its volume is left out: it is without epsilon, and not to be compared with the hypervolume of a front.
         """
-        if self.best is None or self.volume is None:
+        if self.best is None:
             return self.configuration.reason or "no scores"
-        said = [f"{name} {value:.3f}" for name, value in self.best.values.items()]
-        return ", ".join([*said, *([f"hypervolume {self.volume:.3f}"] if len(said) > 1 else [])])
+        return ", ".join(f"{name} {value:.3f}" for name, value in self.best.values.items())
 
     def row(self) -> dict[str, Any]:
         """Return one flat row: place, scores at its best epoch, hypervolume, and the configuration."""

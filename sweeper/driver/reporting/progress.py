@@ -74,9 +74,9 @@ class RehearsalProgress:
     ranked: Rehearsed  # best first, those that train among them
 
     @property
-    def leaders(self) -> list[RankedRehearsal]:
-        """The best two that have scores."""
-        return [one for one in self.ranked[:2] if one.place is not None]
+    def leader(self) -> RankedRehearsal | None:
+        """The best one that has scores."""
+        return next((one for one in self.ranked[:1] if one.place is not None), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,14 +134,21 @@ class SweepProgress:
     def remaining_seconds(self) -> float | None:
         """An estimate of the time left, ``None`` before there is anything to base it on, and when all is done.
 
-        It is that of the rehearsals as long as the sweep rehearses, and then that of its trials.
+        It is that of the rehearsals as long as the sweep rehearses, and then that of its trials. Until the first one
+        has ended, the start of workers would count as training; only of trials that all run are epochs enough.
         """
-        if not 0 < self.fraction < 1:
+        if not (0 < self.fraction < 1 and self._can_be_estimated):
             return None
         spent = self.elapsed_seconds - self.rehearsed_seconds
         estimate = spent * (1 - self.fraction) / self.fraction
         limit = self.limit_seconds
         return estimate if limit is None else max(0.0, min(estimate, limit - self.elapsed_seconds))
+
+    @property
+    def _can_be_estimated(self) -> bool:
+        if self.rehearsals is not None and self.rehearses:
+            return self.rehearsals.done > 0
+        return self.done + self.failed > 0 or len(self.running) == self.total
 
     @property
     def waits(self) -> bool:
@@ -263,8 +270,8 @@ def render(progress: SweepProgress) -> RenderableType:
     times = Table.grid(padding=(0, 1))  # a bar alone ends no line
     times.add_row(ProgressBar(total=1.0, completed=progress.fraction, width=40), _times(progress))
     parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), times]
-    if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leaders:
-        parts.append(_leaders(progress.rehearsals))
+    if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leader:
+        parts.append(_leaders(progress.rehearsals, progress.rehearsals.leader))
     if progress.running:
         parts.append(Text("training " + ", ".join(_running(one) for one in progress.running)))
     if progress.scoring is not None:
@@ -282,12 +289,12 @@ def line(progress: SweepProgress) -> str:
     """
     if progress.note:
         return f"{progress.name}: {progress.note}"
+    if progress.rehearsals is not None and progress.rehearses:
+        return f"{progress.name}: {_rehearsing(progress.rehearsals, progress)}"
     parts = [_counts(progress)]
-    if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leaders:
-        parts.append(_lead(progress.rehearsals.leaders))
     if progress.best:
         parts.append(f"best {_point(progress.best, progress.objectives)}")
-    if progress.hypervolume is not None and not progress.rehearses:
+    if progress.hypervolume is not None:
         parts.append(f"hypervolume {progress.hypervolume:.3f}")
     parts += [] if progress.scoring is None else [progress.scoring.in_words]
     return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"
@@ -382,17 +389,14 @@ def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
     return f"{rehearsals.done}{of_planned} rehearsed, {progress.done}{of_all} trained{running}{failed}"
 
 
-def _lead(leaders: Sequence[RankedRehearsal]) -> str:
-    """Which rehearsed configuration leads, by what, and how far it is ahead."""
-    first, *others = leaders
-    if first.error is not None:
-        return f"{first.id} leads with {first.scores()}{_why(first)}"
-    ahead = [
-        f", {first.volume - one.volume:.3f} ahead of {one.id}"
-        for one in others
-        if first.volume is not None and one.volume is not None
-    ]
-    return f"{first.id} leads with {first.scores()}{''.join(ahead)}"
+def _rehearsing(rehearsals: RehearsalProgress, progress: SweepProgress) -> str:
+    """Return how rehearsals stand, short: it is printed again and again."""
+    parts = [f"rehearsing {rehearsals.done}/{rehearsals.total}"]
+    if (utility := progress.utility) is not None:
+        known = [(one.id, one.best.values[utility.name]) for one in rehearsals.ranked if one.best is not None]
+        best_id, value = max(known, key=lambda pair: utility.direction.sign * pair[1], default=("", 0.0))
+        parts += [f"best {utility.name} {value:.3f} ({best_id})"] if known else []
+    return ", ".join([*parts, _times(progress)])
 
 
 def _why(first: RankedRehearsal) -> str:
@@ -403,17 +407,17 @@ def _why(first: RankedRehearsal) -> str:
     return f", for it did best on public tables and no other is better by more than the error of rehearsals{error}"
 
 
-def _leaders(rehearsals: RehearsalProgress) -> RenderableType:
+def _leaders(rehearsals: RehearsalProgress, first: RankedRehearsal) -> RenderableType:
     table = Table(box=None)
     leaders = [one for one in rehearsals.ranked[:SHOWN_REHEARSALS] if one.place is not None]
-    names = list(leaders[0].best.values) if leaders[0].best else []
-    for name in ("configuration", *names, "hypervolume"):
+    names = list(first.best.values) if first.best else []
+    for name in ("configuration", *names, "rank score"):
         table.add_column(name, justify="right")
     for one in leaders:
         values = {} if one.best is None else one.best.values
         numbers = [*(values.get(name) for name in names), one.volume]
         table.add_row(one.id, *("-" if number is None else f"{number:.3f}" for number in numbers))
-    return Group(Text(_lead(rehearsals.leaders)), table)
+    return Group(Text(f"{first.id} leads with {first.scores()}{_why(first)}"), table)
 
 
 def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[str]:

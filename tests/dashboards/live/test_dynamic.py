@@ -453,7 +453,7 @@ def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_lea
     assert "2 of 8" in head
     assert "rehearsals, running" in head
     assert '<progress value="2" max="8" aria-label="configurations rehearsed on public rows">' in head
-    assert "c0002 leads with accuracy 0.900, certified@0.25 0.600, hypervolume 0.540" in head
+    assert "c0002 leads with accuracy 0.900, certified@0.25 0.600" in head
     assert "none of them is a model of this sweep" in head
     assert "c0002" in show("part", "records", view)
     growing.start("t0001")

@@ -115,7 +115,7 @@ def test_no_epsilon_of_a_rehearsal_is_kept(spec, tmp_path, plan):
 def test_progress_ranks_what_has_been_shown_so_far(spec, tmp_path, plan):
     made = rehearsals(spec, tmp_path)
     look = partial(made.progress, spec.objectives, (), {"t0001": spec.space.resolve(made.proposals["r0003"]).to_json()})
-    assert (look().fraction, look().done, look().total, look().leaders) == (0.0, 0, 3, [])
+    assert (look().fraction, look().done, look().total, look().leader) == (0.0, 0, 3, None)
     play(made, plan, [0.2, 0.4])
     queue, states = made.queue(), made.states()
     for accuracy in (0.9, 0.7):
@@ -126,7 +126,7 @@ def test_progress_ranks_what_has_been_shown_so_far(spec, tmp_path, plan):
     said = look()
     assert said.done == 1
     assert said.fraction == pytest.approx((2 + 2 / plan.epochs) / 6)
-    assert [(one.id, one.volume, one.trials) for one in said.leaders] == [
+    assert [(one.id, one.volume, one.trials) for one in said.ranked[:2]] == [
         ("c0002", pytest.approx(0.8), ("t0001",)),
         ("c0001", pytest.approx(0.3), ()),
     ]

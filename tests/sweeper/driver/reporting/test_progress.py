@@ -113,26 +113,22 @@ def test_while_configurations_are_rehearsed_the_display_says_which_leads_and_by_
     text = screen(shown, width=120)
     assert "digits: 2 of 16 configurations rehearsed on public rows, before 3 trials; nothing is spent yet" in text
     assert "1:00 elapsed, about 3:00 left" in text
-    assert "c0003 leads with accuracy 0.700, certified@1/4 0.700, hypervolume 0.490, 0.090 ahead of c0001" in text
+    assert "c0003 leads with accuracy 0.700, certified@1/4 0.700" in text
     rows = [row.split() for row in text.splitlines() if row.lstrip().startswith("c000")][1:]
     assert rows == [
         ["c0003", "0.700", "0.700", "0.490"],
         ["c0001", "0.800", "0.500", "0.400"],
         ["c0002", "0.900", "0.400", "0.360"],
     ]
-    assert line(shown) == (
-        "digits: 2 of 16 configurations rehearsed on public rows, before 3 trials; nothing is spent yet; c0003 leads "
-        "with accuracy 0.700, certified@1/4 0.700, hypervolume 0.490, 0.090 ahead of c0001; 1:00 elapsed, about 3:00 left"
-    )
+    assert "rank score" in text
+    assert "hypervolume" not in text
+    assert line(shown) == "digits: rehearsing 2/16, best accuracy 0.900 (c0002), 1:00 elapsed, about 3:00 left"
 
 
 def test_before_anything_is_shown_nothing_leads_and_the_sweep_may_wait_for_room():
     before = {"done": 0, "failed": 0, "running": (), "front": (), "total": 1, "elapsed_seconds": 31.0}
     shown = state(**before, rehearsals=rehearsing(0, 0.0, scores=()))
-    assert line(shown) == (
-        "digits: 0 of 16 configurations rehearsed on public rows, before 1 trial; nothing is spent yet; 0:31 elapsed; "
-        + NOTHING_TRAINS
-    )
+    assert line(shown) == f"digits: rehearsing 0/16, 0:31 elapsed; {NOTHING_TRAINS}"
     assert NOTHING_TRAINS not in line(state(**before, rehearsals=rehearsing(0, 0.1, scores=())))
     assert NOTHING_TRAINS not in line(state(**before, rehearsals=rehearsing(16), rehearsed_seconds=20.0))
 
@@ -149,15 +145,15 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
     assert closing_summary(ended, Path("out")).splitlines()[:5] == [
         "digits: 16 rehearsed, 2 trained in 1:30.",
         "The best of 16 configurations rehearsed on public rows, which cost nothing and leave no model:",
-        "  c0003 (won): accuracy 0.700, certified@1/4 0.700, hypervolume 0.490; trained as t0001",
-        "  c0001 (runner-up): accuracy 0.800, certified@1/4 0.500, hypervolume 0.400",
-        "  c0004 (place 4, for what it adds to the first): accuracy 0.100, certified@1/4 0.100, hypervolume 0.010; trained as t0002",
+        "  c0003 (won): accuracy 0.700, certified@1/4 0.700; trained as t0001",
+        "  c0001 (runner-up): accuracy 0.800, certified@1/4 0.500",
+        "  c0004 (place 4, for what it adds to the first): accuracy 0.100, certified@1/4 0.100; trained as t0002",
     ]
     preferred = replace(ended.rehearsals.ranked[0], error=0.0314)
     led = replace(ended.rehearsals, ranked=Rehearsed([preferred, *ended.rehearsals.ranked[1:]]))
     why = "for it did best on public tables and no other is better by more than the error of rehearsals, 0.031"
     assert closing_summary(replace(ended, rehearsals=led), Path("out")).splitlines()[2] == (
-        f"  c0003 (won, {why}): accuracy 0.700, certified@1/4 0.700, hypervolume 0.490; trained as t0001"
+        f"  c0003 (won, {why}): accuracy 0.700, certified@1/4 0.700; trained as t0001"
     )
     cut = state(rehearsals=rehearsing(16), done=1, total=3, failed=1, running=(), front=())
     assert closing_summary(cut, Path("out")).startswith("digits: 16 rehearsed, 1 of 3 trained, 1 failed in 1:30.")
@@ -205,6 +201,8 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
         ({"done": 0, "failed": 0, "running": ()}, None),
         ({"done": 16, "failed": 0, "running": ()}, None),
         ({"done": 0, "failed": 0, "running": (RunningTrial("t0001", 4, 10),), "total": 1}, 135.0),
+        ({"done": 0, "failed": 0, "running": (RunningTrial("t0001", 4, 10),)}, None),
+        ({"done": 0, "failed": 0, "running": (), "rehearsals": rehearsing(0, 0.02)}, None),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 100.0}, 10.0),
         ({"done": 4, "failed": 4, "running": (), "limit_seconds": 50.0}, 0.0),
     ],
