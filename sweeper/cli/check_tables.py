@@ -26,28 +26,38 @@ _EXAMPLE = 0.8  # an accuracy, whose interval is shown
 _WHOLE_PERCENT = 0.01  # a share below it has a decimal
 
 
-def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview]) -> RenderableType:
-    """Return what ``sweeper check`` prints."""
-    declared = data.metadata
+def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview], unchecked: str = "") -> RenderableType:
+    """Return what ``sweeper check`` prints: whether it can run and its price, then what is chosen, then details.
+
+    ``unchecked`` says what of the declarations nobody compares with the rows.
+    """
     lack = find_lack_of_gpus(plan)
-    valid = "valid, but not for this machine" if lack else "valid"
-    shown: list[RenderableType] = [
-        Text(
-            f"{plan.name}: {valid}. Data {declared.name}, N = {plan.population} training "
-            f"{units_word(declared.unit)}, evaluation {declared.evaluation.value}, unit {declared.unit}; "
-            f"{_count_trials(plan)}; {number_of(plan.shared.space.open, 'hyperparameter')} to search."
-        )
-    ]
+    shown: list[RenderableType] = [Text(f"{plan.name}: {'valid, but not for this machine' if lack else 'valid'}.")]
     shown += [Text(lack, style="bold red")] if lack else []
-    advice = find_loose_bounds(plan)
-    shown += [Text(advice)] if advice else []
-    shown += [Text(said) for said in _render_baseline(plan)]
+    lines = [_render_price(plan, previews), *_render_head(plan, data), *_render_baseline(plan)]
+    shown += [Text(line) for line in (*lines, unchecked, find_loose_bounds(plan)) if line]
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
+    if plan.spending.parts():
+        shown += [Text(""), *_render_budget(plan)]
     for one in previews:
         shown += [Text(""), *_render_one(one)]
     if plan.shared.noise is not None:
-        shown.append(Text(f"\n{_render_scores(plan, plan.shared.noise, previews)}"))
-    return Group(*shown, Text(""), *_render_spending(plan, [one.plan for one in previews]))
+        shown += [Text(""), *(Text(line) for line in _render_scores(plan, plan.shared.noise, previews))]
+    return Group(*shown)
+
+
+def _render_price(plan: SweepPlan, previews: Sequence[Preview]) -> str:
+    plans = [one.plan for one in previews]
+    return plan.spending.in_words(plan.privacy.delta, lambda: plan.expected_price(plans))
+
+
+def _render_head(plan: SweepPlan, data: Dataset) -> list[str]:
+    declared = data.metadata
+    return [
+        f"Data: {declared.name}, N = {plan.population} training {units_word(declared.unit)}, evaluation "
+        f"{declared.evaluation.value}, unit {declared.unit}.",
+        f"Search: {_count_trials(plan)}; {number_of(plan.shared.space.open, 'hyperparameter')} to search.",
+    ]
 
 
 def _render_baseline(plan: SweepPlan) -> list[str]:
@@ -63,13 +73,19 @@ def _render_baseline(plan: SweepPlan) -> list[str]:
 
 
 def _render_chosen(chosen: Sequence[Default]) -> Table:
-    """Return what the spec leaves to its data, one row for each value."""
+    """Return what the spec leaves to its data, one row for each value; a reason that goes on is not repeated."""
     table = Table(title="chosen for you; a value in the spec takes its place", box=None, title_justify="left")
     for column in ("field", "value", "because"):
         table.add_column(column, overflow="fold")
+    reason = ""
     for one in chosen:
+        because = one.because
+        if reason and because.startswith(reason):
+            because = f"likewise{because.removeprefix(reason)}"
+        else:
+            reason = because
         value = number_of(len(one.value), "configuration") if one.field == "search.first" else _in_yaml(one.value)
-        table.add_row(one.field, Text(value), one.because)
+        table.add_row(one.field, Text(value), because)
     return table
 
 
@@ -91,20 +107,28 @@ def _count_trials(plan: SweepPlan) -> str:
     return f"a secret number of trials, {selection.repetitions.mean:g} on average{final}"
 
 
-def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> str:
-    delta, stds, pools = plan.privacy.delta, noise.stds, plan.spending.score_pools
-    sigmas, counted = f"{noise.noise_multiplier:.4g}", units_word(plan.claim.unit)
-    if noise.curves is None and noise.test_noise_multiplier != noise.noise_multiplier:
-        sigmas += f" on validation rows and {noise.test_noise_multiplier:.4g} on test rows"
-    text = (
-        f"Scores of private rows ({', '.join(noise.names)}): noise multiplier {sigmas} in each "
-        f"release, a standard deviation of {stds['validation']:.3g} on {noise.validation} validation {counted} and "
-        f"{stds['test']:.3g} on {noise.test} test {counted}. With the sampling of the {counted}, an accuracy of "
-        f"{100 * _EXAMPLE:.0f} % is known to +-{100 * _half_width(stds['validation'], noise.validation):.1f} points by "
-        f"one release of validation rows and to +-{100 * _half_width(stds['test'], noise.test):.1f} by one of test "
-        f"rows, with confidence {100 * CONFIDENCE:.0f} %.{_render_by_class(plan, noise)} One release costs epsilon "
-        f"{round_up(price([noise.paid(1).event], delta).epsilon)}"
+def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> list[str]:
+    """Return how well scores of private rows will be known, and what they cost, a line for each."""
+    stds, counted = noise.stds, units_word(plan.claim.unit)
+    lines = [f"Scores of private rows ({', '.join(noise.names)}), each release with noise of its own:"]
+    sigmas = {"validation": noise.noise_multiplier, "test": noise.noise_multiplier}
+    if noise.curves is None:
+        sigmas["test"] = noise.test_noise_multiplier
+    for split, rows in (("validation", noise.validation), ("test", noise.test)):
+        lines.append(
+            f"  {split}: {rows} {counted}, noise multiplier {sigmas[split]:.4g}, standard deviation {stds[split]:.3g}; "
+            f"an accuracy of {100 * _EXAMPLE:.0f} % is known to +-{100 * _half_width(stds[split], rows):.1f} points"
+        )
+    lines.append(
+        f"  The sampling of the {counted} is in these, with confidence {100 * CONFIDENCE:.0f} %."
+        f"{_render_by_class(plan, noise)}"
     )
+    return [*lines, *(f"  {line}" for line in _render_score_costs(plan, noise, previews))]
+
+
+def _render_score_costs(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> list[str]:
+    delta, pools = plan.privacy.delta, plan.spending.score_pools
+    text = f"One release costs epsilon {round_up(price([noise.paid(1).event], delta).epsilon)}"
     if pools is not None:
         validation = pools[0].event
         text += f", the {validation.steps} of validation rows together {round_up(price([validation], delta).epsilon)}"
@@ -116,13 +140,14 @@ def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Previe
         _, scores = plan.expected_events([one.plan for one in previews])
         text += f", all {sum(event.steps for event in scores)} of the sweep {round_up(price(scores, delta).epsilon)}"
     if noise.curves is None:
-        return f"{text}; each point of the front is one release of test rows more."
+        return [f"{text}.", "Each point of the front is one release of test rows more."]
     curves = round_up(price([noise.paid_test(1).event], delta).epsilon)
     what = "certified accuracy at every radius" + ", ROC and calibration" * noise.curves.two_classes
-    return (
-        f"{text}. Each point of the front releases whole curves of test rows in place of scores ({what}): noise "
-        f"multiplier {noise.curves.noise_multiplier:g}, epsilon {curves}{_count_curves(plan, noise)}."
-    )
+    return [
+        f"{text}.",
+        f"Each point of the front releases whole curves of test rows in place of scores ({what}): noise multiplier "
+        f"{noise.curves.noise_multiplier:g}, epsilon {curves}{_count_curves(plan, noise)}.",
+    ]
 
 
 def _render_by_class(plan: SweepPlan, noise: ScoreNoise) -> str:
@@ -160,7 +185,6 @@ def _count_curves(plan: SweepPlan, noise: ScoreNoise) -> str:
 
 def _render_one(one: Preview) -> list[RenderableType]:
     plan = one.plan
-    chosen = ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in flatten(one.config.to_json()).items())
     table = Table(box=None, title_justify="left")
     for column in ("parameter", "entries", "sensitivity", "noise std", "noise / gradient"):
         table.add_column(column, justify="left" if column == "parameter" else "right")
@@ -172,20 +196,31 @@ def _render_one(one: Preview) -> list[RenderableType]:
     rdp = "absent" if last.rdp is None else round_up(last.rdp)
     return [
         *([Text(_passed_over_in_words(one.passed_over))] if one.passed_over else []),
-        Text(f"a configuration: {chosen}"),
+        Text("A configuration that the search may try:"),
+        *(Text(f"  {line}") for line in _configuration_in_lines(one)),
         Text(
-            f"a row joins each step with probability q = {plan.sampling_rate:.5f}; {plan.steps_per_epoch} steps per "
-            f"epoch, {plan.epochs} epochs; noise multiplier {plan.noise_multiplier:.4f}; neighbours "
-            f"{plan.relation.value}"
+            f"  steps: {plan.steps_per_epoch} per epoch, {plan.epochs} epochs; a row joins each with probability "
+            f"q = {plan.sampling_rate:.5f}"
         ),
+        Text(f"  noise multiplier {plan.noise_multiplier:.4f}; neighbours {plan.relation.value}"),
         Text(
-            f"own epsilon {round_up(last.epsilon)} at delta {plan.delta!r}, the smaller of two upper bounds "
+            f"  own epsilon {round_up(last.epsilon)} at delta {plan.delta!r}, the smaller of two upper bounds "
             f"(accountants PLD {round_up(last.pld)}, RDP {rdp})"
         ),
-        Text(f"on the way: {curve}"),
-        *([] if one.slots is None else [Text(_slots_in_words(plan, one.slots))]),
+        Text(f"  on the way: {curve}"),
+        *([] if one.slots is None else [Text(f"  {_slots_in_words(plan, one.slots)}")]),
         table,
     ]
+
+
+def _configuration_in_lines(one: Preview) -> list[str]:
+    """Return the values of a configuration, a line for each section of its spec."""
+    sections: dict[str, list[str]] = {}
+    for key, value in flatten(one.config.to_json()).items():
+        section, _, name = key.partition(".")
+        shown = f"{value:.4g}" if isinstance(value, float) else f"{value}"
+        sections.setdefault(section, []).append(f"{name}={shown}")
+    return [f"{section}: {', '.join(values)}" for section, values in sections.items()]
 
 
 def _passed_over_in_words(refusals: Sequence[str]) -> str:
@@ -204,12 +239,9 @@ def _slots_in_words(plan: Plan, slots: int) -> str:
     )
 
 
-def _render_spending(plan: SweepPlan, plans: Sequence[Plan]) -> list[RenderableType]:
-    """Return how the budget is cut, what a trial of each part may spend, what that costs, and other cuts."""
+def _render_budget(plan: SweepPlan) -> list[RenderableType]:
+    """Return how the budget is cut, what a trial of each part may spend, and other cuts."""
     spending, delta = plan.spending, plan.privacy.delta
-    text = Text(spending.in_words(delta, lambda: plan.expected_price(plans)))
-    if not spending.parts():
-        return [text]
     table = Table(title="The budget, cut before any row is read", box=None, title_justify="left")
     for column in ("stage", "trials", "share", "noise multiplier", "epsilon of one trial", "of the stage"):
         table.add_column(column, justify="right")
@@ -218,7 +250,7 @@ def _render_spending(plan: SweepPlan, plans: Sequence[Plan]) -> list[RenderableT
         noise = f"{part.slot.noise_multiplier:.4g}"
         share = f"{100 * part.share:.{0 if part.share >= _WHOLE_PERCENT else 1}f} %"
         table.add_row(part.name, part.trials, share, noise, alone, round_up(part.epsilon))
-    return [table, text, Text(""), _render_other_cuts(spending, delta)]
+    return [table, Text(""), _render_other_cuts(spending, delta)]
 
 
 def _render_other_cuts(spending: Spending, delta: float) -> Table:

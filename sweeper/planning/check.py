@@ -1,12 +1,12 @@
 """Checking a spec without training: the plan of its sweep, its first configurations, and what they would take."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import clipless
-from clipless.datasets import Dataset
+from clipless.datasets import Categorical, Dataset, Numeric, Ranges
 from clipless.datasets.metadata import units_word
 from sweeper.markup import paragraph
 from sweeper.planning.estimate import Estimate, estimate, in_words
@@ -17,6 +17,7 @@ from sweeper.rounding import number_of, round_up
 from sweeper.specification.spec import Spec
 
 _WIDTH = 100  # characters of a line
+_SHOWN_COLUMNS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -28,12 +29,14 @@ class CheckedSpec:
         data: that it names.
         previews: its first configurations as they would be trained.
         estimate: the time and memory that they would take, ``None`` where these were not measured.
+        unchecked: what of the declarations is not compared with private rows, in a sentence or two; empty without such.
     """
 
     plan: SweepPlan
     data: Dataset
     previews: tuple[Preview, ...]
     estimate: Estimate | None
+    unchecked: str = ""
 
     def __repr__(self) -> str:
         """Return what a terminal shows."""
@@ -54,6 +57,8 @@ class CheckedSpec:
         if lack := find_lack_of_gpus(plan):
             yield lack
         yield plan.announcement
+        if self.unchecked:
+            yield self.unchecked
         for number, one in enumerate(self.previews, start=1):
             made = one.plan
             price = "no privacy" if not one.claims else f"epsilon {round_up(one.claims[-1].epsilon)} by itself"
@@ -89,5 +94,37 @@ def check_spec(
     plan = make_sweep_plan(spec, data, data_dir)
     previews = preview(plan, data, configurations)
     return CheckedSpec(
-        plan=plan, data=data, previews=previews, estimate=estimate(plan, data, previews) if measure else None
+        plan=plan,
+        data=data,
+        previews=previews,
+        estimate=estimate(plan, data, previews) if measure else None,
+        unchecked=_find_unchecked(spec, plan, data),
     )
+
+
+def _find_unchecked(spec: Spec, plan: SweepPlan, data: Dataset) -> str:
+    """Return which declared spellings no row may contradict: a refusal would tell what a private row holds."""
+    columns = plan.input.raw.columns if plan.input is not None and isinstance(plan.input.raw, Ranges) else {}
+    if spec.data.ranges is None or data.metadata.training_is_open or not columns:
+        return ""
+    unknown = clipless.datasets.load_ranges(spec.data_options()["ranges"]).unknown
+    spelt = [f"classes ({', '.join(data.metadata.classes)})"] if unknown is not None else []
+    named = [name for name, one in columns.items() if isinstance(one, Categorical)]
+    spelt += [f"categories (of {_list(named)})"] if named else []
+    stood_in = [name for name, one in columns.items() if isinstance(one, Numeric) and one.missing is not None]
+    if not spelt and not stood_in:
+        return ""
+    parts = [f"the spelling of {' and '.join(spelt)}"] if spelt else []
+    parts += [f"what is no number (in {_list(stood_in)})"] if stood_in else []
+    becomes = [f"every other label becomes {unknown!r}"] if unknown is not None else []
+    becomes += ["every other category becomes unknown"] if named else []
+    becomes += ["every text that is no number becomes a missing one"] if stood_in else []
+    return (
+        f"Not checked against the rows, which would be a release: {' and '.join(parts)}. "
+        f"Compare them with the file's documentation; {', '.join(becomes)}."
+    )
+
+
+def _list(columns: Sequence[str]) -> str:
+    more = f" and {len(columns) - _SHOWN_COLUMNS} more" if len(columns) > _SHOWN_COLUMNS else ""
+    return ", ".join(columns[:_SHOWN_COLUMNS]) + more

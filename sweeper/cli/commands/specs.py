@@ -31,7 +31,7 @@ def check(
     from sweeper.specification.spec import Spec
 
     found = check_spec(Spec.from_yaml(spec), data_dir, configurations=configurations, measure=measure)
-    print_view(render_check(found.plan, found.data, found.previews))
+    print_view(render_check(found.plan, found.data, found.previews, found.unchecked))
     if found.plan.account is not None:
         from sweeper.account.account import Account
         from sweeper.account.owner import user_of_machine

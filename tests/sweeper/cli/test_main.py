@@ -169,12 +169,12 @@ def test_check_plans_and_trains_nothing(call, spec_file, tmp_path, monkeypatch):
     path = spec_file(training={"epochs": 10}, search={"trials": 4})
     code, out, _ = call("check", path, "--configurations", 2)
     assert code == 0
-    assert "small: valid. Data digits, N = 1276 training rows, evaluation public, unit row; 4 trials" in out
+    assert out.startswith("small: valid.\nPrice: about epsilon ")
+    assert "Data: digits, N = 1276 training rows, evaluation public, unit row.\nSearch: 4 trials; " in out
     assert out.count("layers.2.weight") == out.count("layers.4.weight") == 2
     assert out.count("sensitivity") >= 2
     assert out.count("noise / gradient") == 2
     assert "on the way: epoch 1: " in out
-    assert "Price: about epsilon " in out
     assert "Estimated on rows of zeros on this machine: " in out
     monkeypatch.setattr(clipless, "fit", lambda *_, **__: pytest.fail("measured"))
     assert "Estimated" not in call("check", path, "--no-estimate")[1]

@@ -37,3 +37,30 @@ def test_a_sensitivity_fraction_is_advised_where_bounds_are_loose(architecture, 
     plan = make_sweep_plan(Spec.from_mapping(content), clipless.datasets.load("digits"))
     assert find_loose_bounds(plan).startswith(said)
     assert bool(find_loose_bounds(plan)) == bool(said)
+
+
+def _check_own_table(folder, ranges, **data):
+    rows = "".join(f"{20 + i % 60},{'AB'[i % 2]},{'yes' if i % 3 else 'no'}\n" for i in range(400))
+    (folder / "patients.csv").write_text(f"age,ward,readmitted\n{rows}")
+    (folder / "ranges.yaml").write_text(f"source: codebook\n{ranges}")
+    data = {"path": str(folder / "patients.csv"), "ranges": str(folder / "ranges.yaml"), **data}
+    privacy = {"epsilon": 3.0, "delta": 1e-4, "score_noise": 3.0} if not data.get("evaluation") else {"epsilon": 3.0}
+    content = small_content(privacy=privacy, training={"batch_size": 64})
+    content |= {"data": data, "search": {"objectives": ["epsilon", "accuracy"], "trials": 1}}
+    return sweeper.check(content, measure=False)
+
+
+def test_check_says_which_spellings_no_private_row_may_contradict(tmp_path):
+    misspelled = """\
+target: {column: readmitted, classes: ["No", "Yes"], unknown: "No"}
+columns: {age: {low: 0, high: 120, missing: 0}, ward: {categories: [a, b]}}
+"""
+    found = _check_own_table(tmp_path, misspelled)
+    assert found.unchecked == (
+        "Not checked against the rows, which would be a release: the spelling of classes (No, Yes) and categories (of "
+        "ward) and what is no number (in age). Compare them with the file's documentation; every other label becomes "
+        "'No', every other category becomes unknown, every text that is no number becomes a missing one."
+    )
+    assert found.unchecked in " ".join(repr(found).split())
+    plain = 'target: {column: readmitted, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}, ward: {drop: true}}\n'
+    assert _check_own_table(tmp_path, plain).unchecked == ""

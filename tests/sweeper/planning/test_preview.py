@@ -111,14 +111,15 @@ def test_a_spec_is_validated_against_its_data(content, digits):
 def test_a_spec_that_asks_for_a_gpu_is_not_called_valid_for_a_machine_without(content, digits, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     _, _, shown = look(Spec.from_mapping(content | {"resources": {"gpus": 1}}), digits, 1)
-    assert "digits: valid, but not for this machine. Data digits, N" in shown
+    assert "digits: valid, but not for this machine." in shown
     assert "Expected a GPU for resources.gpus: 1" in shown
 
 
 def test_the_text_names_everything_that_matters(spec, digits):
     plan, previews, shown = look(spec, digits, 2)
-    assert "digits: valid. Data digits, N = 1276 training rows" in shown
-    assert "2 trials; 1 hyperparameter to search" in shown
+    headings = ["digits: valid.", "Price: ", "Data: digits, N = 1276 training rows", "A configuration that the search"]
+    assert sorted(headings, key=shown.index) == headings
+    assert "2 trials; 1 hyperparameter to search." in shown
     for one in previews:
         assert f"epsilon {round_up(one.claims[-1].epsilon)} at delta 0.0001" in shown
         assert f"noise multiplier {one.plan.noise_multiplier:.4f}; neighbours" in " ".join(shown.split())
@@ -240,14 +241,15 @@ def test_scores_of_private_rows_are_shown_with_their_noise_and_their_price(priva
     one, all_ = (price([noise.paid(releases).event], 1e-4).epsilon for releases in (1, 30))
     shown = " ".join(shown.split())
     std = 2.0 * sqrt(2) / 2 / len(hidden.validation)
-    assert f"a standard deviation of {std:.3g} on {len(hidden.validation)} validation rows and" in shown
+    assert f"validation: {len(hidden.validation)} rows, noise multiplier" in shown
     half = 1.96 * sqrt(std**2 + 0.8 * 0.2 / len(hidden.validation))
-    assert f"an accuracy of 80 % is known to +-{100 * half:.1f} points by one release of validation rows" in shown
+    known = f"standard deviation {std:.3g}; an accuracy of 80 % is known to +-{100 * half:.1f} points test: "
+    assert known in shown
     assert (
         f"One release costs epsilon {round_up(one)}, the 30 of validation rows that a trial makes {round_up(all_)},"
         in (shown)
     )
-    assert f"all 30 of the sweep {round_up(all_)}; each point of the front is one release of test rows more." in shown
+    assert f"all 30 of the sweep {round_up(all_)}. Each point of the front is one release of test rows more." in shown
     assert f"Price: about epsilon {round_up(all_)}" in shown
     of_training = price(plan.expected_events([previews[0].plan])[0], 1e-4).epsilon
     assert of_training < all_

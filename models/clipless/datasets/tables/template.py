@@ -68,6 +68,9 @@ def _lines(table: Table, target: str | None, *, from_data: bool) -> Iterator[str
     known_classes = _texts(table.columns[target]) if from_data and target is not None else [PLACEHOLDER]
     yield f"  classes: {_list(known_classes)}  # in this order"
     if not from_data:
+        yield "  # Not checked against private rows, which would be a release: the spelling of classes and categories."
+        yield "  # Compare them with the file's documentation."
+        yield '  # unknown: "no"  # of a label that is missing or none of these; refused without it'
         yield "  # largest_share: 0.65  # of the most frequent class, if publicly known: the majority-class baseline"
     yield f"missing_markers: {_list(list(MISSING_MARKERS))}"
     yield "columns:"
