@@ -16,6 +16,7 @@ from sweeper.errors import EmptyFigureError, UnknownFigureError
 
 D = TypeVar("D")  # what is drawn: a sweep or a comparison
 _NEAR = 0.8  # how alike two names are that one takes for a slip of the other
+_NAMED_ELSEWHERE = {"parallel": "configurations"}  # parallel coordinates, by how other tools' names begin
 
 
 def is_empty(figure: go.Figure) -> bool:
@@ -41,7 +42,8 @@ def choose(kinds: Mapping[str, FigureKind[D, Any]], name: str, data: D) -> Figur
     """
     if name in kinds:
         return kinds[name]
-    near = difflib.get_close_matches(name, kinds, n=1, cutoff=_NEAR)
+    elsewhere = [meant for begin, meant in _NAMED_ELSEWHERE.items() if name.startswith(begin) and meant in kinds]
+    near = difflib.get_close_matches(name, kinds, n=1, cutoff=_NEAR) or elsewhere
     remedy = f"did you mean {near[0]!r}?" if near else _remedy(kinds, data)
     raise UnknownFigureError(f"Expected the name of a figure, got {name!r}; {remedy}")
 

@@ -33,11 +33,15 @@ def did_you_mean(name: object, known: Iterable[str], *, before: str = "") -> str
 def did_you_mean_file(path: Path, *, before: str = "") -> str:
     """Return the same for a file or folder that is not there: the nearest one in its folder, as ``path`` is written.
 
-    Of files those that end alike are looked at. It names what else lies in the folder: for the owner of the machine.
+    Of files those that end alike are looked at, and those of this name whose ending is near. It names what else lies in
+    the folder: for the owner of the machine.
     """
-    beside: list[str] = []
+    there: list[Path] = []
     with suppress(OSError):
-        beside = [one.name for one in path.parent.iterdir() if one.suffix.lower() == path.suffix.lower()]
+        there = list(path.parent.iterdir())
+    beside = [one.name for one in there if one.suffix.lower() == path.suffix.lower()]
     begun = sorted(one for one in beside if one.startswith(path.name))[-1:]  # a folder's time left out: the newest
     near = begun or difflib.get_close_matches(path.name, beside, n=1, cutoff=_LIKENESS_OF_FILES)
+    endings = {one.suffix: one.name for one in there if one.stem == path.stem and path.suffix}
+    near = near or [endings[one] for one in difflib.get_close_matches(path.suffix, endings, n=1, cutoff=_LIKENESS)]
     return f"{before}did you mean {path.with_name(near[0])}?" if near else ""

@@ -38,7 +38,8 @@ def _trials(ctx: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-def _figures(incomplete: str) -> list[str]:
+def figures_beginning(incomplete: str) -> list[str]:
+    """Return the names of figures that begin so, to complete an option."""
     return _beginning(figure_names(), incomplete)
 
 
@@ -110,7 +111,9 @@ Minimum = Annotated[
 ]
 Figure = Annotated[
     str | None,
-    typer.Option(help="One figure of the report instead of all of it.", show_default=False, autocompletion=_figures),
+    typer.Option(
+        help="One figure of the report instead of all of it.", show_default=False, autocompletion=figures_beginning
+    ),
 ]
 Preset = Annotated[
     str | None,

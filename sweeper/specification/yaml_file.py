@@ -14,6 +14,7 @@ import yaml
 
 from clipless.spelling import did_you_mean_file
 from sweeper.errors import SpecError
+from sweeper.rounding import number_of
 
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
@@ -104,6 +105,8 @@ def parse_mapping(text: str, source: str) -> dict[str, Any]:
         content = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
+        if mark is not None and (slip := _find_slip(error, text)):
+            raise SpecError(f"Expected YAML, but {slip} ({source})") from error
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise SpecError(f"Expected YAML, but {error.problem}{where} of {source}") from error
     except (yaml.YAMLError, ValueError) as error:
@@ -112,3 +115,23 @@ def parse_mapping(text: str, source: str) -> dict[str, Any]:
         kind = "nothing" if content is None else type(content).__name__
         raise SpecError(f"Expected a mapping of keys to values in {source}, got {kind}")
     return content
+
+
+def _find_slip(error: yaml.MarkedYAMLError, text: str) -> str:
+    """Return which line is indented wrongly or has a slip of punctuation, empty where that is not what is wrong."""
+    if not isinstance(error, yaml.parser.ParserError | yaml.scanner.ScannerError):
+        return ""
+    begun = error.context_mark
+    if begun is not None and text[begun.index : begun.index + 1] in ("[", "{"):
+        return f"the bracket of line {begun.line + 1} is not closed, or lacks a comma"
+    mark = error.problem_mark
+    number, lines, found = mark.line, text.splitlines(), text[mark.index : mark.index + 1]
+    above = [i for i, line in enumerate(lines[:number]) if line.strip() and not line.lstrip().startswith("#")]
+    if number < len(lines) and above:
+        here, before = (len(line) - len(line.lstrip(" ")) for line in (lines[number], lines[above[-1]]))
+        opens, spaces = lines[above[-1]].rstrip().endswith(":"), number_of(abs(here - before), "space")
+        if here > before and not opens:
+            return f"line {number + 1} is indented {spaces} too far: line {above[-1] + 1} begins at column {before + 1}"
+        if here < before and isinstance(error, yaml.parser.ParserError):
+            return f"line {number + 1} is indented {spaces} less than line {above[-1] + 1}, and as no line above it"
+    return f"line {number + 1} has a colon too many: put a text that has one in quotes" if found == ":" else ""

@@ -126,6 +126,10 @@ def read_manifest(folder: Path) -> Manifest:
         RecordError: missing, of another format, or without a field.
     """
     path = folder / MANIFEST_NAME
+    if not path.exists():
+        raise RecordError(
+            f"Expected the folder of a sweep, but there is no {path}; sweeper list shows those of a folder"
+        )
     content = read_object(path)
     found = content.get("format")
     if type(found) is not int or found != FORMAT:

@@ -42,6 +42,8 @@ RUN_STATUS: Mapping[TrialStatus | SweepStatus, str] = {
 NAME_TAG = "mlflow.runName"
 NOTE_TAG = "mlflow.note.content"  # a run's description, in Markdown
 USER_TAG = "mlflow.user"
+BEST_TAG = "sweeper.best"  # of a sweep that has ended, like its price
+PRICE_TAG = "sweeper.price"
 ARTIFACT_LINK = "artifact-of-this-run:"  # in a description, in front of the name of an artifact: links there
 
 PACKAGES = ("torch", "numpy", "optuna", "ray", "mlflow", "moocore", "autodp", "dp-accounting")
@@ -162,13 +164,13 @@ def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = No
     """Return the name of a trial's run: its id, what it trains, and the epsilon that it plans, rounded up.
 
     >>> trial_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, 2.8412)
-    't0021 mlp-64 eps 2.842'
+    't0021 mlp-64 planned eps 2.842'
     """
     model = config.get("model", {})
     size = next((model[key] for key in _SIZES if isinstance(model.get(key), int)), None)
     parts = [trial, *([str(model["architecture"]) + (f"-{size}" if size else "")] if "architecture" in model else [])]
     if epsilon is not None:
-        parts.append(f"eps {round_up(epsilon)}" if isfinite(epsilon) else "non-private")
+        parts.append(f"planned eps {round_up(epsilon)}" if isfinite(epsilon) else "non-private")
     return " ".join(parts)
 
 

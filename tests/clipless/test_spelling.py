@@ -22,3 +22,9 @@ def test_the_nearest_file_that_ends_alike_is_meant(tmp_path):
     assert did_you_mean_file(tmp_path / "wad.csv") == f"did you mean {tmp_path / 'ward.csv'}?"
     assert did_you_mean_file(tmp_path / "patients.csv") == ""
     assert did_you_mean_file(tmp_path / "nowhere" / "wad.csv", before="; ") == ""
+
+
+@pytest.mark.parametrize(("there", "named"), [("german.csv", "german.cvs"), ("small.yaml", "small.yml")])
+def test_a_mistyped_ending_is_matched_too(tmp_path, there, named):
+    (tmp_path / there).touch()
+    assert did_you_mean_file(tmp_path / named) == f"did you mean {tmp_path / there}?"

@@ -16,18 +16,26 @@ from sweeper.cli.options import (
     SweepFolder,
     Width,
     choices,
+    figures_beginning,
     find_sweep,
 )
 from sweeper.errors import ExportError
 from sweeper.program import program
 
 EXIT_CONTRADICTED = 1
+NAMES_OF_FIGURES = "list"
 app = typer.Typer()
 
 
 @app.command("list")
-def list_(out: Out = DEFAULT_OUT) -> None:
+def list_(
+    folder: Annotated[
+        Path | None, typer.Argument(help="Where sweeps live; --out names it too.", show_default=False)
+    ] = None,
+    out: Out = DEFAULT_OUT,
+) -> None:
     """List the sweeps in a folder."""
+    out = folder or out
     from sweeper.cli.tables import print_view, sweeps_table
     from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
 
@@ -62,17 +70,27 @@ def front(
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
-    figure: Figure = None,
+    figure: Annotated[
+        str | None,
+        typer.Option(
+            help=f"One figure of the report instead of all of it; `{NAMES_OF_FIGURES}` prints their names.",
+            show_default=False,
+            autocompletion=figures_beginning,
+        ),
+    ] = None,
     preset: Preset = None,
     width: Width = None,
     font: Font = None,
     no_title: NoTitle = False,
 ) -> None:
     """Write the front of a sweep, its report, or one of its figures to a file."""
-    from sweeper.results.exporters import Paper, exporter
+    from sweeper.results.exporters import Paper, exporter, figure_names
     from sweeper.results.sweep import load
 
     load(sweep)
+    if figure == NAMES_OF_FIGURES:
+        typer.echo("\n".join(figure_names()))
+        return
     path = output or sweep / f"{figure or 'front'}.{format_ or 'html'}"
     if format_ is not None and path.suffix != f".{format_}":
         raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")

@@ -21,11 +21,12 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
-from sweeper.results.highlights import best
+from sweeper.results.highlights import best, value_text
 from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
+from sweeper.rounding import round_up
 from sweeper.store.notes import Notes, read_notes
-from sweeper.tracking.names import NOTE_TAG, best_test_metrics, name_test_scores, price_metrics
+from sweeper.tracking.names import BEST_TAG, NOTE_TAG, PRICE_TAG, best_test_metrics, name_test_scores, price_metrics
 from sweeper.tracking.system_metrics import SystemMetrics
 from sweeper.tracking.tracker import Tracker
 
@@ -100,7 +101,7 @@ def conclude(
     done = sum(trial.status in _DONE for trial in front.trials.values())
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
     tracker.log(None, done, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found | tested)
-    tracker.tag(None, {NOTE_TAG: description(front, status=status, page=page)})
+    tracker.tag(None, {**_name_results(front), NOTE_TAG: description(front, status=status, page=page)})
     for point in front.front_points:
         scores = {} if point.made_from else name_test_scores(point)
         if scores:
@@ -110,6 +111,17 @@ def conclude(
             tracker.log(trial, point.epoch, scores)
         texts = [str(one) for one in notes[trial].texts] if trial in notes else []
         tracker.tag(trial, {NOTE_TAG: describe_trial(front, trial, notes=texts, page=page)})
+
+
+def _name_results(front: Front) -> dict[str, str]:
+    """Return the best score and the price as tags, which a run's page shows above everything else that a sweep told."""
+    tags, price = {}, front.ledger.get("winner")
+    judged = next((one.name for one in front.objectives if one.name != "epsilon"), "")
+    for point in _best_point(front) if tells_own_epsilons(front) else ():
+        tags[BEST_TAG] = f"{judged} {value_text(point, judged)} ({point.label})"
+    if price is not None and price.released:
+        tags[PRICE_TAG] = f"epsilon {round_up(price.epsilon)} at delta {price.delta!r}"
+    return tags
 
 
 def notes_of(folder: Path) -> Mapping[str, Notes]:

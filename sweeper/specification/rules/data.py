@@ -13,6 +13,7 @@ from clipless.privacy.class_scores import MOST_CLASSES
 from sweeper.specification.data import DataSettings
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.fields.ranges import largest
+from sweeper.specification.left_out import default_delta
 from sweeper.specification.objectives import BALANCED, is_paid_score, needs_two_classes
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
@@ -26,7 +27,9 @@ def broken_data_rules(
     """Yield what does not fit the data; nothing if all is well."""
     if not (privacy.delta < 1 / population or privacy.accept_large_delta):
         expected = f"delta < 1/N = {1 / population:.3g} for N={population} training rows"
-        remedy = "it permits publishing a row outright: lower it, or set accept_large_delta: true"
+        remedy = (
+            f"write {default_delta(population):g}, or leave it out: one this large permits publishing a row outright"
+        )
         yield BrokenRule("privacy.delta", privacy.delta, expected, remedy)
     batch_size = largest(training.batch_size)
     if not batch_size <= population:

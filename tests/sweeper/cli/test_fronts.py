@@ -39,7 +39,18 @@ def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
     assert "stages" not in said  # one that has nothing to say is not offered
     said = refusal("front", ran.folder, "--figure", "robustnes", "-o", tmp_path / "pie.html")
     assert "Expected the name of a figure, got 'robustnes'; did you mean 'robustness'?" in said
+    assert "did you mean 'configurations'?" in refusal("front", ran.folder, "--figure", "parallel")
     assert not (tmp_path / "pie.html").exists()
+
+
+def test_the_names_of_figures_are_printed_and_the_help_says_how(ran, answer):
+    assert answer("front", ran.folder, "--figure", "list").split() == list(exporters.figure_names())
+    assert "`list` prints their" in " ".join(answer("front", "--help").split())
+
+
+def test_a_folder_without_a_sweep_is_named(refusal, tmp_path):
+    said = refusal("show", tmp_path)
+    assert f"Expected the folder of a sweep, but there is no {tmp_path / 'sweep.json'}; sweeper list shows" in said
 
 
 def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence_each(ran, other, refusal, tmp_path):

@@ -208,7 +208,7 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
         best = max((p for p in front.points if p.trial == id_), key=lambda p: p.values["accuracy"])
         assert child.metrics["best/accuracy"][best.epoch] == best.values["accuracy"]
         assert max(child.metrics["best/accuracy"]) == child.metrics["best/accuracy/epoch"][best.epoch] == best.epoch
-        assert child.name == f"{id_} mlp-16 eps 2.99"
+        assert child.name == f"{id_} mlp-16 planned eps 2.99"
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
@@ -586,7 +586,7 @@ def changed(folder, **content):
         (
             lambda folder: (folder / "sweep.json").unlink(),
             None,
-            r"Cannot read .*sweep.json: .*is it the folder of a sweep",
+            r"Expected the folder of a sweep, but there is no .*sweep.json; sweeper list",
         ),
     ],
 )

@@ -64,3 +64,16 @@ columns: {age: {low: 0, high: 120, missing: 0}, ward: {categories: [a, b]}}
     assert found.unchecked in " ".join(repr(found).split())
     plain = 'target: {column: readmitted, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}, ward: {drop: true}}\n'
     assert _check_own_table(tmp_path, plain).unchecked == ""
+
+
+def test_an_earlier_sweep_that_is_not_there_is_refused_with_the_near_one(tmp_path):
+    (tmp_path / "digits-20261124").mkdir()
+    spec = Spec.from_mapping(small_content(search={"warm_start": "digits-2026"}), str(tmp_path / "spec.yaml"))
+    with pytest.raises(sweeper.SpecError, match=r"got warm_start='digits-2026' .*did you mean .*digits-20261124\?$"):
+        sweeper.check(spec, measure=False)
+
+
+def test_of_two_targets_the_one_that_the_file_has_is_named(tmp_path):
+    ranges = 'target: {column: readmitted, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}}\n'
+    with pytest.raises(clipless.errors.CliplessError, match=r"Expected one target, .*; patients.csv has 'readmitted'$"):
+        _check_own_table(tmp_path, ranges, target="readmited")

@@ -141,13 +141,14 @@ def _open(path: Path, ranges: str | Path | Ranges | None, **declared: Any) -> tu
             f"Column {next(iter(table.columns))!r} of {path} has no declared range: write a ranges file with "
             f"`sweeper data ranges {path}`, fill it in and name it (data.ranges)"
         )
-    return table, complete_declarations(ranges if isinstance(ranges, Ranges) else load_ranges(ranges), path, **declared)
+    read = ranges if isinstance(ranges, Ranges) else load_ranges(ranges)
+    return table, complete_declarations(read, path, table.columns, **declared)
 
 
-def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
+def complete_declarations(ranges: Ranges, path: Path, columns: Iterable[str], **given: Any) -> Ranges:
     """Complete ``ranges`` by settings given elsewhere, which may repeat a declaration and never change it.
 
-    ``given`` are fields of ``ranges``, None where nothing is given.
+    ``given`` are fields of ``ranges``, None where nothing is given; ``columns`` are those of the table.
 
     Raises:
         DeclarationError: given elsewhere and in the ranges file, differently, or a ranges file for another table.
@@ -162,8 +163,10 @@ def complete_declarations(ranges: Ranges, path: Path, **given: Any) -> Ranges:
     for setting, value in settings.items():
         declared = getattr(ranges, setting)
         if declared is not None and value != declared:
+            there = [name for name in columns if name in (value, declared)]
+            remedy = f"; {path.name} has {there[0]!r}" if len(there) == 1 else ""
             raise DeclarationError(
-                f"Expected one {setting}, got {value!r} (data.{setting}) and {declared!r} ({ranges.name})"
+                f"Expected one {setting}, got {value!r} (data.{setting}) and {declared!r} ({ranges.name}){remedy}"
             )
     return replace(ranges, **settings)
 

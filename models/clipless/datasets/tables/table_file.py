@@ -150,7 +150,8 @@ def read_table(path: str | Path) -> Table:
     path = Path(path)
     reader = next((reader for suffix, reader in _READERS.items() if path.name.lower().endswith(suffix)), None)
     if reader is None:
-        raise DataError(f"Expected a file ending in {', '.join(_READERS)}, got {path} (data.path)")
+        near = "" if path.exists() else did_you_mean_file(path, before="; ")
+        raise DataError(f"Expected a file ending in {', '.join(_READERS)}, got {path} (data.path){near}")
     try:
         if path.stat().st_size == 0:
             raise DataError(f"The file is empty ({path})")

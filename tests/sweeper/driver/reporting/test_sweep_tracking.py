@@ -16,6 +16,7 @@ from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, 
 from sweeper.errors import SweeperError
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, SweepStatus
+from sweeper.results.highlights import value_text
 from sweeper.store.manifest import Manifest
 from sweeper.store.notes import Notes
 from sweeper.tracking.names import trial_name
@@ -92,6 +93,8 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     metrics, tags = told.calls[0][3], told.calls[1][2]
     assert metrics["price"] == 5.0
     assert RISK.in_words() in tags["mlflow.note.content"]
+    assert tags["sweeper.price"] == "epsilon 5 at delta 0.0001"
+    assert (tags.get("sweeper.best") == f"accuracy {value_text(POINT, 'accuracy')} ({POINT.label})") != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
 
@@ -155,10 +158,10 @@ def test_a_store_without_the_run_of_the_trial_is_not_asked_for_a_model(monkeypat
 @pytest.mark.parametrize(
     ("config", "epsilon", "name"),
     [
-        ({"model": {"architecture": "mlp", "width": 64}}, 2.8412, "t0001 mlp-64 eps 2.842"),
+        ({"model": {"architecture": "mlp", "width": 64}}, 2.8412, "t0001 mlp-64 planned eps 2.842"),
         ({"model": {"architecture": "mlp", "width": 64}}, None, "t0001 mlp-64"),
         ({"model": {"architecture": "convnet"}}, math.inf, "t0001 convnet non-private"),
-        ({}, 0.668, "t0001 eps 0.6681"),
+        ({}, 0.668, "t0001 planned eps 0.6681"),
     ],
 )
 def test_a_trial_is_named_by_what_it_trains_and_an_epsilon_that_is_no_less(config, epsilon, name):
