@@ -157,11 +157,13 @@ def told_spec(content: Mapping[str, object]) -> dict[str, Any]:
     """Return a spec, as JSON values, as others than its owner may be told it.
 
     Guarantees:
-        Of every file that it names only the last part of the path is told.
+        Of every file that it names only the last part of the path is told, and of an account its name alone: not the
+        store it lies in.
     """
     told = dict(content)
     for section, key in _OF_MACHINES:
         values = told.get(section)
         if isinstance(values, Mapping) and values.get(key) is not None:
-            told[section] = {**values, key: Path(str(values[key])).name}
+            place = str(values[key]).rpartition("#")[2] if key == "account" else str(values[key])
+            told[section] = {**values, key: Path(place).name}
     return told
