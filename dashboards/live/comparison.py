@@ -18,6 +18,7 @@ from sweeper.service.cache import SharedCache
 from sweeper.store.manifest import told_spec
 
 KEPT_COMPARISONS = 8
+_ASIDE = ("name", "privacy.account")  # which make no other spec
 _LONG = 60  # letters of a value that is not folded
 _RANGES = {"uniform", "int", "log", "log_int"}
 
@@ -90,10 +91,10 @@ def spec_differences(snapshots: Sequence[Snapshot]) -> Html:
 
 
 def _settings(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Yield the settings of a spec with their dotted names, but for its name."""
+    """Yield the settings of a spec with their dotted names, but for its name and for who pays."""
     manifest = snapshot.sweep().manifest
     content = {} if manifest is None else told_spec(manifest.spec)
-    return ((name, in_yaml(value)) for name, value in _leaves(content, "") if name != "name")
+    return ((name, in_yaml(value)) for name, value in _leaves(content, "") if name not in _ASIDE)
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:

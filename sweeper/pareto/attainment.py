@@ -16,6 +16,7 @@ from sweeper.pareto.dominance import attained, costs
 from sweeper.records import Objective, Point
 
 EPSILON = Objective.named("epsilon")
+_LEAST_FOR_MEDIAN = 3  # runs; of two it would be the best
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ def attainment(runs: Sequence[Sequence[Point]], value: Objective) -> tuple[Surfa
     Points without a finite epsilon and value do not count.
 
     Returns:
-        No surface with fewer than two runs, and none that has no point: what every run attains is nothing where a run
-        has no point. With two runs the median is the best.
+        No surface with fewer than two runs, no median with fewer than three, and none that has no point: what every run
+        attains is nothing where a run has no point.
     """
     kept = [[p for p in run if _is_finite(p, value.name)] for run in runs]
     if len(runs) < 2 or not any(kept):
@@ -50,7 +51,7 @@ def attainment(runs: Sequence[Sequence[Point]], value: Objective) -> tuple[Surfa
     counts = {"best": 1, "median": (len(runs) + 1) // 2, "worst": len(runs)}
     surfaces = []
     for name, count in counts.items():
-        if count > len(set(owners)):
+        if count > len(set(owners)) or (name == "median" and len(runs) < _LEAST_FOR_MEDIAN):
             continue
         rows = attained(matrix, owners, count)
         rows = rows[np.argsort(rows[:, 0])]

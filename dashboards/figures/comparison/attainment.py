@@ -75,7 +75,7 @@ def rows(info: AttainmentInfo) -> Table:
 
 
 def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the bands between best and worst, and the medians as lines."""
+    """Draw the bands between best and worst, and the medians of three runs or more as lines."""
     epsilons = _epsilons(info.bands)
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     if not epsilons:
@@ -125,6 +125,8 @@ def _band(band: Band, color: str, right_end: float) -> list[go.Scatter]:
 
 def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width: float) -> go.Scatter:
     xs, ys = _path(surface, info.right_end)
+    has_median = band.surface("median") is not None
+    runs = f"{'median of ' if has_median else ''}{band.runs} {info.runs}"
     return go.Scatter(
         x=xs,
         y=ys,
@@ -136,9 +138,9 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width:
             for x, y in zip(xs, ys, strict=True)
         ],
         hovertemplate="%{text}<extra></extra>",
-        name=f"{escape(band.spec)}: median of {band.runs} {info.runs}, band from worst to best",
+        name=f"{escape(band.spec)}: {runs}, band from worst to best",
         legendgroup=escape(band.spec),
-        showlegend=surface.name == "median",
+        showlegend=surface.name == ("median" if has_median else "best"),
     )
 
 
@@ -150,8 +152,8 @@ FIGURE: FigureKind[Comparison, AttainmentInfo] = FigureKind(
         "of them attain ([empirical attainment function](https://doi.org/10.1007/3-540-44719-9_15))"
     ),
     caption=(
-        "For each name with several sweeps: the solid line is attained by at least half of them, the band reaches from "
-        "what all of them attain to what the best of them does. Nothing is averaged."
+        "For each name with several sweeps: the band reaches from what all of them attain to what the best of them "
+        "does; of three or more, the solid line is attained by at least half. Nothing is averaged."
     ),
     position=20,
     info=info,

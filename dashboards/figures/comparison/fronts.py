@@ -1,4 +1,4 @@
-"""The fronts of several sweeps in one plane: one line per run, one colour and mark per spec."""
+"""The fronts of several sweeps in one plane: one line per run, one colour and mark per spec, or run of one spec."""
 
 from dataclasses import dataclass
 from html import escape
@@ -71,26 +71,28 @@ def rows(info: OverlayInfo) -> Table:
 
 
 def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the overlay; the lines of one spec share a legend entry."""
+    """Draw the overlay; the lines of one spec share a legend entry, unless they are few and of one spec."""
     epsilons = [step.epsilon for line in info.lines for step in line.steps]
     figure = over_epsilon(info, theme, epsilons, info.utility, height=480)
-    specs = list(dict.fromkeys(line.spec for line in info.lines))
-    for i, line in enumerate(info.lines):
-        first = info.lines.index(next(other for other in info.lines if other.spec == line.spec)) == i
-        figure.add_trace(_line(info, line, specs.index(line.spec), max(epsilons), theme, named=first))
+    apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
+    entries = [line.run if apart else line.spec for line in info.lines]
+    places = list(dict.fromkeys(entries))
+    for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
+        look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
+        drawn = _line(info, line, entry, look, max(epsilons))
+        figure.add_trace(drawn.update(showlegend=entries.index(entry) == i))
     return figure
 
 
-def _line(info: OverlayInfo, line: RunLine, spec: int, right_end: float, theme: Theme, *, named: bool) -> go.Scatter:
+def _line(info: OverlayInfo, line: RunLine, entry: str, look: tuple[str, str], right_end: float) -> go.Scatter:
     priced = "" if line.price is None else f"price: epsilon {show_epsilon(line.price)}<br>"
     texts = [
         f"<b>{escape(line.run)}</b><br>{priced}{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.utility, step.value, step.interval)}"
         for step in line.steps
     ]
-    name, look = escape(line.spec), (theme.hue(spec), SYMBOLS[spec % len(SYMBOLS)])
-    drawn = curve_line(line.steps, right_end, *look, name=name, texts=texts)
-    return drawn.update(legendgroup=name, showlegend=named)
+    name = escape(entry)
+    return curve_line(line.steps, right_end, *look, name=name, texts=texts).update(legendgroup=name)
 
 
 FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
@@ -98,7 +100,8 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     heading="The fronts",
     summary="the fronts of all sweeps in one plane",
     caption=(
-        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark. "
+        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
+        "unless they alone are compared and few. "
         "A model of a sweep costs its price, which the table of sweeps has: compare that too."
     ),
     position=10,

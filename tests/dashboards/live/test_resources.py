@@ -385,6 +385,18 @@ def test_of_files_in_compared_specs_the_name_alone_is_told(show, out, write_swee
     assert "/srv" not in page
 
 
+def test_who_pays_is_no_difference_of_specs(show, out, write_sweep):
+    write_sweep(out / "digits-20260105-120000", seed=1)
+    for name, account in ((ENDED, "/srv/acc.db#clinic"), ("digits-20260105-120000", None)):
+        folder = SweepFolder(out / name)
+        spec = {"privacy": {"delta": 1e-5} | ({"account": account} if account else {})}
+        folder.write_manifest(replace(folder.read_manifest(), spec=spec))
+    page = show("part", "compared", View(compared=(ENDED, "digits-20260105-120000")))
+    assert "count as runs of one spec" in page
+    assert "The specs are the same." in page
+    assert "acc.db" not in page
+
+
 def test_compared_specs_are_read_as_they_were_written_and_only_where_they_differ(show, out, write_sweep):
     first = {"width": {"log_int": [64, 256]}, "constraint": "spectral_ball", "input_clip": {"uniform": [3.0, 6.0]}}
     second = {"width": [64, 128], "constraint": "spectral_ball", "input_clip": None}

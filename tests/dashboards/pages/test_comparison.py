@@ -73,6 +73,16 @@ def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
     assert repeats.info(small([])).bands == ()
 
 
+def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
+    two = compare(fronts[:2])
+    lines = overlay.plot(overlay.info(two)).data
+    assert [trace.name for trace in lines if trace.showlegend] == ["digits-0.0", "digits-0.01"]
+    assert len({(trace.line.color, trace.marker.symbol) for trace in lines}) == 2
+    assert [row["surface"] for row in attainment.rows(attainment.info(two)) if row["surface"] == "median"] == []
+    (named,) = [trace.name for trace in attainment.plot(attainment.info(two)).data if trace.showlegend]
+    assert named == "digits: 2 runs, band from worst to best"
+
+
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)

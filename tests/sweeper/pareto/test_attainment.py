@@ -44,8 +44,9 @@ def test_a_surface_is_what_so_many_runs_attain(seq):
 
 def test_a_minimised_value_is_attained_from_above():
     loss = Objective.named("membership-auroc")
-    each = [[Point(trial="t", epoch=1, values={"epsilon": 1.0, loss.name: v})] for v in (0.5, 0.7)]
-    assert [s.steps for s in attainment(each, loss)] == [((1.0, 0.5),), ((1.0, 0.5),), ((1.0, 0.7),)]
+    each = [[Point(trial="t", epoch=1, values={"epsilon": 1.0, loss.name: v})] for v in (0.5, 0.6, 0.7)]
+    assert [s.steps for s in attainment(each, loss)] == [((1.0, 0.5),), ((1.0, 0.6),), ((1.0, 0.7),)]
+    assert [s.name for s in attainment(each[:2], loss)] == ["best", "worst"], "a median of two is one of them"
 
 
 def test_one_run_has_no_band_and_one_without_points_no_worst():
