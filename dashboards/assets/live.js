@@ -40,6 +40,7 @@
     const first = place.dataset.markup === undefined;
     place.innerHTML = place.dataset.markup = markup;
     sweeperTables.equip(place);
+    for (const one of inside("[data-origin]")) one.textContent = location.origin; // in commands for other machines
     for (const box of inside("input[type=checkbox][name]")) box.checked = kept.checked.includes(box.value);
     if (!first) inside("details").forEach((one, i) => (one.open = kept.open[i] ?? one.open));
     inside(".scroll").forEach((one, i) => kept.scrolls[i] && one.scrollTo(...kept.scrolls[i]));

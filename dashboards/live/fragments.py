@@ -6,18 +6,20 @@ Addresses of the service are relative to its root; texts reach the page only thr
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 from dashboards.data import PRICE, SweepData
 from dashboards.live.snapshots import Snapshot
 from dashboards.live.view import PREFIX, View
-from dashboards.pages._html import Html, each, tag
-from dashboards.pages._sections import nearly_constant
+from dashboards.pages import _sections as sections
+from dashboards.pages._html import Child, Html, each, tag
+from dashboards.pages._page import section
 from dashboards.text import MISSING, setting, show, show_epsilon, show_test, show_value
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.privacy.pricing import value_name
 from sweeper.records import Point
+from sweeper.results.exporters import PRESETS
 from sweeper.results.pick import meeting, pick
 from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.jsonl import to_text
@@ -29,6 +31,10 @@ _EXPORTS = (
     ("PNG", "front?format=png", "the front as a picture"),
     ("SVG", "front?format=svg", "the front as a drawing"),
     ("PDF", "front?format=pdf", "the front for a document"),
+    *(
+        (f"PDF, {name}", f"front?format=pdf&preset={name}", f"the front as wide as a paper's {name}, {width:g} mm")
+        for name, (width, _) in PRESETS.items()
+    ),
     ("JSON", "front?format=json", "the points of the front and what they cost"),
     ("CSV", "front?format=csv", "the points of the front as a table"),
     ("All points", "points?format=csv", "every point of every trial as a table"),
@@ -96,7 +102,7 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
 
 
 def _warning(data: SweepData, point: Point) -> Html | None:
-    said = nearly_constant(data, point) or data.doubt(point)
+    said = sections.nearly_constant(data, point) or data.doubt(point)
     return tag("p", f"{said}.", class_="warning") if said else None
 
 
@@ -187,13 +193,57 @@ def trial_link(sweep: str, trial: str, *, row: bool = True) -> Html:
     return tag("a", trial, href=f"/{View(sweep=sweep, trial=trial).query()}", data_local=True, data_row=row)
 
 
-def exports(name: str) -> Html:
+def exports(data: SweepData) -> Html:
     """The files that the service makes of the sweep."""
-    base = f"{API}/{quote(name, safe='')}"
+    base = _address(data)
     files = [(tag("a", what, href=f"{base}/{where}", download=True), words) for what, where, words in _EXPORTS]
+    if data.front_points:
+        papers = tag("a", "Papers", href=f"{base}/papers", download=True)
+        files.append((papers, "the best model with its privacy card, hashes, ledger and spec, as a zip archive"))
     rows = [tag("li", link, f": {words}") for link, words in files]
-    words = tag("p", "A single figure is saved as a picture by the camera in its corner.")
-    return tag("section", tag("h2", "Files"), tag("ul", *rows, class_="plain"), words)
+    words = tag("p", "A single figure is saved as a picture by the camera in its corner.", class_="after")
+    return section("files", "Files", tag("ul", *rows, class_="plain"), words)
+
+
+def how_to_take(data: SweepData) -> Html | None:
+    """Commands for another machine that take one model of the front; None before there is one.
+
+    The page's script writes the address of the service where `_origin` stands.
+    """
+    if not data.front_points:
+        return None
+    most, least = sections.conditions(data)
+    given = {"max_price": most} if most is not None else {}
+    asked = [given] if least is None else [given, given | {"min": "=".join(least)}]
+    curl: list[Child] = []
+    for one in asked:
+        query = f"?{urlencode(one)}" if one else ""
+        where = f'{_address(data)}/papers{query}"\n'
+        curl += ['curl -OJ -H "Authorization: Bearer $SWEEPER_TOKEN" \\\n  "', _origin(), where]
+    limit = "" if most is None else f"max_price={most}"
+    python = ['import sweeper\n\nservice = sweeper.connect("', _origin(), '", token="sweeper_...")\n']
+    python += [f'picked = service.sweep("{data.directory}").pick({limit})\n']
+    python += ['picked.write("picked")  # its papers\nmodel = picked.model()']
+    words = (
+        "A token to read is enough; whoever runs the service makes one with sweeper token. What comes is a zip archive "
+        "of the model, its card, hashes, ledger and spec."
+    )
+    return section(
+        "pick",
+        "Take one of these models",
+        tag("p", sections.PICK, " ", words),
+        sections.code(*curl),
+        tag("p", "The same in Python:", class_="after"),
+        sections.code(*python),
+    )
+
+
+def _address(data: SweepData) -> str:
+    return f"{API}/{quote(data.directory, safe='')}"
+
+
+def _origin() -> Html:
+    return tag("span", "https://sweeper.example.org", data_origin=True)
 
 
 def refused(reason: str, view: View) -> Html:

@@ -112,7 +112,7 @@ _PARTS: dict[str, Callable[[Snapshot], Html]] = {
         ]
     ),
     "people": lambda snapshot: join([actions_table(snapshot.sweep())]),
-    "exports": lambda snapshot: join([fragments.exports(snapshot.name), sections.how_to_pick(snapshot.sweep())]),
+    "exports": lambda snapshot: join([fragments.exports(snapshot.sweep()), fragments.how_to_take(snapshot.sweep())]),
 }
 
 

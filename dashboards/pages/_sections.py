@@ -10,7 +10,7 @@ from clipless.datasets import Evaluation
 from clipless.datasets.metadata import units_word
 from clipless.privacy.exposure import FALSE_ALARMS, Basis
 from dashboards.data import SweepData
-from dashboards.pages._html import Html, each, join, tag
+from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import card, exploratory, facts_list, header, scrolling_table, section
 from dashboards.summary import best_of, budgets
 from dashboards.text import (
@@ -426,33 +426,42 @@ def _attack_row(kind: AuditKind, found: list[Finding]) -> Html:
     )
 
 
+PICK = (
+    "Name the price that you can pay and what you need; you get the best point: its configuration, its privacy card "
+    "and its model."
+)
+
+
 def how_to_pick(data: SweepData) -> Html:
     """Commands that take one model of the front, with thresholds that this front can meet."""
     where = shlex.quote(data.directory or data.name)
-    price = data.result.price
-    limit = "" if price is None or not isfinite(price.epsilon) else f" --max-price {show_epsilon(price.epsilon)}"
+    most, least = conditions(data)
+    limit = "" if most is None else f" --max-price {most}"
     commands = [f"{program()} pick {where}{limit}"]
-    name = data.certificate
-    best = best_of(data, name) if name else None
-    if name and best and is_fraction(name):
-        floor_value = floor(20 * best.values[name]) / 20
-        commands.append(f"{commands[0]} --min {shlex.quote(f'{name}={floor_value:g}')}")
+    if least is not None:
+        commands.append(f"{commands[0]} --min {shlex.quote('='.join(least))}")
     model = pick(data.result).model if data.front_points else None
     load = [
         tag("p", "The model that pick takes, in Python:"),
-        _code(f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")'),
+        code(f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")'),
     ]
-    words = (
-        "Name the price that you can pay and what you need; you get the best point: its configuration, its privacy "
-        "card and its model."
-    )
-    code = _code("\n".join(commands))
-    return section("pick", "Take one of these models", tag("p", words), code, *(load if model else []))
+    pick_it = code("\n".join(commands))
+    return section("pick", "Take one of these models", tag("p", PICK), pick_it, *(load if model else []))
 
 
-def _code(text: str) -> Html:
+def conditions(data: SweepData) -> tuple[str | None, tuple[str, str] | None]:
+    """Conditions that this front can meet: the largest price, and a certificate with its smallest value."""
+    price, name = data.result.price, data.certificate
+    most = None if price is None or not isfinite(price.epsilon) else show_epsilon(price.epsilon)
+    best = best_of(data, name) if name else None
+    if not (name and best and is_fraction(name)):
+        return most, None
+    return most, (name, f"{floor(20 * best.values[name]) / 20:g}")
+
+
+def code(*parts: Child) -> Html:
     """Lines that may be wider than the page: a box that the keyboard scrolls."""
-    return tag("pre", tag("code", text), tabindex=0)
+    return tag("pre", tag("code", *parts), tabindex=0)
 
 
 def versions(data: SweepData) -> Html | None:

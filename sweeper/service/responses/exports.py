@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from anyio import CapacityLimiter, to_thread
 
 from sweeper.errors import RefusalError, UnknownSweepError
-from sweeper.results.exporters import Format, exporter
+from sweeper.results.exporters import Format, Paper, exporter
 from sweeper.service.responses.rendered import RenderedResponse
 from sweeper.service.responses.views import NO_FRONT
 from sweeper.store.sweep_folder import SweepFolder
@@ -52,8 +52,10 @@ class SerialExecutor:
             self._asked -= 1
 
 
-def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> RenderedResponse:
+def draw(folder: SweepFolder, format_: str, figure: str | None = None, preset: str | None = None) -> RenderedResponse:
     """Return the report of a sweep, a picture of its front, or one of its figures: a page, a picture or its numbers.
+
+    A preset is the size of a picture, one of `PRESETS`; such a picture has no title.
 
     Raises:
         UnknownSweepError: there is no front yet.
@@ -64,7 +66,8 @@ def draw(folder: SweepFolder, format_: str, figure: str | None = None) -> Render
     """
     if not folder.front.is_file():
         raise UnknownSweepError(NO_FRONT)
+    paper = None if preset is None else Paper.of(preset, None, None, title=False)
     with tempfile.TemporaryDirectory(prefix="sweeper-") as place:
-        path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure)
+        path = exporter("front")(folder.path, Path(place) / f"front.{format_}", figure, paper)
         content = path.read_bytes()
     return RenderedResponse.of(content, Format(format_).media_type, pack=format_ not in ("png", "pdf"))

@@ -7,9 +7,10 @@ from anyio import to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
-from sweeper.errors import RecordError, UnknownSweepError, public_sentence
+from sweeper.errors import RecordError, RefusalError, UnknownSweepError, public_sentence
 from sweeper.papers.card_content import CardContent
 from sweeper.records import Point, SweepStatus
+from sweeper.results.exporters import PICTURES
 from sweeper.results.pick import read_numbers
 from sweeper.results.sweep import Picked, Sweep
 from sweeper.service.catalog import FRONT_FILES, REHEARSAL_FILES, by_age
@@ -44,6 +45,10 @@ Minimum = Annotated[
 FigureName = Annotated[
     str | None,
     Query(pattern="^[a-z0-9-]{1,40}$", description="A figure of the report: as a page, a picture, or its numbers."),
+]
+Preset = Annotated[
+    Literal["column", "page"] | None,
+    Query(description="A picture as wide as a paper's column, 85 mm, or page, 178 mm."),
 ]
 FrontFormat = Literal["json", "csv", "html", "png", "svg", "pdf"]
 NDJSON = "application/x-ndjson"
@@ -112,16 +117,22 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
 
     @router.get("/{sweep}/front", response_model=FrontContent | FigureNumbers, responses=in_formats(*exports.DRAWN))
     async def show_front(
-        request: Request, sweep: SweepId, format: FrontFormat = "json", figure: FigureName = None
+        request: Request,
+        sweep: SweepId,
+        format: FrontFormat = "json",
+        figure: FigureName = None,
+        preset: Preset = None,
     ) -> Response:
         """Return the front: its points as JSON or CSV, the report as HTML, or a picture; or a figure of the report."""
+        if preset is not None and format not in {one.value for one in PICTURES}:
+            raise RefusalError(f"Expected format=png, svg or pdf with preset={preset}, got {format}", 422)
         if figure is None and format == "json":
             return (await parts.answers.get(sweep, "front.json", _front, FRONT_FILES)).to(request)
         if figure is None and format == "csv":
             table = partial(_table, views.front_csv)
             return (await parts.answers.get(sweep, "front.csv", table, FRONT_FILES)).to(request)
-        draw = partial(exports.draw, format_=format, figure=figure)
-        answer = await parts.answers.get(sweep, ("drawn", figure, format), draw, run=turns.run)
+        draw = partial(exports.draw, format_=format, figure=figure, preset=preset)
+        answer = await parts.answers.get(sweep, ("drawn", figure, format, preset), draw, run=turns.run)
         return answer.to(request, **{"Content-Security-Policy": exports.POLICY})
 
     async def pick(

@@ -12,7 +12,7 @@ from dashboards.live import resources as module
 from dashboards.live.fragments import FILES, age, tracking_address
 from dashboards.live.resources import Resources, marks
 from dashboards.live.view import View
-from dashboards.text import MISSING
+from dashboards.text import MISSING, show_epsilon
 from sweeper.adapters import dump
 from sweeper.errors import PickError, RecordError, UnknownSweepError
 from sweeper.privacy.pricing import UPPER_BOUND
@@ -447,3 +447,14 @@ def test_every_file_has_a_link(show):
     exports = show("part", "exports")
     for format_ in ("html", "png", "svg", "pdf", "csv", "json"):
         assert f"/api/v1/sweeps/{ENDED}/front?format={format_}" in exports
+    assert "front?format=pdf&amp;preset=column" in exports
+
+
+def test_what_is_exported_is_taken_from_the_service_and_not_from_its_folder(show, sweep):
+    exports = show("part", "exports")
+    price = show_epsilon(sweep.result.price.epsilon)
+    assert f"</span>/api/v1/sweeps/{ENDED}/papers?max_price={price}&quot;" in exports
+    assert "Authorization: Bearer $SWEEPER_TOKEN" in exports
+    assert f"service.sweep(&quot;{ENDED}&quot;).pick(max_price={price})" in exports
+    assert "clipless.load" not in exports
+    assert "sweeper pick" not in exports

@@ -53,7 +53,7 @@ def contradiction(trial):
     return Evidence(trial=trial, finding=Finding(kind=AuditKind.STEP, subject="s", **said), found="now", program="1")
 
 
-def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep):
+def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep, tmp_path):
     for day in range(1, 6):
         make_sweep(f"digits-2025010{day}-000000")
     make_sweep(".selecting-x")
@@ -64,7 +64,7 @@ def test_sweeps_are_listed_newest_first_page_by_page(client, make_sweep):
     assert [row["id"] for row in last["sweeps"]] == ["digits-20250101-000000"]
     assert last["sweeps"][0] == {
         "id": "digits-20250101-000000", "name": "digits", "state": "completed", "status": "completed", "reason": "",
-        "submitted": None, "by": "",
+        "submitted": None, "by": tmp_path.owner(),
     }  # fmt: skip
     assert is_problem(client.get("/api/v1/sweeps", params={"limit": 1001}), 422, "limit")
     assert is_problem(client.get("/api/v1/sweeps", params={"offset": -1}), 422, "offset")
@@ -214,10 +214,25 @@ def test_without_a_browser_pictures_are_unavailable_and_nothing_else(client, fol
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_picture_may_have_the_width_of_a_paper_and_nothing_else_has_one(client, monkeypatch):
+    def drawn(_folder, path, _figure, paper):
+        path.write_text(str(paper))
+        return path
+
+    monkeypatch.setattr(exports, "exporter", lambda _: drawn)
+    for preset, width in (("column", 85.0), ("page", 178.0)):
+        answer = client.get(f"{URL}/front", params={"format": "svg", "preset": preset})
+        assert f"width={width}" in answer.text
+    assert client.get(f"{URL}/front", params={"format": "svg"}).text == "None"
+    refused = client.get(f"{URL}/front", params={"format": "csv", "preset": "page"})
+    assert is_problem(refused, 422, "Expected format=png, svg or pdf with preset=page, got csv")
+
+
+@pytest.mark.usefixtures("folder")
 def test_what_waits_to_be_drawn_keeps_nothing_else_waiting_and_is_bounded(client, monkeypatch):
     gate = threading.Event()
 
-    def held(_folder, path, _figure):
+    def held(_folder, path, *_):
         gate.wait(300)
         path.write_text("drawn")
         return path
