@@ -55,6 +55,7 @@ def account_head(state: AccountState, spender: str, is_here: Callable[[str], boo
         ends,
         banner,
         facts_list(_facts(state, spender)),
+        tag("p", "Shares are of squared signal, which adds up; epsilons do not.", class_="test"),
     )
     return join([head, _places(summary), _spenders(summary), _sweeps(summary, is_here)])
 

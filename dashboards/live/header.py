@@ -16,11 +16,23 @@ from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
 from dashboards.summary import best_of, total_price, trials_done
-from dashboards.text import delta_text, interval_text, show, show_epsilon, show_value, title_of, when, whole
+from dashboards.text import (
+    MISSING,
+    delta_text,
+    interval_text,
+    show,
+    show_epsilon,
+    show_test,
+    show_value,
+    title_of,
+    when,
+    whole,
+)
 from sweeper.privacy.pricing import UPPER_BOUND
 from sweeper.records import Point, SweepStatus, TrialStatus
 from sweeper.rounding import number_of
 from sweeper.service.supervision.states import Standing
+from sweeper.store.actions import owner_of
 from sweeper.store.manifest import Manifest
 
 TITLES = {
@@ -89,7 +101,7 @@ def sweep_header(
 ) -> Html:
     """Name, state and terms of a sweep that has started, and the answers to four questions."""
     folder = tag("span", snapshot.name, class_="folder")
-    eyebrow = join([state(standing), _reason(standing), folder, _submitted(standing)])
+    eyebrow = join([state(standing), _reason(standing), folder, _submitted(standing) or _run_by(snapshot)])
     data = snapshot.data
     if data is None:
         said = tag("p", snapshot.trouble) if standing.runs else None
@@ -191,6 +203,12 @@ def _submitted(standing: Standing) -> Html | None:
     return tag("span", f"submitted by {asked.by}, {when(at)}", class_="folder")
 
 
+def _run_by(snapshot: Snapshot) -> Html | None:
+    """The account of the machine that ran a sweep which nobody submitted by name."""
+    by = owner_of(snapshot.ledger.parent)
+    return tag("span", f"run by {by}", class_="folder") if by else None
+
+
 def _link(words: str, view: View, place: str = "") -> Html:
     return tag("a", words, href=f"/{view.query()}{place}", data_local=True)
 
@@ -224,7 +242,9 @@ def _achieves(data: SweepData) -> list[Child]:
     others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
     points = number_of(len(data.result.on_front), "point")
     words = f"{best.label}, at its own epsilon {epsilon}; {points} on the front{others}."
-    unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, best.interval(data.utility))]))
+    test = show_test(best, data.utility)
+    tested = "" if test == MISSING else f"test {test}"
+    unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, best.interval(data.utility)), tested]))
     return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
 
 
@@ -265,7 +285,13 @@ def _running(standing: Standing, progress: Progress) -> Html:
         return _big("yes" if standing.state is SweepStatus.RUNNING else in_words(standing.state), "")
     if progress.rehearses:
         return _big(f"{progress.rehearsed} of {progress.rehearsals}", f"rehearsals, {in_words(standing.state)}")
-    return _big(f"{progress.ended} of {progress.total}", f"trials, {in_words(standing.state)}")
+    return _big(f"{progress.ended} of {progress.total}", f"trials, {_doing(standing, progress)}")
+
+
+def _doing(standing: Standing, progress: Progress) -> str:
+    """How a sweep stands, in words; one without a trial left scores test rows before it ends."""
+    done = standing.state is SweepStatus.RUNNING and progress.ended == progress.total
+    return "scoring" if done else in_words(standing.state)
 
 
 def _detail(progress: Progress, *, runs: bool) -> Html | None:

@@ -18,6 +18,7 @@ from typing import TypeVar, cast
 
 from dashboards.data import SweepData, known_actions, read, with_drawn, with_rehearsals
 from dashboards.summary import best_of, total_price, trials_done
+from dashboards.text import MISSING, show_test
 from sweeper.errors import RecordError, SweeperError, public_sentence
 from sweeper.records import Interval, SweepStatus
 from sweeper.results.estimates import show_points
@@ -26,6 +27,7 @@ from sweeper.results.front_record import FrontTrial
 from sweeper.service.cache import SharedCache
 from sweeper.service.catalog import Catalog
 from sweeper.service.problems import Redactor
+from sweeper.store.actions import owner_of
 from sweeper.store.manifest import Manifest
 from sweeper.store.rehearsal_records import join_trainings
 from sweeper.store.sweep_folder import SweepFolder
@@ -54,6 +56,9 @@ class SweepSummary:
     utility: str = ""  # name of the objective that ``best`` is a value of
     best: float | None = None  # on the front
     interval: Interval | None = None  # of it, where it is an estimate from noisy scores
+    test: str = ""  # the test value of that point as text, empty before it is known
+    by: str = ""  # whose it is
+    rehearsed: tuple[int, int] | None = None  # configurations, and of how many, while they are rehearsed
     price: float | None = None  # epsilon of what everything costs that is released
 
 
@@ -166,7 +171,9 @@ class Snapshots:
         except RecordError:
             return SweepSummary(name=name, status="unreadable")
         if manifest.status is not SweepStatus.RUNNING:
-            row = _SummaryEntry(token, _summary(name, manifest, _written_front_alone(folder, manifest)))
+            row = _SummaryEntry(
+                token, _summary(name, manifest, _written_front_alone(folder, manifest), owner_of(folder.path))
+            )
         elif known is not None and known.until > self._clock():
             return known.listed
         else:
@@ -178,7 +185,7 @@ class Snapshots:
         started = time.thread_time()
         snapshot = self.get(name)
         seconds = time.thread_time() - started
-        listed = _summary(name, manifest, snapshot.data)
+        listed = _summary(name, manifest, snapshot.data, owner_of(snapshot.ledger.parent))
         return _SummaryEntry(snapshot.token, listed, seconds, self._clock() + _pause(seconds, seconds_before))
 
     def get(self, name: str) -> Snapshot:
@@ -215,9 +222,9 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, manifest: Manifest, data: SweepData | None) -> SweepSummary:
+def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> SweepSummary:
     started = _STARTED.search(name)
-    summary = SweepSummary(name, manifest.status.value, started.group(1) if started else "")
+    summary = SweepSummary(name, manifest.status.value, started.group(1) if started else "", by=by)
     if data is None:
         return summary
     best, price, utility = best_of(data, data.utility), total_price(data), data.utility
@@ -229,11 +236,13 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None) -> SweepSumm
         summary,
         trials=len(data.trials) if planned is None else ended,
         planned=planned,
-        hypervolume=data.result.hypervolume,
+        hypervolume=None if best is None else data.result.hypervolume,
         exploratory=data.result.claim.exploratory,
         utility=utility,
         best=None if best is None else best.values[utility],
         interval=None if best is None else best.interval(utility),
+        test="" if best is None or (shown := show_test(best, utility)) == MISSING else shown,
+        rehearsed=(len(data.rehearsals), data.rehearsals_planned) if data.rehearses else None,
         price=None if price is None else price.epsilon,
     )
 

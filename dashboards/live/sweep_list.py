@@ -16,8 +16,8 @@ from sweeper.service.supervision.states import Standing
 
 _HEADS = ("sweep", "state", "by", "trials", "best", "price", "hypervolume", "age")
 _WORDS = (
-    "Best: the best value on the front of the objective that is named. Price: the epsilon of all that is released. "
-    "Choose two or more to compare them."
+    "Best: the best value on the front of the objective that is named, then that of the test rows. "
+    "Price: the epsilon of all that is released. Choose two or more to compare them."
 )
 _NUMERIC = ("trials", "best", "price", "hypervolume")
 
@@ -65,18 +65,19 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
     said = tag("small", standing.reason, class_="why", title=standing.reason) if standing.reason else None
     if standing.state is SweepStatus.RUNNING and left is not None:
         said = tag("small", f"about {duration(left)} left", class_="why")
-    by = "" if standing.submission is None else standing.submission.by
+    by = row.by or ("" if standing.submission is None else standing.submission.by)
     started = row.started or standing.name[-15:]
     best = MISSING
     if row.best is not None:
         best = f"{show(row.utility, row.best)}{in_parentheses(row.utility, row.interval)}"
+        best += f", test {row.test}" if row.test else ""
     return tag(
         "tr",
         tag("td", tag("label", box, class_="box") if standing.started else None),
         tag("td", link, mark, data_value=row.name),
         tag("td", state(standing), said, data_value=standing.state.value),
         tag("td", by or MISSING, data_value=by),
-        _number(row.trials, _trials(row)),
+        _number(row.trials, _trials(row, standing)),
         _number(row.best, best, row.utility),
         _number(row.price, MISSING if row.price is None else show_epsilon(row.price)),
         _number(row.hypervolume, MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}"),
@@ -84,9 +85,14 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
     )
 
 
-def _trials(row: SweepSummary) -> str:
+def _trials(row: SweepSummary, standing: Standing) -> str:
+    runs = standing.state is SweepStatus.RUNNING
+    if runs and row.rehearsed is not None:
+        return f"rehearsing {row.rehearsed[0]} of {row.rehearsed[1]}"
     if row.trials is None:
         return MISSING
+    if runs and row.trials == row.planned:
+        return f"{row.trials}, scoring"
     return str(row.trials) if row.planned in (None, row.trials) else f"{row.trials} of {row.planned}"
 
 

@@ -20,6 +20,8 @@ from sweeper.results.front_record import FrontTrial
 from sweeper.results.trial_log import trial_log
 from sweeper.store.notes import Notes, SignedText, read_notes
 
+_TEST = "test"
+
 
 def trial_page(
     snapshot: Snapshot, id_: str, run_address: str | None, *, runs: bool, offers: Container[Action] | None
@@ -110,21 +112,22 @@ def _scores(data: SweepData, id_: str) -> Html:
     names = epsilon_first(dict.fromkeys(name for point in points for name in point.values))
     if not points:
         return section("scores", "Scores", tag("p", "No point yet; the first comes with the first epoch."))
-    numbers = each("th", [*map(value_name, names), "test"], scope="col", class_="number")
-    heads = join([tag("th", "epoch", scope="col"), numbers, each("th", ["front", "model"], scope="col")])
     rows = [_row(data, point, names) for point in points]
-    return section("scores", "Scores", scrolling_table(heads, rows))
+    shown = [name for name in rows[0] if any(row[name] != MISSING for row in rows)]
+    words = {name: "number" if name in (*names, _TEST) else None for name in shown}
+    heads = join(tag("th", value_name(name), scope="col", class_=word) for name, word in words.items())
+    lines = [tag("tr", *(tag("td", row[name], class_=word) for name, word in words.items())) for row in rows]
+    return section("scores", "Scores", scrolling_table(heads, lines))
 
 
-def _row(data: SweepData, point: Point, names: Sequence[str]) -> Html:
-    values = [MISSING if name not in point.values else show_value(point, name) for name in names]
+def _row(data: SweepData, point: Point, names: Sequence[str]) -> dict[str, Child]:
+    """Return the cells of a point by the heads of their columns."""
+    values = {name: MISSING if name not in point.values else show_value(point, name) for name in names}
     on_front = point.key in data.result.on_front
     pick = f"/{View(sweep=data.directory, point=point.key).query()}"
     front = tag("a", "pick it", href=pick, data_local=True) if on_front else MISSING
-    cells: list[Child] = [*values, show_test(point, data.utility)]
-    numbers = join(tag("td", value, class_="number") for value in cells)
     model = _model(data, point) if on_front else MISSING
-    return tag("tr", tag("td", point.moment), numbers, tag("td", front), tag("td", model))
+    return {"epoch": point.moment, **values, _TEST: show_test(point, data.utility), "front": front, "model": model}
 
 
 def _model(data: SweepData, point: Point) -> Child:

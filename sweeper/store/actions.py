@@ -69,6 +69,15 @@ def submitter(folder: Path) -> str:
         return ""
 
 
+def owner_of(folder: Path) -> str:
+    """Return whose a sweep is: who submitted it, else the account of the machine that ran it; empty if unknown."""
+    asked = submitter(folder)
+    try:
+        return asked or folder.owner()
+    except (KeyError, OSError, NotImplementedError):  # no such account, or a system without accounts
+        return ""
+
+
 def check_name(name: str) -> str:
     """Return a person's name without spaces around it.
 

@@ -61,7 +61,9 @@ class SweepRow(Answer):
     status: SweepStatus | None = Field(description="As its own records say, None where there are none.")
     reason: str
     submitted: float | None = Field(description="When, in seconds since 1970; None if it was not.")
-    by: str = Field(description="Who submitted it, by the owner of the token; empty if nobody did.")
+    by: str = Field(
+        description="Who submitted it, by the owner of the token, else the account of the machine that ran it."
+    )
 
 
 class SweepPage(Answer):

@@ -35,7 +35,7 @@ from sweeper.service.responses.models import (
 )
 from sweeper.service.security.declared_tables import list_tables
 from sweeper.service.supervision.states import Standing
-from sweeper.store.actions import read_actions
+from sweeper.store.actions import owner_of, read_actions
 from sweeper.store.evidence import read_refusals
 from sweeper.store.jsonl import plain, read_object
 from sweeper.store.manifest import told_spec
@@ -72,7 +72,7 @@ def listed(name: str, folder: Path, standing: Standing, redact: Redactor, troubl
         status=None if manifest is None else manifest.status,
         reason=redact(trouble or standing.reason or ("" if manifest is None else manifest.reason)),
         submitted=None if standing.submission is None else standing.submission.submitted,
-        by="" if standing.submission is None else standing.submission.by,
+        by=owner_of(folder),
     )
 
 

@@ -190,6 +190,21 @@ def test_the_list_says_how_far_a_running_sweep_is_and_about_when_it_ends(show, g
     assert "8 of 16" in page
     assert "about 20 min left" in page
     assert "about 20 min left" in show("part", "head", View(sweep=RUNNING))
+    for number in range(9, 17):
+        growing.start(f"t{number:04d}")
+        growing.end(f"t{number:04d}")
+    clock.now += 600
+    assert "16, scoring" in show("part", "sweeps", View())
+    assert "trials, scoring" in show("part", "head", View(sweep=RUNNING))
+
+
+@pytest.mark.usefixtures("growing")
+def test_a_sweep_without_a_point_has_no_hypervolume_and_one_of_the_machine_has_a_person(show, out):
+    page = show("part", "sweeps", View())
+    (row,) = [row for row in page.split("<tr>") if f">{RUNNING}</a>" in row]
+    assert ("0.000" in row, ">None<" in row) == (False, False)
+    assert f">{(out / ENDED).owner()}</td>" in page
+    assert f"run by {(out / ENDED).owner()}" in show("part", "head", View(sweep=ENDED))
 
 
 def test_what_has_no_slot_left_is_not_offered_as_the_service_refuses_it():
@@ -296,6 +311,12 @@ def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, s
     page = show("part", "trial-records", view)
     points = [point for point in sweep.points if point.trial == "t0003"]
     assert page.count("<tr>") >= len(points)
+    scores = page.partition("</table>")[0]
+    shown = {point.trial for point in sweep.front_points}
+    for trial in sweep.trials:
+        heads = show("part", "trial-records", View(sweep=ENDED, trial=trial)).partition("</thead>")[0]
+        assert (">front<" in heads) == (trial in shown), "a column without any value is left out"
+    assert ">epoch<" in scores
     assert "&lt;b&gt;good" in page
     assert "k = v" in page
     assert "training.learning_rate" in page
@@ -450,6 +471,7 @@ def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_lea
     write_rehearsals(growing.folder, records[:4])
     clock.now += 100
     head = show("part", "head", view)
+    assert "rehearsing 2 of 8" in show("part", "sweeps")
     assert "2 of 8" in head
     assert "rehearsals, running" in head
     assert '<progress value="2" max="8" aria-label="configurations rehearsed on public rows">' in head

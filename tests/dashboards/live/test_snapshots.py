@@ -206,6 +206,7 @@ def test_the_list_has_the_best_and_the_price_without_a_sweep_being_read_whole(sn
     assert (ended.status, ended.trials, ended.best, ended.price) == ("completed", 24, best, 13.61)
     assert (ended.utility, ended.interval) == ("accuracy", None)
     assert ended.hypervolume == sweep.result.hypervolume
+    assert (ended.test != "") == (max(sweep.front_points, key=lambda point: point.values["accuracy"]).test is not None)
     assert ended.started == "20260101-120000"
     assert (rows[RUNNING].status, rows[RUNNING].trials, rows[RUNNING].best) == ("running", 1, 0.6)
     assert list(rows) == [RUNNING, ENDED]
