@@ -27,8 +27,8 @@ from sweeper.records import Point
 
 _WITH_LINES = 200
 _EYE = {"x": -1.05, "y": -1.9, "z": 0.66}
-_NARROW_EYE = {"x": -1.85, "y": -2.25, "z": 1.0}
-_CENTER, _NARROW_CENTER = {"x": 0.05, "y": 0.0, "z": -0.2}, {"x": -0.14, "y": 0.11, "z": -0.2}
+_NARROW_EYE = {"x": -1.98, "y": -2.4, "z": 1.07}
+_CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.2}, {"x": -0.11, "y": 0.09, "z": -0.2}
 _APART = 0.12  # share of an axis between two ticks
 
 
