@@ -9,9 +9,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from sweeper.driver.keeping import stands
 from sweeper.errors import RecordError
 from sweeper.privacy.pricing import value_name
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import TrialStatus
 from sweeper.results.comparison import Comparison
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
@@ -19,7 +20,6 @@ from sweeper.results.highlights import NOISY, best, explain, highlights, spread,
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_down, round_up
 from sweeper.store.evidence import Evidence
-from sweeper.store.lock import is_driven
 from sweeper.store.notes import read_notes
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -47,17 +47,10 @@ def sweeps_table(folders: Iterable[SweepFolder]) -> Table:
         table.add_column(column, justify="right")
     for folder in folders:
         try:
-            table.add_row(str(folder.path), _stands(folder), *_cells(Sweep(folder.path)))
+            table.add_row(str(folder.path), stands(folder).value, *_cells(Sweep(folder.path)))
         except RecordError as error:
             table.add_row(str(folder.path), f"unreadable: {error}")
     return table
-
-
-def _stands(folder: SweepFolder) -> str:
-    """Return how a sweep stands, as the live page says it: one whose driver is gone does not run."""
-    status = folder.read_manifest().status
-    lost = status is SweepStatus.RUNNING and not is_driven(folder.path)
-    return (SweepStatus.LOST if lost else status).value
 
 
 def _cells(sweep: Sweep) -> list[str]:

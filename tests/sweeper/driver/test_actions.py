@@ -10,6 +10,7 @@ import sweeper
 from sweeper.audits import sweep_audit
 from sweeper.errors import RecordError
 from sweeper.results.comparison import ComparisonError
+from sweeper.store.notes import read_notes
 from sweeper.store.requests import steered
 from tests.factories import make_evidence
 
@@ -47,6 +48,34 @@ def test_predictions_of_a_sweep_of_its_folder_and_of_what_is_picked_are_alike(ra
         sweeper.predict(sweep, levels * 0 + 200.0)
     with pytest.raises(RecordError, match="Expected a column 'b' to keep"):
         sweeper.predict(sweep, pd.DataFrame({"a": [1]}), ids=["b"])
+
+
+def test_sweeps_are_listed_noted_tagged_and_a_picked_one_is_verified(sweep_copy, tmp_path):
+    sweep = sweeper.load(sweep_copy)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sweeper.note(sweep, "t0001", "looks  good")
+        sweeper.tag(sweep_copy, "t0001", "reviewed", "yes")
+    assert all("Kept in the sweep's folder; " in str(one.message) for one in said)
+    kept = read_notes(sweep_copy)["t0001"]
+    assert [one.text for one in kept.texts] == ["looks good"]
+    with pytest.raises(RecordError, match="Expected a trial of"):
+        sweeper.note(sweep, "t0099", "no such trial")
+    (row,) = sweeper.list(sweep_copy.parent).to_dict("records")
+    front = sweep.front()
+    assert (row["sweep"], row["status"], row["trials"]) == (str(sweep_copy), "completed", 3)
+    assert row["price"] == front.price.epsilon
+    assert row["best"] == max(point.values[row["objective"]] for point in front.front_points)
+    assert sweeper.list(tmp_path / "nothing").empty
+    picked = tmp_path / "picked"
+    sweep.pick().write(picked)
+    assert sweeper.verify(picked).holds.all()
+    (picked / "config.json").write_text("{}")
+    found = sweeper.verify(picked)
+    assert not found.holds.all()
+    assert found.found.str.len().min() > 0
+    with pytest.raises(RecordError, match="key"):
+        sweeper.verify(picked, key="xyz")
 
 
 def test_an_audit_is_a_table_and_refuses_what_it_contradicts(sweep_copy, monkeypatch):
