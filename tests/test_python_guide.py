@@ -32,7 +32,9 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     names, shown = {"__name__": "__main__"}, []
     for cell in cells():
         shown.append(run(cell, names))
-    checked, sweep, trials, tail, figure, picked, predictions, final, *_ = [one for one in shown if one is not None]
+    checked, sweep, trials, tail, figure, picked, listed, predictions, final, *_ = [
+        one for one in shown if one is not None
+    ]
     assert repr(checked).startswith("notebook: valid. digits, N = ")
     assert list(trials["trial"]) == ["t0001", "t0002"]
     front = names["front"]
@@ -40,6 +42,7 @@ def test_every_cell_runs_and_shows_what_the_page_says(tmp_path, monkeypatch, cap
     assert len(tail) >= 1
     assert figure.layout.width == 700
     assert "; price " in picked._repr_html_()
+    assert (listed["status"].tolist(), listed["trials"].tolist()) == (["completed"], [2])
     assert list(predictions["class"]) == [
         max(range(10), key=lambda k: row[f"score {k}"]).__str__() for _, row in predictions.iterrows()
     ]
