@@ -105,7 +105,7 @@ def parse_mapping(text: str, source: str) -> dict[str, Any]:
         content = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        if mark is not None and (slip := _find_slip(error, text)):
+        if mark is not None and (slip := _find_slip(error, mark, text)):
             raise SpecError(f"Expected YAML, but {slip} ({source})") from error
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise SpecError(f"Expected YAML, but {error.problem}{where} of {source}") from error
@@ -117,14 +117,13 @@ def parse_mapping(text: str, source: str) -> dict[str, Any]:
     return content
 
 
-def _find_slip(error: yaml.MarkedYAMLError, text: str) -> str:
+def _find_slip(error: yaml.MarkedYAMLError, mark: yaml.Mark, text: str) -> str:
     """Return which line is indented wrongly or has a slip of punctuation, empty where that is not what is wrong."""
     if not isinstance(error, yaml.parser.ParserError | yaml.scanner.ScannerError):
         return ""
     begun = error.context_mark
     if begun is not None and text[begun.index : begun.index + 1] in ("[", "{"):
         return f"the bracket of line {begun.line + 1} is not closed, or lacks a comma"
-    mark = error.problem_mark
     number, lines, found = mark.line, text.splitlines(), text[mark.index : mark.index + 1]
     above = [i for i, line in enumerate(lines[:number]) if line.strip() and not line.lstrip().startswith("#")]
     if number < len(lines) and above:

@@ -45,7 +45,7 @@ def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
 
 def test_the_names_of_figures_are_printed_and_the_help_says_how(ran, answer):
     assert answer("front", ran.folder, "--figure", "list").split() == list(exporters.figure_names())
-    assert "`list` prints their" in " ".join(answer("front", "--help").split())
+    assert "`list`" in answer("front", "--help")
 
 
 def test_a_folder_without_a_sweep_is_named(refusal, tmp_path):
