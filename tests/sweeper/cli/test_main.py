@@ -296,7 +296,7 @@ def test_a_mistake_in_a_table_of_ones_own_is_one_sentence(refusal, spec_file, ta
     ("arguments", "sentence"),
     [
         (["run", "nowhere.yaml"], "Cannot read nowhere.yaml: No such file or directory"),
-        (["show", "."], "is it the folder of a sweep?"),
+        (["show", "."], "Expected the folder of a sweep, but there is no sweep.json"),
         (["pick", "nowhere"], "Expected the folder of a sweep, but there is no nowhere; "),
         (["data", "verify", "mnist", "--data-dir", "nowhere"], "Expected a folder, got nowhere"),
         (["data", "ranges", "nowhere.csv"], "nowhere.csv"),
