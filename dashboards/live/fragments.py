@@ -229,7 +229,7 @@ def how_to_take(data: SweepData) -> Html | None:
         "of the model, its card, hashes, ledger and spec."
     )
     return section(
-        "pick",
+        "take",
         "Take one of these models",
         tag("p", sections.PICK, " ", words),
         sections.code(*curl),

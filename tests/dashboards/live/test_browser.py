@@ -171,8 +171,9 @@ def test_a_click_on_a_point_picks_it_and_its_files_are_downloaded(visit, sweep, 
 
 
 @pytest.mark.long
-def test_a_file_of_the_sweep_is_downloaded(visit, sweep):
+def test_a_file_of_the_sweep_is_downloaded(visit, sweep, address):
     page = visit(f"?sweep={ENDED}&tab=export")
+    expect(page.locator("#take")).to_contain_text(f"{address.rstrip('/')}/api/v1/sweeps/{ENDED}/papers")
     with page.expect_download() as download:
         page.get_by_role("link", name="All points").click()
     assert len(download.value.path().read_text().splitlines()) == 1 + len(sweep.points)
@@ -314,6 +315,16 @@ def test_a_picture_of_the_front_is_there_before_the_library_and_gives_way_to_it(
     assert held
     assert drawn(page) == len(sweep.front_points)
     assert picture.count() == 0
+
+
+@pytest.mark.long
+def test_a_figure_that_is_on_its_way_has_its_place_and_says_so(visit, context):
+    context.route("**/live/figure/hypervolume*", lambda _: None)
+    frame = visit(f"?sweep={ENDED}&tab=search").locator("#section-hypervolume .frame")
+    expect(frame).to_be_visible()
+    assert frame.bounding_box()["height"] > 300
+    said = frame.locator(".plot > div").evaluate("place => getComputedStyle(place, '::before').content")
+    assert said == '"Drawing…"'
 
 
 @pytest.mark.long
