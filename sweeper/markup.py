@@ -1,7 +1,9 @@
-"""HTML for notebooks: Markdown rendered, tables, and everything that users wrote escaped."""
+"""Tables as text, and HTML for notebooks: Markdown rendered, and everything that users wrote escaped."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
+
+WIDTH = 100  # characters of a line of text
 
 
 def rendered(markdown: str) -> str:
@@ -29,3 +31,14 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     head = "".join(f"<th>{escape(text)}</th>" for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines of columns; a last cell that has no room stands on a line of its own."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        *cells, last = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+        line = "  ".join([*cells, last]).rstrip()
+        lines += [line] if len(line) <= WIDTH else ["  ".join(cells).rstrip(), f"    {last.rstrip()}"]
+    return lines

@@ -327,8 +327,8 @@ class SweepRun:
         names = [objective.name for objective in self._plan.shared.objectives]
         self._search.steer([parse_constraint(text, names) for text in region])
 
-    def _show_scoring(self, scoring: FrontScoring) -> None:
-        self._scoring = scoring
+    def _show_scoring(self, done: int, total: int, seconds: float) -> None:
+        self._scoring = FrontScoring(done=done, total=total, seconds=seconds)
         self._options.show(self._progress())
 
     def _tests_are_over(self) -> bool:

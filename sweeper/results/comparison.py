@@ -19,12 +19,11 @@ import numpy as np
 
 from clipless.datasets.metadata import units_word
 from sweeper.errors import SweeperError
-from sweeper.markup import paragraph, table
+from sweeper.markup import WIDTH, aligned, paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective
-from sweeper.results.display import WIDTH, aligned
 from sweeper.results.front import Front
 from sweeper.rounding import round_up
 from sweeper.specification.objectives import attack_radius, radius, smoothed_radius

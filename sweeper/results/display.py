@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError
-from sweeper.markup import paragraph, table
+from sweeper.markup import WIDTH, aligned, paragraph, table
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import Point
 from sweeper.results.front_record import FrontRecord, frame_of
@@ -16,8 +16,6 @@ from sweeper.store.manifest import Manifest
 
 if TYPE_CHECKING:
     import pandas as pd
-
-WIDTH = 100  # characters of a line
 
 
 def front_in_html(front: FrontRecord) -> str:
@@ -160,14 +158,3 @@ def _values(point: Point) -> dict[str, float]:
     intervals = {name: interval for name in point.values if (interval := point.interval(name)) is not None}
     ends = {f"{end}.{name}": pair[i] for name, pair in intervals.items() for i, end in enumerate(("low", "high"))}
     return dict(point.values) | ends
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines of columns; a last cell that has no room stands on a line of its own."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for row in rows:
-        *cells, last = (text.ljust(width) for text, width in zip(row, widths, strict=True))
-        line = "  ".join([*cells, last]).rstrip()
-        lines += [line] if len(line) <= WIDTH else ["  ".join(cells).rstrip(), f"    {last.rstrip()}"]
-    return lines

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sweeper.markup import paragraph, table
+from sweeper.markup import aligned, paragraph, table
 from sweeper.records import Objective
-from sweeper.results.display import aligned
 from sweeper.rounding import number_of
 from sweeper.search.finalists import Merit, measure_error, measure_merit
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint

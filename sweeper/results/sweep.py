@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from clipless.errors import CliplessError
 from sweeper.calls import called_by_users
 from sweeper.errors import RecordError, SweeperError
+from sweeper.markup import WIDTH
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
 from sweeper.results.display import (
-    WIDTH,
     lines_in_html,
     point_in_words,
     sweep_in_html,

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from sweeper.account.summary import share_in_words
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
-from sweeper.markup import paragraph
+from sweeper.markup import WIDTH, paragraph
 from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card import Card
 from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus
-from sweeper.results.display import WIDTH, epsilon_first, front_in_html, front_in_words, lines_in_html
+from sweeper.results.display import epsilon_first, front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
 from sweeper.rounding import round_down, round_up

@@ -13,7 +13,6 @@ from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.network import Network, split_fixed_prefix
 from sweeper.driver.recording.recorder import Recorder
-from sweeper.driver.reporting.progress import FrontScoring
 from sweeper.records import Point
 from sweeper.specification.objectives import is_scored_by_class, own_objectives
 from sweeper.store.sweep_folder import SweepFolder
@@ -33,14 +32,14 @@ def score_front(
     folder: SweepFolder,
     recorder: Recorder,
     is_over: Callable[[], bool],
-    show: Callable[[FrontScoring], None] = lambda _: None,
+    show: Callable[[int, int, float], None] = lambda *_: None,
 ) -> Iterator[str]:
     """Score every point of the front that has no test scores yet, and yield why one has none, in one sentence each.
 
     The recorder takes what each score costs before the score. ``is_over`` is asked before each point, and between rows
     that get smoothed certificates, which cost nothing; true ends it, and what is scored is kept. ``show`` is given how
-    far it is. Points that are paid for come in an order that is spread over the front, those of finals first: those
-    for which there is room stand for it.
+    many points are done, of how many, and the seconds that they took. Points that are paid for come in an order that
+    is spread over the front, those of finals first: those for which there is room stand for it.
     """
     noise = shared.noise
     plug_ins, by_class = own_objectives(shared.objectives), is_scored_by_class(shared.objectives)
@@ -57,7 +56,7 @@ def score_front(
     ordered = sorted(left, key=lambda point: point.key) if noise is None else _in_turn(left)
     begun = time.monotonic()
     for done, point in enumerate(recorder.records.points[one.key] for one in ordered):
-        show(FrontScoring(done=done, total=len(ordered), seconds=time.monotonic() - begun))
+        show(done, len(ordered), time.monotonic() - begun)
         if is_over():
             return
         none = f"No test scores for trial {point.label}"

@@ -43,10 +43,10 @@ def test_scoring_tells_how_far_it_is_and_can_be_ended_within_a_point(digits, fol
     recorder, shared = make_recorder(spec, digits, folder), make_trial_settings(spec, digits)
     complete(recorder, make_run(digits, spec, folder))
     told, asked = [], iter([False, False, True])
-    assert list(score_front(shared, digits, folder, recorder, lambda: next(asked), told.append)) == []
+    assert list(score_front(shared, digits, folder, recorder, lambda: next(asked), lambda *one: told.append(one))) == []
     assert all(point.test is None for point in recorder.records.points.values())
-    assert list(score_front(shared, digits, folder, recorder, lambda: False, told.append)) == []
-    assert [(one.done, one.total) for one in told] == [(0, 1), (0, 1)]
+    assert list(score_front(shared, digits, folder, recorder, lambda: False, lambda *one: told.append(one))) == []
+    assert [one[:2] for one in told] == [(0, 1), (0, 1)]
     scored = [recorder.records.points[point.key].test for point in recorder.records.archive.points]
     assert [set(found) for found in scored] == [{"accuracy", "smoothed@0.1"}]
 
