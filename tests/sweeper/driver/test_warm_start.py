@@ -209,7 +209,7 @@ def test_a_folder_beside_the_spec_comes_first(spec, earlier, tmp_path, monkeypat
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     assert len(told(beside.name, spec, beside=tmp_path / "spec.yaml").observations) == 1
-    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+    with pytest.raises(RecordError, match="Expected the folder of a sweep, but there is no"):
         told(beside.name, spec)
 
 

@@ -179,7 +179,7 @@ def test_a_sweep_that_says_it_runs_is_believed_unless_its_driver_died_here(folde
 
 
 def test_what_is_no_sweep_is_not_deleted(folder, tmp_path):
-    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+    with pytest.raises(RecordError, match="Expected the folder of a sweep, but there is no"):
         delete_sweep(folder.parent)
     (tmp_path / "link").symlink_to(folder)
     with pytest.raises(RecordError, match="got a link"):

@@ -157,6 +157,6 @@ def test_what_cannot_be_kept_is_refused(folder, sent):
     with pytest.raises(RecordError, match=r"Cannot write .*notes\.jsonl"):
         add_note(folder, "t0001", "x")
     shutil.rmtree(folder)
-    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+    with pytest.raises(RecordError, match="Expected the folder of a sweep, but there is no"):
         add_note(folder, "t0001", "x")
     assert not sent

@@ -43,7 +43,7 @@ def test_a_sweep_is_loaded_from_its_folder(ran):
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
 def test_a_folder_that_is_no_sweep_is_refused(tmp_path, name):
-    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+    with pytest.raises(RecordError, match="Expected the folder of a sweep, but there is no"):
         load(tmp_path / name)
 
 

@@ -109,7 +109,7 @@ def test_only_what_runs_can_be_stopped(folder, tmp_path):
         ask_to_stop(folder)
     with driver_lock(folder), pytest.raises(RecordError, match=r"a running trial of .*, got 't0001'; running: t0003"):
         ask_to_stop(folder, "t0001")
-    with pytest.raises(RecordError, match="is it the folder of a sweep"):
+    with pytest.raises(RecordError, match="Expected the folder of a sweep, but there is no"):
         ask_to_stop(tmp_path)
     assert not (folder / "requests.jsonl").exists()
 
