@@ -88,6 +88,6 @@ def test_a_figure_shows_itself_without_nbformat_and_without_a_network(execute):
 def test_a_sweep_leaves_its_progress_and_itself(execute):
     outputs, updates = execute(SWEEP)
     assert [kind for kind, _ in outputs] == ["display_data", "execute_result"]
-    assert "1 of 1 trials done" in updates[-1]["text/plain"]
+    assert "t0001" in updates[-1]["text/plain"]
     assert outputs[1][1]["text/plain"].startswith("completed, in sweeps/notebook-")
     assert "what pick takes" in outputs[1][1]["text/html"]

@@ -161,7 +161,7 @@ class TestBehindTheService:
         assert client.get("/").status_code == 200
         assert client.get(f"{STATE}?sweep={ENDED}").json()["state"] == "completed"
         links = re.findall(r'href="(/api[^"]*)"', client.get(f"/live/part/exports?sweep={ENDED}").text)
-        assert len(links) == 7
+        assert len(links) == 10
         for link in links:
             if not re.search("png|svg|pdf", link):
                 assert client.get(link.replace("&amp;", "&")).status_code == 200, link

@@ -4,6 +4,7 @@ import pytest
 
 import clipless
 import sweeper
+from sweeper.errors import SweeperError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_loose_bounds
 from sweeper.specification.spec import Spec
@@ -75,5 +76,5 @@ def test_an_earlier_sweep_that_is_not_there_is_refused_with_the_near_one(tmp_pat
 
 def test_of_two_targets_the_one_that_the_file_has_is_named(tmp_path):
     ranges = 'target: {column: readmitted, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}}\n'
-    with pytest.raises(clipless.errors.CliplessError, match=r"Expected one target, .*; patients.csv has 'readmitted'$"):
+    with pytest.raises(SweeperError, match=r"Expected one target, .*; patients.csv has 'readmitted'$"):
         _check_own_table(tmp_path, ranges, target="readmited")

@@ -187,7 +187,7 @@ def test_more_first_configurations_than_trials_are_refused(content):
 def test_delta_must_be_below_one_over_n_unless_accepted(content):
     spec = Spec.from_mapping(content, FILE)
     spec.validate_against(9_999)
-    with pytest.raises(SpecError, match=r"1/N = 0.0001 .*delta=0.0001 \(privacy.delta in .*accept_large_delta"):
+    with pytest.raises(SpecError, match=r"1/N = 0.0001 .*delta=0.0001 \(privacy.delta in .*; write 1e-05"):
         spec.validate_against(10_000)
     content["privacy"]["accept_large_delta"] = True
     Spec.from_mapping(content).validate_against(10_000)

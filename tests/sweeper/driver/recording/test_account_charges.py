@@ -222,7 +222,7 @@ def test_a_sweep_charges_the_months_that_it_reads_and_a_new_month_brings_a_new_b
     (tmp_path / "spec.yaml").write_text(check, encoding="utf-8")
     main_quietly(["check", str(tmp_path / "spec.yaml"), "--no-estimate"])
     said = capsys.readouterr()
-    assert "of which 100 % is left" in " ".join(said.out.split()), said.err  # of the month that it reads
+    assert "of it, now 100 %" in " ".join(said.out.split()), said.err  # of the month that it reads
 
 
 def test_a_block_that_is_called_as_all_rows_are_is_refused(tmp_path):
