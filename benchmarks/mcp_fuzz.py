@@ -77,6 +77,7 @@ class Attack:
         answers: how often each tool or route answered how.
         accepted: sweeps that were submitted.
         drew: how many sweeps drew noise from private rows.
+        most: the largest share of the budget that was seen taken; a sweep stopped before it drew gives its own back.
     """
 
     out: Path
@@ -87,6 +88,7 @@ class Attack:
     answers: "Counter[tuple[str, str]]" = field(default_factory=Counter)
     accepted: list[str] = field(default_factory=list)
     drew: int = 0
+    most: float = 0.0
 
     async def tool(self, name: str, arguments: Any) -> dict[str, Any] | None:
         """Call a tool over HTTP; return its result, None where it refuses.
@@ -134,6 +136,7 @@ class Attack:
         most = max(shares, default=0.0)
         if most > SHARE * (1 + 1e-9):
             raise BreachError(f"{OWNER} has taken {most}, more than its share of {SHARE}")
+        self.most = max(self.most, most)
         return most
 
 
@@ -218,8 +221,7 @@ async def greedy(client: Attack, calls: int) -> None:
     tries = list(temptations())
     for number in range(calls):
         await tries[number % len(tries)](client, number)
-        if number % 50 == 0:
-            client.taken()
+        client.taken()
 
 
 def temptations() -> Iterator[Callable[[Attack, int], Any]]:

@@ -260,7 +260,9 @@ def test_a_chosen_sweep_stays_chosen_when_the_list_changes(visit, growing):
     box = page.get_by_label(f"Compare {ENDED}")
     box.check()
     growing.start("t0001")
-    expect(page.locator("#part-sweeps tbody tr").first).to_contain_text("running\N{EN DASH}1", timeout=PATIENCE)
+    row = page.locator("#part-sweeps tbody tr").first
+    expect(row).to_contain_text("running", timeout=PATIENCE)
+    expect(row.get_by_role("cell", name="1", exact=True)).to_be_visible(timeout=PATIENCE)
     assert box.is_checked()
     assert page.evaluate("document.activeElement.value") == ENDED
 
