@@ -91,6 +91,7 @@ class SweepRun:
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
         self._rehearsed_seconds = 0.0
         self._scoring: FrontScoring | None = None  # while the front is scored on test rows
+        self._stopped: RunResult | None = None  # once somebody asked it to stop after its last trial
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
         self._unwritten: list[str] = []  # of the troubles at the end
         self._troubles = [*troubles, *([] if earlier is None else [earlier.statement])]
@@ -190,7 +191,7 @@ class SweepRun:
         given = self._plan.shared, self._data, self._folder, self._recorder
         self._troubles += score_front(*given, is_over=over, show=self._show_scoring)
         self._scoring = None
-        return INTERRUPTED if self._interruption.requested else outcome
+        return INTERRUPTED if self._interruption.requested else self._stopped or outcome
 
     def _train_on_workers(self) -> RunResult:
         """Train on workers, and on others if their Ray dies; on none if there is nothing to train."""
@@ -305,8 +306,10 @@ class SweepRun:
 
     def _between(self) -> RunResult | None:
         now = time.monotonic()
-        if late := self._late(now):
-            return late
+        return self._late(now) or self._look(now)
+
+    def _look(self, now: float) -> RunResult | None:
+        """Show now and then how the sweep stands, and do what people asked for; return the ending they ask for."""
         if now - self._shown_at <= SHOW_SECONDS:
             return None
         self._shown_at = now
@@ -333,8 +336,8 @@ class SweepRun:
 
     def _tests_are_over(self) -> bool:
         if not self._interruption.requested:
-            self._between()
-        return self._interruption.requested
+            self._stopped = self._look(time.monotonic()) or self._stopped
+        return self._interruption.requested or self._stopped is not None
 
     def _finish(self, status: SweepStatus, reason: str) -> tuple[Front, Undelivered]:
         folder, recorder, cut = self._folder, self._recorder, status is SweepStatus.INTERRUPTED

@@ -693,6 +693,27 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
 
 
 @pytest.mark.usefixtures("bare")
+@pytest.mark.parametrize("late", [None, RunResult(RunEnding.OUT_OF_TIME, hours=1.0)])
+def test_who_asks_a_sweep_to_stop_while_its_front_is_scored_is_heard(late, ended, monkeypatch):
+    answers = []
+
+    def score(*_, is_over, show):
+        show(0, 2, 0.0)
+        answers.append(is_over())
+        ask_to_stop(ended)
+        answers.append(is_over())
+        return ()
+
+    monkeypatch.setattr(driver, "SHOW_SECONDS", -1.0)
+    monkeypatch.setattr(driver, "score_front", score)
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
+    monkeypatch.setattr(driver.SweepRun, "_late", lambda *_: late)
+    manifest = resume(ended, trials=5).manifest()
+    assert answers == [False, True]
+    assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, f"{login_name()} asked it to stop")
+
+
+@pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):
     outcomes = [RunResult(RunEnding.RAY_DIED)] * deaths + [RunResult()]
