@@ -197,7 +197,7 @@ def exports(data: SweepData) -> Html:
     """The files that the service makes of the sweep."""
     base = _address(data)
     files = [(tag("a", what, href=f"{base}/{where}", download=True), words) for what, where, words in _EXPORTS]
-    if data.front_points:
+    if sections.picked_model(data):
         papers = tag("a", "Papers", href=f"{base}/papers", download=True)
         files.append((papers, "the best model with its privacy card, hashes, ledger and spec, as a zip archive"))
     rows = [tag("li", link, f": {words}") for link, words in files]
@@ -210,7 +210,7 @@ def how_to_take(data: SweepData) -> Html | None:
 
     The page's script writes the address of the service where `_origin` stands.
     """
-    if not data.front_points:
+    if not sections.picked_model(data):
         return None
     most, least = sections.conditions(data)
     given = {"max_price": most} if most is not None else {}

@@ -440,13 +440,18 @@ def how_to_pick(data: SweepData) -> Html:
     commands = [f"{program()} pick {where}{limit}"]
     if least is not None:
         commands.append(f"{commands[0]} --min {shlex.quote('='.join(least))}")
-    model = pick(data.result).model if data.front_points else None
+    model = picked_model(data)
     load = [
         tag("p", "The model that pick takes, in Python:"),
         code(f'import clipless\n\nmodel = clipless.load("{data.directory or "."}/{model}")'),
     ]
     pick_it = code("\n".join(commands))
     return section("pick", "Take one of these models", tag("p", PICK), pick_it, *(load if model else []))
+
+
+def picked_model(data: SweepData) -> str | None:
+    """Path in the sweep's folder of the model that pick takes; None where there is no point or none was kept."""
+    return pick(data.result).model if data.front_points else None
 
 
 def conditions(data: SweepData) -> tuple[str | None, tuple[str, str] | None]:

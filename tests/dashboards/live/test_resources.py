@@ -7,7 +7,7 @@ import pytest
 
 from clipless.audits.finding import AuditKind, Finding
 from dashboards.figures import sweep_figures
-from dashboards.live import comparison
+from dashboards.live import comparison, fragments
 from dashboards.live import resources as module
 from dashboards.live.fragments import FILES, age, tracking_address
 from dashboards.live.resources import Resources, marks
@@ -458,3 +458,10 @@ def test_what_is_exported_is_taken_from_the_service_and_not_from_its_folder(show
     assert f"service.sweep(&quot;{ENDED}&quot;).pick(max_price={price})" in exports
     assert "clipless.load" not in exports
     assert "sweeper pick" not in exports
+
+
+def test_papers_are_offered_only_where_a_model_was_kept(sweep):
+    bare = replace(sweep, result=replace(sweep.result, points=[replace(one, model=None) for one in sweep.points]))
+    assert "/papers" in str(fragments.exports(sweep)) + str(fragments.how_to_take(sweep))
+    assert "/papers" not in str(fragments.exports(bare))
+    assert fragments.how_to_take(bare) is None
