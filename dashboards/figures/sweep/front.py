@@ -31,7 +31,7 @@ from sweeper.records import Point
 from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
-_SIZES = (7.0, 15.0)
+_SIZES = (6.5, 11.5)
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
@@ -276,7 +276,7 @@ def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
         x=[point.values["epsilon"]],
         y=[point.values[info.utility]],
         mode="markers",
-        marker={"symbol": "circle-open", "size": 21 * _scale(info), "color": theme.ink, "line": line},
+        marker={"symbol": "circle-open", "size": 18 * _scale(info), "color": theme.ink, "line": line},
         cliponaxis=False,
         customdata=[text],
         hovertemplate="%{customdata}<extra>knee</extra>",
