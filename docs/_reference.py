@@ -1,7 +1,6 @@
 """What is written from the code whenever the guide is built.
 
-The page ``spec-reference.md`` comes from the JSON schema of a spec, the schemas of cards and records from their types,
-the tables of figures in ``reports.md`` from the figures themselves.
+The page ``spec-reference.md`` comes from the JSON schema of a spec, the schemas of cards and records from their types.
 """
 
 import json
@@ -11,7 +10,6 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from dashboards.figures import comparison_figures, sweep_figures
 from sweeper.papers.card_content import card_schema
 from sweeper.papers.registry_record import registry_schema
 from sweeper.specification.spec import schema
@@ -34,20 +32,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for name, content in (("card", card_schema()), ("registry", registry_schema())):
         files.append(File.generated(config, f"schemas/{name}.json", content=json.dumps(content, indent=2) + "\n"))
     return files
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Fill in the tables of figures; called by mkdocs for each page."""
-    return with_figures(markdown)
-
-
-def with_figures(markdown: str) -> str:
-    """Return a page with a table of figures in the place of each comment that asks for one."""
-    for what, kinds in (("sweep", sweep_figures()), ("comparison", comparison_figures())):
-        rows = "\n".join(f"| `{kind.name}` | {kind.summary} |" for kind in kinds.values())
-        table = f"| `--figure` | what it shows |\n|---|---|\n{rows}"
-        markdown = markdown.replace(f"<!-- figures of a {what} -->", table)
-    return markdown
 
 
 def reference(whole: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import clipless
-from dashboards.figures import sweep_figures
+from dashboards.figures import comparison_figures, sweep_figures
 from sweeper.specification.spec import Spec, schema
 from sweeper.specification.yaml_file import parse_mapping
 
@@ -125,6 +125,15 @@ def test_the_reference_of_the_spec_says_what_every_key_takes():
     assert "| `loss` | `mae`, " in page
     assert "| yes | `[tau-cce]` |" in page
     assert "| `salt` | text |" in page
+
+
+def test_the_tables_of_figures_are_those_of_the_program():
+    page = read("docs/reports.md")
+    head = "| `--figure` | what it shows |\n|---|---|\n"
+    for kinds in (sweep_figures(), comparison_figures()):
+        rows = "".join(f"| `{kind.name}` | {kind.summary} |\n" for kind in kinds.values())
+        assert f"{head}{rows}\n" in page
+    assert page.count(head) == 2
 
 
 def test_every_figure_of_a_report_is_explained():

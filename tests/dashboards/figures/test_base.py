@@ -1,6 +1,5 @@
 """A figure is one module, as the guide has it: it appears in the report, in exports, the guide and the live page."""
 
-import importlib.util
 import json
 import re
 import sys
@@ -117,15 +116,3 @@ def test_every_figure_says_what_it_is_and_has_a_name_of_its_own(figures):
 def test_every_figure_of_a_sweep_belongs_to_one_tab():
     placed = [name for tab in PARTS_OF for name in figures_of(tab)]
     assert sorted([*placed, FRONT_3D]) == sorted(sweep_figures())
-
-
-@pytest.mark.usefixtures("spent")
-def test_a_new_figure_has_a_row_in_the_table_of_the_guide():
-    found = importlib.util.spec_from_file_location("docs_reference", ROOT / "docs" / "_reference.py")
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    page = module.with_figures((ROOT / "docs" / "reports.md").read_text(encoding="utf-8"))
-    for name, kind in (*sweep_figures().items(), *comparison_figures().items()):
-        assert f"| `{name}` | {kind.summary} |" in page
-    assert "| `spent` | epsilon of each point by its epoch |" in page
-    assert "<!-- figures" not in page
