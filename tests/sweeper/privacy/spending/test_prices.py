@@ -136,7 +136,7 @@ def test_a_candidate_spends_the_dearer_of_training_and_scores(event):
 
 @pytest.mark.parametrize(("tight", "over"), [(False, 2.67), (True, 8.83)])
 def test_a_price_of_trainings_that_were_ended_at_the_worst_moment_is_too_small(tight, over):
-    """The number that docs/guarantees.md states, by dynamic programming over the privacy loss.
+    """The number that docs/mathematics.md states, by dynamic programming over the privacy loss.
 
     V_n(l) = max(stop_n(l), E V_{n+1}(l + mu^2/2 + mu Z)) with stop_n(l) = max(0, 1 - exp(eps_n - l)): what exceeds the
     price of n Gaussian trainings, eps_n, where the loss so far is l. V_0(0) would be at most delta if stopping were free.
