@@ -17,14 +17,19 @@ KeyFile = Annotated[Path, typer.Option("--key", help="File of its private key.",
 def key(
     file: Annotated[Path, typer.Argument(help="The file to write.", show_default=False)],
     signing: Annotated[
-        bool, typer.Option("--signing", help="Print the public key of its signatures; the file may be there already.")
+        bool,
+        typer.Option("--signing", help="Print the public key of its signatures alone; the file may be there already."),
     ] = False,
 ) -> None:
-    """Make a private key, and print the public one for the federation's file."""
+    """Make a private key, and print its public ones: for the federation's file, and for who verifies its signatures."""
     from sweeper.federated.keys import make_key, read_key
 
     identity = read_key(file) if signing and file.exists() else make_key(file)
-    typer.echo((identity.signing_public if signing else identity.public).hex())
+    if signing:
+        typer.echo(identity.signing_public.hex())
+        return
+    typer.echo(f"for a federation's file: {identity.public.hex()}")
+    typer.echo(f"for sweeper verify --key: {identity.signing_public.hex()}")
 
 
 @app.command()

@@ -30,6 +30,7 @@ def verify(
         sound = sound and not check.failure
         typer.echo(check.failure or f"holds: {check.holds}", err=bool(check.failure))
     if not sound:
+        typer.echo(f"not verified: {folder}", err=True)
         raise typer.Exit(FALSE)
     typer.echo(f"verified: {folder}")
 
