@@ -26,6 +26,7 @@ from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
 from clipless.privacy.accounting.claim import claim
 from clipless.privacy.accounting.gaussian_filter import GaussianCost, GaussianFilter, needed_epsilon
+from clipless.privacy.accounting.renyi import rdp_epsilon
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.gaussian import gaussian_divergence, largest_signal, smallest_epsilon
 
@@ -49,14 +50,17 @@ COUNTS = (1, 4, 12)
 
 
 def table() -> None:
-    """Print epsilons of one, four and twelve trainings: by the filter, and of a fixed list."""
+    """Print the signal of a training, and epsilons of one, four and twelve: by the filter, by Renyi, of a list."""
+    print("training, its signal; epsilon of 1, 4 and 12 by the filter / Renyi at its best order / PLD of a fixed list")
     for name, training in TRAININGS.items():
+        lists = [training.with_steps(count * training.steps) for count in COUNTS]
         cells = [
-            f"{needed_epsilon([training] * count, DELTA):.3f} "
-            f"({claim(training.with_steps(count * training.steps), DELTA).epsilon:.3f})"
-            for count in COUNTS
+            f"{needed_epsilon([training] * count, DELTA):.3f} / {rdp_epsilon(whole, DELTA):.3f} / "
+            f"{claim(whole, DELTA).epsilon:.3f}"
+            for count, whole in zip(COUNTS, lists, strict=True)
         ]
-        print(f"{name:24}", *cells, sep="  ")
+        signal = math.sqrt(GaussianFilter(6.8, DELTA).cost(training).square)
+        print(f"{name:24}", f"mu {signal:.3f}", *cells, sep="  ")
 
 
 @dataclass(frozen=True)
