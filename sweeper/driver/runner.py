@@ -19,6 +19,7 @@ from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import AccountError, RecordError, SweeperError, TrialError
 from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.planning.preview import find_lack_of_gpus
+from sweeper.planning.sources import check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.results.sweep import Sweep
 from sweeper.specification.plugins import is_declared
@@ -62,6 +63,7 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller
         Every trial's event is in the ledger, on the disk, before the trial draws its first noise.
     """
     options = with_environment(options or Options())
+    check_sources(spec, options.data_dir)
     check_cluster(spec.search, options.cluster)
     _check_architectures(spec, options)
     data = clipless.datasets.load(**spec.data_options(options.data_dir))

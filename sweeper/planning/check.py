@@ -8,16 +8,14 @@ from pathlib import Path
 import clipless
 from clipless.datasets import Categorical, Dataset, Numeric, Ranges
 from clipless.datasets.metadata import units_word
-from clipless.spelling import did_you_mean_file
 from sweeper.markup import paragraph
 from sweeper.planning.estimate import Estimate, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds, preview
+from sweeper.planning.sources import check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.rounding import number_of, round_up
-from sweeper.specification.search import MLFLOW
 from sweeper.specification.spec import Spec
-from sweeper.store.manifest import MANIFEST_NAME
 
 _WIDTH = 100  # characters of a line
 _SHOWN_COLUMNS = 4
@@ -93,7 +91,7 @@ def check_spec(
         SpecError: the spec does not fit the data, its budget cannot be cut as it asks, or it names no earlier sweep.
         clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
     """
-    _check_warm_start(spec)
+    check_sources(spec, data_dir)
     data = clipless.datasets.load(**spec.data_options(data_dir))
     plan = make_sweep_plan(spec, data, data_dir)
     previews = preview(plan, data, configurations)
@@ -104,21 +102,6 @@ def check_spec(
         estimate=estimate(plan, data, previews) if measure else None,
         unchecked=_find_unchecked(spec, plan, data),
     )
-
-
-def _check_warm_start(spec: Spec) -> None:
-    """Refuse an earlier sweep that is neither beside the spec nor where this runs; MLflow's is looked for by a run."""
-    source = spec.search.warm_start
-    if source is None or source.startswith(MLFLOW):
-        return
-    beside = Path(spec.source).parent / source
-    if not any((folder / MANIFEST_NAME).is_file() for folder in (beside, Path(source))):
-        raise spec.mistaken(
-            f"the folder of an earlier sweep, with its {MANIFEST_NAME}",
-            "search.warm_start",
-            source,
-            did_you_mean_file(beside) or did_you_mean_file(Path(source)) or "sweeper list shows those of a folder",
-        )
 
 
 def _find_unchecked(spec: Spec, plan: SweepPlan, data: Dataset) -> str:

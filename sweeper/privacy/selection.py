@@ -38,14 +38,16 @@ import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clipless.datasets import Evaluation
 from clipless.privacy.accounting.private_selection import Repetitions
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.records import Objective, Point
 from sweeper.specification.constraints import OutcomeConstraint
+
+if TYPE_CHECKING:
+    from clipless.privacy.randomness import RandomSource
 
 UNDECIDED = "The selection was ended before its winner was known."
 WINNER_TRIAL = "t0001"  # the winner's own id would bound the number of candidates
@@ -70,6 +72,12 @@ _BREAKS = {
 }
 
 
+def _open_source() -> "RandomSource":
+    from clipless.privacy.randomness import SecureSource  # torch, which a ledger that is only read does not need
+
+    return SecureSource()
+
+
 class IndependentProposer:
     """Draws configurations and initial seeds, each independent of all others: the prior of private selection.
 
@@ -77,8 +85,8 @@ class IndependentProposer:
     are a fixed list, and the winner's configuration tells which place of the list it had.
     """
 
-    def __init__(self, source: RandomSource | None = None) -> None:
-        self._source = source or SecureSource()
+    def __init__(self, source: "RandomSource | None" = None) -> None:
+        self._source = source or _open_source()
 
     def suggest_float(self, name: str, low: float, high: float, *, step: float | None, log: bool) -> float:  # noqa: ARG002
         """Return a number, uniform between the ends, in its logarithm or on the grid."""
@@ -183,7 +191,7 @@ class PrivateSelection:
     constraints: Sequence[OutcomeConstraint] = ()  # what the winner should meet
     evaluation: Evaluation = Evaluation.PUBLIC  # what the scored rows are
     # of the number of candidates and of their configurations; tests inject one, and say so
-    source: RandomSource = field(default_factory=SecureSource)
+    source: "RandomSource" = field(default_factory=_open_source)
     # the number that an earlier driver of the same selection has drawn; drawn now if ``None``
     earlier: InitVar[int | None] = None
     number: int = field(init=False, repr=False)  # how many candidates to train; secret

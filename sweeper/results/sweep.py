@@ -92,11 +92,11 @@ class Picked:
             raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
         from sweeper.papers.files import MODEL_NAME, PAPERS, write_config, write_sources
         from sweeper.papers.signature import write_card
-        from sweeper.store.input_format import write_input
+        from sweeper.store.input_format import input_content_of_sweep, write_input_content
 
-        trouble, form = None, None
+        trouble, content = None, None
         try:
-            form = self.sweep.input_format(data_dir)
+            content = input_content_of_sweep(self.sweep.directory, self.sweep.manifest(), data_dir)
         except (SweeperError, CliplessError) as error:
             trouble = str(error)
         try:
@@ -109,8 +109,8 @@ class Picked:
                 f"Cannot write {folder}: {error.strerror or error}; choose another with --output"
             ) from error
         write_config(folder, self.trial.config)
-        if form is not None:
-            write_input(folder, form)
+        if content is not None:
+            write_input_content(folder, content)
         write_sources(folder, self.sources)
         write_card(folder, self.card, identity)
         return trouble

@@ -194,8 +194,7 @@ def _name(source: str | Path) -> str | None:
         return known[_fold(source)]
     if source.lower().endswith(_SUFFIXES) or "/" in source or Path(source).exists():
         return None
-    hint = did_you_mean(_fold(source), known.values()) or f"known: {', '.join(sorted(known.values()))}"
-    raise DeclarationError(f"Unknown data set {source!r}: {hint} (data.name)")
+    raise DeclarationError(f"Unknown data set {source!r}: {did_you_mean_data(source)} (data.name)")
 
 
 def check_name(source: str) -> None:
@@ -207,12 +206,23 @@ def check_name(source: str) -> None:
     _name(source)
 
 
+def did_you_mean_data(name: str) -> str:
+    """Return the remedy for a name that no data set has here: the nearest one, or all of them."""
+    known = sorted(available())
+    return did_you_mean(_fold(name), known) or f"known: {', '.join(known)}"
+
+
 def _fold(name: str) -> str:
     return name.lower().replace("_", "-")
 
 
+def places_of(path: Path, folder: Path | None) -> list[Path]:
+    """Return where a table is looked for, in order."""
+    return [path] if folder is None or path.is_absolute() else [path, folder / path]
+
+
 def _find(path: Path, folder: Path | None) -> Path:
-    places = [path] if folder is None or path.is_absolute() else [path, folder / path]
+    places = places_of(path, folder)
     for place in places:
         if place.is_file():
             return place

@@ -22,6 +22,10 @@ from typing import Any
 
 from clipless.errors import AccountingError
 
+OVERFLOW = 2.0**-64
+"""Probability, in each step, that the slots of `clipless.privacy.sampling` place rows other than their theorem says;
+every price pays it out of delta."""
+
 
 class Relation(enum.Enum):
     """The relation of neighbouring data sets.

@@ -17,11 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clipless.privacy.events import OVERFLOW
 from clipless.privacy.keystream import Purpose
 from clipless.privacy.randomness import RandomSource
-
-OVERFLOW = 2.0**-64
-"""Probability, in each step, that slots place rows other than their theorem says; every price pays it out of delta."""
 
 _AHEAD = 2**22  # rows that are drawn or not at once, where batches are drawn in advance
 

@@ -103,16 +103,20 @@ def run(
     ] = False,
 ) -> None:
     """Run a sweep; Ctrl-C stops it and keeps the front of the finished work."""
-    _prepare(cluster)
-    from sweeper.driver.options import Options, with_environment
     from sweeper.driver.reporting.failure import noting
-    from sweeper.driver.runner import run_sweep
-    from sweeper.driver.selection.selection_run import check_cluster
+    from sweeper.planning.sources import check_sources
     from sweeper.specification.spec import Spec
-    from sweeper.store.actions import login_name
 
     with noting(into):
         read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
+        if not is_job_server(cluster):
+            check_sources(read, data_dir)  # before the imports of what trains, which take seconds
+        _prepare(cluster)
+        from sweeper.driver.options import Options, with_environment
+        from sweeper.driver.runner import run_sweep
+        from sweeper.driver.selection.selection_run import check_cluster
+        from sweeper.store.actions import login_name
+
         with_environment(Options(tracking=tracking))  # a job would name a password in it to all
         check_cluster(read.search, cluster)
     if is_job_server(cluster):

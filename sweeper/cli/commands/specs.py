@@ -24,13 +24,17 @@ def check(
     ] = True,
 ) -> None:
     """Validate a spec and show what it would do, without training on any row."""
+    from sweeper.planning.sources import check_sources
+    from sweeper.specification.spec import Spec
+
+    read = Spec.from_yaml(spec)
+    check_sources(read, data_dir)  # before the imports of what reads data and plans, which take seconds
     from sweeper.cli.check_tables import render_check
     from sweeper.cli.tables import print_view
     from sweeper.planning.check import check_spec
     from sweeper.planning.estimate import in_words
-    from sweeper.specification.spec import Spec
 
-    found = check_spec(Spec.from_yaml(spec), data_dir, configurations=configurations, measure=measure)
+    found = check_spec(read, data_dir, configurations=configurations, measure=measure)
     print_view(render_check(found.plan, found.data, found.previews, found.unchecked))
     if found.plan.account is not None:
         from sweeper.account.account import Account

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from clipless.errors import AccountingError
-from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import in_one_split
 from sweeper.privacy.entries import Entry
@@ -153,6 +152,8 @@ class CutBudget(Budget):
             raise UnmetRequestError(BrokenRule("privacy.sweep_epsilon", self.epsilon, expected, remedy))
         budget = replace(self, scores=noise.paid(releases))
         if budget.price > budget.epsilon:  # which training alone does not exceed
+            from clipless.privacy.accounting.calibration import noise_multiplier_for  # takes seconds to import
+
             expected = f"noise with which {releases} releases of scores cost at most the budget, not "
             expected += round_up(budget.price)
             least = noise_multiplier_for(self.epsilon, self.delta, 1.0, releases, request.relation)
@@ -162,6 +163,8 @@ class CutBudget(Budget):
 
     def _affordable_tests(self, request: Request, noise: ScoreNoise) -> int:
         """Return how many points the budget has test scores or curves for."""
+        from clipless.privacy.accounting.calibration import noise_multiplier_for, steps_for
+
         sigma = noise.paid_test(1).event.noise_multiplier
         try:
             return steps_for(self.epsilon, self.delta, sigma, 1.0, request.relation)

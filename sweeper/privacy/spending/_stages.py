@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
-from scipy import optimize
-
 from clipless.errors import AccountingError
 from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from sweeper.privacy.entries import Entry
@@ -194,6 +192,8 @@ def least_noise(price: Callable[[float], float], epsilon: float, *, near: float 
     Raises:
         AccountingError: no noise that can be priced is enough, or the least is more than is needed.
     """
+    from scipy import optimize
+
     from clipless.privacy.accounting.spending import LEAST_NOISE_MULTIPLIER, MOST_NOISE_MULTIPLIER
 
     @cache

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
-from clipless.privacy.accounting.selection_price import selection_epsilon
 from sweeper.privacy.entries import ChargedEvents
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
 from sweeper.privacy.exposures import Release, release_selection
@@ -57,6 +56,8 @@ class Winner(Spending):
 
     def price_at(self, delta: float) -> float:
         """Return what the winner costs at a delta if the conditions hold."""
+        from clipless.privacy.accounting.selection_price import selection_epsilon  # takes seconds to import
+
         terms = self.terms
         of_scores = 0.0 if terms.scores is None else selection_epsilon(terms.scores, terms.repetitions, delta)
         return max(selection_epsilon(terms.priced, terms.repetitions, delta), of_scores)

@@ -5,6 +5,7 @@ import sys
 import pytest
 
 TRAINS = {"torch", "ray", "mlflow", "optuna"}  # what takes seconds to import
+PRICES = {"dp_accounting", "scipy"}  # and the second
 PROGRAM = """
 import contextlib, io, json, sys
 from sweeper.cli.main import main

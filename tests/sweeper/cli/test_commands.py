@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from sweeper.cli import commands, main
 
-from .conftest import TRAINS
+from .conftest import PRICES, TRAINS
 
 COMMAND = '''
 import typer
@@ -46,6 +46,34 @@ def test_submit_imports_nothing_that_trains(imported, tmp_path):
     assert TRAINS & modules == set()
     _, modules = imported("submit", tmp_path / "none.yaml", code=2)
     assert TRAINS & modules == set()
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name: x\ndata: {name: digits}\nprivcy: {sweep_epsilon: 3}\n",
+        "name: x\ndata: {name: digts}\nprivacy: {sweep_epsilon: 3}\n",
+        "name: x\ndata: {path: none.csv, ranges: none.yaml}\nprivacy: {sweep_epsilon: 3}\n",
+        None,
+    ],
+)
+def test_a_mistake_that_the_spec_shows_waits_for_nothing_that_trains(imported, tmp_path, command, text):
+    spec = tmp_path / "small.yaml"
+    if text is not None:
+        spec.write_text(text, encoding="utf-8")
+    _, modules = imported(command, spec, code=2)
+    assert (TRAINS | PRICES | {"pyarrow", "pandas", "sqlalchemy", "plotly"}) & modules == set()
+
+
+def test_reading_a_sweep_waits_for_nothing_that_trains(imported, ran, tmp_path):
+    for arguments in (["list", ran.folder.parent], ["show", ran.folder], ["pick", tmp_path / "none"]):
+        _, modules = imported(*arguments, code=2 * (arguments[0] == "pick"))
+        assert (TRAINS | PRICES | {"pyarrow", "sqlalchemy", "plotly"}) & modules == set(), arguments
+    _, modules = imported("front", ran.folder, "--format", "csv", "-o", tmp_path / "front.csv")
+    assert (TRAINS | {"dp_accounting"}) & modules == set()
+    _, modules = imported("pick", ran.folder, "-o", tmp_path / "picked")  # whose card has prices
+    assert (TRAINS | {"pyarrow", "sqlalchemy", "plotly"}) & modules == set()
 
 
 def test_help_waits_for_nothing_but_the_command_line(imported):

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 
 from clipless.errors import AccountingError
-from clipless.privacy.events import Event, PoissonGaussian
-from clipless.privacy.sampling import OVERFLOW
+from clipless.privacy.events import OVERFLOW, Event, PoissonGaussian
 
 LEAST_NOISE_MULTIPLIER = 0.05
 """Below this, every epsilon is reported as infinite: taking part once costs more than 200 already."""
