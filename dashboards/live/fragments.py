@@ -18,8 +18,9 @@ from dashboards.text import MISSING, setting, show, show_epsilon, show_test, sho
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.privacy.pricing import value_name
-from sweeper.records import Point
+from sweeper.records import Objective, Point
 from sweeper.results.exporters import PRESETS
+from sweeper.results.highlights import why_first
 from sweeper.results.pick import meeting, pick
 from sweeper.store.evidence import findings_about, read_evidence
 from sweeper.store.jsonl import to_text
@@ -79,11 +80,13 @@ def picked(snapshot: Snapshot, view: View, run_address: str | None) -> Html:
     data = snapshot.sweep()
     try:
         point = chosen(data, view)
-        allowed = len(meeting(data.result, view.max_epsilon, view.minimum))
+        allowed = meeting(data.result, view.max_epsilon, view.minimum)
     except PickError as error:
         return tag("div", tag("p", str(error), class_="none"), role="status")
     by_hand = view.point is not None and point.key == view.point
-    how = "Chosen by hand." if by_hand else f"Best {data.utility} of {allowed} points within these conditions."
+    why = why_first(point, allowed, Objective(data.utility, data.direction(data.utility)))
+    taken = f"What pick takes ({why}), of" if why else f"Best {data.utility} of"
+    how = "Chosen by hand." if by_hand else f"{taken} {len(allowed)} points within these conditions."
     back = tag("a", "Back to the best one", href=f"/{replace(view, point=None).query()}", data_local=True)
     configuration = data.settings[point.trial]
     given = {key: setting(configuration[key]) for key in data.varying if configuration.get(key) is not None}

@@ -33,7 +33,7 @@ from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
 from sweeper.records import Point, PointKey
 from sweeper.results.budgets import WithinBudget
-from sweeper.results.highlights import interval_on_test
+from sweeper.results.highlights import FINALS_FIRST, finals_first, interval_on_test
 from sweeper.results.pick import pick
 from sweeper.rounding import number_of, round_down
 from sweeper.specification.objectives import AUROC, BALANCED
@@ -141,8 +141,8 @@ def headline(data: SweepData) -> Html:
         "in advance. They show what a larger or smaller budget is worth in another sweep; a model of this one costs "
         "the price, whichever it is."
     )
-    if any(point.interval(data.utility) for point in data.front_points):
-        alone += " Scores are noisy: points of finals come first, unless another is better beyond both intervals."
+    if finals_first(data.front_points):
+        alone += f" {FINALS_FIRST}"
     return section(
         "headline",
         "The best models, and their price",

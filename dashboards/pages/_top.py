@@ -16,7 +16,8 @@ from dashboards.text import (
     show_epsilon,
     title_of,
 )
-from sweeper.records import Point, SweepStatus
+from sweeper.records import Objective, Point, SweepStatus
+from sweeper.results.highlights import why_first
 from sweeper.rounding import number_of
 from sweeper.specification.search import SmoothingPlan, SmoothingSettings, plan_smoothing
 
@@ -67,6 +68,8 @@ def _lines(data: SweepData) -> Iterator[Html]:
         yield tag("p", "No point yet: nothing can be said about the models of this sweep.", class_="result")
         return
     yield tag("p", *_reached(data, best), class_="result")
+    if why := why_first(best, data.front_points, Objective(data.utility, data.direction(data.utility))):
+        yield tag("p", f"It is what pick takes ({why}).")
     others = [name for name in utilities(data) if name != data.utility and name in best.values]
     also = ", ".join(also_on_test(best, name, data.result.claim) for name in others)
     words = [f"Same model: {also}."] if others else []

@@ -10,7 +10,7 @@ References:
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from math import log, nan
 from types import MappingProxyType
@@ -64,15 +64,31 @@ def _finite(matrix: Floats) -> Floats:
 
 
 def front_mask(points: Sequence[Point], objectives: Sequence[Objective]) -> NDArray[np.bool_]:
-    """Return which points are on the front.
+    """Return which points are on the front: those that no other dominates.
 
-    Where scores are noisy, finals are compared with each other alone: the score of a training with more noise, the
-    luckiest of many, takes no final off the front.
+    Where scores are noisy, finals are compared with each other by their estimates. An explorer, the luckiest of many,
+    takes a final off the front only if it dominates it beyond the intervals of both.
     """
     rows = costs(points, objectives)
     mask = nondominated(rows)
     finals = np.fromiter((point.is_final for point in points), np.bool_, len(points))
-    mask[finals] = nondominated(rows[finals])
+    if finals.any():
+        ends = [costs((_at_end(point, end) for point in points), objectives) for end in (0, 1)]
+        best, worst = np.minimum(*ends), np.maximum(*ends)
+        mask[finals] = nondominated(rows[finals]) & ~_dominated(best[finals], worst[~finals])
+    return mask
+
+
+def _at_end(point: Point, end: int) -> Point:
+    """Return a point with the low or the high end of each interval in place of its estimate."""
+    intervals = {} if point.noisy is None else point.noisy.intervals
+    return replace(point, values={**point.values, **{name: ends[end] for name, ends in intervals.items()}})
+
+
+def _dominated(rows: Floats, others: Floats) -> NDArray[np.bool_]:
+    """Return which cost rows one of the others dominates; never a row with a NaN."""
+    these, those = rows[:, None], others[None]
+    mask: NDArray[np.bool_] = np.any(np.all(those <= these, axis=2) & np.any(those < these, axis=2), axis=1)
     return mask
 
 
@@ -241,9 +257,7 @@ class FrontArchive:
 
     def _are_dominated(self, rows: Floats) -> bool:
         """Whether rows of the front dominate these, as most that arrive; a row with a NaN counts as dominated."""
-        front, these = self._rows[None], rows[:, None]
-        worse = np.any(np.all(front <= these, axis=2) & np.any(front < these, axis=2), axis=1)
-        return bool(np.all(worse | np.any(np.isnan(rows), axis=1)))
+        return bool(np.all(_dominated(rows, self._rows) | np.any(np.isnan(rows), axis=1)))
 
     def hypervolume(self, box: Box | None = None) -> float:
         """Return the share of the box that the front dominates."""

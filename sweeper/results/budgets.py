@@ -11,7 +11,7 @@ from math import isfinite
 from sweeper.privacy.pricing import Price
 from sweeper.records import Objective, Point
 from sweeper.results.front import Front
-from sweeper.results.highlights import best, value_text
+from sweeper.results.highlights import FINALS_FIRST, best, finals_first, value_text
 from sweeper.rounding import number_of, round_up
 from sweeper.tracking.names import ARTIFACT_LINK, best_name, escape_markdown
 
@@ -74,7 +74,8 @@ def description(front: Front, *, status: str, page: str | None = None) -> str:
         blocks.append("**Exploratory: no guarantee.** The numbers below are no privacy guarantee.")
     blocks += _costs(front.ledger)
     if tells_own_epsilons(front) and front.on_front:
-        blocks += ["## Best points by own epsilon", _table(front), f"Own epsilon: of one training, {OWN}."]
+        noisy = f" {FINALS_FIRST}" if finals_first(front.front_points) else ""
+        blocks += ["## Best points by own epsilon", _table(front), f"Own epsilon: of one training, {OWN}.{noisy}"]
     blocks.append("## Where to look")
     links = [f"[Live page]({page})"] if page else []
     report = f"[Report]({ARTIFACT_LINK}front.html), `front.html` among the artifacts of this run"

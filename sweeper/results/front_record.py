@@ -70,7 +70,8 @@ class FrontRecord:
 
     Attributes:
         points: every point of every trial, or those of the front alone; see ``of_points``.
-        on_front: keys of the points that no other dominates, by validation values, among those that no audit refuses.
+        on_front: keys of the points that no other dominates, by validation values, among those that no audit refuses;
+            see `sweeper.pareto.dominance.front_mask`.
         hypervolume: share of ``box`` that the front dominates.
         box: where the hypervolume was measured.
         ledger: the price of the winner, of the front and of all.

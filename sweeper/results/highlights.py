@@ -20,6 +20,10 @@ from sweeper.specification.objectives import is_share_of_rows, smoothed_radius
 KNEE = "knee"
 PICKED = "what pick takes"
 NOISY = "Scores of private rows are estimates from noisy releases; in brackets: 95 % intervals for new rows like them."
+FINALS_FIRST = (
+    "Finals come first: another point counts as better than a final only beyond the intervals of both, so that a lucky "
+    "score is not taken for a good one."
+)
 _HYPERVOLUME = "hypervolume: share of the box from worst to best values that the front dominates, from 0 to 1"
 _CERTIFIED = "share of rows that are decided correctly, whatever changes within this radius"
 _KNEE = "knee: from there, improving one objective costs most in the others"
@@ -57,6 +61,20 @@ def best(points: Iterable[Point], objective: Objective) -> Point | None:
     known = [point for point in points if not isnan(point.values.get(objective.name, float("nan")))]
     among = known if objective.name == "epsilon" else surest(known, objective)
     return max(among, key=lambda point: rank(point, objective), default=None)
+
+
+def why_first(point: Point, points: Iterable[Point], objective: Objective) -> str:
+    """Return why a point is the best of these although another has a larger estimate; empty where none has."""
+    if not any(rank(other, objective)[0] > rank(point, objective)[0] for other in points):
+        return ""
+    if point.is_final:
+        return "a final; no other is better beyond the intervals"
+    return "better than every final beyond the intervals"
+
+
+def finals_first(points: Iterable[Point]) -> bool:
+    """Whether finals stand among points whose scores are noisy, so that they come first."""
+    return len({point.is_final for point in points if point.noisy is not None}) > 1
 
 
 def value_text(point: Point, name: str) -> str:
@@ -129,6 +147,7 @@ def explain(front: Sequence[Point], named: Sequence[Highlight] = ()) -> list[str
     made = dict.fromkeys(point.made_from for point in front if point.made_from)
     return [
         _HYPERVOLUME,
+        *([FINALS_FIRST] if finals_first(front) else []),
         *([f"{certified}: {_CERTIFIED}"] if certified else []),
         *([_KNEE] if any(KNEE in one.titles for one in named) else []),
         *([f"{', '.join(sorted(made))}: {_FREE}"] if made else []),
@@ -149,21 +168,30 @@ def point_lines(point: Point, front: FrontRecord) -> list[str]:
     return [f"{front.sweep}: {point.label}", *scores]
 
 
-def name_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[tuple[str, Point]]:
-    """Return the points of a front that are named while a sweep runs, as afterwards: its knee, too, is among them.
+def notable_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:
+    """Return the points of a front that are shown in any case while a sweep runs: the best ones, and the knee.
 
     Afterwards a knee must beat a constant prediction; what ``pick`` takes is the best of one objective.
     """
-    found = [*_bests(points, objectives), (KNEE, knee(points, objectives))]
-    return [(title, point) for title, point in found if point is not None]
-
-
-def _bests(points: Sequence[Point], objectives: Sequence[Objective]) -> list[tuple[str, Point | None]]:
-    return [(f"best {one.name}", best(points, one)) for one in objectives]
+    found = [*(best(points, one) for one in objectives), knee(points, objectives)]
+    return [point for point in found if point is not None]
 
 
 def _name_points(front: FrontRecord) -> list[tuple[str, Point]]:
-    found = [*_bests(front.front_points, front.objectives), (KNEE, front.knee)]
+    """Return titles and points; none is called the best beside a larger estimate."""
+    found: list[tuple[str, Point | None]] = []
+    for one in front.objectives:
+        point = best(front.front_points, one)
+        if point is not None and not why_first(point, front.front_points, one):
+            found.append((f"best {one.name}", point))
+    found.append((KNEE, front.knee))
     with contextlib.suppress(PickError):
-        found.append((PICKED, pick(front)))
+        point, utility = pick(front), next(one for one in front.objectives if one.name != "epsilon")
+        found.append((picked_title(point, front.front_points, utility), point))
     return [(title, point) for title, point in found if point is not None]
+
+
+def picked_title(point: Point, points: Iterable[Point], utility: Objective) -> str:
+    """Return what a point that ``pick`` takes from these is called, with why it is first where others look better."""
+    why = why_first(point, points, utility)
+    return f"{PICKED} ({why})" if why else PICKED

@@ -5,13 +5,14 @@ every point may leave. And, for comparison, one training whose configuration and
 nothing that this sweep has shown could choose.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from html import escape
 from math import inf, isfinite
 
 import plotly.graph_objects as go
 
-from dashboards.data import PRICE, SweepData
+from dashboards.data import PRICE, SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
     Step,
@@ -26,8 +27,11 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
+from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
+from sweeper.records import Objective, Point
+from sweeper.results.budgets import best_within
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
@@ -66,11 +70,27 @@ def info(data: SweepData) -> PriceInfo:
 
 
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
-    direction = data.direction(name)
-    alone = staircase(data.points, name, direction)
-    best = max(alone, key=lambda step: direction.sign * step.value, default=None)
-    reached = None if best is None or not isfinite(epsilon) else replace(best, epsilon=epsilon)
-    return Bought(name, alone, reached)
+    best = best_of(data, name)
+    reached = None if best is None or not isfinite(epsilon) else _step(best, name, epsilon)
+    return Bought(name, tuple(_best_within_each(data, name)), reached)
+
+
+def _best_within_each(data: SweepData, name: str) -> Iterator[Step]:
+    """The best point of the front within each own epsilon, as the headline has it: finals come first."""
+    points = [point for point in data.front_points if finite(point, "epsilon", name)]
+    if not any(point.is_final for point in points):
+        yield from staircase(points, name, data.direction(name))
+        return
+    last, objective = None, Objective(name, data.direction(name))
+    for epsilon in sorted({point.values["epsilon"] for point in points}):
+        found = best_within(points, objective, epsilon)
+        if found is not None and found != last:
+            yield _step(found, name, epsilon)
+        last = found
+
+
+def _step(point: Point, name: str, epsilon: float) -> Step:
+    return Step(epsilon, point.values[name], *point.key, point.interval(name))
 
 
 def rows(info: PriceInfo) -> Table:
@@ -127,7 +147,8 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         "Solid: the first objective beside epsilon; dashed: what is certified. Thick: the best model of this sweep, at "
         "its price; a smaller budget buys none. Thin: the same points at their own epsilon, which holds for one "
         "training whose configuration and epoch were fixed in advance; a choice by this figure costs the price "
-        "instead. The closer both are, the less the search cost."
+        "instead. The closer both are, the less the search cost. Where scores are noisy, finals come first, so that "
+        "the thin line may fall: a larger estimate that is not better beyond the intervals is not known to be better."
     ),
     position=15,
     info=info,

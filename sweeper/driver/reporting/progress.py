@@ -30,10 +30,11 @@ from sweeper.results.highlights import (
     Highlight,
     best,
     explain,
-    name_points,
+    notable_points,
     scores_in_words,
     spread,
     value_text,
+    why_first,
 )
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
 from sweeper.rounding import number_of
@@ -359,8 +360,11 @@ def _best(progress: SweepProgress, named: Sequence[Highlight], baselines: Baseli
     if objective is None or point is None:
         return []
     known = next((one for one in named if one.point.key == point.key), Highlight(point, ()))
+    words = scores_in_words(known.point, objective.name, baselines)
+    if why := why_first(point, progress.front, objective):
+        return [f"What pick takes ({point.label}; {why}): {objective.name} {words}."]
     taken = "; pick takes it" if PICKED in known.titles else ""
-    return [f"Best {objective.name} ({point.label}{taken}): {scores_in_words(known.point, objective.name, baselines)}."]
+    return [f"Best {objective.name} ({point.label}{taken}): {words}."]
 
 
 def clock(seconds: float) -> str:
@@ -457,7 +461,7 @@ def _running(running: RunningTrial) -> str:
 
 def _table(progress: SweepProgress) -> RenderableType:
     volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
-    shown = spread(progress.front, always=[point for _, point in name_points(progress.front, progress.objectives)])
+    shown = spread(progress.front, always=notable_points(progress.front, progress.objectives))
     part = f", {len(shown)} of them shown" if len(shown) < len(progress.front) else ""
     table = Table(box=None)
     for name in ("trial", "epoch", *(value_name(one.name) for one in progress.objectives)):

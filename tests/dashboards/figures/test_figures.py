@@ -11,10 +11,11 @@ from dashboards.figures import DARK, LIGHT, as_json, exchange, has_content, is_e
 from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
-from dashboards.figures.sweep import curves, front3d, hypervolume, robustness, trajectories, workers
+from dashboards.figures.sweep import curves, front3d, hypervolume, price, robustness, trajectories, workers
 from dashboards.text import MISSING
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
+from sweeper.privacy.pricing import Price
 from sweeper.records import NoisyScores, Point, Trial, TrialStatus
 
 FIGURES = sweep_figures()
@@ -144,6 +145,19 @@ def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
         assert len({(name.partition(",")[0], line[look]) for name, line in lines.items()}) == 3
         assert len({line[look] for line in lines.values()}) == 3
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
+
+
+def test_what_a_budget_buys_is_the_model_of_the_headline(small):
+    def noisy(trial, epsilon, value, *, final):
+        scores = NoisyScores(is_final=final, released={}, intervals={"accuracy": (value - 0.07, value + 0.07)})
+        return Point(trial=trial, epoch=1, values={"epsilon": epsilon, "accuracy": value}, noisy=scores)
+
+    data = small([noisy("t0001", 0.02, 0.785, final=False), noisy("t0002", 0.9, 0.749, final=True)])
+    paid = Price(epsilon=1.0, delta=1e-5, events=2, statement="Price: epsilon 1.")
+    info = price.info(replace(data, result=replace(data.result, ledger={"winner": paid})))
+    (bought,) = info.values
+    assert (bought.best.trial, bought.best.epsilon, bought.best.value) == ("t0002", 1.0, 0.749)
+    assert [(step.epsilon, step.value) for step in bought.alone] == [(0.02, 0.785), (0.9, 0.749)]
 
 
 def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):

@@ -224,6 +224,9 @@ def test_an_explorer_that_is_better_beyond_every_interval_is_chosen(noisy_point)
     explorer = noisy_point("t0001", 0.5, 0.95, final=False)
     final = noisy_point("t0002", 2.0, 0.60, final=True)
     assert surest([explorer, final], ACCURACY) == [explorer]
+    assert front_mask([explorer, final], OBJECTIVES).tolist() == [True, False]
+    dearer = noisy_point("t0001", 3.0, 0.95, final=False)
+    assert front_mask([dearer, final], OBJECTIVES).tolist() == [True, True]
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
-from sweeper.records import ClassCounts, NoisyScores, Objective, SmoothedCounts
-from sweeper.results.highlights import best, highlights, interval_on_test
+from sweeper.records import ClassCounts, NoisyScores, Objective, SmoothedCounts, Trial
+from sweeper.results.highlights import best, explain, highlights, interval_on_test
 
 
 def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, make_point):
@@ -33,6 +33,24 @@ def test_of_equals_the_one_of_the_smaller_epsilon_is_best_and_no_number_is_worst
     assert best(points, Objective.named("accuracy")).epoch == 2
     assert best(points, Objective.named("epsilon")).epoch == 3
     assert best((), Objective.named("epsilon")) is None
+
+
+def test_no_point_is_called_the_best_beside_a_larger_estimate(make_front, make_point):
+    def noisy(trial, epsilon, value, *, final):
+        ends = {"accuracy": (value - 0.07, value + 0.07)}
+        scores = NoisyScores(is_final=final, released={}, intervals=ends)
+        return replace(make_point(trial, 1, epsilon, value), noisy=scores)
+
+    explorer, final = noisy("t0001", 0.02, 0.785, final=False), noisy("t0002", 0.9, 0.749, final=True)
+    objectives = tuple(map(Objective.named, ("epsilon", "accuracy")))
+    trials = [Trial(id=id_, config={}) for id_ in ("t0001", "t0002")]
+    named = highlights(make_front([explorer, final], objectives=objectives, trials=trials))
+    picked = "what pick takes (a final; no other is better beyond the intervals)"
+    assert [one.titles for one in named] == [("best epsilon",), (picked,)]
+    assert any(line.startswith("Finals come first") for line in explain([explorer, final], named))
+    (lone,) = highlights(make_front([final], objectives=objectives, trials=trials))
+    assert lone.titles == ("best epsilon", "best accuracy", "what pick takes")
+    assert not any(line.startswith("Finals come first") for line in explain([final], [lone]))
 
 
 COUNTS = ClassCounts(rows=(100, 160), decided=(90, 170), correct=(80, 150))

@@ -301,6 +301,17 @@ def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what
     assert last == f"A model: {program()} pick out"
 
 
+def test_the_last_lines_call_no_score_the_best_where_the_list_has_a_larger_estimate():
+    def noisy(trial, epsilon, value, *, final):
+        ends = {"accuracy": (value - 0.07, value + 0.07)}
+        return replace(point(trial, epsilon, value), noisy=NoisyScores(is_final=final, released={}, intervals=ends))
+
+    front = (noisy("t0001", 0.02, 0.785, final=False), noisy("t0002", 0.9, 0.749, final=True))
+    *_, best, _ = closing_summary(state(front=front), Path("out")).splitlines()
+    why = "a final; no other is better beyond the intervals"
+    assert best.startswith(f"What pick takes (t0002, epoch 7; {why}): accuracy 0.749 [0.679, 0.819]")
+
+
 def test_what_has_ended_has_no_time_left():
     assert line(state(done=16, failed=0, running=())).endswith("; 1:30 elapsed")
     assert line(state(total=1, done=0, failed=0, running=(), front=())).startswith("digits: 0 of 1 trial done;")
