@@ -60,6 +60,7 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
         "rehearsals",
         "Rehearsals",
         words,
+        tag("p", doubt, class_="banner", role="note") if (doubt := data.rehearsals.doubt) else None,
         tag("p", cut) if len(shown) < done else None,
         scrolling_table(join(heads), rows),
     )

@@ -69,7 +69,7 @@ def _render_baseline(plan: SweepPlan) -> list[str]:
         return []
     is_open = is_share_of_rows(name) and not baselines.majority
     remedy = "; target.largest_share in the ranges file declares it, where it is public" if is_open else ""
-    return [f"To beat in {name}: {against}{remedy}."]
+    return [f"To beat in {name}: {against}{remedy}.", plan.advice]
 
 
 def _render_chosen(chosen: Sequence[Default]) -> Table:

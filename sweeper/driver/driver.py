@@ -100,7 +100,8 @@ class SweepRun:
         """Run to the end, or to the first Ctrl-C; whatever happens, write what there is."""
         self._open()
         if self._selected is None:
-            self._options.tell(self._plan.announcement)
+            for text in filter(None, (self._plan.announcement, self._plan.advice)):
+                self._options.tell(text)
         outcome = RunResult()
         try:
             outcome = self._run_trials()

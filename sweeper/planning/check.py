@@ -58,6 +58,8 @@ class CheckedSpec:
         if lack := find_lack_of_gpus(plan):
             yield lack
         yield plan.announcement
+        if plan.advice:
+            yield plan.advice
         if self.unchecked:
             yield self.unchecked
         for number, one in enumerate(self.previews, start=1):

@@ -113,6 +113,11 @@ class SweepPlan:
         return self.spec.name
 
     @property
+    def advice(self) -> str:
+        """What is said of its objectives before it begins, empty where nothing is."""
+        return self.claim.baselines.advice(one.name for one in self.shared.objectives)
+
+    @property
     def proposed(self) -> int:
         """How many trials the search proposes by itself; stages and rehearsals promote the others."""
         return 0 if self.rehearsals else next(iter(self.spending.stage_trials), self.trials)

@@ -6,7 +6,7 @@ training rows released, or else the number of classes, has to do. A score of a t
 its training rows: none is computed here, the one that a spec gives is taken as public.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,9 @@ from sweeper.specification.objectives import (
     AUROC,
     BALANCED,
     attack_radius_text,
+    auroc_radius_text,
     is_share_of_rows,
+    recall_text,
     smoothed_radius_text,
 )
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from clipless.datasets import Dataset
     from clipless.sketches.release import Sketch
 
+_RARE = 0.85  # share of the most frequent class from which accuracy says little
 GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
 
@@ -98,6 +101,25 @@ class Baselines:
         if score is None or (score > reached and (interval is None or interval[0] > reached)):
             return said
         return f"{said}, which {'it does not beat' if score <= reached else 'lies within the interval'}"
+
+    def advice(self, objectives: Iterable[str]) -> str:
+        """Say that accuracy tells little where nearly all rows are of one class, empty where others are objectives.
+
+        >>> known = Baselines(classes=("no", "yes"), majority={"validation": 0.9})
+        >>> known.advice(["epsilon", "accuracy"])
+        'Accuracy says little here: the majority-class baseline reaches 0.900. Use search.objectives: [epsilon, auroc].'
+        >>> known.advice(["epsilon", "accuracy", "auroc"])
+        ''
+        """
+        names, share = set(objectives), self.majority.get("validation", 0.0)
+        by_class = any(name in (AUROC, BALANCED) or recall_text(name) or auroc_radius_text(name) for name in names)
+        if share < _RARE or by_class or not any(map(is_share_of_rows, names)):
+            return ""
+        better = AUROC if len(self.classes) == 2 else BALANCED
+        return (
+            f"Accuracy says little here: the majority-class baseline reaches {share:.3f}. "
+            f"Use search.objectives: [epsilon, {better}]."
+        )
 
 
 def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:

@@ -7,6 +7,8 @@ more than the error of rehearsals.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite, sqrt
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweeper.markup import aligned, paragraph, table
@@ -15,6 +17,7 @@ from sweeper.rounding import number_of
 from sweeper.search.finalists import Merit, measure_error, measure_merit
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.fields.nested import flatten
+from sweeper.specification.objectives import AUROC
 from sweeper.specification.search import Prior
 from sweeper.store.rehearsal_records import FIRST, RehearsedConfiguration, RehearsedEpoch, read_rehearsals
 from sweeper.store.sweep_folder import SweepFolder
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_SHOWN = 10
+_CHANCE = 0.5
+_LEAST_DIFFERENCES = 3  # between two trainings, for an error
 Judge = Callable[[RehearsedConfiguration], Merit | None]
 
 
@@ -106,6 +111,24 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
             last = ", ".join(one.trials) or ("-" if one.best is not None else one.scores())
             cells.append(["-" if one.place is None else str(one.place), one.id, *texts, last])
         return f"{number_of(len(self), 'configuration')} rehearsed, no points of the sweep{part}", cells
+
+    @property
+    def doubt(self) -> str:
+        """Say that no configuration ranks rows better than chance; empty where one does, or too few tell an error.
+
+        The standard error of an AUROC, the mean of two trainings, comes from their differences.
+        """
+        reached = [one.best.values[AUROC] for one in self if one.best is not None and AUROC in one.best.values]
+        differences = [found for one in self if (found := _difference(one, AUROC)) is not None]
+        if len(differences) < _LEAST_DIFFERENCES or not all(map(isfinite, (*reached, *differences))):
+            return ""
+        largest, error = max(reached), sqrt(fmean(difference**2 for difference in differences)) / 2.0
+        if largest > _CHANCE + 2.0 * error:
+            return ""
+        return (
+            f"No rehearsal ranks rows better than chance, 0.5, by more than twice its error (largest AUROC "
+            f"{largest:.3f}, error {error:.3f}): the model may give every row the same answer."
+        )
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Return one flat row per configuration; see `RankedRehearsal.row`."""
@@ -192,6 +215,18 @@ def judge_rehearsal(
 ) -> Merit | None:
     """Return what recommends a configuration by what it has shown; see `measure_merit`."""
     return measure_merit([epoch.values for epoch in one.epochs], objectives, constraints, one.parts)
+
+
+def _difference(one: RankedRehearsal, name: str) -> float | None:
+    """Return by how much the two trainings of a configuration differ at its best epoch, None where that is not known.
+
+    Where one of them has epochs that the other lacks, its parts do not say which they are.
+    """
+    epochs, parts = one.configuration.epochs, one.configuration.parts
+    if one.best is None or name not in one.best.values or [len(part) for part in parts] != [len(epochs)] * 2:
+        return None
+    first, second = (part[epochs.index(one.best)][name] for part in parts)
+    return first - second
 
 
 def _best(epochs: Sequence[RehearsedEpoch], utility: Objective | None) -> RehearsedEpoch | None:

@@ -147,8 +147,8 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         "Solid: the first objective beside epsilon; dashed: what is certified. Thick: the best model of this sweep, at "
         "its price; a smaller budget buys none. Thin: the same points at their own epsilon, which holds for one "
         "training whose configuration and epoch were fixed in advance; a choice by this figure costs the price "
-        "instead. The closer both are, the less the search cost. Where scores are noisy, finals come first, so that "
-        "the thin line may fall: a larger estimate that is not better beyond the intervals is not known to be better."
+        "instead. The closer both are, the less the search cost. Of noisy scores finals come first, so that the thin "
+        "line may fall."
     ),
     position=15,
     info=info,

@@ -319,7 +319,8 @@ def _drive(
     failures = {id_: trial.reason for id_, trial in front.trials.items() if trial.status == "failed"}
     failures |= ended.failures
     unpriced = [] if front.price is not None else [front.ledger["everything"].statement]
-    notes = [*unpriced, *ended.troubles]
+    advice = front.claim.baselines.advice(one.name for one in front.objectives)
+    notes = [*filter(None, [advice]), *unpriced, *ended.troubles]
     manifest = ended.sweep.manifest()
     selects = manifest.selects_privately
     if front.claim.exploratory:

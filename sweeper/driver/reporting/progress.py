@@ -439,7 +439,7 @@ def _rehearsed(rehearsals: RehearsalProgress, progress: SweepProgress) -> list[s
         place += ", for what it adds to the first" if one.trials and one.place != 1 else ""
         trained = f"; trained as {', '.join(one.trials)}{_reached(one.trials, progress)}" if one.trials else ""
         lines.append(f"  {one.id} ({place}): {one.scores()}{trained}")
-    return lines
+    return [*lines, *filter(None, [ranked.doubt])]
 
 
 def _reached(trials: Sequence[str], progress: SweepProgress) -> str:

@@ -210,7 +210,8 @@ def _select(
     interruption: Interruption,
     account: AccountCharges | None,
 ) -> SweepFolder | None:
-    options.tell(plan.announcement)
+    for text in filter(None, (plan.announcement, plan.advice)):
+        options.tell(text)
     options.show(SweepProgress(name=plan.name, total=0, note=SELECTING))
 
     def interrupted() -> bool:

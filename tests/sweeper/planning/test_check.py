@@ -1,12 +1,16 @@
 """Checking a spec from Python."""
 
+from dataclasses import replace
+
 import pytest
 
 import clipless
 import sweeper
+from sweeper.cli.check_tables import render_check
 from sweeper.errors import SweeperError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_loose_bounds
+from sweeper.privacy.baselines import Baselines
 from sweeper.specification.spec import Spec
 from tests.factories import small_content
 
@@ -22,6 +26,17 @@ def test_a_checked_spec_shows_its_price_and_its_first_configuration():
     assert found.estimate is None
     assert found._repr_html_().startswith("<p><b>small: valid.")
     assert found.plan.spec.digest == sweeper.check(Spec.from_mapping(content), measure=False).plan.spec.digest
+
+
+def test_where_nearly_all_rows_are_of_one_class_other_objectives_are_advised():
+    found = sweeper.check(small_content(), measure=False)
+    known = Baselines(classes=("no", "yes"), majority={"validation": 0.9})
+    plan = replace(found.plan, claim=replace(found.plan.claim, baselines=known))
+    assert plan.advice.endswith("Use search.objectives: [epsilon, auroc].")
+    assert plan.advice in " ".join(repr(replace(found, plan=plan)).split())
+    lines = render_check(plan, found.data, found.previews).renderables
+    assert plan.advice in map(str, lines)
+    assert found.plan.advice == ""
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,22 @@ def test_a_classifier_that_nearly_always_says_the_same_is_named():
 
 
 @pytest.mark.parametrize(
+    ("classes", "share", "objectives", "advised"),
+    [
+        (2, 0.85, ["epsilon", "accuracy"], "auroc"),
+        (3, 0.9, ["epsilon", "certified@0.1"], "balanced_accuracy"),
+        (2, 0.84, ["epsilon", "accuracy"], ""),
+        (2, 0.9, ["epsilon", "accuracy", "balanced_accuracy"], ""),
+        (2, 0.9, ["epsilon", "certified-auroc@0.1"], ""),
+    ],
+)
+def test_where_one_class_has_nearly_all_rows_other_objectives_are_advised(classes, share, objectives, advised):
+    known = Baselines(classes=("a", "b", "c")[:classes], majority={"validation": share})
+    said = known.advice(objectives)
+    assert said.endswith(f"Use search.objectives: [epsilon, {advised}].") if advised else said == ""
+
+
+@pytest.mark.parametrize(
     "found",
     [
         counts((970, 30), (970, 30), (970, 30)),  # right, on rows that are nearly all alike

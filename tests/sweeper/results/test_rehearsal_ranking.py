@@ -10,7 +10,7 @@ from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded, rank_reh
 from sweeper.results.sweep import load
 from sweeper.specification.constraints import parse_constraint
 from sweeper.store.manifest import Manifest
-from sweeper.store.rehearsal_records import join_trainings
+from sweeper.store.rehearsal_records import RehearsedEpoch, join_trainings
 from sweeper.store.sweep_folder import SweepFolder
 
 from ...factories import make_rehearsals
@@ -58,6 +58,23 @@ def test_the_first_of_a_prior_leads_where_no_other_is_better_by_more_than_the_er
         assert (ranked[0].id, ranked[0].error) == ("c0003", None)
     surer = [replace(one, parts=parts[:1] * 2) for one, parts in zip(FOUND, PARTS, strict=True)]
     assert rank_recorded(surer, OBJECTIVES, {}, {"search": search})[0].id == "c0003"
+
+
+@pytest.mark.parametrize("best", [0.51, 0.6, math.nan])
+def test_where_no_rehearsal_ranks_better_than_chance_within_its_error_that_is_said(best):
+    def both(*aurocs):
+        halves = [(0.9, {"auroc": auroc}) for auroc in aurocs]
+        mean = {"accuracy": 0.9, "auroc": sum(aurocs) / 2}
+        parts = tuple(({"accuracy": accuracy} | more,) for accuracy, more in halves)
+        return replace(FOUND[0], epochs=(RehearsedEpoch(1, "", mean),), parts=parts)
+
+    found = [both(0.46, 0.5), both(0.52, 0.48), both(best + 0.02, best - 0.02)]
+    said = rank_rehearsals(found, OBJECTIVES[:2], {}).doubt
+    if best == 0.51:
+        assert "(largest AUROC 0.510, error 0.020): the model may give every row the same answer." in said
+    else:
+        assert said == ""
+    assert rank_rehearsals(found[:2], OBJECTIVES[:2], {}).doubt == rank_rehearsals(FOUND, OBJECTIVES, {}).doubt == ""
 
 
 def test_the_trials_of_a_configuration_are_those_that_train_all_its_values():
