@@ -33,7 +33,7 @@ from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
 from sweeper.records import Point, PointKey
 from sweeper.results.budgets import WithinBudget
-from sweeper.results.highlights import FINALS_FIRST, finals_first, interval_on_test
+from sweeper.results.highlights import FINALS_FIRST, finals_first, interval_on_test, nearly_best
 from sweeper.results.pick import pick
 from sweeper.rounding import number_of, round_down
 from sweeper.specification.objectives import AUROC, BALANCED
@@ -172,9 +172,14 @@ def _bought(data: SweepData) -> list[Html]:
         "Points were chosen on validation rows; the test number beside each is the same model on rows that did not "
         "choose it."
     )
+    near = nearly_best(data.result)
     best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in utilities(data)})
     title = f"price: epsilon {show_epsilon(price.epsilon)}"
-    return [tag("p", words), tag("div", _card(data, best, title), class_="cards one")]
+    return [
+        tag("p", words),
+        tag("div", _card(data, best, title), class_="cards one"),
+        *([tag("p", near, class_="after")] if near else []),
+    ]
 
 
 def _stated(data: SweepData, price: Price) -> Html:

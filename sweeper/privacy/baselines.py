@@ -39,6 +39,7 @@ class Baselines:
     majority: Mapping[str, float] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
+    validation_rows: int = 0  # how many score a point; 0 unless they are public
 
     @classmethod
     def of(cls, data: "Dataset", without_privacy: Mapping[str, float] | None = None) -> "Baselines":
@@ -57,7 +58,12 @@ class Baselines:
         }
         if not open_ and declared.largest_share is not None:
             shares = dict.fromkeys(("validation", "test"), declared.largest_share)
-        return cls(classes=declared.classes, majority=shares, without_privacy=dict(without_privacy or {}))
+        return cls(
+            classes=declared.classes,
+            majority=shares,
+            without_privacy=dict(without_privacy or {}),
+            validation_rows=len(data.validation) if declared.evaluation is Evaluation.PUBLIC else 0,
+        )
 
     def with_sketch(self, sketch: "Sketch | None") -> "Baselines":
         """Return them with the share of the most frequent class in a private sketch, where no other is known."""

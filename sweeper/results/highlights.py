@@ -14,7 +14,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.records import Interval, Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
-from sweeper.rounding import in_brackets, round_up
+from sweeper.rounding import in_brackets, number_of, round_up
 from sweeper.specification.objectives import is_share_of_rows, smoothed_radius
 
 KNEE = "knee"
@@ -128,6 +128,30 @@ def _rows_counted(point: Point, name: str) -> int:
     if smoothed_radius(name) is not None:
         return 0 if point.smoothed is None else point.smoothed.rows
     return sum(point.classes.rows) if is_share_of_rows(name) and point.classes is not None else 0
+
+
+def nearly_best(front: FrontRecord) -> str:
+    """Say how many other points the validation rows hardly tell from the one that ``pick`` takes, empty where none.
+
+    They lie within one standard error of it, the binomial one of a share of public rows that are independent.
+    """
+    points, claim = front.front_points, front.claim
+    name, rows = (
+        next((one.name for one in front.objectives if one.name != "epsilon"), ""),
+        claim.baselines.validation_rows,
+    )
+    if not points or not is_share_of_rows(name) or not rows or claim.unit != "row":
+        return ""
+    value = pick(front).values[name]
+    error = sqrt(value * (1.0 - value) / rows)
+    near = sum(point.values[name] >= value - error for point in points) - 1
+    if not near:
+        return ""
+    count = f"{number_of(near, 'other point')} of the front {'lies' if near == 1 else 'lie'}"
+    return (
+        f"{count} within one standard error of the best {name}, {100 * error:.1f} points on {rows} "
+        f"validation rows: {'it' if near == 1 else 'they'} may be as good."
+    )
 
 
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:

@@ -292,7 +292,7 @@ def _drive(
     from sweeper.driver.reporting.webhook import failure, summary
     from sweeper.driver.selection.hidden_folder import has_final_left
     from sweeper.driver.selection.private_run import SelectionWaitsError
-    from sweeper.results.highlights import highlights
+    from sweeper.results.highlights import highlights, nearly_best
 
     waits: SelectionWaitsError | None = None
     with Display() as display, noting(folder):
@@ -320,7 +320,7 @@ def _drive(
     failures |= ended.failures
     unpriced = [] if front.price is not None else [front.ledger["everything"].statement]
     advice = front.claim.baselines.advice(one.name for one in front.objectives)
-    notes = [*filter(None, [advice]), *unpriced, *ended.troubles]
+    notes = [*filter(None, [nearly_best(front), advice]), *unpriced, *ended.troubles]
     manifest = ended.sweep.manifest()
     selects = manifest.selects_privately
     if front.claim.exploratory:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sweeper.records import ClassCounts, NoisyScores, Objective, SmoothedCounts, Trial
-from sweeper.results.highlights import best, explain, highlights, interval_on_test
+from sweeper.results.highlights import best, explain, highlights, interval_on_test, nearly_best
 
 
 def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, make_point):
@@ -51,6 +51,21 @@ def test_no_point_is_called_the_best_beside_a_larger_estimate(make_front, make_p
     (lone,) = highlights(make_front([final], objectives=objectives, trials=trials))
     assert lone.titles == ("best epsilon", "best accuracy", "what pick takes")
     assert not any(line.startswith("Finals come first") for line in explain([final], [lone]))
+
+
+def test_points_that_the_validation_rows_hardly_tell_from_the_best_are_counted(make_front, make_point, claim):
+    points = [make_point("t0001", epoch, epoch, value) for epoch, value in enumerate((0.7, 0.85, 0.88, 0.9), start=1)]
+    known = replace(claim.baselines, validation_rows=100)
+    assert nearly_best(make_front(points, claim=replace(claim, baselines=known))) == (
+        "1 other point of the front lies within one standard error of the best accuracy, 3.0 points on 100 validation "
+        "rows: it may be as good."
+    )
+    few = replace(claim, baselines=replace(known, validation_rows=10))
+    assert nearly_best(make_front(points, claim=few)).startswith("2 other points of the front lie within")
+    many = replace(claim, baselines=replace(known, validation_rows=10000))
+    for other in (claim, many, replace(few, unit="patient")):
+        assert nearly_best(make_front(points, claim=other)) == ""
+    assert nearly_best(make_front([], claim=few)) == ""
 
 
 COUNTS = ClassCounts(rows=(100, 160), decided=(90, 170), correct=(80, 150))
