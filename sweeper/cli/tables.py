@@ -16,7 +16,7 @@ from sweeper.records import TrialStatus
 from sweeper.results.comparison import Comparison
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
-from sweeper.results.highlights import NOISY, best, explain, highlights, spread, test_text, value_text
+from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_down, round_up
 from sweeper.store.evidence import Evidence
@@ -62,7 +62,7 @@ def _cells(sweep: Sweep) -> list[str]:
     found = None if judged is None else best(front.front_points, judged)
     return [
         str(len(front.trials)),
-        "-" if judged is None or found is None else f"{value_text(found, judged.name)} {judged.name}",
+        "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}",
         "-" if front.price is None else round_up(front.price.epsilon),
         f"{front.hypervolume:.3f}",
     ]

@@ -169,6 +169,16 @@ class Scores(Answer, extra="forbid"):
 
     validation: Values
     test: Values | None
+    test_intervals: Mapping[str, tuple[float, float]] | None = Field(
+        default=None,
+        description="95 %, of test scores of public rows, for new rows like them.",
+        exclude_if=lambda value: value is None,
+    )
+    doubt: str | None = Field(
+        default=None,
+        description="Where a constant prediction is as good, or perhaps.",
+        exclude_if=lambda value: value is None,
+    )
 
 
 class ClassTable(Answer, extra="forbid"):

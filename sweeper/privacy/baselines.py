@@ -6,6 +6,7 @@ training rows released, or else the number of classes, has to do. A score of a t
 its training rows: none is computed here, the one that a spec gives is taken as public.
 """
 
+import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from clipless.datasets import Dataset
     from clipless.sketches.release import Sketch
 
+
+class MajoritySource(enum.StrEnum):
+    """Where the share of the most frequent class is known from."""
+
+    ROWS = "rows"  # labels of rows that are public or exploratory
+    DECLARED = "declared"  # the ranges file
+    SKETCH = "sketch"  # counts of a private sketch of the training rows
+
+
 _RARE = 0.85  # share of the most frequent class from which accuracy says little
 GIVEN = "What was reached without privacy, as the spec gives it: {scores}."
 
@@ -37,6 +47,7 @@ class Baselines:
     classes: tuple[str, ...] = ()  # names of the classes
     # share of the rows that are of the most frequent class, by split: of private rows as declared or sketched, or none
     majority: Mapping[str, float] = field(default_factory=dict)
+    majority_source: MajoritySource | None = None  # None where no share is known, and in earlier records
     # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
     validation_rows: int = 0  # how many score a point; 0 unless they are public
@@ -58,9 +69,11 @@ class Baselines:
         }
         if not open_ and declared.largest_share is not None:
             shares = dict.fromkeys(("validation", "test"), declared.largest_share)
+        source = (MajoritySource.ROWS if open_ else MajoritySource.DECLARED) if shares else None
         return cls(
             classes=declared.classes,
             majority=shares,
+            majority_source=source,
             without_privacy=dict(without_privacy or {}),
             validation_rows=len(data.validation) if declared.evaluation is Evaluation.PUBLIC else 0,
         )
@@ -70,7 +83,8 @@ class Baselines:
         counts = [max(sums[0], 0.0) for sums in (() if sketch is None else sketch.sums)]
         if self.majority or not sum(counts) > 0.0:
             return self
-        return replace(self, majority=dict.fromkeys(("validation", "test"), max(counts) / sum(counts)))
+        shares = dict.fromkeys(("validation", "test"), max(counts) / sum(counts))
+        return replace(self, majority=shares, majority_source=MajoritySource.SKETCH)
 
     @property
     def public_facts(self) -> tuple[str, ...]:
@@ -93,20 +107,18 @@ class Baselines:
             return None
         return max(self.majority.get(split, 0.0), 1 / len(self.classes))
 
-    def in_words(self, name: str, score: float | None = None, interval: Sequence[float] | None = None) -> str:
-        """Return what a constant prediction reaches on validation rows, and whether a score of them beats it.
+    def in_words(self, name: str, split: str = "validation") -> str:
+        """Return what a constant prediction reaches on rows of a split, empty where that is not known.
 
-        >>> Baselines(classes=("no", "yes")).in_words("accuracy", 0.6, (0.45, 0.75))
-        'the majority-class baseline reaches at least 0.500, which lies within the interval'
+        >>> Baselines(classes=("no", "yes")).in_words("accuracy")
+        'the majority-class baseline reaches at least 0.500'
         """
-        reached = self.constant(name)
+        known = split if split in self.majority else "validation"
+        reached = self.constant(name, known)
         if reached is None:
             return ""
-        least = "" if "validation" in self.majority or name in (AUROC, BALANCED) else "at least "
-        said = f"the majority-class baseline reaches {least}{reached:.3f}"
-        if score is None or (score > reached and (interval is None or interval[0] > reached)):
-            return said
-        return f"{said}, which {'it does not beat' if score <= reached else 'lies within the interval'}"
+        least = "" if known in self.majority or name in (AUROC, BALANCED) else "at least "
+        return f"the majority-class baseline reaches {least}{reached:.3f}"
 
     def advice(self, objectives: Iterable[str]) -> str:
         """Say that accuracy tells little where nearly all rows are of one class, empty where others are objectives.

@@ -20,6 +20,7 @@ from sweeper.privacy.card_prices import charged_entries, point_exposure, point_g
 from sweeper.privacy.card_text import markdown, prices_in_words
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
+from sweeper.privacy.held_out import doubt, interval_on_test
 from sweeper.privacy.pricing import Price, steps_by
 from sweeper.records import Point, Trial, TrialPlan, TrialStatus
 from sweeper.store.jsonl import plain, replace_file, to_text
@@ -147,7 +148,7 @@ def make_card(
             "public": list(claim.public),
             "ledger": {question: dump(answer) for question, answer in ledger.items()},
             "conditions": list(claim.conditions),
-            "scores": {"validation": dict(point.values), "test": dict(point.test) if point.test else None},
+            "scores": _scores(point, claim),
             "noisy_scores": None if point.noisy is None else asdict(point.noisy),
             "classes": _by_class(point, claim),
             "curves": None if point.curves is None else asdict(point.curves),
@@ -165,6 +166,17 @@ def program_versions() -> dict[str, str]:
     """Return the versions of what computes the numbers of a card; clipless comes with sweeper, under its version."""
     found = {name: metadata.version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **found, "clipless": found["sweeper"]}
+
+
+def _scores(point: Point, claim: Claim) -> dict[str, Any]:
+    """Return the scores, the intervals of test scores of public rows, and whether a constant prediction is as good."""
+    tested = dict(point.test) if point.test else None
+    found: dict[str, Any] = {"validation": dict(point.values), "test": tested}
+    known = {name: interval_on_test(point, name, claim) for name in tested or {}} if point.noisy is None else {}
+    intervals = {name: list(ends) for name, ends in known.items() if ends is not None}
+    utility = next((name for name in point.values if name != "epsilon"), None)
+    doubted = "" if utility is None else doubt(point, utility, claim)
+    return found | ({"test_intervals": intervals} if intervals else {}) | ({"doubt": doubted} if doubted else {})
 
 
 def _by_class(point: Point, claim: Claim) -> dict[str, Any] | None:

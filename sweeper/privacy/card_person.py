@@ -12,6 +12,10 @@ _COLUMNS = {
     "chosen_afterwards": "epoch chosen afterwards",
     "price": "at the price",
 }
+GROUP_PRIVACY = (
+    "Where the mechanism of several rows is not known, they are derived from that of one row by group privacy; an "
+    "infinite epsilon there means that nothing follows at this delta."
+)
 _BASES = {
     Basis.PROFILE: "the whole privacy profile of what was done",
     Basis.RENYI: "its Renyi divergences",
@@ -51,10 +55,7 @@ def basis_in_words(card: Mapping[str, Any]) -> str:
     text = f"Upper bounds in both directions, from {'; '.join(found)}."
     if all(group.own for one in exposures.values() for group in one.groups):
         return text
-    return (
-        f"{text} Where the mechanism of several rows is not known, they are derived from that of one row by group "
-        "privacy; an infinite epsilon there means that nothing follows at this delta."
-    )
+    return f"{text} {GROUP_PRIVACY}"
 
 
 def filing_in_words(card: Mapping[str, Any]) -> Iterator[str]:

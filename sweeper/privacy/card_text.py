@@ -13,7 +13,7 @@ from sweeper.privacy.pricing import OWN_EPSILON, Price, prices_by_release
 from sweeper.records import described
 from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
-from sweeper.specification.objectives import is_share_of_rows
+from sweeper.specification.objectives import is_share_of_rows, radius
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",
@@ -21,7 +21,8 @@ _RELATIONS = {
 }
 _EVALUATIONS = {
     "public": "declared public: scores on them cost nothing.",
-    "private": "private: a score on them is a release of its own, with noise, which the epsilon above does not cover.",
+    "private": "private: each score on them is a release of its own, with noise. *The price* covers these releases; an "
+    "epsilon of this training alone does not.",
     "exploratory": "of the same people and looked at without paying for it: this card claims no guarantee.",
 }
 _SHOWN_RADII = 8  # of a released curve, in words
@@ -260,25 +261,30 @@ def _rest(card: Mapping[str, Any]) -> Iterator[str]:
     yield _bullets(card["conditions"])
     yield "## Scores and configuration"
     test, noisy = scores["test"] or {}, card["noisy_scores"] or {"intervals": {}, "test_intervals": {}}
+    test_intervals = noisy["test_intervals"] or scores.get("test_intervals") or {}
     rows = [
         (
             name,
             _number(float(v)) + in_brackets(noisy["intervals"].get(name)),
-            _score(test.get(name)) + in_brackets(noisy["test_intervals"].get(name)),
+            _score(test.get(name)) + in_brackets(test_intervals.get(name)),
         )
         for name, v in scores["validation"].items()
         if name != "epsilon"
     ]
     yield _table(("objective", "validation", "test"), rows)
+    if scores.get("doubt"):
+        yield f"**{scores['doubt']}.**"
     yield from _by_class(card.get("classes"))
     yield from _curves(card.get("curves"))
     yield from _smoothed(card.get("smoothed"))
-    yield f"Radii are in {data['radius_unit']}. The point was chosen on validation, never on the test column."
+    certified = any(radius(name) is not None for name in scores["validation"])
+    radii = f"Radii are in {data['radius_unit']}. " if certified else ""
+    yield f"{radii}The point was chosen on validation, never on the test column."
     if card["score_noise"] is not None:
-        yield (
-            "Every score is an estimate from releases with the noise stated above, so that a certified accuracy may "
-            "exceed the accuracy; in brackets are 95 % intervals for new rows of the same kind."
-        )
+        exceeds = ", so that a certified accuracy may exceed the accuracy" if certified else ""
+        yield f"Every score is an estimate from releases with the noise stated above{exceeds}."
+    if test_intervals:
+        yield "In brackets are 95 % intervals for new rows of the same kind."
     if (repeats := card["guarantee"]["repeats"]) > 1:
         yield (
             f"The validation column holds means over {repeats} trainings of this configuration; the model, and the "
@@ -312,8 +318,8 @@ def _curves(curves: Mapping[str, Any] | None) -> Iterator[str]:
         return
     yield (
         f"The test column is read off curves that were released once, with noise multiplier "
-        f"{curves['noise_multiplier']:g} together. Each lies between its bounds everywhere at once with a confidence "
-        f"of {curves['confidence']:.0%}, noise and the choice of the {curves['rows']} rows included."
+        f"{curves['noise_multiplier']:g} for all of them. Each lies between its bounds everywhere at once with a "
+        f"confidence of {curves['confidence']:.0%}, noise and the choice of the {curves['rows']} rows included."
     )
     every = max(1, (len(curves["radii"]) - 1) // _SHOWN_RADII)
     columns = zip(*(curves[f"certified{end}"][::every] for end in ("", "_low", "_high")), strict=True)
@@ -360,13 +366,26 @@ def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
         "composition"
     )
     yield (
-        f"Scores were released as counts with Gaussian noise of multiplier {noise['noise_multiplier']:g}, "
-        f"{len(noise['names'])} together: a standard deviation of {std['validation']:.3g} for a validation score and "
-        f"{std['test']:.3g} for a test score{_of_curves(noise)}{_of_classes(noise)}. "
+        f"Scores ({', '.join(noise['names'])}) were released as counts with Gaussian noise: of multiplier "
+        f"{noise['noise_multiplier']:.4g} on validation rows, a standard deviation of {std['validation']:.3g} of a "
+        f"score, and of multiplier {_test_multiplier(noise):.4g} on test rows, a standard deviation of "
+        f"{std['test']:.3g}{_of_curves(noise)}{_of_classes(noise)}. "
         f"The {own['steps']} releases of validation scores that this trial planned"
         f"{_of_each(facts['trainings'])} cost the validation rows epsilon {round_up(own['epsilon'])} at delta "
         f"{facts['delta']:g}. {together}: *The price* holds both."
     )
+
+
+def _test_multiplier(noise: Mapping[str, Any]) -> float:
+    """Return the noise multiplier of a release on test rows: that of their curves, or what their deviation says.
+
+    Counts of both splits have one sensitivity, so that the deviations of these counts are as the multipliers.
+    """
+    if noise.get("curves") is not None:
+        return float(noise["curves"]["noise_multiplier"])
+    std, rows = noise["std"], noise["rows"]
+    counts = {split: std[split] * rows[split] for split in ("validation", "test")}
+    return float(noise["noise_multiplier"] * counts["test"] / counts["validation"])
 
 
 def _of_classes(noise: Mapping[str, Any]) -> str:
@@ -375,8 +394,7 @@ def _of_classes(noise: Mapping[str, Any]) -> str:
 
 
 def _of_curves(noise: Mapping[str, Any]) -> str:
-    curves = noise.get("curves")
-    return "" if curves is None else f", which is read off a curve (noise multiplier {curves['noise_multiplier']:g})"
+    return "" if noise.get("curves") is None else ", read off a curve"
 
 
 def _unit(unit: str) -> str:

@@ -71,11 +71,11 @@ UNPAID = (
 )
 NOISY_SCORES = (
     "Scores of validation and test rows, which are private, carry Gaussian noise: of standard deviation "
-    "{validation:.3g} on validation rows and {test:.3g} on test rows. Shown are "
-    "estimates that follow from the released scores and that noise, with intervals. A certified accuracy may exceed "
-    "the accuracy by it. Each release is in the ledger, whose prices are of training and scores together; the epsilon "
-    "of a point is of its training alone."
+    "{validation:.3g} on validation rows and {test:.3g} on test rows. Shown are estimates that follow from the "
+    "released scores and that noise, with intervals. {certified}Each release is in the ledger, whose prices are of "
+    "training and scores together; the epsilon of a point is of its training alone."
 )
+CERTIFIED_EXCEEDS = "A certified accuracy may exceed the accuracy by it. "
 SPLITS_TOGETHER = (
     "The data set does not say that the split of each row depends on that row alone: training and scores are charged "
     "as their composition, and the guarantee is for data whose other rows stay in their splits."
@@ -195,7 +195,7 @@ class Claim:
         if reads_training_rows:
             marks.append(MEMBERSHIP)
         if noise is not None:
-            marks.append(NOISY_SCORES.format(**noise.stds))
+            marks.append(NOISY_SCORES.format(**noise.stds, certified=CERTIFIED_EXCEEDS * (len(noise.shares) > 1)))
             marks += [] if noise.apart else [SPLITS_TOGETHER]
         marks += [] if smoothing is None else [SMOOTHED.format(**asdict(smoothing))]
         marks += [] if sketch is None else [SKETCHED.format(noise=sketch.noise_multiplier)]

@@ -4,18 +4,16 @@ import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan, sqrt
-from statistics import NormalDist
 
-from clipless.datasets import Evaluation
 from sweeper.errors import PickError
 from sweeper.pareto.knee import knee
-from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import Claim
-from sweeper.records import Interval, Objective, Point
+from sweeper.privacy.held_out import doubt, shown_score
+from sweeper.records import Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
 from sweeper.rounding import in_brackets, number_of, round_up
-from sweeper.specification.objectives import is_share_of_rows, smoothed_radius
+from sweeper.specification.objectives import is_share_of_rows
 
 KNEE = "knee"
 PICKED = "what pick takes"
@@ -26,10 +24,9 @@ FINALS_FIRST = (
 )
 _HYPERVOLUME = "hypervolume: share of the box from worst to best values that the front dominates, from 0 to 1"
 _CERTIFIED = "share of rows that are decided correctly, whatever changes within this radius"
-_KNEE = "knee: from there, improving one objective costs most in the others"
+_KNEE = "knee: where the front bends most; past it, each gain in one objective costs more of another"
 _FREE = "the weights of that epoch averaged with those of earlier steps, at no further cost"
 MAX_ROWS = 8  # of a front, where the named points are not more
-_Z = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,44 +89,6 @@ def test_text(point: Point, name: str) -> str:
     return f"{tested[name]:.3f}{in_brackets(point.test_interval(name))}" if name in tested else "-"
 
 
-def wilson(share: float, rows: int) -> Interval:
-    """Return the 95 % interval of a probability by the share of rows in which its event was seen (Wilson 1927).
-
-    >>> low, high = wilson(0.9, 100)
-    >>> round(low, 4), round(high, 4)
-    (0.8256, 0.9448)
-    """
-    weight = _Z**2 / rows
-    middle = (share + weight / 2) / (1 + weight)
-    half = _Z * sqrt(share * (1 - share) / rows + weight / (4 * rows)) / (1 + weight)
-    return max(middle - half, 0.0), min(middle + half, 1.0)
-
-
-def interval_on_test(point: Point, name: str, claim: Claim) -> Interval | None:
-    """Return the 95 % interval of a test number for new rows like them, ``None`` where there is none.
-
-    That of a noisy score is that of its release. A share of public rows has `wilson`'s, of the number of rows that its
-    counts by class or its smoothed certificates record; over repeats, whose rows are the same, it is wider than
-    need be. Rows of a larger privacy unit are not independent: there is none.
-
-    Guarantees:
-        Nothing is counted of rows that are not declared public.
-    """
-    if point.noisy is not None:
-        return point.test_interval(name)
-    value, counted = (point.test or {}).get(name), _rows_counted(point, name)
-    if value is None or not counted or claim.unit != "row" or claim.evaluation != Evaluation.PUBLIC.value:
-        return None
-    return wilson(value, counted) if 0.0 <= value <= 1.0 else None
-
-
-def _rows_counted(point: Point, name: str) -> int:
-    """Return of how many test rows a number is a share, 0 where it is none or that is not recorded."""
-    if smoothed_radius(name) is not None:
-        return 0 if point.smoothed is None else point.smoothed.rows
-    return sum(point.classes.rows) if is_share_of_rows(name) and point.classes is not None else 0
-
-
 def nearly_best(front: FrontRecord) -> str:
     """Say how many other points the validation rows hardly tell from the one that ``pick`` takes, empty where none.
 
@@ -178,18 +137,26 @@ def explain(front: Sequence[Point], named: Sequence[Highlight] = ()) -> list[str
     ]
 
 
-def scores_in_words(point: Point, name: str, baselines: Baselines) -> str:
-    """Return a score of a point on validation and test rows, and what a constant prediction reaches."""
-    tested, against = test_text(point, name), baselines.in_words(name, point.values[name], point.interval(name))
-    on_test = "" if tested == "-" else f", {tested} on test rows"
-    return f"{value_text(point, name)} on validation rows{on_test}" + (f"; {against}" if against else "")
+def shown_text(point: Point, name: str, claim: Claim) -> str:
+    """Return the score that is shown first, with its interval and the rows that it is of."""
+    shown = shown_score(point, name, claim)
+    return f"{shown.value:.3f}{in_brackets(shown.interval)} on {shown.split} rows"
+
+
+def scores_in_words(point: Point, name: str, claim: Claim) -> str:
+    """Return a score of a point on test and validation rows, and what a constant prediction reaches."""
+    first = shown_text(point, name, claim)
+    chose = f", {value_text(point, name)} on the validation rows that chose it" if name in (point.test or {}) else ""
+    against = claim.baselines.in_words(name, shown_score(point, name, claim).split)
+    return f"{first}{chose}" + (f"; {against}" if against else "")
 
 
 def point_lines(point: Point, front: FrontRecord) -> list[str]:
-    """Return which point this is, and its scores, a line each."""
+    """Return which point this is, its scores, a line each, and whether a constant prediction is as good."""
     names = [one.name for one in front.objectives if one.name != "epsilon" and one.name in point.values]
-    scores = (f"  {name} {scores_in_words(point, name, front.claim.baselines)}" for name in names)
-    return [f"{front.sweep}: {point.label}", *scores]
+    scores = (f"  {name} {scores_in_words(point, name, front.claim)}" for name in names)
+    doubted = doubt(point, names[0], front.claim) if names else ""
+    return [f"{front.sweep}: {point.label}", *scores, *([f"{doubted}."] if doubted else [])]
 
 
 def notable_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:

@@ -339,7 +339,7 @@ def _drive(
             ended.sweep.directory,
             price=front.price,
             named=highlights(front),
-            baselines=front.claim.baselines,
+            claim=front.claim,
             look=ended.look,
             reason=ended.outcome.in_words(),
             failures=failures,

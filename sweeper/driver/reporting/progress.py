@@ -20,7 +20,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.held_out import doubt
 from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
 from sweeper.records import Objective, Point, RehearsalSource
@@ -307,7 +308,7 @@ def closing_summary(
     *,
     price: Price | None = None,
     named: Sequence[Highlight] = (),
-    baselines: Baselines | None = None,
+    claim: Claim | None = None,
     look: str | None = None,
     reason: str = "",
     failures: Mapping[str, str] | None = None,
@@ -318,8 +319,8 @@ def closing_summary(
 ) -> str:
     """Return what to say when a sweep has ended: how it went, where to look, and last its best score, price and model.
 
-    ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``baselines`` what scores
-    are compared with, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
+    ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``claim`` what scores are
+    compared with, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
     sweep that ended early can be resumed.
     """
     ended = f" (ended early: {reason})" if reason else ""
@@ -345,7 +346,7 @@ def closing_summary(
         lines.append(f"Deliver them later: {program()} replay {folder}")
     lines += [f"Report: {folder / 'front.html'}"] if has_report else []
     lines += [f"Runs: {look}"] if look else []
-    lines += _best(progress, named, baselines or Baselines())
+    lines += [] if claim is None else _best(progress, named, claim)
     lines += [] if price is None else [price.in_words]
     if reason and goes_on:
         lines.append(f"Go on with it: {program()} resume {folder}")
@@ -354,17 +355,21 @@ def closing_summary(
     return "\n".join(lines)
 
 
-def _best(progress: SweepProgress, named: Sequence[Highlight], baselines: Baselines) -> list[str]:
-    """Return the best score in a line, beside what a constant prediction reaches; nothing without a front."""
+def _best(progress: SweepProgress, named: Sequence[Highlight], claim: Claim) -> list[str]:
+    """Return the best score in a line, beside what a constant prediction reaches; nothing without a front.
+
+    Where that is as good, a second line says so.
+    """
     objective, point = progress.utility, progress.best
     if objective is None or point is None:
         return []
     known = next((one for one in named if one.point.key == point.key), Highlight(point, ()))
-    words = scores_in_words(known.point, objective.name, baselines)
+    scores, doubted = scores_in_words(known.point, objective.name, claim), doubt(known.point, objective.name, claim)
+    doubts = [f"{doubted}."] if doubted else []
     if why := why_first(point, progress.front, objective):
-        return [f"What pick takes ({point.label}; {why}): {objective.name} {words}."]
+        return [f"What pick takes ({point.label}; {why}): {objective.name} {scores}.", *doubts]
     taken = "; pick takes it" if PICKED in known.titles else ""
-    return [f"Best {objective.name} ({point.label}{taken}): {words}."]
+    return [f"Best {objective.name} ({point.label}{taken}): {scores}.", *doubts]
 
 
 def clock(seconds: float) -> str:
@@ -408,7 +413,7 @@ def _why(first: RankedRehearsal) -> str:
     if first.error is None:
         return ""
     error = "" if math.isinf(first.error) else f", {first.error:.3f}"
-    return f", for it did best on public tables and no other is better by more than the error of rehearsals{error}"
+    return f": it did best on public tables, and no other beat it by more than the margin of error of rehearsals{error}"
 
 
 def _leaders(rehearsals: RehearsalProgress, first: RankedRehearsal) -> RenderableType:

@@ -174,12 +174,11 @@ class Slots(CutBudget):
     def in_words(self, delta: float, expected: Callable[[], Price | None]) -> str:  # noqa: ARG002
         """Return the price and the cut."""
         trials = self.stage_trials
-        each = "s, one for each trial," if sum(trials) > 1 else ""
-        slots = f"{' + '.join(map(str, trials))} slot{each}"
-        slots = slots if self.sketch is None else f"a sketch of the training rows and {slots}"
+        sketch = "a sketch and " if self.sketch is not None else ""
         return (
             f"Price: epsilon {round_up(self.price)} at delta {self.delta!r}, {FOR_ALL}, however results are used. It "
-            f"is fixed: the budget was cut into {slots} before any row is read."
+            f"is fixed before any row is read, for {sketch}{' + '.join(map(str, trials))} "
+            f"trial{'s' * (sum(trials) > 1)}."
         )
 
     def parts(self) -> Sequence[BudgetPart]:

@@ -16,7 +16,7 @@ from clipless.datasets import Drop, InputFormat, Ranges
 from clipless.datasets.raw_rows import Pixels
 from sweeper.errors import SweeperError, one_line
 from sweeper.results.display import lines_in_html
-from sweeper.results.highlights import test_text, value_text
+from sweeper.results.highlights import shown_text
 from sweeper.results.models.predict import load_predictor, temperature_of
 from sweeper.results.sweep import Picked
 from sweeper.rounding import round_up
@@ -211,9 +211,7 @@ def describe(picked: Picked, takes: str) -> str:
     price = f"Epsilon {round_up(float(card['ledger']['winner']['epsilon']))} at delta {card['guarantee']['delta']:g}"
     parts = ["Exploratory: no guarantee", price] if card["exploratory"] else [f"{price} (price of the sweep)"]
     if "accuracy" in point.values:
-        tested = test_text(point, "accuracy")
-        on_validation = f"accuracy {value_text(point, 'accuracy')} on validation rows"
-        parts.append(on_validation if tested == "-" else f"accuracy {tested} on test rows")
+        parts.append(f"accuracy {shown_text(point, 'accuracy', picked.sweep.front().claim)}")
     return "; ".join([*parts, f"card.md in the artifacts, folder {ARTIFACT}"]) + f".\n\n{takes}"
 
 

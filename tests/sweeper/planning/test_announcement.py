@@ -30,7 +30,7 @@ def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digit
     plan = make_sweep_plan(within, digits)
     budget, said = plan.spending, plan.announcement
     assert f"epsilon {round_up(budget.price)} at delta 0.0001, for the search and every model, however results" in said
-    assert "cut into 4 + 1 + 1 slots" in said
+    assert "It is fixed before any row is read, for 4 + 1 + 1 trials." in said
     assert "about" not in said
 
 

@@ -45,7 +45,8 @@ def test_of_private_rows_nothing_but_the_number_of_classes_is_used():
         Baselines.of(data_with(Evaluation.PRIVATE, labels)) for labels in ((0, 1, 1, 1), (3, 3, 3, 3), (0, 1, 2, 3))
     ]
     assert made[0] == made[1] == made[2]
-    assert made[0].majority == {} and made[0].validation_rows == 0
+    assert made[0].majority == {}
+    assert made[0].validation_rows == 0
     assert made[0].constant("accuracy") == pytest.approx(0.1)
 
 
@@ -56,6 +57,7 @@ def test_a_share_that_is_declared_stands_for_private_labels_alone():
         found = Baselines.of(replace(data, metadata=declared))
         assert found.majority == {"validation": share, "test": share}
         assert found.constant("accuracy", "test") == share
+        assert found.majority_source == ("declared" if evaluation is Evaluation.PRIVATE else "rows")
 
 
 def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
@@ -64,6 +66,7 @@ def test_a_sketch_that_is_paid_for_says_how_frequent_the_classes_are():
     found = Baselines(classes=("a", "b", "c")).with_sketch(sketch)
     assert found.constant("accuracy") == found.constant("accuracy", "test") == 0.75
     assert found.constant("balanced_accuracy") == pytest.approx(1 / 3)
+    assert found.majority_source == "sketch"
     declared = Baselines(classes=("a", "b", "c"), majority={"validation": 0.6})
     assert declared.with_sketch(sketch) == declared
     assert found.with_sketch(None) == found

@@ -321,8 +321,9 @@ def test_the_card_of_noisy_scores_says_how_noisy_they_are_and_what_they_cost(noi
     advance = price_claim(trial.plan.event.with_steps(20), 1e-4)
     assert content["guarantee"]["fixed_in_advance"]["epsilon"] == advance.epsilon  # that of the training, as ever
     for fact in (
-        "private: a score on them is a release of its own, with noise, which the epsilon above does not cover.",
-        "Gaussian noise of multiplier 30, 2 together: a standard deviation of 0.0123 for a validation score and 0.0456",
+        "private: each score on them is a release of its own, with noise. *The price* covers these releases; an epsilon",
+        "Scores (accuracy, certified@1/4) were released as counts with Gaussian noise: of multiplier 30 on validation rows",
+        "of 0.0123 of a score, and of multiplier 55.61 on test rows, a standard deviation of 0.0456.",
         f"The 20 releases of validation scores that this trial planned cost the validation rows epsilon "
         f"{round_up(paid.epsilon)} at delta 0.0001.",
         "A row is in one split only, so that training and scores together cost the larger of their prices",
@@ -381,6 +382,17 @@ def test_the_card_says_how_each_class_fares_and_warns_of_one_answer_for_all(tria
     assert "| yes | 240 | 30 | 0.1042 | 0.8333 |" in text
 
 
+def test_a_test_score_of_public_rows_has_its_interval_and_is_judged_by_it(trial, point, claim):
+    tested = replace(point, classes=COUNTS, test={"accuracy": 0.78})
+    card = make_card(trial=trial, point=tested, claim=replace(claim, baselines=OPEN))
+    low, high = card.to_json()["scores"]["test_intervals"]["accuracy"]
+    assert low < 0.76 < 0.78 < high
+    text = card.to_markdown()
+    assert f"| 0.78 [{low:.3f}, {high:.3f}] |" in text
+    assert "In brackets are 95 % intervals for new rows of the same kind." in text
+    assert "**On test rows this model is perhaps no better in accuracy than always predicting the most frequent" in text
+
+
 def test_a_card_on_private_rows_has_no_counts_whatever_a_record_says(trial, point, claim):
     facts = {"trial": trial, "point": replace(point, classes=COUNTS)}
     card = make_card(**facts, claim=replace(claim, evaluation="private", baselines=OPEN))
@@ -428,8 +440,8 @@ def test_the_card_of_released_curves_has_their_bounds(noisy, point):
     card = make_card(trial, released, claim)
     text = card.to_markdown()
     for fact in (
-        "0.0456 for a test score, which is read off a curve (noise multiplier 4). The 20 releases",
-        "released once, with noise multiplier 4 together. Each lies between its bounds everywhere at once with a "
+        "of multiplier 4 on test rows, a standard deviation of 0.0456, read off a curve. The 20 releases",
+        "released once, with noise multiplier 4 for all of them. Each lies between its bounds everywhere at once with a "
         "confidence of 95%, noise and the choice of the 250 rows included.",
         "| accuracy | 0.9 | 0.8 | 1 |",
         "| certified at 0.5 | 0.6 | 0.5 | 0.7 |",

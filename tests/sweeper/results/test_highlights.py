@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 from scipy import stats
 
+from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import ClassCounts, NoisyScores, Objective, SmoothedCounts, Trial
-from sweeper.results.highlights import best, explain, highlights, interval_on_test, nearly_best
+from sweeper.results.highlights import best, explain, highlights, nearly_best, point_lines
 
 
 def test_best_of_each_objective_knee_and_pick_are_named_once_each(make_front, make_point):
@@ -96,3 +98,15 @@ def test_no_interval_is_counted_of_rows_that_are_not_public_or_not_independent(m
     ends = NoisyScores(is_final=True, released={}, intervals={}, test_intervals={"accuracy": (0.7, 0.95)})
     assert interval_on_test(replace(point, noisy=ends), "accuracy", replace(claim, **other)) == (0.7, 0.95)
     assert interval_on_test(replace(point, noisy=ends), "certified@1/4", claim) is None
+
+
+def test_a_score_leads_with_test_rows_and_is_judged_by_the_interval_that_is_shown(make_front, make_point, claim):
+    point = replace(make_point("t0001", 1, 1.0, 0.95), test={"accuracy": 0.9}, classes=COUNTS)
+    low, high = scipys(234, 260)
+    for reached, said in ((low + 1e-3, "perhaps no better"), (0.9, "no better"), (low - 1e-3, None)):
+        known = Baselines(classes=("no", "yes"), majority={"validation": 0.99, "test": reached})
+        front = make_front([point], claim=replace(claim, baselines=known))
+        _, scores, *more = point_lines(front.points[0], front)[:2] + point_lines(front.points[0], front)[-1:]
+        assert scores.startswith(f"  accuracy 0.900 [{low:.3f}, {high:.3f}] on test rows, 0.950 on the validation rows")
+        assert scores.endswith(f"the majority-class baseline reaches {reached:.3f}")
+        assert more[0].startswith(f"On test rows this model is {said}") is (said is not None)

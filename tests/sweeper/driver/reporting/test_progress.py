@@ -18,15 +18,16 @@ from sweeper.driver.reporting.progress import (
     render,
 )
 from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.program import program
-from sweeper.records import NoisyScores, Objective, Point, RehearsalSource
+from sweeper.records import ClassCounts, NoisyScores, Objective, Point, RehearsalSource
 from sweeper.results.highlights import KNEE, MAX_ROWS, PICKED, Highlight, spread
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_rehearsals
 from sweeper.store.rehearsal_records import join_trainings
 from sweeper.tracking.outbox import Undelivered
 
-from ....factories import make_rehearsals
+from ....factories import make_metadata, make_rehearsals
 
 OBJECTIVES = tuple(Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 
@@ -151,9 +152,9 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
     ]
     preferred = replace(ended.rehearsals.ranked[0], error=0.0314)
     led = replace(ended.rehearsals, ranked=Rehearsed([preferred, *ended.rehearsals.ranked[1:]]))
-    why = "for it did best on public tables and no other is better by more than the error of rehearsals, 0.031"
+    why = "it did best on public tables, and no other beat it by more than the margin of error of rehearsals, 0.031"
     assert closing_summary(replace(ended, rehearsals=led), Path("out")).splitlines()[2] == (
-        f"  c0003 (won, {why}): accuracy 0.700, certified@1/4 0.700; trained as t0001"
+        f"  c0003 (won: {why}): accuracy 0.700, certified@1/4 0.700; trained as t0001"
     )
     cut = state(rehearsals=rehearsing(16), done=1, total=3, failed=1, running=(), front=())
     assert closing_summary(cut, Path("out")).startswith("digits: 16 rehearsed, 1 of 3 trained, 1 failed in 1:30.")
@@ -250,6 +251,10 @@ def test_a_sweep_that_is_refused_leaves_nothing_on_the_screen():
     assert console.file.getvalue() == ""
 
 
+def claim(baselines):
+    return replace(Claim.about(make_metadata(), 100, delta=1e-5), baselines=baselines)
+
+
 def test_the_closing_summary_says_where_to_look():
     text = closing_summary(
         state(running=()),
@@ -259,6 +264,7 @@ def test_the_closing_summary_says_where_to_look():
         failures={"t0003": "ValueError: it broke"},
         left=Undelivered(5, Path("out/tracking-spool.jsonl"), "no answer"),
         notes=("The split is not covered.",),
+        claim=claim(Baselines()),
     )
     assert text.splitlines() == [
         "digits: 3 of 16 trials done, 1 failed in 1:30 (ended early: interrupted).",
@@ -293,11 +299,24 @@ def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what
         point("t0002", 3.0, 0.72), noisy=NoisyScores(is_final=True, released={}, intervals={"accuracy": (0.65, 0.79)})
     )
     known, named = Baselines(classes=("no", "yes"), majority={"validation": 0.7}), [Highlight(final, (PICKED,))]
-    *_, best, last = closing_summary(state(front=(final,)), Path("out"), named=named, baselines=known).splitlines()
+    *_, best, doubted, last = closing_summary(
+        state(front=(final,)), Path("out"), named=named, claim=claim(known)
+    ).splitlines()
     assert best == (
         "Best accuracy (t0002, epoch 7; pick takes it): 0.720 [0.650, 0.790] on validation rows; the majority-class "
-        "baseline reaches 0.700, which lies within the interval."
+        "baseline reaches 0.700."
     )
+    what = "no better in accuracy than always predicting the most frequent class"
+    assert doubted == f"On validation rows this model is perhaps {what}, which lies within the 95 % interval."
+    tested = replace(
+        final,
+        noisy=None,
+        test={"accuracy": 0.69},
+        classes=ClassCounts(rows=(70, 30), decided=(90, 10), correct=(65, 4)),
+    )
+    *_, best, doubted, _ = closing_summary(state(front=(tested,)), Path("out"), claim=claim(known)).splitlines()
+    assert best.startswith("Best accuracy (t0002, epoch 7): 0.690 [0.594, 0.772] on test rows, 0.720 on the validation")
+    assert doubted == f"On test rows this model is {what}."
     assert last == f"A model: {program()} pick out"
 
 
