@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sweeper.errors import RecordError
+from sweeper.privacy.held_out import doubt
 from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus, Trial, TrialStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
@@ -143,20 +144,23 @@ class SweepData:
         return constant is None or point.values.get(self.utility, nan) > constant
 
     def doubt(self, point: Point) -> str:
-        """Say that a point may be no better in the utility than the majority-class baseline, empty where it is."""
-        constant, ends = self.result.claim.baselines.constant(self.utility), point.interval(self.utility)
-        if not self.is_better_than_constant(point):
-            return f"No better in {self.utility} than the majority-class baseline"
-        if constant is not None and ends is not None and ends[0] <= constant:
-            return (
-                f"Perhaps no better in {self.utility} than the majority-class baseline, which lies within the interval"
-            )
-        return ""
+        """Say that a point may be no better in the utility than a constant prediction, empty where it is."""
+        return doubt(point, self.utility, self.result.claim) if self.utility in point.values else ""
 
     @cached_property
     def useful_points(self) -> tuple[Point, ...]:
         """The points of the front that beat the majority-class baseline; all of them where none does."""
         return tuple(filter(self.is_better_than_constant, self.front_points)) or self.front_points
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether scores are noisy, with intervals."""
+        return any(point.noisy is not None for point in self.points)
+
+    @property
+    def has_repeats(self) -> bool:
+        """Whether values are means over repeats."""
+        return any(point.repeats for point in self.points)
 
     @property
     def deltas(self) -> tuple[float, ...]:
@@ -190,11 +194,11 @@ class SweepData:
         return len(self.rehearsals) < self.rehearsals_planned and not self.trials
 
     @property
-    def price_ratio(self) -> float | None:
-        """The price of the sweep, over the largest epsilon on the front; None without either."""
-        largest = max((point.values.get("epsilon", nan) for point in self.front_points), default=nan)
-        price = self.result.price
-        return price.epsilon / largest if price is not None and 0.0 < largest < inf else None
+    def costliest_training(self) -> float | None:
+        """The largest own epsilon of a point, on the front or not; None where none is known or finite."""
+        known = [point.values["epsilon"] for point in self.points if "epsilon" in point.values]
+        largest = max(known, default=nan)
+        return largest if 0.0 < largest < inf else None
 
     def direction(self, name: str) -> Direction:
         """Which way ``name`` improves, whether it is an objective of this sweep or not."""

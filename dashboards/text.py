@@ -11,9 +11,9 @@ from typing import Any
 
 from dashboards.data import CAUGHT, PRICE, SweepData
 from sweeper.privacy.claims import Claim
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import value_name
 from sweeper.records import MEMBERSHIP, Interval, Point, RehearsalSource
-from sweeper.results.highlights import interval_on_test
 from sweeper.rounding import round_up
 from sweeper.specification.objectives import (
     ATTACKED,
@@ -130,9 +130,9 @@ def lead_with_test(point: Point, name: str, claim: Claim) -> tuple[str, str]:
     value, tested, ends, between = _with_test(point, name, claim)
     between = f", {confidence}{between}" if between else ""
     if not tested:
-        return f"{value} {title_of(name)} {chose}", f"(not scored on test rows yet{between})"
+        return f"{value} {title_of(name)} {chose}", f"not scored on test rows yet{between}"
     first = f"{confidence}{ends}; " if ends else ""
-    return f"{tested} {title_of(name)} on test rows", f"({first}{value} {chose}{between})"
+    return f"{tested} {title_of(name)} on test rows", f"{first}{value} {chose}{between}"
 
 
 def also_on_test(point: Point, name: str, claim: Claim) -> str:

@@ -3,6 +3,7 @@
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import combinations
 from math import floor, isfinite, isnan
 
 from clipless.audits.finding import AuditKind, Finding
@@ -28,12 +29,15 @@ from dashboards.text import (
     title_of,
     whole,
 )
-from sweeper.privacy.baselines import warning
+from sweeper.privacy.baselines import MajoritySource, warning
+from sweeper.privacy.card_person import GROUP_PRIVACY
+from sweeper.privacy.claims import CERTIFIED_MODEL
+from sweeper.privacy.held_out import shown_score
 from sweeper.privacy.pricing import OWN, Price, prices_by_release
 from sweeper.program import program
 from sweeper.records import Point, PointKey
 from sweeper.results.budgets import WithinBudget
-from sweeper.results.highlights import FINALS_FIRST, finals_first, interval_on_test, nearly_best
+from sweeper.results.highlights import FINALS_FIRST, finals_first, nearly_best
 from sweeper.results.pick import pick
 from sweeper.rounding import number_of, round_down
 from sweeper.specification.objectives import AUROC, BALANCED
@@ -42,6 +46,12 @@ _BASES = {
     Basis.PROFILE: "the privacy profile of everything that was paid for",
     Basis.RENYI: "the Renyi divergences of everything that was paid for",
     Basis.PAIR: "epsilon and delta alone, which allow more than most mechanisms do",
+}
+
+
+_SHARES = {
+    MajoritySource.DECLARED: ", the share that the ranges file declares",
+    MajoritySource.SKETCH: ", its share in the private sketch",
 }
 
 
@@ -112,16 +122,25 @@ def constant_in_words(data: SweepData, split: str = "validation") -> str:
         )
     source = f" on {split} rows"
     if claim.evaluation == Evaluation.PRIVATE.value:
-        source = ", by its declared or privately released share"
+        source = _SHARES.get(claim.baselines.majority_source, ", by its declared or privately released share")
     return f"Always predicting the most frequent class reaches {value}{source}."
 
 
 def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
-    """The price of the sweep, beside the largest own epsilon of a point."""
-    price, ratio = data.result.price, data.price_ratio
+    """The price of the sweep, beside the own epsilon of its costliest training, and where the front ends before it."""
+    price, costliest = data.result.price, data.costliest_training
     if price is None:
         return {}
-    note = None if ratio is None else f"{number(ratio, up=True)} times the largest own epsilon of a point"
+    note = None
+    if costliest is not None:
+        ratio = number(price.epsilon / costliest, up=True)
+        note = f"{ratio} times the own epsilon of the costliest training, {show_epsilon(costliest)}"
+        last = max((point.values.get("epsilon", 0.0) for point in data.front_points), default=costliest)
+        if last < costliest:
+            note += (
+                f". The front ends at own epsilon {show_epsilon(last)}: what was trained beyond it is paid for too, "
+                "but gave no better model"
+            )
     return {"price": (f"epsilon {show_epsilon(price.epsilon)}", note)}
 
 
@@ -135,7 +154,8 @@ def headline(data: SweepData) -> Html:
     if not data.front_points:
         words = "The best points for each budget stand here as soon as a trial has finished its first epoch."
         return section("headline", "The best models, and their price", tag("p", words))
-    cards = tag("div", *(_card(data, budget, title) for title, budget in _distinct(budgets(data))), class_="cards")
+    found = _distinct(budgets(data))
+    cards = tag("div", *(_card(data, budget, title) for title, budget in found), class_="cards")
     alone = (
         "The best points of the front by own epsilon: what one training costs whose configuration and epoch are fixed "
         "in advance. They show what a larger or smaller budget is worth in another sweep; a model of this one costs "
@@ -143,6 +163,8 @@ def headline(data: SweepData) -> Html:
     )
     if finals_first(data.front_points):
         alone += f" {FINALS_FIRST}"
+    if _overlap(data, [budget for _, budget in found]):
+        alone += " Where the intervals of two cards overlap, their difference may be chance."
     return section(
         "headline",
         "The best models, and their price",
@@ -152,6 +174,14 @@ def headline(data: SweepData) -> Html:
         tag("p", alone),
         cards,
     )
+
+
+def _overlap(data: SweepData, found: Iterable[WithinBudget]) -> bool:
+    """Whether the scores of two budgets have intervals that overlap."""
+    points = (budget.best.get(data.utility) for budget in found)
+    distinct = {point.key: point for point in points if point is not None}.values()
+    ends = [shown_score(point, data.utility, data.result.claim).interval for point in distinct]
+    return any(a[0] <= b[1] and b[0] <= a[1] for a, b in combinations(filter(None, ends), 2))
 
 
 def _distinct(found: Iterable[WithinBudget]) -> list[tuple[str, WithinBudget]]:
@@ -215,8 +245,8 @@ def _knee(data: SweepData) -> Html | None:
     return tag(
         "p",
         tag("strong", "Knee of the front: "),
-        f"{knee.label}, with {values} on validation rows. The front bends most here: a gain in one objective costs "
-        "more of the others on either side.",
+        f"{knee.label}, with {values} on validation rows. The front bends most here: past it, each gain in "
+        "one objective costs more of another.",
         class_="after",
     )
 
@@ -233,10 +263,10 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
                 rows.append(_card_row(f"best {title_of(name)}", name, point))
     marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
     heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
-    name, tested = data.utility, data.utility in (first.test or {})
-    ends = interval_on_test(first, name, data.result.claim) if tested else first.interval(name)
-    value = show(name, (first.test or {})[name] if tested else first.values[name])
-    unit = ", ".join(filter(None, [f"{name} on {'test' if tested else 'validation'} rows", interval_text(name, ends)]))
+    name = data.utility
+    shown = shown_score(first, name, data.result.claim)
+    tested, value = shown.split == "test", show(name, shown.value)
+    unit = ", ".join(filter(None, [f"{name} on {shown.split} rows", interval_text(name, shown.interval)]))
     chose = [tag("b", show_value(first, name)), " on the validation rows that chose it"]
     where = f"{first.label}, {OWN} {show_epsilon(first.values['epsilon'])}"
     return card(
@@ -367,6 +397,8 @@ def _person(price: Price | None) -> list[Html]:
     rows = [tag("tr", tag("th", name, scope="row"), tag("td", text, class_="number")) for name, text in found]
     basis = _BASES[exposure.risk.basis]
     note = f"Upper bounds at the price of the sweep, from {basis}."
+    if not all(one.own for one in exposure.groups):
+        note += f" {GROUP_PRIVACY}"
     return [
         tag("h3", "What that means for a person"),
         tag("p", tag("strong", exposure.risk.in_words()), " ", note),
@@ -381,9 +413,13 @@ def claim(data: SweepData) -> Html:
     always = [
         f"Epsilon is stated at {delta_text(data)}, for the relation {relations}; the privacy unit is one "
         f"{claimed.unit}.",
-        f"Certified radii are Euclidean, in {claimed.radius_unit}.",
     ]
-    columns = {"Conditions": (*always, *claimed.conditions), "Taken as public": claimed.public}
+    conditions = claimed.conditions
+    if data.certificates or data.smoothed:
+        always.append(f"Certified radii are Euclidean, in {claimed.radius_unit}.")
+    else:
+        conditions = tuple(one for one in conditions if one != CERTIFIED_MODEL)
+    columns = {"Conditions": (*always, *conditions), "Taken as public": claimed.public}
     lists = (
         tag("div", tag("h3", heading), tag("ul", each("li", sentences), class_="plain"))
         for heading, sentences in columns.items()

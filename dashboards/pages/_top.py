@@ -67,12 +67,13 @@ def _lines(data: SweepData) -> Iterator[Html]:
     if best is None:
         yield tag("p", "No point yet: nothing can be said about the models of this sweep.", class_="result")
         return
-    yield tag("p", *_reached(data, best), class_="result")
+    result, note = _reached(data, best)
+    yield tag("p", *result, class_="result")
     if why := why_first(best, data.front_points, Objective(data.utility, data.direction(data.utility))):
         yield tag("p", f"It is what pick takes ({why}).")
     others = [name for name in utilities(data) if name != data.utility and name in best.values]
     also = ", ".join(also_on_test(best, name, data.result.claim) for name in others)
-    words = [f"Same model: {also}."] if others else []
+    words = [f"{note}.", *([f"Same model: {also}."] if others else [])]
     constant = constant_in_words(data, "test" if data.utility in (best.test or {}) else "validation")
     doubt = data.doubt(best)
     yield tag(
@@ -85,16 +86,17 @@ def _lines(data: SweepData) -> Iterator[Html]:
         yield tag("p", smoothed, class_="terms")
 
 
-def _reached(data: SweepData, best: Point) -> list[Html | str]:
-    """Test value, validation value and price of the best model."""
+def _reached(data: SweepData, best: Point) -> tuple[list[Html | str], str]:
+    """Value and price of the best model, and a note on how well that value is known."""
     name, price = data.utility, data.result.price
     value, note = lead_with_test(best, name, data.result.claim)
-    words = [tag("strong", value), f" {note}"]
+    note = note[0].upper() + note[1:]
     if price is None:
-        return [*words, "; the price of this sweep is not known."]
+        return [tag("strong", value), "; the price of this sweep is not known."], note
     released = data.result.ledger.get("everything", price).released
     what = "one model or all" if released else "this model alone"
-    return [*words, " for ", tag("strong", f"epsilon {show_epsilon(price.epsilon)}"), f", the price of {what}."]
+    bought = tag("strong", f"epsilon {show_epsilon(price.epsilon)}")
+    return [tag("strong", value), " for ", bought, f", the price of {what}."], note
 
 
 def smoothing_in_words(data: SweepData, point: Point) -> str:

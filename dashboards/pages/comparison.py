@@ -4,8 +4,9 @@ from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, scrolling_table, section
 from dashboards.text import MISSING, interval_text, lead_with_test, show, show_epsilon, show_value, title_of, whole
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.results.comparison import Comparison, Group, Run
-from sweeper.results.highlights import best, interval_on_test
+from sweeper.results.highlights import best
 from sweeper.rounding import number_of
 
 HYPERVOLUME = (
@@ -68,7 +69,7 @@ def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
         return []
     value, note = lead_with_test(point, name, run.front.claim)
     cost = "at an unknown price" if price is None else f"for epsilon {show_epsilon(price.epsilon)}"
-    return [f"{run.front.sweep}: ", tag("strong", value), f" {note} {cost}"]
+    return [f"{run.front.sweep}: ", tag("strong", value), f" ({note}) {cost}"]
 
 
 def differences(comparison: Comparison) -> Html:

@@ -142,9 +142,10 @@ FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     heading="The trials over their epochs",
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
     caption=(
-        "One line per trial, one point per epoch, with 95 % intervals of noisy scores; where the budget is cut into "
-        "stages, each has its colour and mark, else each of a few trials."
+        "One line per trial, one point per epoch; colours and marks tell stages of a budget apart, or else trials "
+        "where they are few."
     ),
+    marks=((lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),),
     position=72,
     info=info,
     plot=plot,

@@ -312,11 +312,21 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
         "utility for a certificate; the ring is the knee"
     ),
     caption=(
-        "The line is what is achievable at an own epsilon ≤ x. Points of the front that lie below it give up some "
-        "utility for a better certificate; bars are 95 % intervals of noisy scores, or one standard deviation over "
-        "repeats to either side. The ring marks the knee, beyond which every gain costs most. Hover over a point for "
-        "its trial, epoch and configuration. The axes show the front; a double click shows all points, the next one "
-        "the front again."
+        "The line is what is achievable at an own epsilon ≤ x. Hover over a point for its trial, epoch and "
+        "configuration. The axes show the front; a double click shows all points, the next one the front again."
+    ),
+    marks=(
+        (
+            lambda data: data.certificate is not None,
+            "Points of the front that lie below the line give up some utility for a better certificate.",
+        ),
+        (lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),
+        (lambda data: data.has_repeats, "Bars are one standard deviation over repeats to either side."),
+        (
+            lambda data: data.result.knee is not None,
+            "The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of "
+            "another.",
+        ),
     ),
     position=10,
     info=info,

@@ -115,8 +115,14 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     summary="one front per certified radius, radius 0 first",
     caption=(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
-        "example keeps its prediction under every perturbation of at most that Euclidean norm. Smoothed lines are of "
-        "the smoothed classifier, and each of their certificates holds but for a small probability."
+        "example keeps its prediction under every perturbation of at most that Euclidean norm."
+    ),
+    marks=(
+        (
+            lambda data: bool(data.smoothed),
+            "Smoothed lines are of the smoothed classifier, and each of their certificates holds but for a small "
+            "probability.",
+        ),
     ),
     position=40,
     info=info,

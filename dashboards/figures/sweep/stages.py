@@ -190,9 +190,10 @@ FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     caption=(
         "The best value of each trial, by the stage of the budget: explorers on the left, finals on the right. A line "
         "joins a promoted trial to the one whose configuration it has; where lines cross, a later stage changed the "
-        "order; bars are 95 % intervals of noisy scores. tau is Kendall's, from -1 (reversed) to 1 (the same order), "
+        "order. tau is Kendall's, from -1 (reversed) to 1 (the same order), "
         "where at least three trials were promoted."
     ),
+    marks=((lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),),
     position=75,
     info=info,
     plot=plot,

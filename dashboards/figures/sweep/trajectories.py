@@ -237,8 +237,14 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
         "the legend does), a ring that a scheduler let it continue. The heavy line is the best of all trials within "
-        "each epsilon. Where the budget is cut into stages, each has its colour, and a later one a wider line. Bars "
-        "are 95 % intervals of noisy scores."
+        "each epsilon."
+    ),
+    marks=(
+        (
+            lambda data: bool(data.result.stages),
+            "Each stage of the budget has its colour, and a later one a wider line.",
+        ),
+        (lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),
     ),
     position=70,
     info=info,

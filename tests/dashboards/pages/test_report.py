@@ -21,12 +21,13 @@ from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
 from dashboards.pages._top import RUNNING, smoothing_in_words, top
-from dashboards.text import MISSING, number
-from sweeper.privacy.baselines import Baselines
+from dashboards.text import MISSING, number, show_epsilon
+from sweeper.privacy.baselines import Baselines, MajoritySource
+from sweeper.privacy.claims import CERTIFIED_MODEL, FLOATING_NOISE
+from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import FIXED, GROWS
 from sweeper.program import program
 from sweeper.records import ClassCounts, NoisyScores, Point, SmoothedCounts, SweepStatus, Trial, TrialStatus
-from sweeper.results.highlights import wilson
 from sweeper.results.pick import pick
 from sweeper.rounding import round_up
 from sweeper.store.evidence import Evidence
@@ -118,12 +119,23 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
         assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
 
 
-def test_the_price_stands_before_what_points_cost_by_themselves(sweep, page):
+def test_the_price_stands_before_what_points_cost_by_themselves(page):
     assert "The price of this sweep is epsilon 13.61, whether one of its models leaves or all." in page.words
     assert GROWS in page.words
     assert page.words.index("price: epsilon 13.61") < page.words.index("own epsilon ≤ 1")
-    ratio = 13.61 / max(point.values["epsilon"] for point in sweep.front_points)
-    assert f"epsilon 13.61{number(ratio, up=True)} times the largest own epsilon of a point" in page.words
+
+
+def test_the_price_stands_beside_its_costliest_training_which_may_outlast_the_front(sweep):
+    costliest, last = (max(p.values["epsilon"] for p in found) for found in (sweep.points, sweep.front_points))
+    ratio = number(sweep.result.price.epsilon / costliest, up=True)
+    _, note = sections.facts(sweep)["price"]
+    assert note.startswith(f"{ratio} times the own epsilon of the costliest training, {show_epsilon(costliest)}")
+    ends = f"The front ends at own epsilon {show_epsilon(last)}: what was trained beyond it is paid for too"
+    assert (ends in note) is (last < costliest)
+    kept = frozenset(p.key for p in sweep.front_points if p.values["epsilon"] < costliest / 2)
+    _, note = sections.facts(replace(sweep, result=replace(sweep.result, on_front=kept)))["price"]
+    assert note.startswith(f"{ratio} times")
+    assert "The front ends at own epsilon" in note
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -143,7 +155,10 @@ def test_the_result_and_the_front_come_before_all_else(sweep, page, own):
         [f"{100 * values[name]:.1f}\xa0%" for values in (best.test, best.values)]
         for name in ("accuracy", "certified@0.25")
     )
-    result = f"{tested} accuracy on test rows ({chosen} on the validation rows that chose it) for epsilon 13.61"
+    result = (
+        f"{tested} accuracy on test rows for epsilon 13.61, the price of one model or all."
+        f"{chosen} on the validation rows that chose it."
+    )
     top = "".join(page.text[: page.text.index("The front")])
     assert result in top
     assert f"Same model: {certified} certified accuracy at radius 0.25 on test rows ({other} validation)." in top
@@ -236,7 +251,8 @@ def test_the_commands_can_be_met_by_this_front(sweep, page):
 def test_a_table_of_the_front_hides_what_is_one_value_for_all_and_writes_ends_of_intervals_as_shares(sweep):
     def noisy(point):
         ends = {"accuracy": (point.values["accuracy"] - 0.125, 0.9871)}
-        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
+        noise = NoisyScores(is_final=False, released={}, intervals=ends, test_intervals={"accuracy": (0.5, 0.6)})
+        return replace(point, noisy=noise, test={"accuracy": 0.55})
 
     points = tuple(map(noisy, sweep.points))
     table = str(tables.front_table(replace(sweep, result=replace(sweep.result, points=points))))
@@ -360,7 +376,7 @@ def test_a_point_without_test_values_or_certificate_is_shown_with_dashes(make_fr
         del point["values"]["certified@0.25"]
     words = Page(build_report(load(front))).words
     assert words.count("not scored on test rows yet") > 1
-    assert "accuracy on the validation rows that chose it (not scored on test rows yet) for epsilon" in words
+    assert "accuracy on the validation rows that chose it for epsilon" in words
     assert "clipless.load" not in words
 
 
@@ -492,7 +508,14 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
     assert "reaches at least 50.0 %; how often that class occurs in the private rows is neither declared" in words
     claim = replace(private.result.claim, evaluation="private", baselines=data.result.claim.baselines)
     declared = replace(private, result=replace(private.result, claim=claim))
-    assert "reaches 70.0\xa0%, by its declared or privately released share." in sections.constant_in_words(declared)
+    for source, said in (
+        (None, "by its declared or"),
+        ("declared", "the share that the ranges"),
+        ("sketch", "its share in"),
+    ):
+        known = replace(claim.baselines, majority_source=source and MajoritySource(source))
+        known = replace(declared, result=replace(declared.result, claim=replace(claim, baselines=known)))
+        assert f"reaches 70.0\xa0%, {said}" in sections.constant_in_words(known)
 
 
 @pytest.mark.usefixtures("without_figures")
@@ -503,21 +526,23 @@ def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_a
 
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.5})
     best = max(point.values["accuracy"] for point in data.front_points)
-    for constant, doubted in ((best - 0.06, True), (best - 0.08, False)):
-        data = counted(sweep, None, classes=("no", "yes"), majority={"validation": constant})
+    for constant, doubted in ((0.51, True), (0.49, False)):  # judged by the interval that is shown: that of test rows
+        majority = {"validation": best - 0.06, "test": constant}
+        data = counted(sweep, None, classes=("no", "yes", "perhaps"), majority=majority)
         words = Page(
             build_report(replace(data, result=replace(data.result, points=tuple(map(noisy, data.points)))))
         ).words
         assert f"{100 * (best - 0.07):.1f} to {100 * (best + 0.07):.1f}" in words
         assert "points of finals come first" in words
         assert f"on the validation rows that chose it, 95 % interval {100 * (best - 0.07):.1f} to" in words
-        assert ("Perhaps no better in accuracy than the majority-class baseline" in words) is doubted
+        assert ("On test rows this model is perhaps no better in accuracy than always" in words) is doubted
 
 
 @pytest.mark.usefixtures("without_figures")
 def test_a_best_point_that_a_constant_answer_beats_says_so(sweep):
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.99})
-    assert "No better in accuracy than the majority-class baseline." in Page(build_report(data)).words
+    words = Page(build_report(data)).words
+    assert "On test rows this model is no better in accuracy than always predicting the most frequent class." in words
 
 
 def test_what_the_price_means_to_a_person_stands_below_it(sweep, page):
@@ -527,7 +552,36 @@ def test_what_the_price_means_to_a_person_stands_below_it(sweep, page):
     price = replace(sweep.result.price, exposure=Exposure(risk=risk, groups=groups))
     told = str(cost(replace(sweep, result=replace(sweep.result, ledger={"winner": price}))))
     assert risk.in_words() in told
+    assert "an infinite epsilon there means that nothing follows at this delta" in told
     assert "from epsilon and delta alone, which allow more than most mechanisms do" in told
     for words in ("finds a row, accusing 1 % of innocents", "8.01 %", "at delta 1e-4", "\N{INFINITY}", "50.1 %"):
         assert words in told
     assert "moves the probability of an outcome, with 2 planted rows" in told
+
+
+def test_what_a_sweep_has_not_is_not_explained(sweep, small):
+    points = [Point(trial="t1", epoch=n, values={"epsilon": float(n), "accuracy": 0.6 + n / 10}) for n in (1, 2)]
+    plain = small(points)
+    claimed = replace(plain.result.claim, conditions=(CERTIFIED_MODEL, FLOATING_NOISE))
+    plain = replace(plain, result=replace(plain.result, claim=claimed))
+    said = str(sections.claim(plain))
+    assert FLOATING_NOISE in said
+    assert CERTIFIED_MODEL not in said
+    assert "Certified radii" not in said
+    assert "Certified radii are Euclidean" in str(sections.claim(sweep))
+    front, price = (sweep_figures()[name] for name in ("front", "price"))
+    assert (front.guide(plain), price.guide(plain)) == (front.caption, price.caption)
+    assert "better certificate" in front.guide(sweep)
+    assert price.guide(sweep).endswith("Dashed: certified accuracy.")
+    assert "95 % intervals of noisy scores" in front.guide()  # of the live page, which does not know yet
+
+
+@pytest.mark.parametrize(("rows", "overlap"), [(40, True), (4000, False)])
+def test_cards_say_when_their_difference_may_be_chance(small, rows, overlap):
+    counts = ClassCounts(rows=(rows, rows), decided=(rows, rows), correct=(rows, rows))
+    points = [
+        Point(trial="t1", epoch=n, values=values, test={"accuracy": values["accuracy"]}, classes=counts)
+        for n, values in enumerate(({"epsilon": 0.5, "accuracy": 0.8}, {"epsilon": 2.0, "accuracy": 0.85}), start=1)
+    ]
+    said = "Where the intervals of two cards overlap, their difference may be chance."
+    assert (said in str(sections.headline(small(points)))) is overlap
