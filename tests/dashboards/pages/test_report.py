@@ -251,8 +251,7 @@ def test_the_commands_can_be_met_by_this_front(sweep, page):
 def test_a_table_of_the_front_hides_what_is_one_value_for_all_and_writes_ends_of_intervals_as_shares(sweep):
     def noisy(point):
         ends = {"accuracy": (point.values["accuracy"] - 0.125, 0.9871)}
-        noise = NoisyScores(is_final=False, released={}, intervals=ends, test_intervals={"accuracy": (0.5, 0.6)})
-        return replace(point, noisy=noise, test={"accuracy": 0.55})
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
 
     points = tuple(map(noisy, sweep.points))
     table = str(tables.front_table(replace(sweep, result=replace(sweep.result, points=points))))
@@ -522,7 +521,8 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
 def test_a_noisy_score_has_its_interval_and_says_when_a_constant_answer_may_do_as_well(sweep):
     def noisy(point):
         ends = {"accuracy": (point.values["accuracy"] - 0.07, point.values["accuracy"] + 0.07)}
-        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals=ends))
+        noise = NoisyScores(is_final=False, released={}, intervals=ends, test_intervals={"accuracy": (0.5, 0.6)})
+        return replace(point, noisy=noise, test={"accuracy": 0.55})
 
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.5})
     best = max(point.values["accuracy"] for point in data.front_points)
