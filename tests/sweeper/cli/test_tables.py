@@ -55,7 +55,8 @@ def test_every_sweep_is_a_row(make):
     front = Sweep(folders[0].path).front()
     best = max(point.values["accuracy"] for point in front.front_points)
     assert heads == ["sweep", "status", "trials", "best", "price", "hypervolume"]
-    assert first[1:] == ["completed", "2", f"{best:.3f}", "accuracy", "3", f"{front.hypervolume:.3f}"]
+    shown = ["accuracy", f"{best:.3f}", "on", "validation", "rows"]
+    assert first[1:] == ["completed", "2", *shown, "3", f"{front.hypervolume:.3f}"]
     assert second[1] == "running"
     assert third[1:] == ["lost"]  # nothing drives it, and it has no front yet
 
@@ -160,7 +161,7 @@ def test_a_bound_above_its_claim_that_holds_is_explained():
 def test_the_knee_is_named(make, make_point):
     points = [make_point("t0001", e, x, a) for e, x, a in ((1, 1.0, 0.5), (2, 2.0, 0.8), (3, 8.0, 0.9))]
     shown = text(sweep_view(Sweep(make(front={"points": points}).path)))
-    assert "\nknee: from there, improving one objective costs most in the others\n" in shown
+    assert "\nknee: where the front bends most; past it, each gain in one objective costs more of another\n" in shown
     assert "\ncertified@1/4: share of rows that are decided correctly, whatever changes within this radius\n" in shown
     assert "\nknee: t0001, epoch 2: own epsilon 2, accuracy 0.800, certified@1/4 0.000\n" in shown
 
