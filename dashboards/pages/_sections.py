@@ -49,7 +49,8 @@ _BASES = {
 }
 
 
-_SHARES = {
+_SHARES: Mapping[MajoritySource | None, str] = {
+    None: ", by its declared or privately released share",  # earlier records do not say which
     MajoritySource.DECLARED: ", the share that the ranges file declares",
     MajoritySource.SKETCH: ", its share in the private sketch",
 }
@@ -122,7 +123,7 @@ def constant_in_words(data: SweepData, split: str = "validation") -> str:
         )
     source = f" on {split} rows"
     if claim.evaluation == Evaluation.PRIVATE.value:
-        source = _SHARES.get(claim.baselines.majority_source, ", by its declared or privately released share")
+        source = _SHARES[claim.baselines.majority_source]
     return f"Always predicting the most frequent class reaches {value}{source}."
 
 
