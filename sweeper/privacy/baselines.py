@@ -48,16 +48,17 @@ class Baselines:
     # share of the rows that are of the most frequent class, by split: of private rows as declared or sketched, or none
     majority: Mapping[str, float] = field(default_factory=dict)
     majority_source: MajoritySource | None = None  # None where no share is known, and in earlier records
+    # rows by split, of which scores are shares; none of private ones
+    rows: Mapping[str, int] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
-    validation_rows: int = 0  # how many score a point; 0 unless they are public
 
     @classmethod
     def of(cls, data: "Dataset", without_privacy: Mapping[str, float] | None = None) -> "Baselines":
         """Return the baselines of a data set.
 
         Guarantees:
-            Labels are read of validation and test rows that are public or exploratory, and of no others.
+            Labels are read and rows counted where validation and test rows are public or exploratory, and nowhere else.
         """
         declared = data.metadata
         open_ = declared.evaluation in (Evaluation.PUBLIC, Evaluation.EXPLORATORY)
@@ -69,13 +70,12 @@ class Baselines:
         }
         if not open_ and declared.largest_share is not None:
             shares = dict.fromkeys(("validation", "test"), declared.largest_share)
-        source = (MajoritySource.ROWS if open_ else MajoritySource.DECLARED) if shares else None
         return cls(
             classes=declared.classes,
             majority=shares,
-            majority_source=source,
+            majority_source=(MajoritySource.ROWS if open_ else MajoritySource.DECLARED) if shares else None,
+            rows={name: len(split) for name, split in splits.items()},
             without_privacy=dict(without_privacy or {}),
-            validation_rows=len(data.validation) if declared.evaluation is Evaluation.PUBLIC else 0,
         )
 
     def with_sketch(self, sketch: "Sketch | None") -> "Baselines":

@@ -95,10 +95,8 @@ def nearly_best(front: FrontRecord) -> str:
     They lie within one standard error of it, the binomial one of a share of public rows that are independent.
     """
     points, claim = front.front_points, front.claim
-    name, rows = (
-        next((one.name for one in front.objectives if one.name != "epsilon"), ""),
-        claim.baselines.validation_rows,
-    )
+    name = next((one.name for one in front.objectives if one.name != "epsilon"), "")
+    rows = claim.baselines.rows.get("validation", 0)
     if not points or not is_share_of_rows(name) or not rows or claim.unit != "row":
         return ""
     value = pick(front).values[name]

@@ -33,7 +33,7 @@ def data_with(evaluation, labels=(0, 1, 1, 1)):
 def test_the_majority_of_rows_that_may_be_looked_at_is_counted(evaluation):
     found = Baselines.of(data_with(evaluation))
     assert found.majority == {"validation": 0.75, "test": 0.75}
-    assert found.validation_rows == (4 if evaluation is Evaluation.PUBLIC else 0)
+    assert found.rows == {"validation": 4, "test": 4}
     assert found.constant("accuracy") == found.constant("certified@0.25") == found.constant("attacked@1/4") == 0.75
     assert found.constant("auroc") == 0.5
     assert found.constant("membership-auroc") is None
@@ -46,7 +46,7 @@ def test_of_private_rows_nothing_but_the_number_of_classes_is_used():
     ]
     assert made[0] == made[1] == made[2]
     assert made[0].majority == {}
-    assert made[0].validation_rows == 0
+    assert made[0].rows == {}
     assert made[0].constant("accuracy") == pytest.approx(0.1)
 
 

@@ -57,14 +57,14 @@ def test_no_point_is_called_the_best_beside_a_larger_estimate(make_front, make_p
 
 def test_points_that_the_validation_rows_hardly_tell_from_the_best_are_counted(make_front, make_point, claim):
     points = [make_point("t0001", epoch, epoch, value) for epoch, value in enumerate((0.7, 0.85, 0.88, 0.9), start=1)]
-    known = replace(claim.baselines, validation_rows=100)
+    known = replace(claim.baselines, rows={"validation": 100})
     assert nearly_best(make_front(points, claim=replace(claim, baselines=known))) == (
         "1 other point of the front lies within one standard error of the best accuracy, 3.0 points on 100 validation "
         "rows: it may be as good."
     )
-    few = replace(claim, baselines=replace(known, validation_rows=10))
+    few = replace(claim, baselines=replace(known, rows={"validation": 10}))
     assert nearly_best(make_front(points, claim=few)).startswith("2 other points of the front lie within")
-    many = replace(claim, baselines=replace(known, validation_rows=10000))
+    many = replace(claim, baselines=replace(known, rows={"validation": 10000}))
     for other in (claim, many, replace(few, unit="patient")):
         assert nearly_best(make_front(points, claim=other)) == ""
     assert nearly_best(make_front([], claim=few)) == ""
