@@ -3,6 +3,7 @@
 Nothing here writes, trains, or imports Plotly.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +17,7 @@ from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepS
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
+from sweeper.results.importance import Importance, importances, rehearsed_importances
 from sweeper.results.rehearsal_ranking import Rehearsed, rank_recorded
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import auroc_radius_text, needs_two_classes, radius, radius_text, smoothed_radius
@@ -153,16 +155,6 @@ class SweepData:
         return tuple(filter(self.is_better_than_constant, self.front_points)) or self.front_points
 
     @property
-    def has_intervals(self) -> bool:
-        """Whether scores are noisy, with intervals."""
-        return any(point.noisy is not None for point in self.points)
-
-    @property
-    def has_repeats(self) -> bool:
-        """Whether values are means over repeats."""
-        return any(point.repeats for point in self.points)
-
-    @property
     def deltas(self) -> tuple[float, ...]:
         """The distinct deltas of the trials, ascending; before the first one that of the sweep's prices."""
         planned = {trial.delta for trial in self.trials.values() if trial.delta is not None}
@@ -199,6 +191,28 @@ class SweepData:
         known = [point.values["epsilon"] for point in self.points if "epsilon" in point.values]
         largest = max(known, default=nan)
         return largest if 0.0 < largest < inf else None
+
+    @property
+    def compares_rehearsals(self) -> bool:
+        """Whether rehearsed configurations are compared in place of trials: they are where they are more."""
+        return sum(one.place is not None for one in self.rehearsals) > len(self.trials)
+
+    @cached_property
+    def comparable(self) -> tuple[str, ...]:
+        """The trials of one noise: of a budget in stages those of the stage with most trials, else all."""
+        found = {point.trial for point in self.points}
+        stages = {id_: self.result.stage_of(id_) for id_ in self.trials if id_ in found}
+        if len(set(stages.values())) < 2:
+            return tuple(self.trials)
+        (most, _), *_ = Counter(stages.values()).most_common(1)
+        return tuple(id_ for id_, stage in stages.items() if stage == most)
+
+    @cached_property
+    def importances(self) -> tuple[Importance, ...]:
+        """Which hyperparameters mattered, among what is comparable."""
+        if self.compares_rehearsals:
+            return rehearsed_importances(self.rehearsals, self.result.objectives)
+        return importances(self.result, trials=self.comparable)
 
     def direction(self, name: str) -> Direction:
         """Which way ``name`` improves, whether it is an objective of this sweep or not."""

@@ -59,8 +59,8 @@ class FigureKind(Generic[D, I]):
         plot: draws them.
         rows: returns them as a table; None where there is no such table.
         info_at: computes the numbers for another certificate, which the radius slider of the live page names.
-        marks: sentences on what only some data have, each with whether these do.
-        omitted: says what of very much data the figure omits, empty if nothing.
+        remarks: what the caption says of this data alone: how to read what not every sweep has, and what of very much
+            data the figure omits. Each sentence begins with a space.
         topic: which tab of the live page shows it.
         wide: whether it scrolls sideways on a phone instead of shrinking.
         epsilon_axis: whether its epsilon axis can be made linear.
@@ -78,8 +78,7 @@ class FigureKind(Generic[D, I]):
     plot: Callable[[I, Theme], go.Figure]
     rows: Callable[[I], Table] | None = None
     info_at: Callable[[D, str], I] | None = None
-    marks: tuple[tuple[Callable[[D], bool], str], ...] = ()
-    omitted: Callable[[D], str] = lambda _: ""
+    remarks: Callable[[D], str] = lambda _: ""
     topic: Topic = Topic.SEARCH
     wide: bool = False
     epsilon_axis: bool = False
@@ -95,10 +94,6 @@ class FigureKind(Generic[D, I]):
         if self.awaits:
             figure.update_annotations(selector={"text": NOTHING_YET}, text=self.awaits)
         return figure
-
-    def guide(self, data: D | None = None) -> str:
-        """Return how to read the figure; of data that are not there yet, with all that they may have."""
-        return " ".join([self.caption, *(words for has, words in self.marks if data is None or has(data))])
 
     def numbers(self, data: D) -> Table:
         """Return the numbers of the figure as a table."""

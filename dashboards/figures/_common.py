@@ -241,6 +241,12 @@ def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None],
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
 
 
+def bars_in_words(data: SweepData) -> str:
+    """Return what a caption says of bars of noisy scores, empty where no score has noise."""
+    has_noise = any(point.interval(data.utility) for point in data.points)
+    return " Bars are 95 % intervals of noisy scores." if has_noise else ""
+
+
 def curve_look(theme: Theme, index: int) -> tuple[str, str]:
     """Colour and mark of one of several lines."""
     return (theme.hue(index % 6 - 1) if index % 6 else theme.ink), SYMBOLS[index % len(SYMBOLS)]

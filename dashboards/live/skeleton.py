@@ -186,7 +186,7 @@ def _panel(kind: FigureKind[Any, Any]) -> Html:
 
 
 def _figure(kind: FigureKind[Any, Any], inner: Html) -> Html:
-    return tag("figure", inner, tag("figcaption", kind.guide()))
+    return tag("figure", inner, tag("figcaption", kind.caption))
 
 
 def _graph(kind: FigureKind[Any, Any]) -> Html:

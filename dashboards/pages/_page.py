@@ -49,9 +49,7 @@ def build(
     figures = [(kind, kind.draw(data)) for kind in kinds]
     drawn = [(kind, figure) for kind, figure in figures if not is_empty(figure)]
     panels = [
-        panel(
-            kind.name, kind.heading, kind.guide(data) + kind.omitted(data), wide=kind.wide, height=figure.layout.height
-        )
+        panel(kind.name, kind.heading, kind.caption + kind.remarks(data), wide=kind.wide, height=figure.layout.height)
         for kind, figure in drawn
     ]
     left_out = _left_out([kind for kind, figure in figures if is_empty(figure)])

@@ -1,17 +1,17 @@
 """Which hyperparameters mattered, for each objective: what a forest loses when one of them is shuffled.
 
-A random forest learns each trial's result from its configuration; the importance of a parameter is by how much the
-forest errs more, on trials that it has not seen, when the parameter's values are permuted (Breiman 2001,
-https://doi.org/10.1023/A:1010933404324). Half of that, over the variance of the results, is the parameter's share of
-the variance, alone and together with others (the total effect of Homma and Saltelli 1996,
-https://doi.org/10.1016/0951-8320(96)00002-6). A parameter that only some trials have (a choice's own) is permuted
-among those that have it: which choice was made is credited to the choice, not to its parameters.
+A random forest learns each trial's result from its configuration; the importance of a parameter is how much R squared
+the forest loses, on trials that it has not seen, when the parameter's values are permuted (permutation importance,
+Breiman 2001, https://doi.org/10.1023/A:1010933404324). It is no part of what is explained: shuffled values mislead a
+forest that trusts them, so that one parameter may lose more than the forest explains. A parameter that only some
+trials have (a choice's own) is permuted among those that have it: which choice was made is credited to the choice, not
+to its parameters.
 
 These are numbers about the trials of this sweep, which a sampler chose, not about the whole search space: a sampler
 that stays where results are good leaves little variance to explain there.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,21 +39,21 @@ class Importance:
     # share of the variance over unseen trials that the forest explains (R squared); where it is near or below 0,
     # the importances mean nothing
     explained: float
-    # by parameter, the share of the variance that goes with it, not below 0; what goes with two together counts
-    # for both, so that they may add up to more than ``explained``
-    shares: Mapping[str, float]
+    # by parameter, the R squared that the forest loses when it is permuted, not below 0; they do not add up to
+    # ``explained``, and each may be larger
+    losses: Mapping[str, float]
 
 
-def importances(front: Front, *, seed: int = 0) -> tuple[Importance, ...]:
-    """Return what mattered for each objective and for the hypervolume of a trial.
+def importances(front: Front, *, trials: Collection[str] | None = None, seed: int = 0) -> tuple[Importance, ...]:
+    """Return what mattered for each objective and for the hypervolume of a trial, among all trials or these.
 
-    Of many trials, `MOST_TRIALS` evenly spread ones count.
+    Of many trials, `MOST_TRIALS` evenly spread ones count. A hypervolume that says what an objective says is left out.
 
     Returns:
         Nothing with fewer than `LEAST_TRIALS` trials that have every objective, or where no parameter varies.
     """
     by_trial = _results(front)
-    ids = [id_ for id_ in front.trials if id_ in by_trial]
+    ids = [id_ for id_ in front.trials if id_ in by_trial and (trials is None or id_ in trials)]
     targets = [*(objective.name for objective in front.objectives), FRONT]
     return _importances([front.trials[id_].config for id_ in ids], [by_trial[id_] for id_ in ids], targets, seed)
 
@@ -86,10 +86,12 @@ def _importances(
     spread = results.std(axis=0)
     kept = spread > _ALIKE * np.abs(results).max(axis=0)
     centred = results - results.mean(axis=0)
-    explained, shares = _explain(features, centred[:, kept] / spread[kept], np.random.default_rng(seed))
+    scaled = centred / np.where(kept, spread, 1.0)
+    kept[-1] &= not any(np.allclose(scaled[:, -1], scaled[:, i]) for i in np.flatnonzero(kept[:-1]))
+    explained, losses = _explain(features, scaled[:, kept], np.random.default_rng(seed))
     varied = [name for name, keep in zip(targets, kept, strict=True) if keep]
     return tuple(
-        Importance(target, float(explained[i]), dict(zip(names, np.maximum(shares[:, i], 0.0).tolist(), strict=True)))
+        Importance(target, float(explained[i]), dict(zip(names, np.maximum(losses[:, i], 0.0).tolist(), strict=True)))
         for i, target in enumerate(varied)
     )
 
@@ -128,7 +130,7 @@ def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Fro
 
 
 def _explain(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return for targets of unit variance the share that is explained, and the share that goes with each feature."""
+    """Return for targets of unit variance the R squared of a forest, and what it loses without each feature."""
     from sklearn.ensemble import RandomForestRegressor
 
     folds = generator.permutation(len(features)) % _FOLDS
@@ -147,7 +149,7 @@ def _explain(features: Floats, targets: Floats, generator: np.random.Generator) 
         error += squares[0]
         shuffled += squares[1:].reshape(len(shuffled), _SHUFFLES, -1).mean(axis=1)
     count = len(features)
-    return 1.0 - error / count, (shuffled - error) / (2 * count)
+    return 1.0 - error / count, (shuffled - error) / count
 
 
 def _permute(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:

@@ -41,7 +41,7 @@ def test_only_figures_over_hyperparameters_show_rehearsals_and_each_of_them_says
         text = json.dumps(as_json(kind.draw(rehearsed_sweep)), default=str)
         assert (MARK in text) is (name in OVER_HYPERPARAMETERS and kind.numbers(rehearsed_sweep) != []), name
         assert "c0004" not in text or name in OVER_HYPERPARAMETERS, name
-        assert (MARK in kind.omitted(rehearsed_sweep)) is (name in OVER_HYPERPARAMETERS), name
+        assert (MARK in kind.remarks(rehearsed_sweep)) is (name in OVER_HYPERPARAMETERS), name
 
 
 def test_figures_over_hyperparameters_are_of_trials_where_these_are_more(sweep, rehearsed_sweep):
@@ -71,7 +71,7 @@ def test_what_mattered_is_learnt_from_enough_rehearsals(rehearsed_sweep):
     assert rehearsed_importances(Rehearsed(rehearsed_sweep.rehearsals[:7]), objectives) == ()
     found = rehearsed_importances(rehearsed_sweep.rehearsals, objectives)
     assert [one.target for one in found] == ["accuracy", "certified@0.25", "hypervolume"]
-    assert "training.learning_rate" in found[0].shares
+    assert "training.learning_rate" in found[0].losses
 
 
 def test_the_table_names_every_configuration_its_scores_and_what_trains_it(rehearsed_sweep):

@@ -57,7 +57,7 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: _released.left_out(data, _scores),
+    remarks=lambda data: _released.left_out(data, _scores),
     topic=Topic.FRONT,
     needs="points of the front that released curves of two classes",
 )

@@ -58,7 +58,7 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: _released.left_out(data, _whole),
+    remarks=lambda data: _released.left_out(data, _whole),
     topic=Topic.ROBUSTNESS,
     needs="points of the front that released curves",
 )

@@ -16,7 +16,6 @@ from dashboards.figures._ticks import MOST_TICKS, rounded_ticks
 from dashboards.text import MISSING, is_fraction, number, setting
 from sweeper.specification.fields.ranges import Range
 
-FEW = 6  # distinct values that are compared as groups
 _LOG_SPAN = 10.0
 _TOUCHING = 0.04  # share of an axis
 _BELOW = 0.2  # share of an axis, from its lower end to the dash of a value that a trial does not have
@@ -162,21 +161,6 @@ def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:
         tuple(values),
         (0.0, max(len(names) - 1.0, 1.0)),
     )
-
-
-def measure_explained(positions: Sequence[float], values: Sequence[float]) -> float:
-    """Return the share of the variance of values that their place on an axis explains, roughly.
-
-    It is that between groups where there are few places, the squared correlation of the ranks otherwise.
-    """
-    x, y = np.asarray(positions, float), np.asarray(values, float)
-    if len(y) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return 0.0
-    places = np.unique(x)
-    if len(places) > FEW:
-        return float(np.corrcoef(ranks(x), ranks(y))[0, 1] ** 2)
-    between = sum(np.sum(x == place) * (y[x == place].mean() - y.mean()) ** 2 for place in places)
-    return float(between / np.sum((y - y.mean()) ** 2))
 
 
 def ranks(values: Any) -> Any:

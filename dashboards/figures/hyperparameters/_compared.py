@@ -1,7 +1,8 @@
 """What figures over hyperparameters compare: the trials, or the rehearsed configurations where these are more.
 
 Where configurations are rehearsed, few of them are trained, and what hyperparameters do shows in the rehearsals alone.
-A figure of rehearsals says so in itself: pictures of it are shown without the page around them.
+Where a budget is cut into stages, trials differ in noise, which hides what hyperparameters do: some figures compare
+the trials of one stage alone. A figure says either in itself: pictures of it are shown without the page around them.
 """
 
 from collections.abc import Mapping
@@ -13,10 +14,13 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._theme import Theme
-from dashboards.text import rehearsed_text
+from dashboards.text import rehearsed_text, show_epsilon
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Objective, Point
 from sweeper.results.pick import rank
 from sweeper.specification.fields.nested import flatten
+
+UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,22 +31,47 @@ class Compared:
     objectives: tuple[str, ...]
     settings: Mapping[str, Mapping[str, Any]]  # dotted values by id, of those that reached every objective
     reached: Mapping[str, Mapping[str, float]]  # values by objective, by id
-    note: str = ""  # what they are; empty of trials
+    note: str = ""  # what they are; empty where they are all trials
 
 
-def shows_rehearsals(data: SweepData) -> bool:
-    """Whether figures over hyperparameters compare the rehearsals of a sweep."""
-    return sum(one.place is not None for one in data.rehearsals) > len(data.trials)
+def compare(data: SweepData, *, one_noise: bool = False) -> Compared:
+    """Return the trials of a sweep, those of one stage of its budget with ``one_noise``; its rehearsals if more."""
+    return _rehearsals(data) if data.compares_rehearsals else _trials(data, one_noise=one_noise)
 
 
-def compare(data: SweepData) -> Compared:
-    """Return the trials of a sweep, or its rehearsals where these are more."""
-    return _rehearsals(data) if shows_rehearsals(data) else _trials(data)
+def remarks_of(data: SweepData, limit: int, *, one_noise: bool = False) -> str:
+    """Return what a caption adds: what is compared where that are not all trials, and how many of them are drawn."""
+    if data.compares_rehearsals:
+        return f" {_note(data)}."
+    note, count = (noise_note(data), len(data.comparable)) if one_noise else ("", len(data.trials))
+    return f"{f' {note}.' if note else ''}{omitted(limit, count, 'trials')}"
 
 
-def omitted_of(data: SweepData, limit: int) -> str:
-    """Return what a caption adds: that rehearsals are shown, or how many of the trials."""
-    return f" {_note(data)}." if shows_rehearsals(data) else omitted(limit, len(data.trials), "trials")
+def noise_note(data: SweepData) -> str:
+    """Return what a figure says that compares the trials of one stage; empty where there are no stages to tell."""
+    chosen = set(data.comparable)
+    stage = data.result.stage_of(data.comparable[0]) if chosen and len(chosen) < len(data.trials) else None
+    if stage is None:
+        return ""
+    return f"Only trials of stage {stage + 1} ({stage_epsilon(data, stage)}); other stages have other noise"
+
+
+def stage_epsilon(data: SweepData, stage: int) -> str:
+    """Return the largest own epsilon of the trials of a stage, in words."""
+    own = [p.values["epsilon"] for p in data.points if data.result.stage_of(p.trial) == stage and finite(p, "epsilon")]
+    return f"{OWN} ≤ {show_epsilon(max(own))}" if own else f"no {OWN}"
+
+
+def order(data: SweepData) -> tuple[str, ...]:
+    """Return dotted names of hyperparameters, the most important one for the utility first.
+
+    Where a forest explains the utility too little, the largest importance for any other result counts. Nothing where it
+    explains none: then no order means anything.
+    """
+    found = {one.target: one for one in data.importances if one.explained >= UNEXPLAINED}
+    judges = [found[data.utility]] if data.utility in found else list(found.values())
+    losses = {name: max(one.losses[name] for one in judges) for one in judges for name in one.losses}
+    return tuple(sorted(losses, key=lambda name: -losses[name]))
 
 
 def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: bool = False) -> None:
@@ -54,19 +83,20 @@ def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: 
         figure.add_annotation(name="rehearsed", text=note, showarrow=False, yshift=up, font=font, align="left", **place)
 
 
-def _trials(data: SweepData) -> Compared:
+def _trials(data: SweepData, *, one_noise: bool) -> Compared:
     objectives = tuple(objective.name for objective in data.result.objectives)
     utility = Objective(data.utility, data.direction(data.utility))
     best: dict[str, Point] = {}
     for point in data.points:
         if finite(point, data.utility, *objectives):
             best[point.trial] = max(best.get(point.trial, point), point, key=lambda one: rank(one, utility))
-    ids = [id_ for id_ in data.trials if id_ in best]
+    ids = [id_ for id_ in (data.comparable if one_noise else data.trials) if id_ in best]
     return Compared(
         subject="trial",
         objectives=objectives,
         settings={id_: data.settings[id_] for id_ in ids},
         reached={id_: best[id_].values for id_ in ids},
+        note=noise_note(data) if one_noise else "",
     )
 
 

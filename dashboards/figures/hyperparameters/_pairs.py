@@ -1,4 +1,4 @@
-"""What slices, contours and ranks share: the searched hyperparameters, those that go along with the utility first."""
+"""What slices, contours and ranks share: the searched hyperparameters, the most important for the utility first."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -7,12 +7,13 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
-from dashboards.figures.hyperparameters._axes import Axis, measure_explained
-from dashboards.figures.hyperparameters._compared import mark
-from dashboards.figures.hyperparameters.configurations import ConfigurationsInfo
+from dashboards.figures.hyperparameters._axes import Axis
+from dashboards.figures.hyperparameters._compared import mark, order
+from dashboards.figures.hyperparameters.configurations import ConfigurationsInfo, in_order
 from dashboards.text import MISSING, setting, show
 
 LEAST_TRIALS = 4
@@ -22,11 +23,13 @@ _LETTERS, _NARROW_LETTERS = 80, 40
 
 
 def find_axes(info: ConfigurationsInfo) -> tuple[Axis, ...]:
-    """Return the axes of hyperparameters, the one that explains most of the utility first."""
-    axes = [axis for axis in info.axes if axis.name not in info.objectives]
-    if len(info.trials) < LEAST_TRIALS:
-        return ()
-    return tuple(sorted(axes, key=lambda axis: -measure_explained(axis.positions, info.colors)))
+    """Return the axes of hyperparameters, the most important first; none with too few trials."""
+    return tuple(in_order(info)) if len(info.trials) >= LEAST_TRIALS else ()
+
+
+def order_in_words(data: SweepData) -> str:
+    """Return what a caption says of the order of hyperparameters, empty where they have none."""
+    return ' The most important hyperparameter comes first, as under "What mattered".' if order(data) else ""
 
 
 def pairs(axes: Sequence[Axis]) -> list[tuple[Axis, Axis]]:

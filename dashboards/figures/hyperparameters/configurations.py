@@ -16,8 +16,8 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
-from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis, measure_explained
-from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of
+from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
+from dashboards.figures.hyperparameters._compared import compare, mark, order, remarks_of
 from dashboards.figures.sweep.front import color_bar
 from sweeper.privacy.pricing import value_name
 
@@ -33,7 +33,7 @@ class ConfigurationsInfo(FigureInfo):
     """Numbers of the parallel coordinates."""
 
     subject: str = "trial"  # what a line is, as a table calls it
-    note: str = ""  # what the lines are, where they are no trials
+    note: str = ""  # what is compared, where that are not all trials
     # ids of the trials that have a point with every objective, or of rehearsed configurations; evenly spread ones
     # of more than `DRAWN_TRIALS`
     trials: tuple[str, ...]
@@ -41,11 +41,12 @@ class ConfigurationsInfo(FigureInfo):
     objectives: tuple[str, ...]
     color_name: str  # the objective that colours the lines
     colors: tuple[float, ...]  # its value for each trial
+    order: tuple[str, ...] = ()  # hyperparameters, the most important first; those beyond it have no order
 
 
-def info(data: SweepData) -> ConfigurationsInfo:
-    """Compute the parallel coordinates; empty with fewer than two trials to compare."""
-    shown = compare(data)
+def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
+    """Compute the parallel coordinates, of one stage with ``one_noise``; empty with fewer than two trials."""
+    shown = compare(data, one_noise=one_noise)
     ids = evenly(list(shown.reached), DRAWN_TRIALS)
     axes: list[Axis] = []
     if len(ids) > 1:
@@ -66,13 +67,21 @@ def info(data: SweepData) -> ConfigurationsInfo:
         colors=tuple(shown.reached[id_][data.utility] for id_ in ids) if axes else (),
         subject=shown.subject,
         note=shown.note,
+        order=order(data) if axes else (),
     )
 
 
-def content_of(data: SweepData, title: str) -> dict[str, Any]:
+def content_of(data: SweepData, title: str, *, one_noise: bool = False) -> dict[str, Any]:
     """Return the fields of `ConfigurationsInfo`, for a figure of the same numbers with a title of its own."""
-    base = replace(info(data), **header(data, title))
+    base = replace(info(data, one_noise=one_noise), **header(data, title))
     return {name: getattr(base, name) for name in base.__dataclass_fields__}
+
+
+def in_order(info: ConfigurationsInfo) -> list[Axis]:
+    """Return the axes of hyperparameters, the most important first; those without an order as the spec has them."""
+    places = {name: place for place, name in enumerate(info.order)}
+    settings = [axis for axis in info.axes if axis.name not in info.objectives]
+    return sorted(settings, key=lambda axis: places.get(axis.name, len(places)))
 
 
 def rows(info: ConfigurationsInfo) -> Table:
@@ -157,11 +166,11 @@ def _heights(axis: Axis, positions: Sequence[float]) -> list[float]:
 
 
 def _shown(info: ConfigurationsInfo) -> list[Axis]:
-    """The axes along which trials differ; of very many in a column those that go along with the utility most."""
+    """The axes along which trials differ; of very many in a column the most important ones."""
     axes = [axis for axis in info.axes if differs(axis.values)]
-    settings = [axis for axis in axes if axis.name not in info.objectives]
+    settings = [axis for axis in in_order(info) if axis in axes]
     if info.narrow and len(settings) > _NARROW_AXES:
-        best = sorted(settings, key=lambda axis: -measure_explained(axis.positions, info.colors))[:_NARROW_AXES]
+        best = settings[:_NARROW_AXES]
         axes = [axis for axis in axes if axis in best or axis.name in info.objectives]
     return axes
 
@@ -182,8 +191,8 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     heading="Configurations",
     summary="one line per trial, through its configuration to what it reached",
     caption=(
-        "One line per trial, or per rehearsed configuration where these are more, through its settings to what it "
-        "reached in its best point, the one of best utility. Drag along an axis to keep only the lines that pass "
+        "One line per trial or rehearsed configuration, through its settings to what it reached in its best "
+        "point, the one of best utility. Drag along an axis to keep only the lines that pass "
         "there; drag a name to move an axis. Axes have the scale and the ends that the spec declares."
     ),
     position=100,
@@ -191,7 +200,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     plot=plot,
     rows=rows,
     awaits="One line for each trial through its settings,<br>as soon as two trials have points",
-    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
+    remarks=lambda data: remarks_of(data, DRAWN_TRIALS),
     wide=True,
     needs="two trials with points",
 )

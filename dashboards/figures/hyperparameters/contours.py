@@ -11,13 +11,14 @@ from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import omitted_of
+from dashboards.figures.hyperparameters._compared import remarks_of
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     both,
     find_axes,
     frame,
     letters,
+    order_in_words,
     pairs,
     panels,
     places,
@@ -41,7 +42,7 @@ class ContoursInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> ContoursInfo:
     """Compute the contours; none with too few trials or hyperparameters."""
-    content = content_of(data, f"best {label(data.utility)} by hyperparameter pair")
+    content = content_of(data, f"best {label(data.utility)} by hyperparameter pair", one_noise=True)
     axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
     found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]))
@@ -105,7 +106,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
+    remarks=lambda data: order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     needs="four trials with points and two numbers that take three values",
 )

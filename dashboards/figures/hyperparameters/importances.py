@@ -9,13 +9,13 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters._compared import compare, mark, omitted_of, shows_rehearsals
-from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance, importances, rehearsed_importances
+from dashboards.figures.hyperparameters._compared import UNEXPLAINED, compare, mark, order, remarks_of
+from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance
 
-UNEXPLAINED = 0.1  # below this share of the variance a panel is drawn pale
 _BAR_PIXELS = 24
 _FEW_BARS = 4  # fewer do not become thicker
 _NARROW_COLUMNS = 2
+_BESIDE = (0.05, 0.1)  # between panels side by side, as a share of the width, on a page and in a column
 _GAP = 0.2  # between rows of panels, as a share of the height
 _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 
@@ -24,34 +24,36 @@ _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 class ImportancesInfo(FigureInfo):
     """Numbers of the importances figure."""
 
-    parameters: tuple[str, ...]  # dotted names, the one that matters most in any panel first
+    parameters: tuple[str, ...]  # dotted names, the one that matters most for the utility first
     importances: tuple[Importance, ...]  # one for each panel; none with too few trials
-    note: str = ""  # what was compared, where that are no trials
+    rehearsed: bool = False  # whether it is about rehearsed configurations
+    note: str = ""  # what was compared, where that are not all trials
 
 
 def info(data: SweepData) -> ImportancesInfo:
     """Compute the importances; empty with fewer than `LEAST_TRIALS` trials, or where none is known.
 
-    None is known where configurations explain no result: then every share is that of a forest that has learnt nothing.
+    None is known where configurations explain no result: then a forest that has learnt nothing would be asked.
     """
-    rehearsed = shows_rehearsals(data)
-    found = rehearsed_importances(data.rehearsals, data.result.objectives) if rehearsed else importances(data.result)
-    if all(importance.explained < UNEXPLAINED for importance in found):
-        found = ()
-    names = dict.fromkeys(name for importance in found for name in importance.shares)
-    largest = {name: max(importance.shares[name] for importance in found) for name in names}
+    parameters = order(data)
     return ImportancesInfo(
         **header(data, "what mattered"),
-        parameters=tuple(sorted(names, key=lambda name: -largest[name])),
-        importances=found,
-        note=compare(data).note,
+        parameters=parameters,
+        importances=data.importances if parameters else (),
+        rehearsed=data.compares_rehearsals,
+        note=compare(data, one_noise=True).note,
     )
 
 
 def rows(info: ImportancesInfo) -> Table:
     """The numbers of the figure: one row per panel and parameter."""
     return [
-        {"target": one.target, "explained": one.explained, "parameter": name, "share": one.shares[name]}
+        {
+            "target": one.target,
+            "r_squared": one.explained,
+            "parameter": name,
+            "permutation_importance": one.losses[name],
+        }
         for one in info.importances
         for name in info.parameters
     ]
@@ -73,10 +75,13 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
             selector={"text": "no points yet"}, text=f"fewer than {LEAST_TRIALS} trials, or nothing to learn from them"
         )
         return figure
-    _draw(figure, info, theme, columns=_NARROW_COLUMNS if info.narrow else len(info.importances), rows=rows)
+    columns = min(_NARROW_COLUMNS, len(info.importances)) if info.narrow else len(info.importances)
+    _draw(figure, info, theme, columns=columns, rows=rows)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False, ticks="", ticklabelstandoff=6)
     figure.add_annotation(
-        text="share of the variance" if info.narrow else "share of the variance that goes with the parameter",
+        text="R² lost by permutation"
+        if info.narrow
+        else "permutation importance: R² lost when its values are shuffled",
         x=0.5,
         y=0.0,
         yshift=-40,
@@ -91,14 +96,15 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
 def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int) -> None:
     """Add the panels, row by row from the top, each below its title."""
     labels = short_names(info.parameters, [importance.target for importance in info.importances])
-    largest = max(max(importance.shares.values()) for importance in info.importances)
-    ends = {"range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".0%", "nticks": 3 if info.narrow else 4}
-    gap = _GAP if rows > 1 else 0.0
-    width, height = 1.0 / columns, (1.0 + gap) / rows
+    largest = max(max(importance.losses.values()) for importance in info.importances)
+    ends = {"range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
+    gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
+    width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
     for i, importance in enumerate(info.importances):
         row, column = divmod(i, columns)
-        left, top = column * width, 1.0 - row * height
-        right = left + width - (0.05 if column < columns - 1 else 0.0)
+        left, top = column * (width + beside), 1.0 - row * height
+        is_last = i == len(info.importances) - 1
+        right = 1.0 if is_last else left + width  # the last one has the room of a panel that is not there
         bottom = max(top - height + gap, 0.0)
         x, y = (f"x{i + 1}", f"y{row + 1}") if i else ("x", "y")
         figure.update_layout({f"xaxis{i + 1}": {"domain": [left, right], "anchor": y, **ends}})
@@ -106,7 +112,7 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         names = [labels[name] for name in info.parameters]
         figure.add_trace(_bars(info, importance, names, theme).update(xaxis=x, yaxis=y))
         figure.add_annotation(
-            text=f"{_title(info, importance)}<br>{_in_percent(info, importance)}",
+            text=f"{_title(info, importance)}<br>{_explained(info, importance)}",
             x=left,
             xanchor="left",
             y=top,
@@ -121,30 +127,36 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
 def _title(info: ImportancesInfo, importance: Importance) -> str:
     if importance.target != FRONT:
         return label(importance.target).replace(" at radius", "<br>at radius")
-    return "hypervolume" if info.note else "front of the trial"  # a rehearsal has no place on a front
+    return "hypervolume" if info.rehearsed else "front of the trial"  # a rehearsal has no place on a front
 
 
-def _in_percent(info: ImportancesInfo, importance: Importance) -> str:
+def _explained(info: ImportancesInfo, importance: Importance) -> str:
     if importance.explained < UNEXPLAINED:
         return "not explained" if info.narrow else "not explained by the configuration"
-    return f"{importance.explained:.0%} explained"
+    return f"R² {importance.explained:.2f}" + ("" if info.narrow else " of the forest")
 
 
 def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], theme: Theme) -> go.Bar:
-    shares = [importance.shares[name] for name in info.parameters]
+    losses = [importance.losses[name] for name in info.parameters]
     return go.Bar(
-        x=shares,
+        x=losses,
         y=[escape(text) for text in labels],
         orientation="h",
         marker={"color": theme.faint if importance.explained < UNEXPLAINED else theme.blue},
-        width=0.65 * min(1.0, len(shares) / _FEW_BARS),
+        width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
-            f"<b>{escape(name)}</b><br>{_title(info, importance)}: {share:.1%}"
-            for name, share in zip(info.parameters, shares, strict=True)
+            f"<b>{escape(name)}</b><br>{_title(info, importance)}: R² lost {loss:.2f}"
+            for name, loss in zip(info.parameters, losses, strict=True)
         ],
         textposition="none",
         hovertemplate="%{text}<extra></extra>",
     )
+
+
+def _hypervolume(data: SweepData) -> str:
+    """What the last panel is, where it is that of the hypervolume."""
+    has_panel = any(one.target == FRONT for one in data.importances)
+    return " The last panel is the hypervolume of a trial's own points." if has_panel else ""
 
 
 FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
@@ -152,16 +164,16 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     heading="What mattered",
     summary="which hyperparameters mattered for each objective",
     caption=(
-        "Share of the differences between trials, in their best points, that goes with each setting, as a random "
-        "forest learnt it and predicts trials it has not seen; the last panel is the hypervolume of a trial's own "
-        "points. It speaks of the trials that were tried, not of all that could be. Where more configurations were "
-        "rehearsed than trained, it is about those."
+        "Permutation importance: a random forest predicts the best point of trials it has not seen from their "
+        "configurations (R² 1: exactly, 0: no better than their mean), and the bar is the R² that it loses when the "
+        "values of one setting are shuffled. Bars compare settings with each other; they are no parts of the R² above "
+        "them, and one may be longer than it. This is about the trials that were tried, not about all that could be."
     ),
     position=90,
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted_of(data, MOST_TRIALS),
+    remarks=lambda data: _hypervolume(data) + remarks_of(data, MOST_TRIALS, one_noise=True),
     wide=True,
     awaits=f"Which settings mattered,<br>from {LEAST_TRIALS} trials on",
     needs=f"{LEAST_TRIALS} trials with points, whose hyperparameters explain a tenth of a result",

@@ -9,8 +9,18 @@ from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import label, marks
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
-from dashboards.figures.hyperparameters._compared import omitted_of
-from dashboards.figures.hyperparameters._pairs import both, find_axes, frame, letters, pairs, panels, places, texts
+from dashboards.figures.hyperparameters._compared import remarks_of
+from dashboards.figures.hyperparameters._pairs import (
+    both,
+    find_axes,
+    frame,
+    letters,
+    order_in_words,
+    pairs,
+    panels,
+    places,
+    texts,
+)
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 from dashboards.figures.sweep.front import color_bar
 
@@ -25,7 +35,7 @@ class RanksInfo(ConfigurationsInfo):
 
 def info(data: SweepData) -> RanksInfo:
     """Compute the ranks; none with too few trials or hyperparameters."""
-    content = content_of(data, f"order in {label(data.utility)} by hyperparameter pair")
+    content = content_of(data, f"order in {label(data.utility)} by hyperparameter pair", one_noise=True)
     base = ConfigurationsInfo(**content)
     order = ranks(base.colors)
     shares = tuple(float(place) / max(len(order) - 1, 1) for place in order)
@@ -76,7 +86,7 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
+    remarks=lambda data: order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     needs="four trials with points and two hyperparameters that differ",
 )

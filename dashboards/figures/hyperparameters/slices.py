@@ -1,16 +1,17 @@
 """Slices: the utility over each hyperparameter alone, one panel each, those that go along with it most first."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
-from dashboards.figures._common import label, marks, percent_axis
+from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import omitted_of
-from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, panels, places, texts
+from dashboards.figures.hyperparameters._compared import remarks_of, stage_epsilon
+from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, order_in_words, panels, places, texts
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 
 MOST_PANELS = 4
@@ -21,18 +22,32 @@ class SlicesInfo(ConfigurationsInfo):
     """Numbers of the slices."""
 
     slices: tuple[Axis, ...]  # of the hyperparameters that are shown
+    stages: tuple[str, ...] = ()  # of each trial, in words; empty where all trials are of one noise
 
 
 def info(data: SweepData) -> SlicesInfo:
     """Compute the slices; none with too few trials."""
     content = content_of(data, f"best {label(data.utility)} by hyperparameter")
-    return SlicesInfo(**content, slices=find_axes(ConfigurationsInfo(**content))[:MOST_PANELS])
+    base = ConfigurationsInfo(**content)
+    return SlicesInfo(**content, slices=find_axes(base)[:MOST_PANELS], stages=_stages(data, base.trials))
+
+
+def _stages(data: SweepData, trials: Sequence[str]) -> tuple[str, ...]:
+    if data.compares_rehearsals or len(data.comparable) == len(data.trials):
+        return ()
+    stages = [data.result.stage_of(trial) for trial in trials]
+    words: dict[int | None, str] = {
+        stage: f"stage {stage + 1}, {stage_epsilon(data, stage)}" for stage in set(stages) if stage is not None
+    }
+    return tuple(words.get(stage, "no stage") for stage in stages)
 
 
 def rows(info: SlicesInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
-        {info.subject: id_, info.color_name: info.colors[i], **{axis.name: axis.values[i] for axis in info.slices}}
+        {info.subject: id_}
+        | ({"stage": info.stages[i]} if info.stages else {})
+        | {info.color_name: info.colors[i], **{axis.name: axis.values[i] for axis in info.slices}}
         for i, id_ in enumerate(info.trials)
         if info.slices
     ]
@@ -42,16 +57,26 @@ def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the slices on one scale."""
     columns = 2 if info.narrow else MOST_PANELS
     figure = panels(info, theme, len(info.slices), columns=columns, shared_yaxes=True)
-    everyone = range(len(info.trials))
+    groups = sorted(set(info.stages)) or [""]
     for place, axis in zip(places(len(info.slices), columns), info.slices, strict=True):
-        marker = {"size": 8, "color": theme.blue, "opacity": 0.7}
-        trace = marks(axis.positions, info.colors, texts(info, [axis], everyone), marker)
-        figure.add_trace(trace, **place)
+        for i, group in enumerate(groups):
+            trace = _marks(info, axis, group, {"color": theme.hue(i), "symbol": SYMBOLS[i % len(SYMBOLS)]})
+            figure.add_trace(trace.update(showlegend=bool(group) and axis is info.slices[0]), **place)
         frame(figure, place, axis, letters=letters(info, columns))
+    if info.stages and info.slices:
+        figure.update_layout(showlegend=True)
     if info.slices:
         figure.update_yaxes(**percent_axis(info.color_name))
         figure.update_yaxes(title=_title(info), col=1)
     return figure
+
+
+def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) -> go.Scatter:
+    """The trials of one stage over one hyperparameter, or all trials where there are no stages to tell apart."""
+    chosen = [i for i in range(len(info.trials)) if not info.stages or info.stages[i] == group]
+    x, y = [axis.positions[i] for i in chosen], [info.colors[i] for i in chosen]
+    marker = {"size": 8, "opacity": 0.7, **look}
+    return marks(x, y, texts(info, [axis], chosen), marker, name=group, legendgroup=group)
 
 
 def _title(info: SlicesInfo) -> dict[str, str]:
@@ -60,19 +85,26 @@ def _title(info: SlicesInfo) -> dict[str, str]:
     return {"text": f"best {label(info.color_name)} ({rows})"}
 
 
+def _staged(data: SweepData) -> str:
+    """That marks of different stages do not compare, where there are some."""
+    if not _stages(data, list(data.trials)):
+        return ""
+    return " Compare marks of one stage alone: a later stage trains with less noise, whatever its hyperparameters are."
+
+
 FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     name="slices",
     heading="One hyperparameter at a time",
     summary="what trials reached over each hyperparameter alone",
     caption=(
-        "One mark per trial at the best that it reached, over one hyperparameter in each panel; the one that "
-        "explains most comes first. Other hyperparameters differ between the marks."
+        "One mark per trial at the best that it reached, over one hyperparameter in each panel. Other hyperparameters "
+        "differ between the marks."
     ),
     position=101,
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted_of(data, DRAWN_TRIALS),
+    remarks=lambda data: _staged(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS),
     wide=True,
     needs="four trials with points and a hyperparameter that differs",
 )

@@ -135,6 +135,6 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
+    remarks=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
     topic=Topic.FRONT,
 )

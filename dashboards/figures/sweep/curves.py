@@ -10,7 +10,16 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, SYMBOLS, header, interval_bars, label, new_figure, value_axis
+from dashboards.figures._common import (
+    MANY,
+    SYMBOLS,
+    bars_in_words,
+    header,
+    interval_bars,
+    label,
+    new_figure,
+    value_axis,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
@@ -142,14 +151,15 @@ FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     heading="The trials over their epochs",
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
     caption=(
-        "One line per trial, one point per epoch; colours and marks tell stages of a budget apart, or else trials "
-        "where they are few."
+        "One line per trial, one point per epoch; where the budget is cut into stages, each has its colour and mark, "
+        "else each of a few trials."
     ),
-    marks=((lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),),
     position=72,
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them"),
+    remarks=lambda data: (
+        bars_in_words(data) + omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them")
+    ),
     topic=Topic.TRIALS,
 )

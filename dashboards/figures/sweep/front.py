@@ -11,10 +11,12 @@ from typing import Any
 
 import plotly.graph_objects as go
 
+from clipless.datasets import Evaluation
 from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     Step,
+    bars_in_words,
     header,
     hover_texts,
     label,
@@ -25,15 +27,19 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import show
+from dashboards.text import number, show
+from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
-from sweeper.specification.objectives import AUROC, BALANCED
+from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows
 
 DRAWN_DOMINATED = 1000
 _SIZES = (6.5, 11.5)
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
+_KNEE = (
+    " The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of another."
+)
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
 _ALONE = 0.05  # from the one value of a scale to either of its ends
@@ -57,6 +63,7 @@ class FrontInfo(FigureInfo):
     ]  # points of the front that the axes begin and end with: better than the majority-class baseline
     lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
+    sampling: tuple[int, float] | None  # number of public validation rows, and how sure a share of them is
 
 
 def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
@@ -80,7 +87,22 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         shown=tuple(p for p in front if _beats(data, p, utility)) or front,
         lines=_lines(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
+        sampling=_sampling(data, utility),
     )
+
+
+def _sampling(data: SweepData, utility: str) -> tuple[int, float] | None:
+    """Return how many public validation rows there are, and half the widest 95 % interval that a score of them has.
+
+    None where rows are not public, a unit has several, or the utility is no share of rows.
+    """
+    claim = data.result.claim
+    count = claim.baselines.rows.get("validation", 0)
+    values = [p.values[utility] for p in data.front_points if finite(p, utility)]
+    if claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row" or not is_share_of_rows(utility):
+        return None
+    ends = [wilson(value, count) for value in values if count]
+    return (count, max(high - low for low, high in ends) / 2.0) if ends else None
 
 
 def _beats(data: SweepData, point: Point, utility: str) -> bool:
@@ -93,7 +115,8 @@ def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
     baselines = data.result.claim.baselines
     constant, given = baselines.constant(utility), baselines.without_privacy.get(utility)
     trained = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
-    how = "majority class" if "validation" in baselines.majority else "majority class, at least"
+    how = "majority class on validation rows" if baselines.rows else "majority class"
+    how = how if "validation" in baselines.majority else "majority class, at least"
     lines = [] if constant is None else [(_CONSTANT.get(utility, how), constant)]
     lines += [] if given is None else [("without privacy, as given", given)]
     return (*lines, *([("without privacy", max(trained))] if trained else []))
@@ -122,6 +145,11 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         values=zoom(_heights(info), [value for _, value in info.lines]),
     )
     width = 1.5 if info.narrow else 2
+    if info.sampling is not None:
+        count, half = info.sampling
+        sure = f"{count} validation rows, up to ±{number(100 * half, 2)} points"
+        sure = sure.replace(", ", ",<br>") if info.narrow else sure
+        figure.update_yaxes(title={"text": f"{label(info.utility)} ({sure})"})
     if epsilons:
         figure.add_traces([_trace_dominated(info, theme)] if info.dominated else [])
         figure.add_trace(
@@ -139,7 +167,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
     for words, value in shown:
         text = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
-        name = words.partition(",")[0] if info.narrow else text
+        name = words.partition(",")[0].partition(" on ")[0] if info.narrow else text
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
     return figure
 
@@ -304,6 +332,26 @@ def color_bar(title: str) -> dict[str, Any]:
     }
 
 
+def _remarks(data: SweepData) -> str:
+    """How to read what this front has: points below its line, bars or how sure scores are, a knee."""
+    said = ""
+    if len(data.result.objectives) > 2:
+        said += (
+            " Points of the front that lie below the line give up some utility for a better value in another objective."
+        )
+    sampling = _sampling(data, data.utility)
+    if any(point.interval(data.utility) for point in data.front_points):
+        said += bars_in_words(data)
+    elif any(point.deviation(data.utility) for point in data.front_points):
+        said += " Bars are one standard deviation over repeats to either side."
+    if sampling is not None:
+        said += (
+            f" Scores are shares of {sampling[0]} validation rows, which tell what new rows would score to "
+            f"±{number(100 * sampling[1], 2)} points at most (95 %): small differences between points may be chance."
+        )
+    return said + (_KNEE if data.result.knee else "")
+
+
 FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
     name="front",
     heading="The front",
@@ -315,25 +363,14 @@ FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(
         "The line is what is achievable at an own epsilon ≤ x. Hover over a point for its trial, epoch and "
         "configuration. The axes show the front; a double click shows all points, the next one the front again."
     ),
-    marks=(
-        (
-            lambda data: data.certificate is not None,
-            "Points of the front that lie below the line give up some utility for a better certificate.",
-        ),
-        (lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),
-        (lambda data: data.has_repeats, "Bars are one standard deviation over repeats to either side."),
-        (
-            lambda data: data.result.knee is not None,
-            "The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of "
-            "another.",
-        ),
-    ),
     position=10,
     info=info,
     plot=plot,
     rows=rows,
     info_at=lambda data, certificate: info(data, utility=certificate),
-    omitted=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
+    remarks=lambda data: (
+        _remarks(data) + omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points")
+    ),
     topic=Topic.FRONT,
     epsilon_axis=True,
     awaits=("One mark for each point of the front,<br>as soon as a trial has finished its first epoch"),

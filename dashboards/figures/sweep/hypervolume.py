@@ -103,12 +103,15 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     name="hypervolume",
     heading="What more trials brought",
     summary="hypervolume of the front after each trial, and the epochs trained so far",
-    caption="Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little.",
+    caption=(
+        "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little. A "
+        "mark stands at each trial that enlarged it; one without a mark added nothing to the front of those before it."
+    ),
     position=80,
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
+    remarks=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
     awaits=f"How much each trial enlarged the front,<br>as soon as {_LEAST_TRIALS} have finished their first epoch",
     needs=f"{_LEAST_TRIALS} trials with points: fewer do not tell what another one would bring",
 )

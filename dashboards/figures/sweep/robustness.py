@@ -109,6 +109,10 @@ def _legend(name: str) -> str:
     return "clean" if text is None else f"{kind}radius {escape(text)}"
 
 
+_SMOOTHED = (
+    " Smoothed lines are of the smoothed classifier, and each of their certificates holds but for a small probability."
+)
+
 FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     name="robustness",
     heading="Robustness at each radius",
@@ -117,13 +121,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
         "example keeps its prediction under every perturbation of at most that Euclidean norm."
     ),
-    marks=(
-        (
-            lambda data: bool(data.smoothed),
-            "Smoothed lines are of the smoothed classifier, and each of their certificates holds but for a small "
-            "probability.",
-        ),
-    ),
+    remarks=lambda data: _SMOOTHED if data.smoothed else "",
     position=40,
     info=info,
     plot=plot,

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import header, interval_bars, label, new_figure, value_axis
+from dashboards.figures._common import bars_in_words, header, interval_bars, label, new_figure, value_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -30,7 +30,9 @@ class Staged:
 
     trial: str
     stage: int
-    epsilon: float
+    epsilon: float  # of its whole training
+    epoch: int  # at which it was best
+    best_epsilon: float  # own epsilon of that epoch
     value: float
     interval: Interval | None  # of a noisy score
     source: str | None
@@ -72,6 +74,8 @@ def _take_stage(data: SweepData, utility: str, stage: int, points: Sequence[Poin
         points[0].trial,
         stage,
         max(point.values["epsilon"] for point in points),
+        best.epoch,
+        best.values["epsilon"],
         best.values[utility],
         best.interval(utility),
         source,
@@ -116,8 +120,10 @@ def rows(info: StagesInfo) -> Table:
         {
             "trial": one.trial,
             "stage": one.stage + 1,
-            "epsilon": one.epsilon,
+            "epsilon_of_training": one.epsilon,
             info.utility: one.value,
+            "epoch": one.epoch,
+            "epsilon": one.best_epsilon,
             "from": one.source,
         }
         for one in info.trials
@@ -150,7 +156,8 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
 def _tick(info: StagesInfo, stage: int) -> str:
     epsilons = [one.epsilon for one in info.trials if one.stage == stage]
     gap = "<br>" if info.narrow else " "
-    lines = [f"stage {stage + 1}", f"{OWN}{gap}{show_epsilon(max(epsilons))}" if epsilons else "no points"]
+    whole = f"{OWN}{gap}≤ {show_epsilon(max(epsilons))}" if epsilons else "no points"
+    lines = [f"stage {stage + 1}", whole]
     tau = info.taus[stage - 1] if stage else None
     return "<br>".join([*lines, *([] if tau is None else [f"tau {tau:.2f}"])])
 
@@ -169,7 +176,8 @@ def _lines(info: StagesInfo, theme: Theme) -> go.Scatter:
 def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
     texts = [
         f"<b>{escape(one.trial)}</b>{f' from {escape(one.source)}' if one.source else ''}"
-        f"<br>{OWN} {show_epsilon(one.epsilon)}<br>best {label(info.utility)} {show(info.utility, one.value)}"
+        f"<br>best {label(info.utility)} {show(info.utility, one.value)} in epoch {one.epoch}, "
+        f"{OWN} {show_epsilon(one.best_epsilon)}<br>whole training: {OWN} {show_epsilon(one.epsilon)}"
         for one in info.trials
     ]
     return go.Scatter(
@@ -183,6 +191,12 @@ def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
     )
 
 
+def _tau_in_words(data: SweepData) -> str:
+    if all(tau is None for tau in info(data).taus):
+        return ""
+    return " tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least three trials were promoted."
+
+
 FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     name="stages",
     heading="From stage to stage",
@@ -190,15 +204,15 @@ FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(
     caption=(
         "The best value of each trial, by the stage of the budget: explorers on the left, finals on the right. A line "
         "joins a promoted trial to the one whose configuration it has; where lines cross, a later stage changed the "
-        "order. tau is Kendall's, from -1 (reversed) to 1 (the same order), "
-        "where at least three trials were promoted."
+        "order. The epsilon below a stage is that of a whole training; a best value may be of an earlier epoch, which "
+        "has a smaller one: the text of a mark names both."
     ),
-    marks=((lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),),
     position=75,
     info=info,
     plot=plot,
     rows=rows,
     info_at=lambda data, certificate: info(data, utility=certificate),
+    remarks=lambda data: _tau_in_words(data) + bars_in_words(data),
     topic=Topic.SEARCH,
     needs=f"a budget of two stages with {_LEAST_TRIALS} trials",
 )

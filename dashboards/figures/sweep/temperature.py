@@ -20,7 +20,8 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import delta_text, number, radius_of, show, title_of
+from dashboards.figures.hyperparameters._compared import mark, noise_note
+from dashboards.text import delta_text, number, radius_of, show, show_epsilon, title_of
 from sweeper.privacy.pricing import OWN
 from sweeper.records import MEMBERSHIP, Point, PointKey
 from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
@@ -30,6 +31,7 @@ BUDGETS = (3.0, 8.0)
 MOST_ROWS = 8
 _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
 _ROW_PIXELS = 46
+_PALE = 0.5  # of the colours of cells, so that ink can be read on each
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +71,14 @@ class TemperatureInfo(FigureInfo):
     attacks: tuple[str, ...]  # names of the membership metrics
     rows: tuple[Row, ...]  # by temperature
     hover: Mapping[PointKey, str]  # one text for each point in a cell, by its key
+    note: str = ""  # which trials are compared, where that are not all
 
 
 def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     """Compute the temperature figure.
 
     The budget ``epsilon`` is by default the first of `BUDGETS` at which every row has a point, else the largest
-    epsilon.
+    epsilon; that always where the trials of one stage alone are compared.
     """
     clean = "auroc" if needs_two_classes(data.utility) else "accuracy"
     certificates = {radius(name): name for name in reversed(data.certificates)}
@@ -83,11 +86,12 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     points = [point for point in data.points if finite(point, "epsilon", clean)]
     attacks = tuple(name for name in MEMBERSHIP if any(name in point.values for point in points))
     groups = _groups(data, {point.trial for point in points}) if certificates else []
+    note = noise_note(data)
     of_trial: dict[str, list[Point]] = {}
     for point in points:
         of_trial.setdefault(point.trial, []).append(point)
     inside = [[point for id_ in ids for point in of_trial[id_]] for _, _, ids in groups]
-    budget = _budget(inside) if epsilon is None else epsilon
+    budget = _budget(inside, at_most=bool(note)) if epsilon is None else epsilon
     rows = []
     for (low, high, ids), candidates in zip(groups, inside, strict=True):
         within = [point for point in candidates if point.values["epsilon"] <= budget]
@@ -97,13 +101,14 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         rows = []
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
-        **header(data, f"{_subject(attacks)} at {OWN} ≤ {number(budget)}"),
+        **header(data, f"{_subject(attacks)} at {OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(budget)}"),
         budget=budget,
         delta=delta_text(data),
         radius_unit=data.result.claim.radius_unit,
         columns=columns,
         attacks=attacks if shown else (),
         rows=tuple(rows) if shown else (),
+        note=note if shown else "",
         hover={point.key: text for point, text in zip(shown, hover_texts(data, shown), strict=True)},
     )
 
@@ -139,7 +144,7 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         theme,
         empty=not info.rows,
         height=(190 if _has_room(info) else 228) + _ROW_PIXELS * max(2, len(info.rows)),
-        margin={"b": 88 if _has_room(info) else 126},
+        margin={"b": 88 if _has_room(info) else 126, **({"t": 84} if info.note else {})},
         xaxis={**_axis(theme), "title": {"text": _caption(info)}, "domain": [0.0, share - 0.02 * bool(info.attacks)]},
         yaxis={
             **_axis(theme),
@@ -150,6 +155,7 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     if not info.rows:
         return figure
+    mark(figure, info.note, theme, narrow=info.narrow)
     figure.add_trace(_values(info, theme))
     if info.attacks:
         figure.add_trace(_leaks(info, theme))
@@ -158,8 +164,8 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _groups(data: SweepData, known: set[str]) -> list[tuple[float, float, tuple[str, ...]]]:
-    """Trials by temperature: one group each if they are few, else ranges of equal width in the logarithm."""
-    found = {id_: data.settings[id_].get(TEMPERATURE) for id_ in data.trials if id_ in known}
+    """Trials of one noise by temperature: one group each if few, else ranges of equal width in the logarithm."""
+    found = {id_: data.settings[id_].get(TEMPERATURE) for id_ in data.comparable if id_ in known}
     numbers = {id_: float(t) for id_, t in found.items() if isinstance(t, int | float) and isfinite(t) and t > 0}
     distinct = sorted(set(numbers.values()))
     if len(distinct) < 2:
@@ -179,10 +185,12 @@ def _subject(attacks: Sequence[str]) -> str:
     return "temperature, radius and membership" if attacks else "temperature and radius"
 
 
-def _budget(rows: Sequence[Sequence[Point]]) -> float:
+def _budget(rows: Sequence[Sequence[Point]], *, at_most: bool) -> float:
+    """The first of `BUDGETS` at which every row has a point, else the largest epsilon: that of one stage always."""
     smallest = [min(point.values["epsilon"] for point in row) for row in rows]
     largest = max((point.values["epsilon"] for row in rows for point in row), default=BUDGETS[0])
-    return next((budget for budget in BUDGETS if all(epsilon <= budget for epsilon in smallest)), largest)
+    budgets = () if at_most else BUDGETS
+    return next((budget for budget in budgets if all(epsilon <= budget for epsilon in smallest)), largest)
 
 
 def _best(data: SweepData, points: Sequence[Point], name: str) -> Cell | None:
@@ -214,7 +222,7 @@ def _axis(theme: Theme) -> dict[str, object]:
 def _caption(info: TemperatureInfo) -> str:
     """Two lines where there is room for them, in a picture; four for a column and a phone."""
     radius, best = f"Euclidean radius in {escape(info.radius_unit)};", "best of each temperature"
-    within, delta = f"at own epsilon ≤ {number(info.budget)} (fixed in advance),", info.delta
+    within, delta = f"at own epsilon ≤ {show_epsilon(info.budget)} (fixed in advance),", info.delta
     return f"{radius} {best}<br>{within} {delta}" if _has_room(info) else "<br>".join([radius, best, within, delta])
 
 
@@ -222,11 +230,12 @@ def _has_room(info: TemperatureInfo) -> bool:
     return info.still and not info.narrow
 
 
-def _heatmap(info: TemperatureInfo, **options: Any) -> go.Heatmap:
+def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
     return go.Heatmap(
         y=[row.label for row in info.rows],
         texttemplate="%{text}",
-        textfont={"size": 13},  # without a colour: Plotly takes one that contrasts with the cell
+        textfont={"size": 13, "color": theme.ink},
+        opacity=_PALE,
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=False,
         showscale=False,
@@ -241,6 +250,7 @@ def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
     cells = [row.cells for row in info.rows]
     return _heatmap(
         info,
+        theme,
         x=[escape(radius_of(name) or title_of(name)) for name in info.columns],
         z=[[cell and cell.value for cell in row] for row in cells],
         text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
@@ -261,6 +271,7 @@ def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
     found = [list(zip(info.attacks, row.membership, strict=True)) for row in info.rows]
     return _heatmap(
         info,
+        theme,
         x=[label(name).replace("membership ", "membership<br>") for name in info.attacks],
         z=[[_leak(name, value) for name, value in row] for row in found],
         text=[["" if value is None else show(name, value) for name, value in row] for row in found],
@@ -283,20 +294,31 @@ def _hover(info: TemperatureInfo, cell: Cell | None) -> str:
     return "" if cell is None else info.hover[cell.point.key]
 
 
+def _remarks(data: SweepData) -> str:
+    found, said = info(data), ""
+    if any(cell is not None and cell.attacked is not None for row in found.rows for cell in row.cells):
+        said += " Below a certified accuracy stands what an attack left of the accuracy of that model."
+    if found.attacks:
+        said += (
+            " Beside them, how well membership inference tells training rows from validation rows on the most accurate "
+            "model of the row: an AUROC of 50 % is guessing, and so is an advantage of a few percent of few rows."
+        )
+    return said + (f" {found.note}." if found.note else "")
+
+
 FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     name="temperature",
     heading="Temperature, radius and membership",
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified accuracy at each radius, with what an attack left of it where one was run. Beside them, how "
-        "well membership inference tells training rows from validation rows on the most accurate model of the row: an "
-        "AUROC of 50 % is guessing, and so is an advantage of a few percent where rows are few."
+        "certified accuracy at each radius."
     ),
     position=50,
     info=info,
     plot=plot,
     rows=rows,
+    remarks=_remarks,
     topic=Topic.ROBUSTNESS,
     needs=f"{_LEAST_TRIALS} trials of two temperatures with certificates, or two with membership inference",
 )

@@ -17,6 +17,7 @@ from dashboards.figures._common import (
     MANY,
     SYMBOLS,
     Step,
+    bars_in_words,
     header,
     interval_bars,
     label,
@@ -230,27 +231,28 @@ def _text(t: Trajectory, i: int, utility: str) -> str:
     return f"<b>{escape(t.trial)}</b>, epoch {t.epochs[i]}<br>{found}"
 
 
+def _remarks(data: SweepData) -> str:
+    said = " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
+    if len(data.result.stages) > 1:
+        said += " Each stage of the budget has its colour, a later one a wider line."
+    return said + bars_in_words(data)
+
+
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     name="trajectories",
     heading="How the trials got there",
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does), a ring that a scheduler let it continue. The heavy line is the best of all trials within "
-        "each epsilon."
-    ),
-    marks=(
-        (
-            lambda data: bool(data.result.stages),
-            "Each stage of the budget has its colour, and a later one a wider line.",
-        ),
-        (lambda data: data.has_intervals, "Bars are 95 % intervals of noisy scores."),
+        "the legend does). The heavy line is the best of all trials within each epsilon."
     ),
     position=70,
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them"),
+    remarks=lambda data: (
+        _remarks(data) + omitted(DRAWN_TRIALS, len(data.trials), "trials, those on the front among them")
+    ),
     topic=Topic.TRIALS,
     epsilon_axis=True,
     awaits=("One line for each trial,<br>as soon as one has finished its first epoch"),

@@ -136,7 +136,7 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    omitted=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
+    remarks=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
     topic=Topic.TRIALS,
     needs=f"{_LEAST_STAYS} trials on two workers, outside a private selection",
 )

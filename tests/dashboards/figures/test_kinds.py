@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from dashboards import data
 from dashboards.figures import LIGHT, is_empty
 from dashboards.figures.hyperparameters import importances
 from dashboards.figures.sweep import architectures
@@ -49,8 +50,9 @@ def test_kinds_beyond_the_colours_go_together(with_configs):
 def test_what_matters_most_stands_first_and_every_panel_has_every_parameter(sweep):
     info = importances.info(sweep)
     assert [importance.target for importance in info.importances] == ["epsilon", "accuracy", "certified@0.25", FRONT]
-    largest = [max(i.shares[name] for i in info.importances) for name in info.parameters]
-    assert largest == sorted(largest, reverse=True)
+    (accuracy,) = (one for one in info.importances if one.target == "accuracy")
+    losses = [accuracy.losses[name] for name in info.parameters]
+    assert losses == sorted(losses, reverse=True)
     figure = importances.plot(info)
     assert [len(bars.x) for bars in figure.data] == [len(info.parameters)] * 4
     assert "privacy.epsilon" in figure.data[0].y  # not to be taken for the objective
@@ -63,7 +65,18 @@ def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
     figure = importances.plot(info)
     assert [bars.marker.color for bars in figure.data] == [LIGHT.faint, *[LIGHT.blue] * 3]
     assert "not explained" in figure.layout.annotations[0].text
-    assert "90% explained" in figure.layout.annotations[1].text
+    assert "R² 0.90" in figure.layout.annotations[1].text
+
+
+def test_bars_are_called_what_they_are_and_no_panel_of_a_column_is_empty(sweep):
+    info = importances.info(sweep)
+    words = [note.text for note in importances.plot(info).layout.annotations]
+    assert "permutation importance: R² lost when its values are shuffled" in words
+    assert {"r_squared", "permutation_importance"} <= importances.rows(info)[0].keys()
+    three = replace(info, importances=info.importances[:3], narrow=True)
+    assert importances.plot(three).layout.xaxis3.domain == (0.0, 1.0)
+    one = replace(info, importances=info.importances[:1], narrow=True)
+    assert importances.plot(one).layout.xaxis.domain == (0.0, 1.0)
 
 
 def test_few_trials_say_so(with_configs):
@@ -74,6 +87,7 @@ def test_few_trials_say_so(with_configs):
 
 def test_importances_that_explain_nothing_are_not_drawn(sweep, monkeypatch):
     unexplained = tuple(replace(one, explained=0.05) for one in importances.info(sweep).importances)
-    monkeypatch.setattr(importances, "importances", lambda _: unexplained)
+    monkeypatch.setattr(data, "importances", lambda *_, **__: unexplained)
+    sweep = replace(sweep)
     assert is_empty(importances.FIGURE.draw(sweep))
     assert importances.FIGURE.numbers(sweep) == []

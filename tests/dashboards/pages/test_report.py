@@ -570,10 +570,10 @@ def test_what_a_sweep_has_not_is_not_explained(sweep, small):
     assert "Certified radii" not in said
     assert "Certified radii are Euclidean" in str(sections.claim(sweep))
     front, price = (sweep_figures()[name] for name in ("front", "price"))
-    assert (front.guide(plain), price.guide(plain)) == (front.caption, price.caption)
-    assert "better certificate" in front.guide(sweep)
-    assert price.guide(sweep).endswith("Dashed: certified accuracy.")
-    assert "95 % intervals of noisy scores" in front.guide()  # of the live page, which does not know yet
+    assert price.remarks(plain) == ""
+    assert "better value in another" not in front.remarks(plain)
+    assert "better value in another" in front.remarks(sweep)
+    assert price.remarks(sweep) == " Dashed: what is certified."
 
 
 @pytest.mark.parametrize(("rows", "overlap"), [(40, True), (4000, False)])

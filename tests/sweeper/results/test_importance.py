@@ -32,12 +32,12 @@ def test_what_matters_is_told_from_what_does_not(front_of):
     rate, width = generator.uniform(size=(2, 120))
     configs = [{"rate": float(r), "width": float(w), "same": 1} for r, w in zip(rate, width, strict=True)]
     found = {i.target: i for i in importances(front_of(configs, 0.2 + 0.6 * rate))}
-    assert set(found) == {"accuracy", "hypervolume"}  # epsilon is the same everywhere
+    assert set(found) == {"accuracy"}  # epsilon is the same everywhere, and the hypervolume says what accuracy says
     accuracy = found["accuracy"]
     assert accuracy.explained > 0.9
-    assert accuracy.shares["rate"] == pytest.approx(1.0, abs=0.2)
-    assert accuracy.shares["width"] < 0.02
-    assert "same" not in accuracy.shares
+    assert accuracy.losses["rate"] == pytest.approx(2.0, abs=0.4)
+    assert accuracy.losses["width"] < 0.02
+    assert "same" not in accuracy.losses
 
 
 def test_a_result_that_differs_by_rounding_alone_hides_no_other(front_of):
@@ -46,13 +46,22 @@ def test_a_result_that_differs_by_rounding_alone_hides_no_other(front_of):
     rounded = {point.key: 2.975 + 4e-16 * i for i, point in enumerate(front.points)}
     points = [replace(p, values={**p.values, "epsilon": rounded[p.key]}) for p in front.points]
     found = {one.target: one for one in importances(replace(front, points=tuple(points)))}
-    assert set(found) == {"accuracy", "hypervolume"}
+    assert set(found) == {"accuracy"}
     assert found["accuracy"].explained > 0.8
+
+
+def test_a_hypervolume_that_says_something_else_has_its_panel_and_trials_can_be_chosen(front_of):
+    configs = [{"rate": float(i)} for i in range(20)]
+    front = front_of(configs, np.linspace(0.1, 0.9, 20))
+    points = [replace(p, values={**p.values, "epsilon": 1.0 + int(p.trial[1:]) % 3}) for p in front.points]
+    varied = replace(front, points=tuple(points))
+    assert [one.target for one in importances(varied)] == ["epsilon", "accuracy", "hypervolume"]
+    assert importances(varied, trials=list(front.trials)[: LEAST_TRIALS - 1]) == ()
 
 
 def test_eight_trials_are_enough(front_of):
     configs = [{"rate": float(i)} for i in range(8)]
-    assert [one.target for one in importances(front_of(configs, np.linspace(0, 1, 8)))] == ["accuracy", "hypervolume"]
+    assert [one.target for one in importances(front_of(configs, np.linspace(0, 1, 8)))] == ["accuracy"]
 
 
 def test_noise_few_trials_and_what_does_not_vary_explain_nothing(front_of):
@@ -71,7 +80,7 @@ def test_a_choice_is_credited_and_not_the_parameter_that_comes_with_it(front_of)
         {"loss": {"name": "hkr", "alpha": float(generator.uniform())} if i % 2 else {"name": "cce"}} for i in range(80)
     ]
     accuracies = [0.8 if "alpha" in c["loss"] else 0.3 for c in configs]
-    shares = importances(front_of(configs, np.array(accuracies) + generator.normal(0, 0.01, 80)))[0].shares
+    shares = importances(front_of(configs, np.array(accuracies) + generator.normal(0, 0.01, 80)))[0].losses
     assert shares["loss.alpha"] < 0.02
     # Whether alpha is there says as much as the name does, so the forest may look at either.
     assert set(shares) == {"loss.name", "loss.alpha"}
@@ -85,8 +94,8 @@ def test_a_parameter_of_a_choice_that_matters_there_is_found(front_of):
     ]
     accuracies = [c["loss"].get("alpha", 0.5) for c in configs]
     (importance, *_) = importances(front_of(configs, accuracies))
-    assert importance.shares["loss.alpha"] > 0.7
-    assert max(importance.shares["x"], importance.shares["loss.name"]) < 0.05
+    assert importance.losses["loss.alpha"] > 0.7
+    assert max(importance.losses["x"], importance.losses["loss.name"]) < 0.05
 
 
 def test_a_configuration_becomes_numbers_and_what_it_lacks_is_nan():
@@ -109,5 +118,5 @@ def test_a_value_that_one_trial_has_and_values_of_any_size_do_no_harm(front_of):
     configs = [{"rate": 10.0 ** (30 * (i % 9)), "mixed": "a" if i % 2 else i} for i in range(30)]
     configs[4]["rare"] = float("inf")
     found = importances(front_of(configs, [i % 9 / 10 for i in range(30)]))
-    assert found[0].shares["rate"] > 0.5
-    assert found[0].shares["rare"] < 0.1
+    assert found[0].losses["rate"] > 0.5
+    assert found[0].losses["rare"] < 0.1

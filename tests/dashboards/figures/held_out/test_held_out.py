@@ -96,7 +96,7 @@ def test_few_of_many_points_are_drawn_with_both_ends_and_it_is_said(small):
         kind = sweep_figures()[name]
         info = kind.info(many)
         assert [line.point.trial for line in info.lines] == ["t0001", "t0004", "t0007", "t0010"]
-        assert kind.omitted(many) == " Drawn: 4 of 10 points of the front with curves."
+        assert kind.remarks(many) == " Drawn: 4 of 10 points of the front with curves."
 
 
 def test_points_without_curves_have_no_figure(small):

@@ -1,40 +1,61 @@
 """Slices, contours and ranks: which hyperparameters they show, and what of them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from dashboards.figures.hyperparameters import contours, ranks, slices
-from dashboards.figures.hyperparameters._axes import measure_explained
+from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
 
 
-def test_what_explains_most_comes_first(sweep):
-    info = slices.info(sweep)
-    assert info.slices[0].name == "privacy.epsilon"
-    shares = [measure_explained(axis.positions, info.colors) for axis in info.slices]
-    assert shares == sorted(shares, reverse=True)
-    assert not {axis.name for axis in info.slices} & {"epsilon", "accuracy", "certified@0.25"}
-    assert contours.info(sweep).shown[0][0].name == "privacy.epsilon"
+def test_hyperparameters_stand_in_the_order_of_their_importances(sweep):
+    order = importances.info(sweep).parameters
+    accuracy = next(one for one in sweep.importances if one.target == "accuracy")
+    assert [accuracy.losses[name] for name in order] == sorted(accuracy.losses.values(), reverse=True)
+    assert [axis.name for axis in slices.info(sweep).slices] == list(order[:4])
+    assert ranks.info(sweep).shown[0][0].name == order[0]
+    assert "The most important hyperparameter comes first" in slices.FIGURE.remarks(sweep)
 
 
-def test_explained_is_between_none_and_all_and_equal_values_share_their_place():
-    assert measure_explained([1, 2, 3, 4, 5, 6, 7], [2, 4, 9, 16, 25, 36, 49]) == pytest.approx(1.0)
-    assert measure_explained([0, 0, 1, 1], [1.0, 1.0, 2.0, 2.0]) == pytest.approx(1.0)
-    assert measure_explained([0, 0, 1, 1], [1.0, 2.0, 1.0, 2.0]) == pytest.approx(0.0)
-    assert measure_explained([1, 1], [1, 2]) == measure_explained([1, 2], [1, 1]) == 0.0
+def test_without_importances_no_order_is_claimed(with_configs):
+    data = with_configs(*({"a": float(i % 3), "b": i % 2} for i in range(6)))
+    assert [axis.name for axis in slices.info(data).slices] == ["a", "b"]
+    assert slices.FIGURE.remarks(data) == ""
+
+
+def test_places_of_equal_values_are_shared():
     assert places([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0.0, 2.5, 1.0]
 
 
-def test_every_trial_has_its_mark_in_every_slice(sweep):
+def test_every_trial_has_its_mark_in_every_slice_that_of_its_stage(sweep):
     info = slices.info(sweep)
     figure = slices.plot(info)
-    assert len(figure.data) == len(info.slices) == 4
-    for trace in figure.data:
+    assert len(figure.data) == 3 * len(info.slices) == 12
+    named = [trace for trace in figure.data if trace.showlegend]
+    assert [trace.name.partition(",")[0] for trace in named] == ["stage 1", "stage 2", "stage 3"]
+    assert len({trace.marker.symbol for trace in named}) == len({trace.marker.color for trace in named}) == 3
+    assert [len(trace.x) for trace in named] == [17, 6, 1]  # the fixture counts from t0000
+    assert "Compare marks of one stage alone" in slices.FIGURE.remarks(sweep)
+    assert {row["stage"].partition(",")[0] for row in slices.rows(info)} == {"stage 1", "stage 2", "stage 3"}
+    alike = replace(sweep, result=replace(sweep.result, stages=()))
+    info = slices.info(alike)
+    for trace in slices.plot(info).data:
         assert tuple(trace.y) == info.colors
         assert [text.startswith(f"<b>{id_}</b>") for text, id_ in zip(trace.text, info.trials, strict=True)]
-    assert len(slices.rows(info)) == len(info.trials)
+    assert "stage" not in slices.FIGURE.remarks(alike)
+
+
+@pytest.mark.parametrize("kind", [contours, ranks, importances])
+def test_trials_of_other_noise_are_not_compared_and_the_figure_says_so(sweep, kind):
+    assert len(sweep.comparable) == 17
+    assert {sweep.result.stage_of(trial) for trial in sweep.comparable} == {0}
+    assert kind.info(sweep).note.startswith("Only trials of stage 1 (own epsilon ≤ ")
+    assert kind.info(sweep).note in kind.FIGURE.remarks(sweep)
+    assert kind.info(replace(sweep, result=replace(sweep.result, stages=()))).note == ""
+    if kind is not importances:
+        assert kind.info(sweep).trials == sweep.comparable
 
 
 def test_a_contour_goes_through_what_trials_reached():

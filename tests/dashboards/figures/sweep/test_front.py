@@ -4,6 +4,7 @@ from math import inf, nan
 import numpy as np
 import pytest
 
+from dashboards.figures import sweep_figures
 from dashboards.figures._common import staircase
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
@@ -161,7 +162,7 @@ def test_points_of_the_front_that_a_constant_answer_beats_do_not_stretch_the_axe
     assert [p.epoch for p in info.shown] == [1, 2]
     figure = front.plot(info)
     assert figure.layout.yaxis.range[0] < 0.81  # its line is near enough to be seen
-    assert figure.data[-1].name == "majority class: 81.0 %"
+    assert figure.data[-1].name == "majority class: 81.0 %"  # declared, not counted
     assert len(figure.layout.annotations) == 0  # words in the panel would cover points
     assert [p.epoch for p in data.useful_points] == [1, 2]
 
@@ -211,3 +212,25 @@ def test_the_knee_is_ringed(sweep):
     assert (ring.x, ring.y) == ((knee.values["epsilon"],), (knee.values["accuracy"],))
     assert ring.customdata[0] == text
     assert [(row["trial"], row["epoch"], row["made_from"]) for row in front.rows(info) if row["knee"]] == [knee.key]
+
+
+def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_caption(small):
+    counted = {"classes": ("a", "b"), "majority": {"validation": 0.81}, "rows": {"validation": 261}}
+    data = sweep_with(small, SPREAD, **counted)
+    figure = front.FIGURE.draw(data)
+    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, up to ±4.5 points)"
+    assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
+    assert "shares of 261 validation rows" in front.FIGURE.remarks(data)
+    claim = replace(data.result.claim, unit="patient")
+    for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
+        assert front.FIGURE.draw(other).layout.yaxis.title.text == "accuracy (validation)"
+        assert "±" not in front.FIGURE.remarks(other)
+
+
+def test_the_caption_names_what_is_drawn_alone(sweep, small):
+    plain = front.FIGURE.remarks(small(SPREAD))
+    assert not any(word in plain for word in ("Bars", "below the line"))
+    said = front.FIGURE.remarks(sweep)
+    assert all(word in said for word in ("Bars are one standard deviation", "below the line", "knee"))
+    for kind in sweep_figures().values():
+        assert not any(word in kind.caption for word in ("bars are", "Bars are", "ashed", "repeats to"))

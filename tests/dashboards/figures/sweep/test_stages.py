@@ -61,7 +61,17 @@ def test_the_order_is_measured_where_three_were_promoted(staged):
 
 def test_every_stage_is_named_with_its_epsilon(staged):
     figure = stages.plot(stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)))
-    assert figure.layout.xaxis.ticktext[1] == "stage 2<br>own epsilon 1<br>tau 1.00"
+    assert figure.layout.xaxis.ticktext[1] == "stage 2<br>own epsilon ≤ 1<br>tau 1.00"
+
+
+def test_the_epsilon_of_the_best_epoch_is_told_from_that_of_the_whole_training(staged):
+    data = staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+    points = [replace(p, values={**p.values, "accuracy": 0.99}) if p.epoch == 1 else p for p in data.points]
+    data = replace(data, result=replace(data.result, points=tuple(points)))
+    row = stages.rows(stages.info(data))[0]
+    assert (row["epoch"], row["epsilon"], row["epsilon_of_training"]) == (1, 0.5, 1.0)
+    assert "in epoch 1, own epsilon 0.5<br>whole training: own epsilon 1" in stages.FIGURE.draw(data).data[1].text[0]
+    assert "tau is Kendall's" not in stages.FIGURE.remarks(data)  # all alike
 
 
 def test_a_sweep_without_stages_has_no_such_figure(sweep):

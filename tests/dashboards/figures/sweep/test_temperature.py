@@ -141,7 +141,7 @@ def test_guessing_has_no_colour_even_when_the_attack_is_worse_than_that(small):
 
 
 def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
-    info = temperature.info(sweep)
+    info = temperature.info(replace(sweep, result=replace(sweep.result, stages=())))
     on_page, picture = (temperature.plot(replace(info, still=still)).layout.xaxis.title.text for still in (False, True))
     assert "own epsilon ≤ 3 (fixed in advance), delta = 1e-4" in picture
     assert "pixels in [0, 1]" in picture
@@ -178,3 +178,19 @@ def test_an_auroc_sweep_shows_certified_auroc(small):
 )
 def test_metrics_are_shares_with_their_titles(name, title, shown):
     assert (title_of(name), show(name, 0.5), is_fraction(name)) == (title, shown, shown.endswith("%"))
+
+
+def test_trials_of_another_stage_have_no_row_and_the_figure_says_so(small):
+    loud = [point(f"t{i}", 1, 0.25, 0.2, half=0.1) for i in range(1, 5)]
+    data = small([*loud, point("t5", 1, 2.9, 0.9, half=0.5)], trials=trials(9.0, 0.1, 0.2, 0.3, 0.4, 0.5)[1:])
+    info = temperature.info(replace(data, result=replace(data.result, stages=(4, 1))))
+    assert [row.label for row in info.rows] == ["0.1", "0.2", "0.3", "0.4"]
+    assert (info.budget, info.note) == (
+        0.25,
+        "Only trials of stage 1 (own epsilon ≤ 0.25); other stages have other noise",
+    )
+
+
+def test_ink_can_be_read_on_every_cell(two_rows):
+    figure = temperature.plot(temperature.info(two_rows))
+    assert {(trace.textfont.color, trace.opacity) for trace in figure.data} == {(LIGHT.ink, 0.5)}
