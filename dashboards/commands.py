@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
-from dashboards.figures import NotebookFigure, choose, is_empty, refuse, sweep_figures
+from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, refuse, sweep_figures
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
@@ -41,9 +41,9 @@ def export_diagnostics(record: Path, path: Path) -> Path:
     return path
 
 
-def figure_names() -> tuple[str, ...]:
-    """Return the names of the figures of a sweep, in the order of the report."""
-    return tuple(sweep_figures())
+def figure_names(*, compared: bool = False) -> tuple[str, ...]:
+    """Return the names of the figures of a sweep, or of several that are compared, in the order of the page."""
+    return tuple(comparison_figures() if compared else sweep_figures())
 
 
 def draw(source: Path | Front, figure: str = "front") -> NotebookFigure:

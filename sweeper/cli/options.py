@@ -39,8 +39,13 @@ def _trials(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def figures_beginning(incomplete: str) -> list[str]:
-    """Return the names of figures that begin so, to complete an option."""
+    """Return the names of figures of a sweep that begin so, to complete an option."""
     return _beginning(figure_names(), incomplete)
+
+
+def compared_figures_beginning(incomplete: str) -> list[str]:
+    """Return the names of figures of a comparison that begin so, likewise."""
+    return _beginning(figure_names(compared=True), incomplete)
 
 
 def find_sweep(folder: Path) -> Path:
@@ -109,11 +114,12 @@ Minimum = Annotated[
     list[str] | None,
     typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),
 ]
-Figure = Annotated[
+NAMES_OF_FIGURES = "list"
+_ONE_FIGURE = f"One figure of the page instead of all of it; `{NAMES_OF_FIGURES}` prints their names."
+Figure = Annotated[str | None, typer.Option(help=_ONE_FIGURE, show_default=False, autocompletion=figures_beginning)]
+ComparedFigure = Annotated[
     str | None,
-    typer.Option(
-        help="One figure of the report instead of all of it.", show_default=False, autocompletion=figures_beginning
-    ),
+    typer.Option("--figure", help=_ONE_FIGURE, show_default=False, autocompletion=compared_figures_beginning),
 ]
 Preset = Annotated[
     str | None,

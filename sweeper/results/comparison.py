@@ -10,7 +10,7 @@ sweeps are refused unless asked for, and then every difference between them is l
 
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from math import fsum, isfinite
 from typing import TYPE_CHECKING, Any
@@ -69,6 +69,19 @@ class Group:
         """Mean hypervolume."""
         return float(np.mean(self.volumes))
 
+    @property
+    def price_in_words(self) -> str:
+        """The price of one run, from the smallest to the largest."""
+        return prices_in_words([run.front.price for run in self.runs])
+
+
+def prices_in_words(prices: Sequence[Price | None]) -> str:
+    """Return the prices of sweeps, from the smallest to the largest; that they are unknown where one is."""
+    known = sorted(price.epsilon for price in prices if price is not None)
+    if not known or len(known) < len(prices):
+        return "unknown price"
+    return f"price: epsilon {' to '.join(dict.fromkeys(map(round_up, (known[0], known[-1]))))}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -77,12 +90,17 @@ class Difference:
     first: str
     second: str
     mean: float
+    prices: tuple[str, str] = ("", "")  # of a run of either, in words
     low: float | None = None  # lower end of its interval; None, like ``high`` and ``p``, with one run of either
     high: float | None = None
     p: float | None = None  # two-sided p-value of the rank test
 
     def __str__(self) -> str:
-        words = f"hypervolume of {self.first} minus {self.second}: {self.mean:+.4f}"
+        first, second = (
+            f"{name} ({price})" if price else name
+            for name, price in zip((self.first, self.second), self.prices, strict=True)
+        )
+        words = f"hypervolume of {first} minus {second}: {self.mean:+.4f}"
         if self.low is None or self.high is None or self.p is None:
             return f"{words} ({ONE_RUN})"
         return f"{words}, {CONFIDENCE:.0%} interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
@@ -327,7 +345,8 @@ def _box(objectives: Sequence[Objective], reference: Mapping[str, float], *, log
 
 def _difference(first: Group, second: Group) -> Difference:
     one, other = np.asarray(first.volumes), np.asarray(second.volumes)
-    found = Difference(first=first.name, second=second.name, mean=first.mean - second.mean)
+    prices = first.price_in_words, second.price_in_words
+    found = Difference(first=first.name, second=second.name, mean=first.mean - second.mean, prices=prices)
     if min(len(one), len(other)) < 2:
         return found
     if np.ptp(one) == 0 and np.ptp(other) == 0:  # no spread: nothing to estimate an interval from
@@ -337,4 +356,4 @@ def _difference(first: Group, second: Group) -> Difference:
     interval = stats.ttest_ind(one, other, equal_var=False).confidence_interval(CONFIDENCE)
     p = float(stats.mannwhitneyu(one, other, alternative="two-sided").pvalue)
     low, high = float(interval.low), float(interval.high)
-    return Difference(first=first.name, second=second.name, mean=found.mean, low=low, high=high, p=p)
+    return replace(found, low=low, high=high, p=p)

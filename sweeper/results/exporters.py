@@ -110,13 +110,13 @@ def exporter(name: str) -> Callable[..., Any]:
     return loaded
 
 
-def figure_names() -> tuple[str, ...]:
-    """Return the names of the figures of a sweep.
+def figure_names(*, compared: bool = False) -> tuple[str, ...]:
+    """Return the names of the figures of a sweep, or of several that are compared.
 
     Raises:
         SweeperError: nothing that draws is installed.
     """
-    names: tuple[str, ...] = exporter("figures")()
+    names: tuple[str, ...] = exporter("figures")(compared=compared)
     return names
 
 

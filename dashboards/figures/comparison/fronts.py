@@ -19,8 +19,8 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
-from sweeper.privacy.pricing import OWN
-from sweeper.results.comparison import Comparison
+from sweeper.privacy.pricing import OWN, Price
+from sweeper.results.comparison import Comparison, prices_in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RunLine:
     spec: str
     run: str
     steps: tuple[Step, ...]
-    price: float | None  # of the sweep, None where it is not known
+    price: Price | None  # of the sweep, None where it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def info(comparison: Comparison) -> OverlayInfo:
             group.name,
             run.label,
             staircase(run.front.points, utility.name, utility.direction),
-            None if run.front.price is None else run.front.price.epsilon,
+            run.front.price,
         )
         for group in comparison.groups
         for run in group.runs
@@ -64,7 +64,8 @@ def info(comparison: Comparison) -> OverlayInfo:
 def rows(info: OverlayInfo) -> Table:
     """The numbers of the figure: one row per step of each line."""
     return [
-        {"name": line.spec, "sweep": line.run, "price": line.price} | step_row(step, info.utility)
+        {"name": line.spec, "sweep": line.run, "price": None if line.price is None else line.price.epsilon}
+        | step_row(step, info.utility)
         for line in info.lines
         for step in line.steps
     ]
@@ -76,22 +77,25 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = over_epsilon(info, theme, epsilons, info.utility, height=480)
     apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
     entries = [line.run if apart else line.spec for line in info.lines]
+    prices = {
+        entry: prices_in_words([line.price for line, one in zip(info.lines, entries, strict=True) if one == entry])
+        for entry in entries
+    }
     places = list(dict.fromkeys(entries))
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
-        drawn = _line(info, line, entry, look, max(epsilons))
+        drawn = _line(info, line, f"{escape(entry)} ({prices[entry]})", look, max(epsilons))
         figure.add_trace(drawn.update(showlegend=entries.index(entry) == i))
     return figure
 
 
-def _line(info: OverlayInfo, line: RunLine, entry: str, look: tuple[str, str], right_end: float) -> go.Scatter:
-    priced = "" if line.price is None else f"price: epsilon {show_epsilon(line.price)}<br>"
+def _line(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str], right_end: float) -> go.Scatter:
+    priced = "" if line.price is None else f"price: epsilon {show_epsilon(line.price.epsilon)}<br>"
     texts = [
         f"<b>{escape(line.run)}</b><br>{priced}{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.utility, step.value, step.interval)}"
         for step in line.steps
     ]
-    name = escape(entry)
     return curve_line(line.steps, right_end, *look, name=name, texts=texts).update(legendgroup=name)
 
 
@@ -102,7 +106,7 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
         "unless they alone are compared and few. "
-        "A model of a sweep costs its price, which the table of sweeps has: compare that too."
+        "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too."
     ),
     position=10,
     info=info,

@@ -12,6 +12,7 @@ from dashboards.text import number
 from sweeper.results.comparison import Comparison, Group
 
 _ROW_PIXELS = 56
+_LEAST_PAD = 0.05  # beyond the outermost hypervolumes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ def rows(info: VolumesInfo) -> Table:
     """The numbers of the figure: one row per run."""
     return [
         {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}
+        | {"price": None if run.front.price is None else run.front.price.epsilon}
         for group in info.groups
         for run in group.runs
     ]
@@ -43,7 +45,7 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=False,
         height=150 + _ROW_PIXELS * max(2, len(info.groups)),
         showlegend=False,
-        xaxis={"title": {"text": "hypervolume (share of the box)"}},
+        xaxis={"title": {"text": "hypervolume (share of the box)"}, "range": _ends(info)},
         yaxis={
             "range": [len(info.groups) - 0.5, -0.5],
             "type": "category",
@@ -53,7 +55,7 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         },
     )
     for i, group in enumerate(info.groups):
-        color, name = theme.hue(i), escape(group.name)
+        color, name = theme.hue(i), f"{escape(group.name)}<br>{group.price_in_words}"
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
         figure.add_trace(marks(list(group.volumes), [name] * len(group.runs), texts, marker))
@@ -64,14 +66,28 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
+def _ends(info: VolumesInfo) -> list[float]:
+    """The ends of the axis: around all hypervolumes, not so near that a small difference looks large."""
+    volumes = [volume for group in info.groups for volume in group.volumes]
+    low, high = min(volumes), max(volumes)
+    pad = max(_LEAST_PAD, 0.1 * (high - low))
+    return [max(low - pad, 0.0), min(high + pad, 1.0)]
+
+
+def _means(comparison: Comparison) -> str:
+    has_means = any(len(group.runs) > 1 for group in comparison.groups)
+    return " A tick is the mean of the sweeps of one name." if has_means else ""
+
+
 FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
     name="hypervolumes",
     heading="Hypervolumes",
     summary="one mark per sweep, a tick for the mean of a name",
     caption=(
-        "One mark per sweep, a tick for the mean of a name: the share of one box, the same for all, that the front "
-        "dominates."
+        "One mark per sweep: the share of one box, the same for all, that the front dominates. A larger one may only "
+        "have a larger price."
     ),
+    remarks=_means,
     position=30,
     info=info,
     plot=plot,

@@ -8,6 +8,8 @@ import typer
 from sweeper.cli.options import (
     DEFAULT_OUT,
     FORMATS,
+    NAMES_OF_FIGURES,
+    ComparedFigure,
     Figure,
     Font,
     NoTitle,
@@ -16,14 +18,12 @@ from sweeper.cli.options import (
     SweepFolder,
     Width,
     choices,
-    figures_beginning,
     find_sweep,
 )
 from sweeper.errors import ExportError
 from sweeper.program import program
 
 EXIT_CONTRADICTED = 1
-NAMES_OF_FIGURES = "list"
 app = typer.Typer()
 
 
@@ -70,14 +70,7 @@ def front(
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
-    figure: Annotated[
-        str | None,
-        typer.Option(
-            help=f"One figure of the report instead of all of it; `{NAMES_OF_FIGURES}` prints their names.",
-            show_default=False,
-            autocompletion=figures_beginning,
-        ),
-    ] = None,
+    figure: Figure = None,
     preset: Preset = None,
     width: Width = None,
     font: Font = None,
@@ -104,7 +97,7 @@ def compare(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file to write: html, png, svg, pdf, csv or json.")
     ] = None,
-    figure: Figure = None,
+    figure: ComparedFigure = None,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Compare sweeps of different delta, relation, data or objectives.")
     ] = False,
@@ -123,12 +116,18 @@ def compare(
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
     from sweeper.cli.tables import comparison_view, print_view
     from sweeper.results.comparison import compare as compare_fronts
-    from sweeper.results.exporters import Paper, exporter
+    from sweeper.results.exporters import Paper, exporter, figure_names
     from sweeper.results.pick import read_numbers
     from sweeper.results.sweep import load
 
+    fronts = [(str(sweep), load(find_sweep(sweep)).front()) for sweep in sweeps]
+    if figure == NAMES_OF_FIGURES:
+        typer.echo("\n".join(figure_names(compared=True)))
+        return
+    if figure is not None and output is None:
+        raise ExportError("Expected --output for a figure of several sweeps, got none: name the file to write")
     found = compare_fronts(
-        [(str(sweep), load(find_sweep(sweep)).front()) for sweep in sweeps],
+        fronts,
         anyway=anyway,
         reference=read_numbers(reference, "epsilon=10", "--reference"),
         log_epsilon=not linear_epsilon,

@@ -17,6 +17,7 @@ from dashboards.figures.comparison import fronts as overlay
 from dashboards.figures.sweep import repeats
 from dashboards.pages.comparison import HYPERVOLUME, build_comparison
 from sweeper.errors import ExportError
+from sweeper.privacy.pricing import Price
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
 
 FIGURES = comparison_figures()
@@ -41,7 +42,10 @@ def comparison(fronts):
 
 def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(comparison, fronts):
     figure = overlay.plot(overlay.info(comparison))
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["digits", "&lt;b&gt;cold"]
+    assert [trace.name for trace in figure.data if trace.showlegend] == [
+        "digits (price: epsilon 13.61)",
+        "&lt;b&gt;cold (price: epsilon 13.61)",
+    ]
     assert len(figure.data) == 5
     assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data}) == 2
     for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):
@@ -76,7 +80,10 @@ def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
 def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
     two = compare(fronts[:2])
     lines = overlay.plot(overlay.info(two)).data
-    assert [trace.name for trace in lines if trace.showlegend] == ["digits-0.0", "digits-0.01"]
+    assert [trace.name for trace in lines if trace.showlegend] == [
+        "digits-0.0 (price: epsilon 13.61)",
+        "digits-0.01 (price: epsilon 13.61)",
+    ]
     assert len({(trace.line.color, trace.marker.symbol) for trace in lines}) == 2
     assert [row["surface"] for row in attainment.rows(attainment.info(two)) if row["surface"] == "median"] == []
     (named,) = [trace.name for trace in attainment.plot(attainment.info(two)).data if trace.showlegend]
@@ -87,6 +94,22 @@ def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
     assert mean.x == (pytest.approx(sum(runs.x) / 3),)
+    assert set(runs.y) == {"digits<br>price: epsilon 13.61"}
+    low, high = hypervolumes.plot(hypervolumes.info(comparison)).layout.xaxis.range
+    volumes = [run.hypervolume for run in comparison.runs]
+    assert 0 <= low < min(volumes)
+    assert max(volumes) < high <= 1
+    assert "A tick is the mean" in hypervolumes.FIGURE.remarks(comparison)
+
+
+def test_prices_of_runs_are_a_range_and_one_that_is_not_known_makes_all_unknown(fronts):
+    label, front = fronts[0]
+    cheap = replace(front, ledger={"winner": Price(epsilon=2.997, delta=1e-4, events=1)})
+    other = ("other", replace(front, sweep="other", ledger={}))
+    found = compare([(label, front), ("cheap", cheap), other])
+    assert [group.price_in_words for group in found.groups] == ["price: epsilon 2.997 to 13.61", "unknown price"]
+    said = "hypervolume of digits (price: epsilon 2.997 to 13.61) minus other (unknown price): "
+    assert str(found.differences[0]).startswith(said)
 
 
 def test_single_runs_have_no_bands_and_no_ticks(fronts):
@@ -94,6 +117,7 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     assert attainment.info(alone).bands == ()
     assert [a.text for a in attainment.plot(attainment.info(alone)).layout.annotations] == ["no spec with two runs"]
     assert len(hypervolumes.plot(hypervolumes.info(alone)).data) == 2
+    assert "tick" not in hypervolumes.FIGURE.caption + hypervolumes.FIGURE.remarks(alone)
     assert ONE_RUN in build_comparison(alone)
 
 

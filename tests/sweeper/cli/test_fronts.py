@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import pytest
 
@@ -48,6 +49,14 @@ def test_the_names_of_figures_are_printed_and_the_help_says_how(ran, answer):
     assert "`list`" in answer("front", "--help")
 
 
+def test_names_of_compared_figures_are_printed_and_a_figure_without_a_file_is_refused(ran, other, answer, refusal):
+    for more in ((), ("-o", "both.png")):
+        said = answer("compare", ran.folder, other, "--figure", "list", *more)
+        assert said.split() == ["fronts", "attainment", "hypervolumes"]
+    sentence = "Expected --output for a figure of several sweeps, got none: name the file to write"
+    assert sentence in refusal("compare", ran.folder, other, "--figure", "fronts")
+
+
 def test_a_folder_without_a_sweep_is_named(refusal, tmp_path):
     said = refusal("show", tmp_path)
     assert f"Expected the folder of a sweep, but there is no {tmp_path / 'sweep.json'}; sweeper list shows" in said
@@ -68,12 +77,12 @@ def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence
 def test_sweeps_are_compared_and_written(ran, other, answer, refusal, tmp_path):
     page = tmp_path / "both.html"
     shown = answer("compare", ran.folder, other, "-o", page)
-    assert "hypervolume of tiny minus worse: +" in shown
+    assert re.search(r"hypervolume of tiny \(price: epsilon [\d.]+\) minus worse \(price: epsilon [\d.]+\): \+", shown)
     assert "no confidence can be given" in shown
     assert shown.splitlines()[-1] == str(page)
     assert "Comparison of sweeps" in page.read_text(encoding="utf-8")
     wide, narrow = (
-        float(answer("compare", ran.folder, other, *more).split("minus worse: +")[1].split()[0])
+        float(answer("compare", ran.folder, other, *more).split("): +")[1].split()[0])
         for more in ((), ("--reference", "epsilon=4", "--linear-epsilon"))
     )
     assert wide != narrow

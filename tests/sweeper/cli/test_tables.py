@@ -181,7 +181,8 @@ def test_a_comparison_shows_each_sweep_the_difference_and_its_price(make, claim)
     shown = text(comparison_view(compare([sound[0], ("b", replace(sound[1][1], sweep="other"))])), width=200)
     rows = [line.split() for line in shown.splitlines()[1:3]]
     assert rows[0] == ["digits", "a", "2", "4", "2", f"{sound[0][1].hypervolume:.4f}", "3"]
-    assert "hypervolume of digits minus other: +0.0000 (one run of either spec: no confidence can be given" in shown
+    words = "hypervolume of digits (price: epsilon 3) minus other (price: epsilon 3): +0.0000 (one run of either spec: "
+    assert words in shown
     assert "(sum of both)." in shown
     marked = replace(sound[1][1], claim=replace(claim, data="mnist", exploratory=True))
     shown = text(comparison_view(compare([sound[0], ("b", marked)], anyway=True)), width=300)
