@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from clipless.privacy.events import Relation
 from clipless.privacy.exposure import Risk
 from sweeper.adapters import WHEN_KNOWN, EventValue
+from sweeper.rounding import in_brackets, round_up
 
 
 class Direction(enum.Enum):
@@ -304,7 +305,7 @@ ScoreErrors = Mapping[str, tuple[float, float]]
 """By name of a score: the standard deviation of its noise, and of how many rows a share has its sampling error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Point:
     """One model of a trial: that of an epoch, or one made from the iterates up to it."""
 
@@ -366,6 +367,22 @@ class Point:
     def is_final(self) -> bool:
         """Whether noisy scores judge it and its trial is of the last stage of a budget."""
         return self.noisy is not None and self.noisy.is_final
+
+    def __repr__(self) -> str:
+        """Return which point it is and its scores, those on test rows first.
+
+        >>> Point(trial="t0007", epoch=12, values={"epsilon": 2.98769, "accuracy": 0.73946}, test={"accuracy": 0.7})
+        Point(t0007, epoch 12: test accuracy 0.700, validation accuracy 0.739, own epsilon 2.988)
+        """
+        tested, own = self.test or {}, self.values.get("epsilon")
+        scores = [f"test {name} {value:.3f}{in_brackets(self.test_interval(name))}" for name, value in tested.items()]
+        scores += [
+            f"validation {name} {value:.3f}{in_brackets(self.interval(name))}"
+            for name, value in self.values.items()
+            if name != "epsilon"
+        ]
+        scores += [] if own is None else [f"own epsilon {round_up(own)}"]
+        return f"Point({self.label}: {', '.join(scores)})"
 
     def interval(self, name: str) -> Interval | None:
         """Return the interval of a value, ``None`` where it has no noise."""

@@ -13,6 +13,7 @@ from sweeper.results.front import Front
 from sweeper.results.pick import CONDITIONS
 from sweeper.results.sweep import Picked, Sweep, folder_of, load
 from sweeper.store import requests
+from sweeper.store.lock import is_driven
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +37,7 @@ def stop(sweep: AnySweep, trial: str | None = None) -> None:
 
 @called_by_users()
 def enqueue(sweep: AnySweep, configuration: Mapping[str, object]) -> dict[str, Any]:
-    """Enqueue a configuration as the next trial, now or when the sweep is resumed or extended.
+    """Enqueue a configuration as the next trial, now or when the sweep is resumed or extended, which a warning says.
 
     Args:
         sweep: the sweep, or its folder.
@@ -49,7 +50,11 @@ def enqueue(sweep: AnySweep, configuration: Mapping[str, object]) -> dict[str, A
         SpecError: not values of this sweep's open hyperparameters.
         RecordError: not the folder of a sweep, or a private selection.
     """
-    return requests.enqueue(folder_of(sweep), configuration)
+    folder = folder_of(sweep)
+    chosen = requests.enqueue(folder, configuration)
+    if not is_driven(folder):
+        warnings.warn(f"{folder} does not run: the configuration waits for sweeper.resume or extend", stacklevel=3)
+    return chosen
 
 
 @called_by_users()
@@ -146,6 +151,8 @@ def predict(
     allow_unknown: bool = False,
 ) -> "pd.DataFrame":
     """Predict new rows: class, a score and a probability per class, and a certified radius.
+
+    Probabilities are those of the training loss: nothing has calibrated them.
 
     Args:
         model: what `Sweep.pick` returned, the folder that it was written to, a sweep, or the folder of one.

@@ -7,8 +7,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from clipless.datasets.catalog import check_name
-from clipless.errors import DeclarationError
 from sweeper.calls import called_by_users
 from sweeper.driver import runner
 from sweeper.driver.options import Options
@@ -16,6 +14,7 @@ from sweeper.driver.reporting.progress import Display, NotebookDisplay
 from sweeper.errors import SpecError
 from sweeper.planning.check import CheckedSpec, check_spec
 from sweeper.results.sweep import Sweep, folder_of
+from sweeper.specification.data import mistakes_in_name
 from sweeper.specification.search import Prior
 from sweeper.specification.spec import Spec
 
@@ -33,26 +32,13 @@ def as_spec(spec: AnySpec) -> Spec:
     """
     if not isinstance(spec, Spec | Mapping | str | Path):
         raise SpecError(_no_spec(spec))
-    try:
-        if isinstance(spec, Spec):
-            read = spec
-        else:
-            read = Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
-    except SpecError as error:
-        data = spec.get("data") if isinstance(spec, Mapping) else None
-        name = data.get("name") if isinstance(data, Mapping) else None
-        raise SpecError(*error.mistakes, *_mistakes_in_name(name)) from None
-    if mistakes := _mistakes_in_name(read.data.name):
+    if isinstance(spec, Spec):
+        read = spec
+    else:
+        read = Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
+    if mistakes := mistakes_in_name(read.data.name):
         raise SpecError(*mistakes)
     return read
-
-
-def _mistakes_in_name(name: object) -> tuple[str, ...]:
-    try:
-        check_name(name if isinstance(name, str) else ".csv")
-    except DeclarationError as error:
-        return (str(error),)
-    return ()
 
 
 def _no_spec(given: object) -> str:
@@ -143,7 +129,8 @@ def extend(
 
     Args, raises: as `resume`.
     """
-    return resume(sweep, options, trials=trials, progress=progress)
+    with with_display(options or Options(), progress) as shown:
+        return runner.resume(folder_of(sweep), shown, trials=trials)
 
 
 def in_notebook() -> bool:

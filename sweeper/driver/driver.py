@@ -191,7 +191,9 @@ class SweepRun:
         self._troubles += audit_trials_of_front(effort, self._folder, self._recorder, is_over=over)
         given = self._plan.shared, self._data, self._folder, self._recorder
         self._troubles += score_front(*given, is_over=over, show=self._show_scoring)
-        self._scoring = None
+        if self._scoring is not None:  # what stays on the screen scores nothing any more
+            self._scoring = None
+            self._options.show(self._progress())
         return INTERRUPTED if self._interruption.requested else self._stopped or outcome
 
     def _train_on_workers(self) -> RunResult:

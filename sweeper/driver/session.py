@@ -55,6 +55,7 @@ class Session:
         """Return what a terminal shows."""
         return f"a session with {self.left} trials left and {len(self.trained)} trained, in {self._caller.folder}"
 
+    @called_by_users()
     def train(self, configuration: Mapping[str, Any] | None = None) -> TrainedTrial:
         """Train a configuration, and return what that has shown.
 
@@ -70,6 +71,7 @@ class Session:
         """
         return self.train_all([configuration or {}])[0]
 
+    @called_by_users()
     def train_all(self, configurations: Iterable[Mapping[str, Any]]) -> list[TrainedTrial]:
         """Train configurations, as many at a time as there are places, and return what each has shown, in order.
 

@@ -6,11 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import RecordError
 from sweeper.markup import WIDTH, aligned, paragraph, table
+from sweeper.privacy.claims import Claim
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import Point
 from sweeper.results.front_record import FrontRecord, frame_of
-from sweeper.results.highlights import Highlight, best, explain, highlights, spread, value_text
-from sweeper.rounding import round_up
+from sweeper.results.highlights import (
+    Highlight,
+    best,
+    explain,
+    highlights,
+    lead_lines,
+    score_lines,
+    spread,
+    test_text,
+    value_text,
+)
+from sweeper.rounding import in_brackets, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.manifest import Manifest
 
@@ -19,17 +31,30 @@ if TYPE_CHECKING:
 
 
 def front_in_html(front: FrontRecord) -> str:
-    """Return a front: its counts, what it costs, and its named points among others."""
+    """Return a front: its counts, what its best point reaches, its named points among others, and what it costs."""
     head = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
     parts = [paragraph(head, strong=True)]
     if front.claim.exploratory:
         parts.append(paragraph("Exploratory: no guarantee.", strong=True))
+    if lead := lead_lines(front):
+        parts.append(lines_in_html(lead))
     titles = highlights(front)
     named, shown = {one.point.key: one.title for one in titles}, _shown(front, titles)
-    names = [one.name for one in front.objectives]
-    heads = ["trial", "epoch", *map(value_name, names), ""]
+    names = _utilities(front)
+    tested = [name for name in names if any(name in (point.test or {}) for point in shown)]
+    between = any(interval_on_test(point, name, front.claim) for point in shown for name in tested)
+    heads = [f"test {name}{' [95 % interval]' if between else ''}" for name in tested]
+    heads = ["trial", "epoch", value_name("epsilon"), *heads, *(f"validation {name}" for name in names), ""]
     rows = (
-        [point.trial, point.moment, *(value_text(point, n) for n in names), named.get(point.key, "")] for point in shown
+        [
+            point.trial,
+            point.moment,
+            value_text(point, "epsilon"),
+            *(_tested_text(point, name, front.claim) for name in tested),
+            *(value_text(point, name) for name in names),
+            named.get(point.key, ""),
+        ]
+        for point in shown
     )
     if shown:
         parts.append(table(heads, rows))
@@ -38,6 +63,15 @@ def front_in_html(front: FrontRecord) -> str:
     if "everything" in front.ledger:
         parts.append(paragraph(front.ledger["everything"].in_words))
     return "".join(parts)
+
+
+def _utilities(front: FrontRecord) -> list[str]:
+    return [one.name for one in front.objectives if one.name != "epsilon"]
+
+
+def _tested_text(point: Point, name: str, claim: Claim) -> str:
+    tested = (point.test or {}).get(name)
+    return "-" if tested is None else f"{tested:.3f}{in_brackets(interval_on_test(point, name, claim))}"
 
 
 def definitions(front: FrontRecord) -> list[str]:
@@ -61,19 +95,31 @@ def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordEr
 
 
 def front_in_words(front: FrontRecord) -> str:
-    """Return a front as text: its counts, its named points among others, and the price."""
+    """Return a front as text, likewise; of scores, those on test rows where all points that are shown have them."""
     counts = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
     lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
+    head, *scores = lead_lines(front) or [""]
+    lines += [head] if head else []
+    lines += [line for text in scores for line in _indented(text)]
     titles = highlights(front)
     named, shown = {one.point.key: one.title for one in titles}, _shown(front, titles)
-    names = [one.name for one in front.objectives]
-    rows = [[p.trial, p.moment, *(value_text(p, n) for n in names), named.get(p.key, "")] for p in shown]
-    lines += aligned([["trial", "epoch", *map(value_name, names), ""], *rows]) if rows else []
+    names = _utilities(front)
+    on_test = all(name in (point.test or {}) for point in shown for name in names)
+    show = test_text if on_test else value_text
+    heads = ["trial", "epoch", value_name("epsilon"), *(f"test {name}" if on_test else name for name in names), ""]
+    rows = [
+        [p.trial, p.moment, value_text(p, "epsilon"), *(show(p, n) for n in names), named.get(p.key, "")] for p in shown
+    ]
+    lines += aligned([heads, *rows]) if rows else []
     if len(shown) < len(front.on_front):
         lines.append(f"{len(shown)} of {len(front.on_front)} are shown; to_dataframe() has all of them.")
     if "everything" in front.ledger:
         lines += textwrap.wrap(front.ledger["everything"].in_words, WIDTH)
     return "\n".join(lines)
+
+
+def _indented(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def sweep_in_words(folder: str, manifest: Manifest, front: FrontRecord | RecordError) -> str:
@@ -94,12 +140,24 @@ def epsilon_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name != "epsilon")
 
 
+def picked_in_words(point: Point, config: Mapping[str, Any], front: FrontRecord) -> list[str]:
+    """Return a point that was picked as lines: what it costs, its scores beside a baseline, and its configuration."""
+    epsilon = f"{value_name('epsilon')} {value_text(point, 'epsilon')}"
+    return [f"{point.label}: {epsilon}{_cost(front.price)}", *score_lines(point, front), _settings(config)]
+
+
 def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None) -> list[str]:
     """Return a point as lines: its values, what releasing it costs, and its configuration."""
     values = ", ".join(f"{value_name(name)} {value_text(point, name)}" for name in epsilon_first(point.values))
-    cost = "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
-    settings = ", ".join(f"{name} {value}" for name, value in flatten(config).items())
-    return [f"{point.label}: {values}{cost}", settings]
+    return [f"{point.label}: {values}{_cost(price)}", _settings(config)]
+
+
+def _cost(price: Price | None) -> str:
+    return "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in flatten(config).items())
 
 
 def lines_in_html(lines: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeper.adapters import read
+from sweeper.calls import called_by_users
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import Box, front_mask, hypervolume
 from sweeper.privacy.claims import Claim
@@ -40,6 +41,7 @@ class Front(FrontRecord):
         """Return what a terminal shows."""
         return front_in_words(self)
 
+    @called_by_users()
     def plot(self, figure: str = "front") -> Any:
         """Return a figure of the front, by its name in `sweeper.results.exporters.figure_names`.
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.adapters import dump
+from sweeper.calls import called_by_users
 from sweeper.pareto.dominance import Box
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 ACCOUNTANT = "the smaller of RDP (autodp) and pessimistic PLD (dp-accounting), both upper bounds"
+
+POINT_COLUMNS = ("trial", "epoch", "made_from", "on_front", "price")  # of every table of points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +180,26 @@ class FrontRecord:
                 **{f"config.{name}": value for name, value in flatten(trial.config).items()},
             }
 
+    @called_by_users()
     def to_dataframe(self, *, constants: bool = False) -> "pd.DataFrame":
-        """Return the rows as a table; with ``constants`` the hyperparameters too that all trials have in common."""
-        return frame_of(list(self.rows()), constants=constants)
+        """Return the rows as a table.
+
+        What all points share is in its ``attrs``, by column, rather than repeated in each row; with ``constants`` it is
+        columns too. Name, values and test scores of a point, and the price, are columns always.
+        """
+        rows = list(self.rows())
+        frame = frame_of(rows, constants=True)
+        if constants or len(rows) < 2:
+            return frame
+        named = {*POINT_COLUMNS, *(one.name for one in self.objectives)}
+        shared = [
+            name
+            for name in frame.columns
+            if name not in named and not name.startswith("test.") and frame[name].astype(str).nunique(dropna=False) == 1
+        ]
+        varying = frame.drop(columns=shared)
+        varying.attrs = {name: frame[name].iloc[0] for name in shared}
+        return varying
 
     def to_csv(self) -> str:
         """Return the rows as CSV; a value that a point lacks is an empty cell."""

@@ -149,12 +149,28 @@ def scores_in_words(point: Point, name: str, claim: Claim) -> str:
     return f"{first}{chose}" + (f"; {against}" if against else "")
 
 
-def point_lines(point: Point, front: FrontRecord) -> list[str]:
-    """Return which point this is, its scores, a line each, and whether a constant prediction is as good."""
+def lead_lines(front: FrontRecord) -> list[str]:
+    """Return the point that is best in the first objective beside epsilon, and its scores; none of an empty front."""
+    judged = next((one for one in front.objectives if one.name != "epsilon"), None)
+    point = None if judged is None else best(front.front_points, judged)
+    if judged is None or point is None:
+        return []
+    why = why_first(point, front.front_points, judged)
+    head = f"What pick takes ({why}): {point.label}" if why else f"Best {judged.name}: {point.label}"
+    return [head, *score_lines(point, front)]
+
+
+def score_lines(point: Point, front: FrontRecord) -> list[str]:
+    """Return the scores of a point, a line each, and whether a constant prediction is as good."""
     names = [one.name for one in front.objectives if one.name != "epsilon" and one.name in point.values]
-    scores = (f"  {name} {scores_in_words(point, name, front.claim)}" for name in names)
     doubted = doubt(point, names[0], front.claim) if names else ""
-    return [f"{front.sweep}: {point.label}", *scores, *([f"{doubted}."] if doubted else [])]
+    scores = [f"{name} {scores_in_words(point, name, front.claim)}" for name in names]
+    return [*scores, *([f"{doubted}."] if doubted else [])]
+
+
+def point_lines(point: Point, front: FrontRecord) -> list[str]:
+    """Return which point this is, and likewise what it reaches."""
+    return [f"{front.sweep}: {point.label}", *(f"  {line}" for line in score_lines(point, front))]
 
 
 def notable_points(points: Sequence[Point], objectives: Sequence[Objective]) -> list[Point]:

@@ -15,6 +15,7 @@ from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.records import Point, Trial
 from sweeper.results.display import (
     lines_in_html,
+    picked_in_words,
     point_in_words,
     sweep_in_html,
     sweep_in_words,
@@ -59,8 +60,11 @@ class Picked:
 
     def _lines(self) -> list[str]:
         front = self.sweep._front_or_why()
-        return point_in_words(self.point, self.trial.config, front.price if isinstance(front, Front) else None)
+        if isinstance(front, RecordError):  # its folder has gone since
+            return point_in_words(self.point, self.trial.config, None)
+        return picked_in_words(self.point, self.trial.config, front)
 
+    @called_by_users()
     def model(self) -> "Network":
         """Load the model.
 
@@ -71,7 +75,8 @@ class Picked:
 
         return clipless.load(self.model_path)
 
-    def write(self, folder: Path, data_dir: Path | None = None, identity: "Identity | None" = None) -> str | None:
+    @called_by_users()
+    def write(self, folder: str | Path, data_dir: Path | None = None, identity: "Identity | None" = None) -> str | None:
         """Write the model into ``folder``, and beside it its papers, of which `sweeper.papers.files` has the names.
 
         Those of an earlier model go first and the card comes last: whatever fails, no card lies beside another model.
@@ -87,6 +92,7 @@ class Picked:
         Raises:
             RecordError: not written, or the sweep may not be seen.
         """
+        folder = Path(folder)
         check_may_be_seen(self.sweep.directory)
         if not self.model_path.is_file():
             raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
@@ -145,6 +151,7 @@ class Sweep:
 
         return input_of_sweep(self.directory, self.manifest(), data_dir)
 
+    @called_by_users()
     def plot(self, figure: str = "front") -> Any:
         """Return a figure of the sweep, by its name in `sweeper.results.exporters.figure_names`.
 
@@ -175,6 +182,7 @@ class Sweep:
         except RecordError as error:
             return error
 
+    @called_by_users()
     def front(self) -> Front:
         """Return the front.
 
@@ -184,6 +192,7 @@ class Sweep:
         return read_front(self.folder.front)
 
     @property
+    @called_by_users()
     def trials(self) -> "pd.DataFrame":
         """The trials as a table, one row for each: its end, its best point on the front, and its configuration.
 
@@ -197,6 +206,7 @@ class Sweep:
         """
         return trial_frame(self.front())
 
+    @called_by_users()
     def rehearsals(self) -> Rehearsed:
         """Return the configurations that were rehearsed before the first trial, best first; none of most sweeps.
 
@@ -275,6 +285,7 @@ def folder_of(sweep: Sweep | str | Path) -> Path:
     return sweep.directory if isinstance(sweep, Sweep) else Path(sweep)
 
 
+@called_by_users()
 def load(directory: str | Path) -> Sweep:
     """Open the sweep in ``directory``.
 

@@ -14,12 +14,13 @@ import textwrap
 import time
 import uuid
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.account.summary import share_in_words
+from sweeper.calls import called_by_users
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import WIDTH, paragraph
@@ -27,9 +28,11 @@ from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card import Card
 from sweeper.privacy.pricing import value_name
 from sweeper.records import SweepStatus
-from sweeper.results.display import epsilon_first, front_in_html, front_in_words, lines_in_html
+from sweeper.results.display import front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
+from sweeper.results.highlights import chosen_lines
+from sweeper.results.pick import CONDITIONS
 from sweeper.rounding import round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from sweeper.driver.api import AnySpec
 
 TOKEN = "SWEEPER_TOKEN"
+_COLUMNS = ("id", "name", "state", "status", "reason", "submitted", "by")  # of the list, where it has no rows
 _PAGE = 200  # sweeps of one page of the list
 _NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}  # as the answers of a service have them
 
@@ -53,7 +57,8 @@ class RemotePicked:
 
     Attributes:
         trial, epoch, made_from: which model.
-        values: by objective.
+        values: by objective, on validation rows.
+        scores: a sentence each, on test rows where it has them.
         config: of its trial.
         card: its privacy card.
     """
@@ -62,6 +67,7 @@ class RemotePicked:
     epoch: int
     made_from: str
     values: Mapping[str, float]
+    scores: Sequence[str]
     config: Mapping[str, Any]
     card: Card
     _address: str
@@ -76,6 +82,7 @@ class RemotePicked:
         """Return what a notebook shows, likewise; ``card`` shows itself."""
         return lines_in_html(self._lines())
 
+    @called_by_users()
     def model(self) -> "Network":
         """Download the model and load it.
 
@@ -91,6 +98,7 @@ class RemotePicked:
             path.write_bytes(self._download())
             return clipless.load(path)
 
+    @called_by_users()
     def write(self, folder: str | Path) -> None:
         """Write the folder that ``sweeper pick`` writes: model, card, hashes, ledger and spec, the card last.
 
@@ -123,11 +131,10 @@ class RemotePicked:
     def _lines(self) -> list[str]:
         price = self.card.content["ledger"].get("winner")
         cost = f"; price {round_up(float(price['epsilon']))} at delta {price['delta']:g}" if price else ""
-        shown = {n: round_up(value) if n == "epsilon" else f"{value:.3f}" for n, value in self.values.items()}
-        values = ", ".join(f"{value_name(name)} {shown[name]}" for name in epsilon_first(shown))
         moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
         settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
-        return [f"{self.trial}, epoch {moment}: {values}{cost}", settings]
+        own = f"{value_name('epsilon')} {round_up(self.values['epsilon'])}"
+        return [f"{self.trial}, epoch {moment}: {own}{cost}", *self.scores, settings]
 
 
 class RemoteSweep:
@@ -147,12 +154,14 @@ class RemoteSweep:
         return SweepStatus(self.status()["state"])
 
     @property
+    @called_by_users()
     def trials(self) -> "pd.DataFrame":
         """The trials as a table; see `sweeper.Sweep.trials`."""
         rows = self._read("/trials")["trials"]
         return frame_of([{name: _NUMBERS.get(cell, cell) for name, cell in row.items()} for row in rows])
 
     @property
+    @called_by_users()
     def points(self) -> "pd.DataFrame":
         """Every point as a table; see `sweeper.Front.to_dataframe`."""
         import pandas as pd
@@ -169,6 +178,7 @@ class RemoteSweep:
         """
         return self._read("")
 
+    @called_by_users()
     def front(self) -> Front:
         """Return the front, with the points on it and their trials.
 
@@ -177,6 +187,7 @@ class RemoteSweep:
         """
         return parse_front(self._read("/front"), f"the answer of {self._connection}")
 
+    @called_by_users(CONDITIONS)
     def pick(
         self,
         max_epsilon: float | None = None,
@@ -192,11 +203,14 @@ class RemoteSweep:
         floors = [f"{name}={value!r}" for name, value in (minimum or {}).items()]
         query = {"max_epsilon": max_epsilon, "max_price": max_price, "min": floors or None}
         found = self._read("/pick", "these conditions", query=query, refused=PickError)
+        front, key = self.front(), (found["trial"], found["epoch"], found["made_from"])
+        point = next((one for one in front.points if one.key == key), None)  # None: it has left the front since
         return RemotePicked(
             trial=found["trial"],
             epoch=found["epoch"],
             made_from=found["made_from"],
             values={name: float(value) for name, value in found["values"].items()},
+            scores=() if point is None else chosen_lines(point, front),
             config=found["config"],
             card=Card(found["card"]),
             _address=found["model"],
@@ -204,6 +218,7 @@ class RemoteSweep:
             _connection=self._connection,
         )
 
+    @called_by_users()
     def stop(self, trial: str | None = None) -> None:
         """Stop it, or one of its trials after the epoch that it is in.
 
@@ -212,14 +227,17 @@ class RemoteSweep:
         """
         self._change("/stop" if trial is None else f"/trials/{trial}/stop")
 
+    @called_by_users()
     def resume(self) -> None:
         """Resume it after it was stopped, interrupted or has failed."""
         self._change("/resume")
 
+    @called_by_users()
     def extend(self, trials: int) -> None:
         """Run it on until it has so many trials in all."""
         self._change("/extend", {"trials": trials})
 
+    @called_by_users()
     def enqueue(self, configuration: Mapping[str, object]) -> dict[str, Any]:
         """Enqueue a configuration as the next trial and return its values; see `sweeper.enqueue`.
 
@@ -229,6 +247,7 @@ class RemoteSweep:
         values: dict[str, Any] = self._change("/enqueue", {"values": dict(configuration)})["values"]
         return values
 
+    @called_by_users()
     def steer(self, *bounds: str) -> tuple[str, ...]:
         """Steer its search to a region of the front; see `sweeper.steer`.
 
@@ -252,6 +271,7 @@ class RemoteSweep:
                 after = last
             time.sleep(PAUSE_SECONDS)
 
+    @called_by_users()
     def wait(self, *, progress: bool | None = None) -> "RemoteSweep":
         """Wait until it has ended, and return it; ``progress`` is as for `sweeper.run`."""
         from sweeper.driver.api import with_display  # takes seconds to import, and few calls wait
@@ -356,6 +376,7 @@ class Service:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    @called_by_users()
     def submit(self, spec: "AnySpec") -> RemoteSweep:
         """Submit a spec and return its sweep.
 
@@ -373,6 +394,7 @@ class Service:
         call = Call("/sweeps", "the spec", "POST", _text(spec), YAML, refused=SpecError, key=uuid.uuid4().hex)
         return RemoteSweep(self._connection, str(self._connection.read(call)["id"]))
 
+    @called_by_users()
     def check(self, spec: "AnySpec") -> dict[str, Any]:
         """Check a spec as submitting it would, and return its name, its number of trials and what it costs.
 
@@ -385,6 +407,7 @@ class Service:
         """
         return self._connection.read(Call("/check", "the spec", "POST", _text(spec), YAML, refused=SpecError))
 
+    @called_by_users()
     def sweep(self, name: str) -> RemoteSweep:
         """Return a sweep by its id.
 
@@ -395,6 +418,7 @@ class Service:
         found.status()
         return found
 
+    @called_by_users()
     def account(self, name: str) -> RemoteAccount:
         """Return an account by its name.
 
@@ -406,6 +430,7 @@ class Service:
         return found
 
     @property
+    @called_by_users()
     def accounts(self) -> "pd.DataFrame":
         """The accounts as a table: what each promises, and how much of it is taken and drawn."""
         import pandas as pd
@@ -413,6 +438,7 @@ class Service:
         return pd.DataFrame.from_records(self._connection.read(Call("/accounts"))["accounts"])
 
     @property
+    @called_by_users()
     def sweeps(self) -> "pd.DataFrame":
         """The sweeps as a table, newest first: id, name, state and when they were submitted."""
         import pandas as pd
@@ -423,9 +449,8 @@ class Service:
             rows += page["sweeps"]
             if not page["sweeps"] or len(rows) >= page["total"]:
                 break
-        frame = pd.DataFrame.from_records(rows)
-        if "submitted" in frame:
-            frame["submitted"] = pd.to_datetime(frame["submitted"], unit="s", utc=True)
+        frame = pd.DataFrame.from_records(rows, columns=None if rows else list(_COLUMNS))
+        frame["submitted"] = pd.to_datetime(frame["submitted"], unit="s", utc=True)
         return frame
 
     def __repr__(self) -> str:
@@ -433,6 +458,7 @@ class Service:
         return f"the service at {self._connection}"
 
 
+@called_by_users()
 def connect(url: str = "http://127.0.0.1:8000", token: str | None = None) -> Service:
     """Connect to a service.
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import model_validator
 
 from clipless.datasets import ColourSpace, ColumnSplit, Evaluation, HashSplit, find_features
-from clipless.datasets.catalog import is_table
+from clipless.datasets.catalog import check_name, is_table
 from clipless.datasets.features.declaration import fill_in, find_mistake
+from clipless.errors import DeclarationError
 from sweeper.specification.fields._section import ONE_COUNT, Section
 from sweeper.specification.fields.fields import FieldType, Name, Number
 from sweeper.specification.fields.messages import bad_value
@@ -19,6 +20,15 @@ if TYPE_CHECKING:
 _SHARE = Number(above=0, below=1, fixed=True)
 # Constants beyond which float32 norms could overflow or vanish, for some rows and not for others.
 SMALLEST, LARGEST = 1e-6, 1e6
+
+
+def mistakes_in_name(name: object) -> tuple[str, ...]:
+    """Return what is wrong with the name of a data set; nothing where it is none, or may be the path of a table."""
+    try:
+        check_name(name if isinstance(name, str) else ".csv")
+    except DeclarationError as error:
+        return (str(error),)
+    return ()
 
 
 class Classes(FieldType):

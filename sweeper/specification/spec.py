@@ -20,7 +20,7 @@ from pydantic import PrivateAttr, ValidationError, model_validator
 from clipless.datasets import Evaluation
 from sweeper.errors import SpecError
 from sweeper.records import Objective
-from sweeper.specification.data import DataSettings
+from sweeper.specification.data import DataSettings, mistakes_in_name
 from sweeper.specification.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.specification.fields._section import Section, SweepName
 from sweeper.specification.fields.messages import BrokenRule, bad_value, locate, mistake, sentences, together
@@ -98,7 +98,9 @@ class Spec(Section):
         try:
             spec = cls.model_validate(with_values(content, left_out))
         except ValidationError as error:
-            raise SpecError(*sentences(error, source, cls)) from None
+            data = content.get("data")
+            name = data.get("name") if isinstance(data, Mapping) else None
+            raise SpecError(*sentences(error, source, cls), *mistakes_in_name(name)) from None
         spec._left_out = tuple(left_out)
         spec._source = source
         spec._overrides = dict(overrides or {})

@@ -16,10 +16,12 @@ from sweeper.driver import api
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import EmptyFigureError, RecordError, UnknownFigureError, public_line
+from sweeper.privacy.baselines import Baselines
 from sweeper.records import NoisyScores
 from sweeper.results.display import trial_rows
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front
+from sweeper.results.highlights import interval_on_test
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 
@@ -30,6 +32,7 @@ def test_the_version_and_the_names_help():
     assert not any(name.startswith("_") and not name.startswith("__") for name in dir(sweeper))
     errors = {name for name in dir(sweeper) if name.endswith("Error")}
     assert {"SweeperError", "SpecError", "RecordError", "PickError", "TrialError", "AccountError"} <= errors
+    assert {"UnknownFigureError", "EmptyFigureError"} <= errors
     assert all(issubclass(getattr(sweeper, name), sweeper.errors.SweeperError) for name in errors)
     for name in sweeper.__all__:
         assert getattr(sweeper, name).__doc__
@@ -74,6 +77,34 @@ def test_a_sweep_its_front_and_a_point_are_texts_that_fit_a_screen(ran):
     with pytest.raises(RecordError) as refused:
         sweeper.load("nowhere")
     assert repr(sweeper.Sweep("nowhere")) == str(refused.value)
+
+
+@pytest.mark.slow
+def test_what_is_shown_leads_with_test_scores_their_interval_and_the_baseline(ran):
+    sweep = sweeper.load(ran.folder)
+    front, picked = sweep.front(), sweep.pick()
+    low, high = interval_on_test(picked.point, "accuracy", front.claim)
+    lead = f"accuracy {picked.point.test['accuracy']:.3f} on test rows (95 % interval {low:.3f} to {high:.3f}; "
+    reached = front.claim.baselines.constant("accuracy", "test")
+    for shown in (sweep, front, picked):
+        for text in (shown._repr_html_(), " ".join(repr(shown).split())):
+            assert lead in text
+            assert f"the majority-class baseline reaches {reached:.3f}" in text
+    assert "<th>test accuracy [95 % interval]</th>" in front._repr_html_()
+    assert "  test accuracy  " in repr(front)
+    short = repr(picked.point)
+    assert short.startswith(f"Point({picked.point.label}: test accuracy {picked.point.test['accuracy']:.3f}, ")
+    assert len(short) < 250
+
+
+def test_a_best_point_that_is_no_better_than_a_constant_prediction_says_so(make_front, make_point, claim):
+    guess = replace(claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.6, "test": 0.55}))
+    point = make_point("t0001", 2, 1.0, 0.7, 0.4)
+    tested = replace(point, test={"accuracy": 0.5})
+    for one, said in ((tested, "0.550, which it does not beat"), (point, "the majority-class baseline reaches 0.600")):
+        front = replace(make_front([one]), claim=guess)
+        assert said in " ".join(repr(front).split())
+        assert said in front._repr_html_()
 
 
 @pytest.mark.slow
@@ -167,6 +198,10 @@ def test_what_clipless_refuses_is_an_error_of_the_sweeper_with_every_mistake(con
     with pytest.raises(sweeper.SpecError) as refused:
         sweeper.check(misspelled | {"model": {"architecture": "mlpp"}})
     assert [any(name in one for one in refused.value.mistakes) for name in ("mlpp", "mnits")] == [True, True]
+    lacking = {key: section for key, section in misspelled.items() if key != "privacy"}
+    with pytest.raises(sweeper.SpecError) as refused:  # as sweeper check and a service read it
+        Spec.from_mapping(lacking)
+    assert [any(name in one for one in refused.value.mistakes) for name in ("privacy", "mnits")] == [True, True]
     with pytest.raises(sweeper.SpecError, match=r"No such file: nowhere\.csv"):
         sweeper.check(content | {"data": {"path": "nowhere.csv", "ranges": "r.yaml"}}, measure=False)
 
@@ -208,6 +243,25 @@ def test_errors_about_rows_stay_with_the_owner_when_they_become_errors_of_the_sw
 def test_an_argument_that_no_function_takes_is_told_by_the_one_that_it_takes(call, said):
     with pytest.raises(sweeper.SweeperError, match=said):
         call()
+
+
+def test_a_refusal_has_no_traceback_below_the_call_and_wrong_types_are_named(content):
+    def fail(number: int | None = None) -> None:
+        try:
+            raise KeyError("inside")
+        except KeyError as error:
+            if number is not None:
+                number + 1
+            raise RecordError("a sentence") from error
+
+    with pytest.raises(RecordError, match="a sentence") as refused:
+        called_by_users()(fail)()
+    assert [frame.name for frame in refused.traceback][1:] == ["call"]
+    assert refused.value.__cause__ is None
+    with pytest.raises(sweeper.ArgumentError, match="Expected an integer or None for number of fail, got str"):
+        called_by_users()(fail)("three")
+    with pytest.raises(sweeper.ArgumentError, match=r"Expected a sweeper\.Options or None for options of run, got str"):
+        sweeper.run(content, "sweeps-out")
 
 
 @pytest.fixture
@@ -266,6 +320,16 @@ def notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", ipython)
     monkeypatch.setitem(sys.modules, "IPython.display", display)
     return shown
+
+
+def test_a_notebook_keeps_nothing_of_a_sweep_that_is_refused(content, notebook, monkeypatch):
+    def refuse(_spec, _options):
+        raise RecordError("not this one")
+
+    monkeypatch.setattr(api.runner, "run", refuse)
+    with pytest.raises(RecordError, match="not this one"):
+        sweeper.run(content)
+    assert notebook == [{"text/html": "", "text/plain": ""}]
 
 
 def test_a_notebook_shows_progress_in_one_place(driven, content, notebook, capsys):

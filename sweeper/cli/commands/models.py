@@ -87,7 +87,7 @@ def predict(
     ] = False,
 ) -> None:
     """Predict new rows: class, a score and a probability per class, and a certified radius."""
-    from sweeper.results.models.predict import load_predictor, write_predictions
+    from sweeper.results.models.predict import load_predictor, predictions_as_csv, write_predictions
 
     limits = {"max_epsilon": max_epsilon, "max_price": max_price}
     predictor = load_predictor(model, **limits, minimum=_minimum(minimum), data_dir=data_dir)
@@ -95,7 +95,7 @@ def predict(
     if predictor.exploratory:
         typer.echo("Exploratory: no guarantee. See the model's card.", err=True)
     if output is None:
-        typer.echo(frame.to_csv(index=False), nl=False)
+        typer.echo(predictions_as_csv(frame), nl=False)
     else:
         write_predictions(frame, output)
         typer.echo(f"{number_of(len(frame), 'row')}: {output}")

@@ -228,19 +228,25 @@ class Display:
 
 
 class NotebookDisplay:
-    """Shows progress below the cell of a notebook, in one output that is replaced."""
+    """Shows progress below the cell of a notebook, in one output that is replaced.
+
+    Of a sweep that is refused before there is something to say, nothing is left there.
+    """
 
     def __init__(self) -> None:
         from IPython.display import display
 
         self._told: list[str] = []
+        self._has_begun = False
         self._handle = display(self._content(Text("starting ...")), raw=True, display_id=True)  # type: ignore[no-untyped-call]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last state standing."""
+        """Leave the last state standing, if there was one."""
+        if not self._has_begun:
+            self._handle.update({"text/html": "", "text/plain": ""}, raw=True)
 
     def tell(self, text: str) -> None:
         """Show a line that stays, above the progress."""
@@ -252,6 +258,7 @@ class NotebookDisplay:
         self._show(line(progress) if progress.note else render(progress))
 
     def _show(self, what: RenderableType) -> None:
+        self._has_begun = True
         self._handle.update(self._content(what), raw=True)
 
     def _content(self, what: RenderableType) -> dict[str, str]:

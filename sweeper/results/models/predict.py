@@ -20,6 +20,7 @@ from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
 from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME
 from sweeper.results.sweep import Picked, load
+from sweeper.rounding import round_down
 from sweeper.store.input_format import read_input
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import MANIFEST_NAME
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
+_DIGITS = 6  # of a number in CSV: sums of float32 weights carry no more
 _CROSS_ENTROPIES = ("tau-cce", "tau-bce")
 
 
@@ -153,6 +155,21 @@ def temperature_of(config: Mapping[str, object]) -> float | None:
     return float(found) if isinstance(found, int | float) and found > 0 else None
 
 
+def predictions_as_csv(frame: "pd.DataFrame") -> str:
+    """Return predictions as CSV, numbers with the digits that say something; columns that were kept stay as they are.
+
+    Guarantees:
+        No radius is larger than the certified one.
+    """
+    shown = frame.copy()
+    for name in frame.columns[frame.columns.get_loc("class") :]:
+        if name == "certified_radius":
+            shown[name] = [float(round_down(radius, _DIGITS)) for radius in frame[name]]
+        elif frame[name].dtype.kind == "f":
+            shown[name] = [float(f"{number:.{_DIGITS}g}") for number in frame[name]]
+    return str(shown.to_csv(index=False))
+
+
 def write_predictions(frame: "pd.DataFrame", path: Path) -> None:
     """Write predictions as csv or parquet, as the suffix says.
 
@@ -163,7 +180,7 @@ def write_predictions(frame: "pd.DataFrame", path: Path) -> None:
         raise RecordError(f"Expected a file name that ends in .csv or .parquet, got {path} (--output)")
     try:
         if path.suffix == ".csv":
-            frame.to_csv(path, index=False)
+            path.write_text(predictions_as_csv(frame), encoding="utf-8", newline="")
         else:
             frame.to_parquet(path, index=False)
     except OSError as error:

@@ -7,7 +7,7 @@ from math import inf, nan
 
 import pytest
 
-from dashboards.figures import DARK, LIGHT, as_json, exchange, has_content, is_empty, sweep_figures
+from dashboards.figures import DARK, LIGHT, NotebookFigure, as_json, exchange, has_content, is_empty, sweep_figures
 from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
@@ -491,3 +491,14 @@ def test_the_epsilon_of_a_point_is_called_its_own(sweep, name):
     figure = as_json(FIGURES[name].draw(sweep))
     said = [text for _, text in shown_in(figure) if "epsilon" in OTHER_EPSILONS.sub("", text)]
     assert said == []
+
+
+def test_a_figure_of_a_notebook_has_room_for_each_row_of_its_legend():
+    named = [{"type": "scatter", "y": [1, 2], "name": "a name of thirty characters, no"} for _ in range(4)]
+    for width, rows in ((1200, 1), (700, 2), (420, 4)):
+        figure = NotebookFigure(data=named, layout={"width": width, "height": 500})
+        html = figure._repr_mimebundle_()["text/html"]
+        more = (rows - 1) * 19
+        assert (f'"margin":{{"t":{64 + more}}}' in html) == (rows > 1)
+        assert f'"height":{500 + more}' in html
+    assert figure.layout.height == 500

@@ -276,6 +276,15 @@ def test_rows_have_what_an_attacker_finds_of_a_point_and_at_the_price(front):
     assert all("caught@0.01" not in row for row in others)
 
 
+def test_a_table_of_points_keeps_what_varies_and_the_price_and_has_the_rest_in_its_attrs(front):
+    one = replace(front, points=front.points[:3])  # of one trial
+    frame, whole = one.to_dataframe(), one.to_dataframe(constants=True)
+    assert {"trial", "epoch", "made_from", "on_front", "epsilon", "accuracy", "price"} <= set(frame.columns)
+    assert set(frame.columns) | set(frame.attrs) == set(whole.columns)
+    assert all(whole[name].iloc[0] == value for name, value in frame.attrs.items())
+    assert frame.attrs["status"] == "completed"
+
+
 def test_a_table_has_the_hyperparameters_that_vary_and_on_request_those_that_all_trials_share():
     rows = [{"trial": "a", "config.model": "mlp", "config.rate": 0.1}, {"trial": "b", "config.model": "mlp"}]
     assert list(frame_of(rows).columns) == ["trial", "config.rate"]

@@ -19,6 +19,7 @@ from sweeper.results.front import read_front
 from sweeper.service import client as client_module
 from sweeper.service.client import Call, Connection
 from sweeper.service.remote import connect
+from sweeper.service.responses.models import SweepRow
 
 from .conftest import DONE, SPEC
 
@@ -90,11 +91,17 @@ def test_a_sweep_that_waits_says_so_and_has_no_records(service):
     assert (submitted.tzname(), submitted.year >= 2025) == ("UTC", True)
 
 
+def test_a_list_without_sweeps_has_its_columns(service, monkeypatch):
+    monkeypatch.setattr(Connection, "read", lambda *_: {"sweeps": [], "total": 0})
+    assert list(service.sweeps.columns) == list(SweepRow.model_fields)
+
+
 def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_path):
     picked = remote.pick()
     assert (picked.trial, picked.epoch) == ("t0002", 2)
     assert repr(picked).startswith("t0002, epoch 2: ")
     assert "; price 9 at delta 0.0001" in repr(picked)
+    assert " on the validation rows that chose it" in " ".join(repr(picked).split())
     Ledger(out / DONE / "ledger.jsonl").open("t0002", event)
     picked.write(tmp_path / "picked")
     files = {path.name for path in (tmp_path / "picked").iterdir()}

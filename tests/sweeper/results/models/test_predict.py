@@ -141,11 +141,15 @@ def test_what_cannot_be_loaded_is_refused(ran, picked, tmp_path):
 
 
 def test_predictions_are_written_as_the_suffix_says(tmp_path):
-    frame = pd.DataFrame({"class": ["a", None], "certified_radius": [0.1 + 0.2, 0.0]})
-    for suffix, read in ((".csv", pd.read_csv), (".parquet", pd.read_parquet)):
+    kept, radii = {"weight": [0.1234567890123, 2.0]}, {"certified_radius": [0.2345678901, 0.0]}
+    frame = pd.DataFrame({**kept, "class": ["a", None], "score a": [0.1 + 0.2, -1 / 3], **radii})
+    few = ([0.3, -0.333333], [0.234567, 0.0])  # a radius is never rounded up
+    for suffix, read, shown in ((".csv", pd.read_csv, few), (".parquet", pd.read_parquet, None)):
         write_predictions(frame, tmp_path / f"p{suffix}")
         back = read(tmp_path / f"p{suffix}")
-        assert back["certified_radius"].tolist() == frame["certified_radius"].tolist()
+        scores, ends = shown or (frame["score a"].tolist(), frame["certified_radius"].tolist())
+        assert (back["score a"].tolist(), back["certified_radius"].tolist()) == (scores, ends)
+        assert back["weight"].tolist() == kept["weight"]
         assert back["class"].isna().tolist() == [False, True]
     with pytest.raises(RecordError, match=r"ends in \.csv or \.parquet, got .*p\.txt \(--output\)"):
         write_predictions(frame, tmp_path / "p.txt")
