@@ -66,7 +66,7 @@ def test_a_sweep_its_front_and_a_point_are_texts_that_fit_a_screen(ran):
     sweep = sweeper.load(ran.folder)
     front, picked = sweep.front(), sweep.pick()
     for shown in (sweep, front, picked):
-        assert len(repr(shown).splitlines()) <= 20
+        assert len(repr(shown).splitlines()) <= 24
         assert max(map(len, repr(shown).splitlines()[1:])) <= 100
     assert repr(sweep).startswith(f"completed, in {ran.folder}\n{front!r}\nhypervolume: ")
     assert "hypervolume: share" not in repr(front) + front._repr_html_()  # definitions once, below the sweep
