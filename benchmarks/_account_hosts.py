@@ -323,7 +323,7 @@ class Client:
         if not result["isError"]:
             return str(result["structuredContent"]["id"])
         sentence = str(result["content"][0]["text"])
-        raise (AccountError if "would fit" in sentence or "no room" in sentence else SweeperError)(sentence)
+        raise (AccountError if "has room for" in sentence or "no room" in sentence else SweeperError)(sentence)
 
     def _watch(self, name: str, until: float) -> None:
         """Wait for the end of a sweep; one that has failed, as where its store was away, is resumed."""

@@ -59,9 +59,11 @@ def test_the_commands_of_the_page_open_spend_file_raise_share_and_close(tmp_path
         assert (ended.value.code not in (None, 0)) == is_refused, (given, told)
         said.append(told.err if is_refused else told.out)
     refused = [text for text, (_, is_refused) in zip(said, commands, strict=True) if is_refused]
-    for sentence, text in zip(("would fit", "the share of ben", "is closed"), refused, strict=True):
+    for sentence, text in zip(("to 1.32, the most that fits", "the share of ben", "is closed"), refused, strict=True):
         assert sentence in text
         assert text.count("\n") == 1
+    (sentence,) = re.findall(r"```text\n(Expected a sweep that .*)\n```", PAGE.read_text())
+    assert sentence in refused[0]
     (shown,) = (text for text, (given, _) in zip(said, commands, strict=True) if given[:2] == ["account", "show"])
     assert "first-" in shown
     assert "second-" in shown

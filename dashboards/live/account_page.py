@@ -15,8 +15,8 @@ from sweeper.service.accounts import AccountState
 
 SHOWN_ENTRIES = 100
 SHOWN_SWEEPS = 100
-_LISTED = ("account", "data", "epsilon", "delta", "taken", "drawn", "left for you", "would fit", "sweeps")
-_NUMERIC = {"epsilon", "delta", "taken", "drawn", "left", "left for you", "would fit", "sweeps", "may take"}
+_LISTED = ("account", "data", "epsilon", "delta", "taken", "drawn", "left for you", "as epsilon", "sweeps")
+_NUMERIC = {"epsilon", "delta", "taken", "drawn", "left", "left for you", "as epsilon", "sweeps", "may take"}
 _NUMERIC |= {"reserved", "still held", "entry", "share"}
 _KINDS = {"bound": "bound to its rows"}
 _DRAWS = "charged"
@@ -30,8 +30,8 @@ def account_list(states: Sequence[AccountState]) -> Html:
         words = "No data set has an account here. Open one with sweeper account open, and serve with --account."
         return join([title, tag("p", words, class_="none")])
     words = (
-        "An account is one budget for everything that is ever released from a data set. Would fit: the largest epsilon "
-        "of one more sweep of yours."
+        "An account is one budget for everything that is ever released from a data set. As epsilon: of one Gaussian "
+        "signal that takes what is left for you. A sweep of that price takes more."
     )
     table = working_table("accounts", _heads(_LISTED), map(_listed, states), cards="titles")
     return join([title, tag("section", tag("p", words), table, class_="list")])
@@ -106,7 +106,10 @@ def _facts(state: AccountState, spender: str) -> dict[str, tuple[str, str | None
             f"{drawn}, the rest reserved" if summary.drawn < summary.taken else drawn,
         ),
         f"Left for {spender}" if spender else "Left": (left, like),
-        "One more sweep": (_fits(room), "the largest that would fit"),
+        "Left as epsilon": (
+            _as_epsilon(room),
+            "of one Gaussian signal; a sweep of that price takes more: sweeper check says what fits of its spec",
+        ),
         "Budget": (f"epsilon {number(summary.epsilon)}", f"at delta {summary.delta!r}, unit {summary.unit}"),
         "Data": (", ".join(state.data) or MISSING, "what reads its private rows is charged here"),
     }
@@ -125,7 +128,7 @@ def _listed(state: AccountState) -> Html:
         _number(summary.taken, share_in_words(summary.taken)),
         _number(summary.drawn, share_in_words(summary.drawn)),
         _number(room.left, share_in_words(room.left, up=False)),
-        _number(room.fits, _fits(room)),
+        _number(room.epsilon, _as_epsilon(room)),
         _number(len(summary.sweeps), str(len(summary.sweeps))),
     )
 
@@ -212,8 +215,8 @@ def _of(block: str, word: str = "") -> str:
     return f"{word}, {name}" if word else name
 
 
-def _fits(room: Room) -> str:
-    return f"epsilon {round_down(room.fits, 3)}" if room.fits else "none"
+def _as_epsilon(room: Room) -> str:
+    return f"epsilon {round_down(room.epsilon, 3)}" if room.epsilon else "none"
 
 
 def _number(value: float | None, text: str) -> Html:

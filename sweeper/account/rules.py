@@ -1,6 +1,7 @@
 """Why an account refuses a reservation, and what a reservation takes on each side of each block."""
 
 import datetime
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -11,7 +12,6 @@ from sweeper.account.blocks import is_declared
 from sweeper.account.cost import (
     NOTHING,
     epsilon_of,
-    epsilon_within,
     is_within,
     larger,
     left_of,
@@ -38,6 +38,7 @@ class Reservation:
         costs: all that it plans, by the side of its own split that each release reads.
         split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
+        advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
 
     sweep: str
@@ -48,6 +49,25 @@ class Reservation:
     costs: Costs
     split: str | None
     blocks: Mapping[str, str]
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Need:
+    """What a request takes of one side of a block, and what is left there of one room.
+
+    Attributes:
+        room: the account, or a share of it, with a verb, in words.
+        whose: the budget, in words.
+        remedy: who can give more.
+    """
+
+    room: str
+    whose: str
+    remedy: str
+    place: Place
+    cost: GaussianCost
+    left: GaussianCost
 
 
 def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) -> dict[Side, GaussianCost]:
@@ -236,31 +256,66 @@ def _refuse_amount(balance: Balance, wanted: Reservation, missing: Costs) -> str
     if balance.shares and not shares and missing:
         known = ", ".join(sorted(share.name for share in balance.shares))
         return f"Expected a spender with a share of account {name!r} ({known}), got {spender!r}; ask its owner for one"
-    found = []  # every room that is too small: what is named would fit into all of them
-    for place, cost in (((block, side), cost) for block in wanted.blocks for side, cost in missing.items()):
-        rooms = [(f"account {name!r}", "its budget", balance.left(place))]
-        for share in shares:
-            who = spender if share.name in (spender, "*") else f"group {share.name}"
-            what = f"the share of {who} in account {name!r}, {100 * share.part:g} % of its budget,"
-            rooms.append((what, "the budget", balance.left_under(share, spender, place)))
-        found += [(*room, place, cost) for room in rooms if not is_within(cost, room[2])]
-    if not found:
+    lacking = [need for need in _needs(balance, wanted, missing) if not is_within(need.cost, need.left)]
+    if not lacking:
         return None
-    what, whose, left, place, cost = min(found, key=lambda one: epsilon_within(one[2], balance.budget, balance.delta))
-    return _too_much(balance, what, whose, place, cost, left)
+    return _too_much(balance, min(lacking, key=lambda need: _part_left(need, balance)), wanted.advice)
 
 
-def _too_much(balance: Balance, what: str, whose: str, place: Place, cost: GaussianCost, left: GaussianCost) -> str:
-    block, side = place
+def share_of_room(balance: Balance, wanted: Reservation) -> float:
+    """Return what a sweep must still reserve as a share of what is left for it, where that is largest.
+
+    More than 1 without room for it; infinite where nothing is left, for who has no share, or for too little noise.
+    """
+    missing = missing_sides(balance, wanted)
+    if missing and balance.shares and not balance.shares_of(wanted.spender):
+        return math.inf
+    return max((_share_of(need) for need in _needs(balance, wanted, missing)), default=0.0)
+
+
+def _share_of(need: _Need) -> float:
+    pairs = ((need.cost.square, need.left.square), (need.cost.slack, need.left.slack))
+    share = max((math.inf if not left else cost / left for cost, left in pairs if cost), default=0.0)
+    return share if is_within(need.cost, need.left) else max(share, math.nextafter(1.0, 2.0))
+
+
+def _part_left(need: _Need, balance: Balance) -> float:
+    return min(need.left.square / balance.budget.square, need.left.slack / balance.budget.slack)
+
+
+def _needs(balance: Balance, wanted: Reservation, missing: Costs) -> Iterator[_Need]:
+    name, spender = balance.opened.name, wanted.spender
+    for place, cost in (((block, side), cost) for block in wanted.blocks for side, cost in missing.items()):
+        yield _Need(
+            room=f"account {name!r}",
+            whose="its budget",
+            remedy="ask its owner to raise it",
+            place=place,
+            cost=cost,
+            left=balance.left(place),
+        )
+        for share in balance.shares_of(spender):
+            who = spender if share.name in (spender, "*") else f"group {share.name}"
+            yield _Need(
+                room=f"the share of {who} in account {name!r}, {100 * share.part:g} % of its budget,",
+                whose="the budget",
+                remedy="ask the owner of the account for a larger share",
+                place=place,
+                cost=cost,
+                left=balance.left_under(share, spender, place),
+            )
+
+
+def _too_much(balance: Balance, need: _Need, advice: str) -> str:
+    block, side = need.place
     where = f"on {side.value} rows" + ("" if block == ALL_ROWS else f" of block {block!r}")
-    fits = epsilon_within(left, balance.budget, balance.delta)
-    alone = round_up(epsilon_of(cost, balance.delta), 3)
-    room = "nothing is left" if fits == 0.0 else f"one sweep of epsilon {round_down(fits, 3)} would fit"
-    remedy = "lower privacy.sweep_epsilon" if fits else "ask its owner to raise it"
+    signal = round_up(epsilon_of(need.cost, balance.delta), 3)
     return (
-        f"Expected a sweep that {what} has room for, got one that takes {part_in_words(cost, balance.budget)} of "
-        f"{whose} {where} (epsilon {alone} at delta {balance.delta!r} by itself) where "
-        f"{part_in_words(left, balance.budget, up=False)} is left: {room}; {remedy}"
+        f"Expected a sweep that {need.room} has room for, got one that takes "
+        f"{part_in_words(need.cost, balance.budget)} of {need.whose} {where} where "
+        f"{part_in_words(need.left, balance.budget, up=False)} is left (an account counts a sweep as one Gaussian "
+        f"signal, here of epsilon {signal} at delta {balance.delta!r}, which is at least its price there); "
+        f"{advice}{need.remedy}"
     )
 
 

@@ -57,11 +57,12 @@ class Room:
 
     Attributes:
         left: the share of a budget, on the side with the least, from 0 to 1.
-        fits: the largest epsilon at the delta of the account of one sweep that would fit there.
+        epsilon: of a Gaussian signal that takes all of it, at the delta of the account. A sweep of that price takes
+            more, how much depends on its plan.
     """
 
     left: float
-    fits: float
+    epsilon: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +168,7 @@ def room_of(balance: Balance, spender: str, places: Iterable[Place]) -> Room:
     budget = balance.budget
     return Room(
         left=min(min(cost.square / budget.square, cost.slack / budget.slack) for cost in found),
-        fits=min(epsilon_within(cost, budget, balance.delta) for cost in found),
+        epsilon=min(epsilon_within(cost, budget, balance.delta) for cost in found),
     )
 
 

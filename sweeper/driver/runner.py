@@ -75,13 +75,15 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller
     with Interruption() as interruption:
         recovered = recover_all(options.out)
         if plan.spending.selection is not None:
-            return run_selection(plan, options, data, interruption, recovered)
+            return run_selection(spec, plan, options, data, interruption, recovered)
         folder = _new_folder(plan.name, options)
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(driver_lock(folder.path))
                 _check_is_new(folder)
-                account = reserve_account(plan, data, folder, spender=options.spender)
+                account = reserve_account(
+                    plan, data, folder, spender=options.spender, spec=spec, data_dir=options.data_dir
+                )
             except (AccountError, RecordError):
                 if options.into is None:
                     shutil.rmtree(folder.path, ignore_errors=True)

@@ -1,6 +1,6 @@
 """What a sweep would take of an account, and what would fit: what commands, REST, pages and tools all say."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import clipless
@@ -9,6 +9,7 @@ from sweeper.account.account import Account
 from sweeper.account.cost import epsilon_of, larger
 from sweeper.account.rules import Reservation, account_sides, count_in_words
 from sweeper.account.summary import further_sweeps, part_of, room_of, share_in_words
+from sweeper.planning.account_fit import Fit
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.make import make_sweep_plan
 from sweeper.specification.spec import Spec
@@ -23,9 +24,11 @@ class AccountQuote:
         budget_epsilon: what the account promises for everything together, at ``delta``.
         spender: whose share it takes from.
         takes: the largest share of a budget that it takes, from 0 to 1; more for a sweep that can never fit.
-        epsilon: the price of that by itself at the delta of the account, rounded up.
+        epsilon: of the Gaussian signal by which the account counts that, at its delta, rounded up; at least the price
+            of the sweep at that delta.
         left: the share of a budget that the spender may still take, on the side with the least, from 0 to 1.
-        fits: the largest epsilon at the delta of the account of one sweep that would fit there, rounded down.
+        fits: the largest ``privacy.sweep_epsilon`` of its spec that there is room for, where there is none for it;
+            ``None`` for one that fits, and where nothing does.
         further: how many more sweeps like it there is room for behind it; ``None`` for any number.
         refused: why it is refused, in one sentence; ``None`` if there is room for it.
     """
@@ -37,7 +40,7 @@ class AccountQuote:
     takes: float
     epsilon: float
     left: float
-    fits: float
+    fits: float | None
     further: int | None
     refused: str | None
 
@@ -80,13 +83,14 @@ def plan_reservation(spec: Spec, data_dir: Path | None, account: Account, spende
     return make_reservation(plan, data, account, sweep="", title=plan.name, spender=spender)
 
 
-def quote_of(account: Account, wanted: Reservation) -> AccountQuote:
-    """Return what a sweep would take of an account now.
+def quote_of(account: Account, wanted: Reservation, fit: Fit | None) -> AccountQuote:
+    """Return what a sweep would take of an account now; ``fit`` is what `find_fit` finds of it.
 
     Raises:
         RecordError: the account cannot be read.
     """
-    refused, balance = account.refusal(wanted), account.balance()
+    advised = wanted if fit is None else replace(wanted, advice=fit.advice)
+    refused, balance = account.refusal(advised), account.balance()
     most, sides = GaussianCost(), account_sides(balance, wanted, wanted.costs)
     for cost in sides.values():
         most = larger(most, cost)
@@ -99,7 +103,7 @@ def quote_of(account: Account, wanted: Reservation) -> AccountQuote:
         takes=part_of(most, balance.budget),
         epsilon=epsilon_of(most, balance.delta),
         left=room.left,
-        fits=room.fits,
+        fits=None if fit is None or refused is None else fit.epsilon,
         further=None if refused else further_sweeps(balance, wanted),
         refused=refused,
     )

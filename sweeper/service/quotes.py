@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.account.account import Account
-from sweeper.account.rules import Reservation
+from sweeper.account.rules import Reservation, share_of_room
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
 from sweeper.service.settings import ServiceSettings
@@ -14,6 +14,7 @@ from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 
 if TYPE_CHECKING:
+    from sweeper.planning.account_fit import Fit
     from sweeper.planning.account_quote import AccountQuote
 
 KEPT_PLANS = 32
@@ -29,6 +30,7 @@ class Quotes:
         self._settings, self._accounts = settings, accounts
         self._planning = threading.Lock()
         self._plans: SharedCache[Reservation] = SharedCache(KEPT_PLANS)
+        self._fits: SharedCache[Fit | None] = SharedCache(KEPT_PLANS)
 
     def quote(self, spec: Spec, spender: str) -> "AccountQuote | None":
         """Return what the sweep of a spec would take of its account, and what would fit; ``None`` where it has none.
@@ -37,16 +39,18 @@ class Quotes:
         """
         from sweeper.planning.account_quote import quote_of
 
-        wanted = self.plan(spec)
+        wanted = self._plan(spec)
         if wanted is None:
             return None
+        wanted = replace(wanted, spender=spender)
+        fit = self._fit(spec, wanted)
         with self._accounts.use(_name_of(spec)) as account:
-            return quote_of(account, replace(wanted, spender=spender))
+            return quote_of(account, wanted, fit)
 
-    def plan(self, spec: Spec) -> Reservation | None:
+    def plan(self, spec: Spec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec that was accepted asks of its account, ``None`` where it has none.
 
-        Nobody is its spender yet.
+        Where there is no room for it now, it says what would fit.
 
         Raises:
             SpecError: the spec does not fit its data, or looks at them without paying.
@@ -56,6 +60,15 @@ class Quotes:
         Guarantees:
             Nothing is trained, reserved or released; see `sweeper.planning.account_quote.plan_reservation`.
         """
+        wanted = self._plan(spec)
+        if wanted is None:
+            return None
+        wanted = replace(wanted, spender=spender)
+        fit = self._fit(spec, wanted)
+        return wanted if fit is None else replace(wanted, advice=fit.advice)
+
+    def _plan(self, spec: Spec) -> Reservation | None:
+        """Return what the sweep of a spec asks, of which nobody is the spender yet; raises as `plan`."""
         from sweeper.planning.account_quote import plan_reservation
 
         if spec.privacy.account is None:
@@ -69,6 +82,25 @@ class Quotes:
                 return plan_reservation(spec, self._settings.find_data_dir(), Account(address), spender="")
 
         return self._plans.get(spec.digest(), make, version)
+
+    def _fit(self, spec: Spec, wanted: Reservation) -> "Fit | None":
+        """Return what of a spec would fit where there is no room for its sweep, ``None`` where there is."""
+        import clipless
+        from sweeper.planning.account_fit import find_fit
+
+        with self._accounts.use(_name_of(spec)) as account:
+            address, has_room = account.address, share_of_room(account.balance(), wanted) <= 1.0
+            version = (account.head.digest, *_stamps(spec))
+        if has_room:
+            return None
+
+        def make() -> "Fit | None":
+            data_dir = self._settings.find_data_dir()
+            with self._planning:
+                data = clipless.datasets.load(**spec.data_options(data_dir))
+                return find_fit(spec, data, data_dir, Account(address), wanted)
+
+        return self._fits.get((spec.digest(), wanted.spender), make, version)
 
 
 def _name_of(spec: Spec) -> str:

@@ -31,7 +31,7 @@ from sweeper.records import SweepStatus
 from sweeper.results.display import front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
-from sweeper.results.highlights import chosen_lines
+from sweeper.results.highlights import score_lines
 from sweeper.results.pick import CONDITIONS
 from sweeper.rounding import round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
@@ -210,7 +210,7 @@ class RemoteSweep:
             epoch=found["epoch"],
             made_from=found["made_from"],
             values={name: float(value) for name, value in found["values"].items()},
-            scores=() if point is None else chosen_lines(point, front),
+            scores=() if point is None else score_lines(point, front),
             config=found["config"],
             card=Card(found["card"]),
             _address=found["model"],
@@ -360,10 +360,11 @@ class RemoteAccount:
         status = self.status()
         room, spent = status["room"], share_in_words(float(status["taken"]))
         left = share_in_words(float(room["left"]), up=False)
-        fits = round_down(float(room["fits"]), 3)
+        epsilon = round_down(float(room["epsilon"]), 3)
         return [
             status["claim"],
-            f"{spent} of its budget is taken, {left} is left for {room['spender']}: one sweep of epsilon {fits} fits",
+            f"{spent} of its budget is taken, {left} is left for {room['spender']}, a Gaussian signal of epsilon "
+            f"{epsilon}; check says which sweep_epsilon of a spec fits",
         ]
 
     def _read(self, path: str, **more: Any) -> dict[str, Any]:

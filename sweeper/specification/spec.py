@@ -287,8 +287,7 @@ class Spec(Section):
         Raises:
             SpecError: the changed spec is not valid.
         """
-        given = {f"search.{key}": value for key, value in changes.items() if value is not None}
-        return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
+        return self.with_values({f"search.{key}": value for key, value in changes.items() if value is not None})
 
     def with_concurrent(self, concurrent: int) -> "Spec":
         """Return the spec with another number of processes at once, as ``--concurrent`` asks for.
@@ -296,7 +295,14 @@ class Spec(Section):
         Raises:
             SpecError: not a number of processes.
         """
-        given = {"resources.concurrent": concurrent}
+        return self.with_values({"resources.concurrent": concurrent})
+
+    def with_values(self, given: Mapping[str, Any]) -> "Spec":
+        """Return the spec with other values by dotted name, as if its file said them.
+
+        Raises:
+            SpecError: the changed spec is not valid.
+        """
         return Spec.from_mapping(with_values(self.to_plain(), given), self._source, {**self._overrides, **given})
 
     def to_plain(self) -> dict[str, Any]:

@@ -39,12 +39,14 @@ def check(
     if found.plan.account is not None:
         from sweeper.account.account import Account
         from sweeper.account.owner import user_of_machine
+        from sweeper.planning.account_fit import find_fit
         from sweeper.planning.account_plan import make_reservation
         from sweeper.planning.account_quote import quote_of
 
         account, title = Account(found.plan.account.address), found.plan.name
         wanted = make_reservation(found.plan, found.data, account, sweep="", title=title, spender=user_of_machine())
-        typer.echo(f"\n{quote_of(account, wanted).in_words()}")
+        fit = find_fit(read, found.data, data_dir, account, wanted)
+        typer.echo(f"\n{quote_of(account, wanted, fit).in_words()}")
     if found.estimate is not None:
         typer.echo(f"\n{in_words(found.estimate)}")
     where = "" if data_dir is None else f" --data-dir {data_dir}"

@@ -11,10 +11,13 @@ from sweeper.account.owner import user_of_machine
 from sweeper.account.positions import NOTHING_YET
 from sweeper.account.receipts import Receipt, make_receipt, read_receipt
 from sweeper.account.rules import Reservation
+from sweeper.errors import AccountError
+from sweeper.planning.account_fit import check_room
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
 from sweeper.specification.addresses import parse_address
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 
 
@@ -58,13 +61,21 @@ class AccountCharges:
 
 
 def reserve_account(
-    plan: SweepPlan, data: Dataset, folder: SweepFolder, *, title: str | None = None, spender: str | None = None
+    plan: SweepPlan,
+    data: Dataset,
+    folder: SweepFolder,
+    *,
+    title: str | None = None,
+    spender: str | None = None,
+    spec: Spec | None = None,
+    data_dir: Path | None = None,
 ) -> AccountCharges | None:
     """Reserve everything that a sweep plans, and charge what its ledger has drawn and its account does not know.
 
     A sweep that resumes, or for which a service has reserved, finds its own reservation. ``None`` where it names no
     account. ``title`` is that by which people know the sweep, by default the name of its folder; ``spender`` is whose
-    share it takes from, by default that of the user of this machine.
+    share it takes from, by default that of the user of this machine. ``spec`` is that of a sweep that begins, for what
+    of it would fit where it is refused, and ``data_dir`` where its data were looked for.
 
     Raises:
         AccountError: the account has no room for it, is another one than before, or has lost what this sweep saw of it.
@@ -76,7 +87,12 @@ def reserve_account(
     receipt = make_receipt(folder.path, account)
     title, spender = title or folder.path.name, user_of_machine() if spender is None else spender
     wanted = make_reservation(plan, data, account, sweep=receipt.sweep, title=title, spender=spender)
-    account.reserve(wanted, folder.ledger)
+    try:
+        account.reserve(wanted, folder.ledger)
+    except AccountError:
+        if spec is not None:
+            check_room(spec, data, data_dir, account, wanted)
+        raise
     receipt = receipt.seen(account)
     receipt.write(folder.path)
     charges = AccountCharges(account, wanted, receipt, folder.path, folder.ledger)

@@ -50,6 +50,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus
 from sweeper.results.front import Front, build_front
 from sweeper.specification.search import SearchSettings
+from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
@@ -60,7 +61,7 @@ NOT_YET = "It selects privately: what may be released, and for which price, is k
 
 
 def run_selection(
-    plan: SweepPlan, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
+    spec: Spec, plan: SweepPlan, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
 ) -> FinishedSweep:
     """Run candidates in secret, then write and track what may leave as an ordinary sweep, with the final if it has one.
 
@@ -79,7 +80,7 @@ def run_selection(
     with driver_lock(hidden.path):
         hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
         try:
-            account = _reserve(plan, options, data, hidden)
+            account = _reserve(plan, options, data, hidden, spec)
         except (AccountError, RecordError):
             shutil.rmtree(hidden.path, ignore_errors=True)
             raise
@@ -100,10 +101,13 @@ def check_cluster(search: SearchSettings, cluster: str | None) -> None:
         )
 
 
-def _reserve(plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder) -> AccountCharges | None:
+def _reserve(
+    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, spec: Spec | None = None
+) -> AccountCharges | None:
     public = public_folder(hidden)
     title = plan.name if public is None else public.path.name
-    return reserve_account(plan, data, hidden, title=title, spender=options.spender)
+    given = {"title": title, "spender": options.spender}
+    return reserve_account(plan, data, hidden, **given, spec=spec, data_dir=options.data_dir)
 
 
 def _check_consent(options: Options, plan: SweepPlan) -> None:

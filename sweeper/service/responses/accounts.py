@@ -65,7 +65,10 @@ class AccountRoom(Answer):
 
     spender: str
     left: Number = Field(description="The share of a budget, on the side with the least.")
-    fits: Number = Field(description="The largest epsilon, at the delta of the account, of one sweep that would fit.")
+    epsilon: Number = Field(
+        description="Of a Gaussian signal that takes all that is left, at the delta of the account. A sweep of that "
+        "price takes more: a check of its spec says what fits."
+    )
 
 
 class AccountDetail(AccountTerms):
@@ -80,7 +83,7 @@ class AccountDetail(AccountTerms):
     def of_spender(cls, state: AccountState, spender: str) -> Self:
         """Return how an account stands, and what a spender may still take."""
         summary = state.summary
-        room = AccountRoom(spender=spender, left=state.room.left, fits=state.room.fits)
+        room = AccountRoom(spender=spender, left=state.room.left, epsilon=state.room.epsilon)
         shown = {"places": summary.places, "spenders": summary.spenders, "sweeps": summary.sweeps}
         return cls.of(state, **shown, room=room)
 
@@ -121,11 +124,17 @@ class AccountQuoted(Answer):
     account: str
     spender: str = Field(description="In whose name it is charged: the owner of the token that asks.")
     takes: Number = Field(description="The largest share that it takes; more than 1 can never fit.")
-    epsilon: Number = Field(description="The price of that by itself, at the delta of the account.")
+    epsilon: Number = Field(
+        description="Of the Gaussian signal by which the account counts that, at its delta; at least the sweep's "
+        "price there."
+    )
     delta: Number = Field(description="Of the account.")
     left: Number = Field(description="The share that the spender may still take.")
     left_behind: Number = Field(description="The share that the spender may still take behind the sweep.")
-    fits: Number = Field(description="The largest epsilon of one sweep that would fit.")
+    fits: Number | None = Field(
+        description="The largest privacy.sweep_epsilon of the spec that there is room for, where there is none for the "
+        "spec; None for one that fits, and where nothing does."
+    )
     further: int | None = Field(description="Sweeps like it that there is room for behind it; None for any number.")
     refused: str | None = Field(description="Why it is refused; None if there is room for it.")
     statement: str = Field(description="All of this in words.")

@@ -129,14 +129,14 @@ class Dependencies:
         state, content = (await self.state(name)).state, json.loads((await self.status(name)).content)
         return state, as_line({key: value for key, value in content.items() if key not in ("spec", "versions")})
 
-    async def plan(self, spec: Spec) -> Reservation | None:
+    async def plan(self, spec: Spec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec asks of its account, ``None`` where its data have none, when its turn comes.
 
         Raises:
             RefusalError: too many wait already.
             SweeperError, CliplessError: as `Quotes.plan`.
         """
-        return None if spec.privacy.account is None else await self.turns.run(self.quotes.plan, spec)
+        return None if spec.privacy.account is None else await self.turns.run(self.quotes.plan, spec, spender)
 
     def client(self, request: Request) -> str:
         """Return whose request it is, to count by."""

@@ -67,7 +67,7 @@ def routes(parts: Dependencies) -> APIRouter:
         body, kind = await request.body(), request.headers.get("content-type", "")
         spec = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog)
         accepted, account = AcceptedSpec.of(spec), None
-        if await parts.plan(spec) is not None:
+        if await parts.plan(spec, person(request)) is not None:
             quote = await to_thread.run_sync(parts.quotes.quote, spec, person(request))
             account = None if quote is None else AccountQuoted.of(quote, parts.redact)
         return CheckedSpec(

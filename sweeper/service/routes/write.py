@@ -54,7 +54,7 @@ def routes(parts: Dependencies) -> APIRouter:
         spec = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog)
         submitted = supervisor.find(key, digest)
         if submitted is None:
-            wanted = await parts.plan(spec)
+            wanted = await parts.plan(spec, by)
             submit = partial(supervisor.submit, AcceptedSpec.of(spec), key, digest, by=by, wanted=wanted)
             submitted = await to_thread.run_sync(submit)
         stands = await to_thread.run_sync(state_after, parts, submitted.name)

@@ -77,6 +77,9 @@ def test_an_account_says_what_is_taken_by_whom_on_what_and_what_is_left_for_the_
     assert "costs epsilon 6.8 at delta 1e-05 together" in shown
     assert "Left for a local user</dt><dd>25 %" in shown
     assert (
+        "Left as epsilon</dt><dd>epsilon 3.03<small>of one Gaussian signal; a sweep of that price takes more" in shown
+    )
+    assert (
         "one more sweep like elsewhere &lt;img src=x onerror=alert(1)&gt;, the last one, which reserved 24.7 %" in shown
     )
     assert f'<a href="/?sweep={ENDED}" data-local>{ENDED}</a>' in shown

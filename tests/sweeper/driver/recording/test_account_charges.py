@@ -42,6 +42,7 @@ from sweeper.search.space import sample
 from sweeper.service.app import create_app
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
+from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 from tests.factories import make_spec, small_content, spec_error
 
@@ -121,7 +122,9 @@ def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_n
     assert "Everything that is ever released through it costs epsilon 6 at delta 0.0001 together" in condition
     check_prices_agree(sweep, address, condition)
     before = Account(address).head
-    with pytest.raises(AccountError, match=r"account 'clinic' has room for, got one that takes .* lower privacy.sweep"):
+    with pytest.raises(
+        AccountError, match=r"account 'clinic' has room for, got one that takes .* lower privacy.sweep_epsilon to"
+    ):
         run(make_spec(content(address, sweep_epsilon=5.5)), Options(out=tmp_path / "out"))
     assert Account(address).head == before
     assert [path for path in (tmp_path / "out").iterdir() if path.is_dir()] == [sweep.directory]
@@ -334,12 +337,46 @@ def test_other_rows_are_refused_and_a_closed_account_begins_no_sweep(tmp_path, d
         reserve_account(plan, data, other)
 
 
+LONG = """\
+name: long
+data: {name: digits}
+model: {architecture: mlp, width: 16}
+training: {epochs: 60, batch_size: 256, learning_rate: {log: [0.02, 0.1]}}
+privacy: {sweep_epsilon: 3, delta: 1e-5, account: ACCOUNT}
+search: {trials: 2, rehearse: false}
+"""
+
+
+def test_four_sweeps_at_3_fit_into_6_8_and_command_line_and_python_refuse_the_fifth_alike(tmp_path, capsys):
+    address = parse_address(f"{tmp_path}/accounts.db#clinic")
+    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 6.8, "delta": 1e-5}
+    open_account(address, **terms, by="owner", at=NOW)
+    path, out = tmp_path / "long.yaml", tmp_path / "out"
+    path.write_text(LONG.replace("ACCOUNT", f"'{address}'"))
+    spec = Spec.from_yaml(path)
+    digits = clipless.datasets.load(**spec.data_options())
+    plan = make_sweep_plan(spec, digits)
+    for number in range(4):
+        folder = SweepFolder(tmp_path / f"sweep{number}")
+        folder.path.mkdir()
+        reserve_account(plan, digits, folder)
+    before = Account(address).head
+    with pytest.raises(AccountError, match=r"lower privacy\.sweep_epsilon to [\d.]+, the most that fits") as refused:
+        run(spec, Options(out=out))
+    main_quietly(["run", str(path), "--out", str(out)])
+    assert capsys.readouterr().err == f"sweeper: {refused.value}\n"
+    main_quietly(["check", str(path), "--no-estimate"])
+    assert f"Refused by its account: {refused.value}" in capsys.readouterr().out
+    assert Account(address).head == before
+    assert [one for one in out.glob("*") if one.is_dir()] == []
+
+
 def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data):
     address = opened(tmp_path, epsilon=8.0)
     plan = make_sweep_plan(make_spec(content(address)), data)
     account = Account(address)
     wanted = make_reservation(plan, data, account, sweep="", title="t", spender="ann")
-    said = quote_of(account, wanted).in_words()
+    said = quote_of(account, wanted, None).in_words()
     assert re.search(
         r"would take [\d.]+ % of its budget \(epsilon 8 at delta 0.0001\) and leave ann [\d.]+ % of it, now 100 %; that",
         said,
@@ -347,7 +384,7 @@ def test_check_says_what_a_sweep_would_take_and_how_many_more_fit(tmp_path, data
     assert said.endswith("more sweeps like this one.")
     assert set(wanted.costs) == set(Side)
     close_account(address, because="spent", by="owner", at=NOW)
-    assert quote_of(account, wanted).in_words().startswith("Refused by its account: ")
+    assert quote_of(account, wanted, None).in_words().startswith("Refused by its account: ")
 
 
 @pytest.mark.parametrize(

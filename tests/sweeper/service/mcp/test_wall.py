@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -54,6 +55,20 @@ def taken(account, spender):
     return max([part_of(balance.taken_by(spender, place), balance.budget) for place in balance.places()], default=0.0)
 
 
+def test_four_sweeps_at_3_fit_into_6_8_and_the_fifth_is_refused(serve, tmp_path):
+    address = parse_address(f"{tmp_path}/accounts.db#clinic")
+    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 6.8, "delta": 1e-5, "by": "owner"}
+    open_account(address, **terms, at=datetime.datetime.now(datetime.UTC))
+    service = serve(mcp=True, accounts={"digits": address})
+    spec = SPEC | {"training": {"epochs": 60, "batch_size": 256}}
+    for _ in range(4):
+        assert use(service, "submit_sweep", {"spec": spec}).error is None
+    held = Account(address).head
+    refused = use(service, "submit_sweep", {"spec": spec}).error
+    assert re.search(r"lower privacy\.sweep_epsilon to [\d.]+, the most that fits", refused)
+    assert Account(address).head == held
+
+
 def test_a_client_spends_its_owners_share_and_is_told_what_would_fit(serve, account, tmp_path):
     token = make_token(tmp_path / "tokens.json", Role.WRITE, 1, "robot")
     service = serve(mcp=True, tokens=tmp_path / "tokens.json", accounts={"digits": account.address})
@@ -65,7 +80,9 @@ def test_a_client_spends_its_owners_share_and_is_told_what_would_fit(serve, acco
     assert use(service, "submit_sweep", {"spec": SPEC, "key": "mine"}, client).content["id"] == made["id"]
     refused = use(service, "submit_sweep", {"spec": SPEC}, client).error
     assert "the share of robot in account 'clinic', 40 % of its budget" in refused
-    assert "would fit" in refused
+    fitting = re.search(r"lower privacy\.sweep_epsilon to ([\d.]+), the most that fits", refused).group(1)
+    narrower = SPEC | {"privacy": SPEC["privacy"] | {"sweep_epsilon": float(fitting)}}
+    assert use(service, "check_spec", {"spec": narrower}, client).content["account"]["refused"] is None
     assert taken(account, "robot") == pytest.approx(quoted["takes"])
     assert set(account.balance().spenders) == {"robot"}
     (listed,) = use(service, "list_accounts", {}, client).content["accounts"]

@@ -83,12 +83,12 @@ def test_two_tokens_with_shares_run_four_sweeps_and_the_fifth_is_refused_with_wh
     before = entries(address), sorted(out.iterdir())
     answer = submit(people, "ann")
     assert is_problem(answer, 402, "the share of ann in account 'clinic', 50 % of its budget, has room for")
-    assert "one sweep of epsilon " in answer.json()["detail"]
     assert (entries(address), sorted(out.iterdir())) == before, "nothing was reserved, and no folder is left"
     said = people("ann", "POST", "/api/v1/check", SPEC).json()["account"]
-    fits = round(said["fits"] - 0.0005, 3)
-    assert f"one sweep of epsilon {fits:g} would fit" in answer.json()["detail"]
-    assert submit(people, "ann", SPEC.replace("sweep_epsilon: 3", f"sweep_epsilon: {0.9 * fits}")).status_code == 201
+    assert said["refused"] == answer.json()["detail"]
+    assert f"lower privacy.sweep_epsilon to {said['fits']:g}, the most that fits" in said["refused"]
+    smaller, larger = (SPEC.replace("sweep_epsilon: 3", f"sweep_epsilon: {by * said['fits']}") for by in (1.0, 1.02))
+    assert [submit(people, "ann", spec).status_code for spec in (larger, smaller)] == [402, 201]
     spent = {sweep.spender for sweep in Account(address).balance().sweeps.values()}
     assert spent == {"ann", "ben"}
 
@@ -99,7 +99,7 @@ def test_nobody_takes_of_the_share_of_another_and_who_has_none_takes_nothing(peo
     assert is_problem(submit(people, "eve"), 402, "Expected a spender with a share of account 'clinic' (ann, ben)")
     room = people("ben", "GET", ACCOUNT).json()["room"]
     assert (room["spender"], room["left"]) == ("ben", 0.5)
-    assert people("eve", "GET", ACCOUNT).json()["room"]["fits"] == 0.0
+    assert people("eve", "GET", ACCOUNT).json()["room"]["epsilon"] == 0.0
     assert submit(people, "ben").status_code == 201
 
 
@@ -317,7 +317,8 @@ def test_python_has_the_account_and_is_told_what_would_fit(notebook, tmp_path):
     for _ in range(2):
         service.submit(spec)
     with pytest.raises(
-        AccountError, match=r"^Expected a sweep that the share of ann .* one sweep of epsilon .* would fit"
+        AccountError,
+        match=r"^Expected a sweep that the share of ann .* lower privacy.sweep_epsilon to .* the most that",
     ):
         service.submit(spec)
     account = service.account("clinic")
