@@ -106,8 +106,8 @@ def _reserve(
 ) -> AccountCharges | None:
     public = public_folder(hidden)
     title = plan.name if public is None else public.path.name
-    given = {"title": title, "spender": options.spender}
-    return reserve_account(plan, data, hidden, **given, spec=spec, data_dir=options.data_dir)
+    spender, data_dir = options.spender, options.data_dir
+    return reserve_account(plan, data, hidden, title=title, spender=spender, spec=spec, data_dir=data_dir)
 
 
 def _check_consent(options: Options, plan: SweepPlan) -> None:
