@@ -146,8 +146,8 @@ def _guess(low: tuple[float, float], high: tuple[float, float]) -> float:
     """Return where between two budgets the room is about full, on a line through the logarithms of what they take."""
     wanted = (1.0 + _CLOSE) / 2.0
     if low[0] == 0.0:
-        return high[0] * (wanted / high[1]) ** (1.0 / _POWER)
+        return high[0] * math.pow(wanted / high[1], 1.0 / _POWER)
     if low[1] == 0.0:
         return math.sqrt(low[0] * high[0])
     power = math.log(high[1] / low[1]) / math.log(high[0] / low[0])
-    return min(max(low[0] * (wanted / low[1]) ** (1.0 / power), 1.004 * low[0]), 0.996 * high[0])
+    return min(max(low[0] * math.pow(wanted / low[1], 1.0 / power), 1.004 * low[0]), 0.996 * high[0])
