@@ -6,7 +6,7 @@ Points are chosen on validation values; test values are only ever shown beside t
 from math import inf
 from typing import Any
 
-from dashboards.data import CAUGHT, NEVER_BEGUN, PRICE, SweepData, finite
+from dashboards.data import CAUGHT, NEVER_BEGUN, PRICE, WAITING, SweepData, finite
 from sweeper.privacy.pricing import Price
 from sweeper.records import MEMBERSHIP, Objective, Point, TrialStatus
 from sweeper.results.budgets import WithinBudget, best_by_budget, best_within
@@ -38,6 +38,11 @@ def trials_done(data: SweepData) -> tuple[int, float]:
     planned = {id_: int((data.trials[id_].sampling or {}).get("epochs") or 0) for id_ in last}
     ended = sum(id_ not in running and data.how_stands(id_) != NEVER_BEGUN for id_ in data.trials)
     return ended, ended + sum(min(epoch / planned[id_], 1.0) for id_, epoch in last.items() if planned[id_])
+
+
+def has_begun(data: SweepData) -> bool:
+    """Whether any trial of a running sweep has begun; before, it starts workers or waits for room."""
+    return any(data.how_stands(id_) != WAITING for id_ in data.trials)
 
 
 def budgets(data: SweepData) -> tuple[WithinBudget, ...]:

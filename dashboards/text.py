@@ -124,15 +124,37 @@ def show_test(point: Point, name: str) -> str:
     return MISSING if value is None else show(name, value) + in_parentheses(name, point.test_interval(name))
 
 
+def test_with_interval(point: Point, name: str, claim: Claim) -> str:
+    """A test number of a point with its interval where one is known, a mark where the point has none."""
+    _, tested, ends, _ = _with_test(point, name, claim)
+    return (tested + (f" ({ends})" if ends else "")) or MISSING
+
+
 def lead_with_test(point: Point, name: str, claim: Claim) -> tuple[str, str]:
     """What the best point in a value reaches, and a note: on test rows where they are scored, since others chose it."""
+    value, unit, note = split_lead(point, name, claim)
+    return f"{value} {unit}", note
+
+
+def split_lead(point: Point, name: str, claim: Claim) -> tuple[str, str, str]:
+    """Likewise in three parts: the number, of what and on which rows it is, and the note."""
     chose, confidence = "on the validation rows that chose it", "95\N{NO-BREAK SPACE}% interval "
     value, tested, ends, between = _with_test(point, name, claim)
     between = f", {confidence}{between}" if between else ""
     if not tested:
-        return f"{value} {title_of(name)} {chose}", f"not scored on test rows yet{between}"
+        return value, f"{title_of(name)} {chose}", f"not scored on test rows yet{between}"
     first = f"{confidence}{ends}; " if ends else ""
-    return f"{tested} {title_of(name)} on test rows", f"{first}{value} {chose}{between}"
+    return tested, f"{title_of(name)} on test rows", f"{first}{value} {chose}{between}"
+
+
+def score_lines(point: Point, name: str, claim: Claim) -> tuple[str, str]:
+    """A score in a cell of two lines, with intervals: on test rows, then on validation rows; alone, that comes first.
+
+    The second line is empty where the point is not scored on test rows.
+    """
+    value, tested, ends, between = _with_test(point, name, claim)
+    validation = f"validation {value}" + (f" ({between})" if between else "")
+    return (f"test {tested}" + (f" ({ends})" if ends else ""), validation) if tested else (validation, "")
 
 
 def also_on_test(point: Point, name: str, claim: Claim) -> str:
@@ -148,7 +170,8 @@ def _with_test(point: Point, name: str, claim: Claim) -> tuple[str, str, str, st
     """Return a value, its test number, the interval of that and its own, each empty where there is none."""
     tested = (point.test or {}).get(name)
     ends, own = (interval_text(name, one) for one in (interval_on_test(point, name, claim), point.interval(name)))
-    return whole(show(name, point.values[name])), "" if tested is None else whole(show(name, tested)), ends, own
+    value = whole(show(name, point.values[name])) if name in point.values else MISSING
+    return value, "" if tested is None else whole(show(name, tested)), ends, own
 
 
 def in_parentheses(name: str, interval: Interval | None) -> str:

@@ -23,7 +23,7 @@ const sweeperPlots = (() => {
     return loading;
   };
   const PAINTING_MILLISECONDS = 50; // for the browser to show a picture before the library keeps it busy
-  const [ABOVE, LEAST] = [430, 420]; // pixels above the front, which ends where the window does, and that it has at least
+  const [ABOVE, LEAST] = [460, 400]; // pixels above the front, which ends where the window does, and that it has at least
   const painted = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, PAINTING_MILLISECONDS)));
   const config = { ...sweeperFigures.config, responsive: false }; // sized by their places, not by the window
   const kept = config.modeBarButtonsToRemove.filter((name) => name !== "select2d");

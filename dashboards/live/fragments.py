@@ -14,7 +14,7 @@ from dashboards.live.view import PREFIX, View
 from dashboards.pages import _sections as sections
 from dashboards.pages._html import Child, Html, each, tag
 from dashboards.pages._page import section
-from dashboards.text import MISSING, setting, show, show_epsilon, show_test, show_value
+from dashboards.text import MISSING, setting, show, show_epsilon, show_test, show_value, whole
 from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.privacy.card import Card, charged_to, make_card
 from sweeper.privacy.pricing import value_name
@@ -114,15 +114,16 @@ def _values(data: SweepData, point: Point) -> Html:
     names += [name for name in point.values if name not in names]
     rows = []
     for name in names:
-        shown = [show_value(point, name), MISSING if name == "epsilon" else show_test(point, name)]
+        tested = MISSING if name == "epsilon" else show_test(point, name)
+        shown = map(whole, [tested, show_value(point, name)])
         rows.append(tag("tr", tag("th", value_name(name), scope="row"), each("td", shown, class_="number")))
         if name == "epsilon" and (price := data.result.price) is not None:
-            after = [show_epsilon(price.epsilon), MISSING]
+            after = [MISSING, show_epsilon(price.epsilon)]
             rows.append(tag("tr", tag("th", PRICE, scope="row"), each("td", after, class_="number")))
     if point.classes is not None:
-        shown = [MISSING, show("balanced accuracy", point.classes.balanced_accuracy)]
+        shown = [show("balanced accuracy", point.classes.balanced_accuracy), MISSING]
         rows.append(tag("tr", tag("th", "balanced accuracy", scope="row"), each("td", shown, class_="number")))
-    heads = tag("tr", tag("td"), each("th", ["validation", "test"], scope="col"))
+    heads = tag("tr", tag("td"), each("th", ["test", "validation"], scope="col"))
     return tag("table", tag("thead", heads), tag("tbody", *rows))
 
 

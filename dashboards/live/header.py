@@ -15,21 +15,10 @@ from dashboards.live.sweep_list import duration, in_words, state
 from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._sections import head
-from dashboards.summary import best_of, total_price, trials_done
-from dashboards.text import (
-    MISSING,
-    delta_text,
-    interval_text,
-    show,
-    show_epsilon,
-    show_test,
-    show_value,
-    title_of,
-    when,
-    whole,
-)
+from dashboards.summary import best_of, has_begun, total_price, trials_done
+from dashboards.text import delta_text, show, show_epsilon, split_lead, title_of, when
 from sweeper.privacy.pricing import UPPER_BOUND
-from sweeper.records import Point, SweepStatus, TrialStatus
+from sweeper.records import SweepStatus, TrialStatus
 from sweeper.rounding import number_of
 from sweeper.service.supervision.states import Standing
 from sweeper.store.actions import owner_of
@@ -78,6 +67,14 @@ class Progress:
     rehearsed: int = 0  # configurations, of ``rehearsals``
     rehearsals: int = 0
     rehearses: bool = False  # whether the time left is that of the rehearsals
+    begun: bool = True  # whether a trial has
+    tested: int = 0  # points of the front that are scored on test rows, of ``front``
+    front: int = 0
+
+    @property
+    def scores(self) -> bool:
+        """Whether no trial is left: what runs then scores the front on test rows."""
+        return self.ended == self.total
 
 
 class Pace:
@@ -114,7 +111,7 @@ def sweep_header(
         _answer(
             "Is it still running?",
             _running(standing, progress),
-            _bar(data, progress),
+            _bar(data, standing, progress),
             _detail(progress, runs=standing.runs),
             steered,
         ),
@@ -132,7 +129,11 @@ def waiting_header(standing: Standing, spec: Mapping[str, Any] | None, *, offers
         "header",
         tag("p", state(standing), _reason(standing), folder, _submitted(standing), class_="eyebrow"),
         tag("h1", str(known.get("name", standing.name))),
-        _answers(_answer("Is it still running?", _running(standing, Progress(0)), _waits(standing)), offers),
+        _answers(
+            _answer("Is it still running?", _running(standing, Progress(0)), _waits(standing)),
+            _answer("What is its price?", *_will_cost(known)),
+            offers,
+        ),
         tag("details", tag("summary", "Spec"), text) if spec else None,
     )
 
@@ -148,7 +149,9 @@ def progress_of(data: SweepData, manifest: Manifest | None, name: str, pace: Pac
         left = pace.seconds_left(f"{name}/rehearsals", rehearsed / rehearsals)
         return Progress(ended, trials, counts, left, rehearsed, rehearsals, rehearses=True)
     left = pace.seconds_left(name, min(done / max(trials, 1), 1.0))
-    return Progress(ended, trials, counts, left, rehearsed, rehearsals)
+    progress = Progress(ended, trials, counts, left, rehearsed, rehearsals, begun=has_begun(data))
+    tested = sum(point.test is not None for point in data.front_points)
+    return replace(progress, tested=tested, front=len(data.front_points))
 
 
 def offered(
@@ -237,15 +240,12 @@ def _achieves(data: SweepData) -> list[Child]:
         ]
     if best is None:
         return [tag("p", "No point yet; the first comes with the first epoch.")]
-    knee = data.result.knee
-    epsilon, knee = show("epsilon", best.values["epsilon"]), data.result.knee
-    others = f"; knee: {_said(data, knee)}" if knee is not None and knee.key != best.key else ""
-    points = number_of(len(data.result.on_front), "point")
-    words = f"{best.label}, at its own epsilon {epsilon}; {points} on the front{others}."
-    test = show_test(best, data.utility)
-    tested = "" if test == MISSING else f"test {test}"
-    unit = ", ".join(filter(None, [data.utility, interval_text(data.utility, best.interval(data.utility)), tested]))
-    return [_big(show(data.utility, best.values[data.utility]), unit), tag("p", words)]
+    value, unit, note = split_lead(best, data.utility, data.result.claim)
+    if data.utility not in (best.test or {}):
+        unit = f"{title_of(data.utility)} on validation rows"  # on one line
+    epsilon, points = show("epsilon", best.values["epsilon"]), number_of(len(data.result.on_front), "point")
+    words = f"{note[0].upper()}{note[1:]}. {best.label}, own epsilon {epsilon}; {points} on the front."
+    return [_big(value, unit), tag("p", words)]
 
 
 def _lead(data: SweepData) -> str:
@@ -256,17 +256,14 @@ def _lead(data: SweepData) -> str:
     return f" {first.id} leads with {first.scores()}; none of them is a model of this sweep."
 
 
-def _bar(data: SweepData, progress: Progress) -> Html | None:
-    """How many configurations were rehearsed, as long as that goes on."""
-    if not progress.rehearses:
-        return None
-    label = f"configurations rehearsed on {data.rehearsal_source.in_words}"
-    return tag("progress", value=progress.rehearsed, max=progress.rehearsals, aria_label=label)
-
-
-def _said(data: SweepData, point: Point) -> str:
-    names = [name for name in (data.utility, "epsilon") if name in point.values]
-    return ", ".join(f"{title_of(name)} {whole(show_value(point, name))}" for name in names)
+def _bar(data: SweepData, standing: Standing, progress: Progress) -> Html | None:
+    """How far rehearsals are, or the scores of test rows, as long as that goes on."""
+    if progress.rehearses:
+        label = f"configurations rehearsed on {data.rehearsal_source.in_words}"
+        return tag("progress", value=progress.rehearsed, max=progress.rehearsals, aria_label=label)
+    if standing.state is SweepStatus.RUNNING and progress.scores and progress.front:
+        return tag("progress", value=progress.tested, max=progress.front, aria_label="points scored on test rows")
+    return None
 
 
 def _costs(data: SweepData, standing: Standing) -> list[Child]:
@@ -289,9 +286,12 @@ def _running(standing: Standing, progress: Progress) -> Html:
 
 
 def _doing(standing: Standing, progress: Progress) -> str:
-    """How a sweep stands, in words; one without a trial left scores test rows before it ends."""
-    done = standing.state is SweepStatus.RUNNING and progress.ended == progress.total
-    return "scoring" if done else in_words(standing.state)
+    """How a sweep stands, in words; one that runs starts workers before its first trial and scores after its last."""
+    if standing.state is SweepStatus.RUNNING and progress.scores:
+        return "scoring test rows"
+    if standing.state is SweepStatus.RUNNING and not progress.begun:
+        return "starting workers"
+    return in_words(standing.state)
 
 
 def _detail(progress: Progress, *, runs: bool) -> Html | None:
@@ -300,6 +300,8 @@ def _detail(progress: Progress, *, runs: bool) -> Html | None:
     said = [f"{rehearsals} rehearsed before"] if progress.rehearsals and not progress.rehearses else []
     if set(counts) != {TrialStatus.COMPLETED.value}:  # which the number above says
         said += [f"{count} {word}" for word, count in counts.items()]
+    if runs and progress.scores:
+        said.insert(0, f"{progress.tested} of {number_of(progress.front, 'point')} of the front scored on test rows")
     if runs and progress.seconds_left is not None and progress.total != progress.ended:
         what = " of the rehearsals" if progress.rehearses else ""
         said.append(f"about {duration(progress.seconds_left)}{what} left")
@@ -311,5 +313,15 @@ def _waits(standing: Standing) -> Html:
         ahead = standing.place - 1
         before = "1 sweep is" if ahead == 1 else f"{ahead} sweeps are"
         words = f"{before} before it." if ahead else "It is the next one."
-        return tag("p", f"It waits for a driver. {words}")
-    return tag("p", "It has no records yet." if standing.runs else "It never began; nothing was spent.")
+        return tag("p", f"It starts when one that runs has ended. {words}")
+    if standing.state is SweepStatus.STARTING:
+        return tag("p", "Its driver reads the data and plans the sweep.")
+    return tag("p", "It has no records yet." if standing.runs else "It never began.")
+
+
+def _will_cost(spec: Mapping[str, Any]) -> list[Child]:
+    """The budget of a sweep that has not begun, where its spec fixes one."""
+    nothing, budget = tag("p", "Nothing is spent yet."), dict(spec.get("privacy") or {}).get("sweep_epsilon")
+    if isinstance(budget, int | float):
+        return [_big(f"at most {show_epsilon(float(budget))}", "epsilon"), nothing]
+    return [nothing]

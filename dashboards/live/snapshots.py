@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from dashboards.data import SweepData, known_actions, read, with_drawn, with_rehearsals
-from dashboards.summary import best_of, total_price, trials_done
-from dashboards.text import MISSING, show_test
+from dashboards.summary import best_of, has_begun, total_price, trials_done
+from dashboards.text import score_lines
 from sweeper.errors import RecordError, SweeperError, public_sentence
-from sweeper.records import Interval, SweepStatus
+from sweeper.records import SweepStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, apply_gate, read_front, still_admitted, up_to_date
 from sweeper.results.front_record import FrontTrial
@@ -38,6 +38,7 @@ PAUSE_SECONDS = 1.0  # between two looks at one sweep, at least;
 PAUSES = 10.0  # and so many times the processor seconds that making took for two snapshots in a row,
 LONGEST_PAUSE_SECONDS = 30.0  # but no longer than this
 KEPT_SWEEPS = 16
+_STARTS = "This sweep has started and has no front yet: workers are starting."
 _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")  # how the names of sweep folders end
 
 
@@ -49,14 +50,14 @@ class SweepSummary:
     status: str
     started: str = ""
     trials: int | None = None  # that have ended; all that there are where ``planned`` is None
+    begun: bool = True  # whether a trial has
     planned: int | None = None  # trials, None where their number is not told
     share: float | None = None  # of them that is done, while they run
     hypervolume: float | None = None
     exploratory: bool = False
     utility: str = ""  # name of the objective that ``best`` is a value of
-    best: float | None = None  # on the front
-    interval: Interval | None = None  # of it, where it is an estimate from noisy scores
-    test: str = ""  # the test value of that point as text, empty before it is known
+    best: float | None = None  # of the point of the front that is best on validation rows: on test rows once scored
+    scores: tuple[str, str] = ("", "")  # of that point in words: what ``best`` is, then its validation score beside it
     by: str = ""  # whose it is
     rehearsed: tuple[int, int] | None = None  # configurations, and of how many, while they are rehearsed
     price: float | None = None  # epsilon of what everything costs that is released
@@ -235,13 +236,13 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> 
     return replace(
         summary,
         trials=len(data.trials) if planned is None else ended,
+        begun=has_begun(data),
         planned=planned,
         hypervolume=None if best is None else data.result.hypervolume,
         exploratory=data.result.claim.exploratory,
         utility=utility,
-        best=None if best is None else best.values[utility],
-        interval=None if best is None else best.interval(utility),
-        test="" if best is None or (shown := show_test(best, utility)) == MISSING else shown,
+        best=None if best is None else (best.test or best.values).get(utility, best.values[utility]),
+        scores=("", "") if best is None else score_lines(best, utility, data.result.claim),
         rehearsed=(len(data.rehearsals), data.rehearsals_planned) if data.rehearses else None,
         price=None if price is None else price.epsilon,
     )
@@ -263,7 +264,7 @@ def _take(name: str, token: str, folder: SweepFolder, state: _SweepState) -> Sna
     except RecordError as error:
         state.follower = None  # it may have lost rows; the next one reads all of them
         is_early = not folder.front.exists()
-        snapshot.trouble = "This sweep has started and has no front yet." if is_early else snapshot.sentence(error)
+        snapshot.trouble = _STARTS if is_early else snapshot.sentence(error)
     snapshot.seconds = time.thread_time() - started
     return snapshot
 

@@ -10,13 +10,13 @@ from dashboards.live.snapshots import SweepSummary
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._page import working_table
-from dashboards.text import MISSING, in_parentheses, show, show_epsilon
+from dashboards.text import MISSING, show_epsilon
 from sweeper.records import SweepStatus
 from sweeper.service.supervision.states import Standing
 
 _HEADS = ("sweep", "state", "by", "trials", "best", "price", "hypervolume", "age")
 _WORDS = (
-    "Best: the best value on the front of the objective that is named, then that of the test rows. "
+    "Best: of the model with the best score on validation rows, its score on test rows with a 95 % interval. "
     "Price: the epsilon of all that is released. Choose two or more to compare them."
 )
 _NUMERIC = ("trials", "best", "price", "hypervolume")
@@ -67,10 +67,8 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
         said = tag("small", f"about {duration(left)} left", class_="why")
     by = row.by or ("" if standing.submission is None else standing.submission.by)
     started = row.started or standing.name[-15:]
-    best = MISSING
-    if row.best is not None:
-        best = f"{show(row.utility, row.best)}{in_parentheses(row.utility, row.interval)}"
-        best += f", test {row.test}" if row.test else ""
+    first, second = row.scores
+    beside = tag("small", second, class_="why") if second else None
     return tag(
         "tr",
         tag("td", tag("label", box, class_="box") if standing.started else None),
@@ -78,7 +76,7 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
         tag("td", state(standing), said, data_value=standing.state.value),
         tag("td", by or MISSING, data_value=by),
         _number(row.trials, _trials(row, standing)),
-        _number(row.best, best, row.utility),
+        _number(row.best, first or MISSING, row.utility, beside),
         _number(row.price, MISSING if row.price is None else show_epsilon(row.price)),
         _number(row.hypervolume, MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}"),
         tag("td", age(started, now), data_value=f"at {started}"),
@@ -92,7 +90,9 @@ def _trials(row: SweepSummary, standing: Standing) -> str:
     if row.trials is None:
         return MISSING
     if runs and row.trials == row.planned:
-        return f"{row.trials}, scoring"
+        return f"{row.trials}, scoring test rows"
+    if runs and not row.begun:
+        return "starting workers"
     return str(row.trials) if row.planned in (None, row.trials) else f"{row.trials} of {row.planned}"
 
 
@@ -107,9 +107,9 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def _number(value: float | None, text: str, of: str = "") -> Html:
+def _number(value: float | None, text: str, of: str = "", below: Html | None = None) -> Html:
     small = tag("small", f" {of}") if of and value is not None else None
-    return tag("td", text, small, class_="number", data_value="" if value is None else value)
+    return tag("td", text, small, below, class_="number", data_value="" if value is None else value)
 
 
 def state(standing: Standing) -> Html:

@@ -11,16 +11,15 @@ from dashboards.live.snapshots import Snapshot
 from dashboards.live.view import Action, Tab, View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import scrolling_table, section
-from dashboards.text import MISSING, setting, show_test, show_value, when
+from dashboards.text import MISSING, setting, show_test, show_value, split_lead, title_of, when, whole
 from sweeper.errors import SweeperError, UnknownSweepError
 from sweeper.privacy.pricing import value_name
-from sweeper.records import Point, TrialStatus
+from sweeper.records import Objective, Point, TrialStatus
 from sweeper.results.display import epsilon_first
 from sweeper.results.front_record import FrontTrial
+from sweeper.results.highlights import best
 from sweeper.results.trial_log import trial_log
 from sweeper.store.notes import Notes, SignedText, read_notes
-
-_TEST = "test"
 
 
 def trial_page(
@@ -45,6 +44,7 @@ def trial_page(
         tag("h1", id_),
         tag("nav", *_neighbours(snapshot, id_), class_="links", aria_label="Other trials"),
         tag("p", status(ended), reason, None if stage is None else f"; stage {stage + 1} of {len(data.result.stages)}"),
+        _reached(data, id_),
         tag("div", *_links(snapshot, id_, run_address, offers), class_="links"),
     )
 
@@ -77,6 +77,22 @@ def one_trial(data: SweepData, id_: str) -> SweepData:
     known_trial(data, id_)
     points = tuple(point for point in data.points if point.trial == id_)
     return replace(data, result=replace(data.result, trials={id_: data.trials[id_]}, points=points))
+
+
+def _reached(data: SweepData, id_: str) -> Html | None:
+    """The score of the best model of a trial, on test rows where one of its points is on the front; None before any."""
+    name = data.utility
+    points = [point for point in data.points if point.trial == id_]
+    on_front = [point for point in points if point.key in data.result.on_front]
+    found = best(on_front or points, Objective(name, data.direction(name)))
+    if found is None:
+        return None
+    at = f", epoch {found.moment}"
+    if not on_front:
+        words = f"{whole(show_value(found, name))} {title_of(name)} on validation rows"
+        return tag("p", "Best: ", tag("strong", words), f"{at}. None of its points is on the front.")
+    value, unit, note = split_lead(found, name, data.result.claim)
+    return tag("p", "Best: ", tag("strong", f"{value} {unit}"), f"{at} ({note}).")
 
 
 def _neighbours(snapshot: Snapshot, id_: str) -> list[Html]:
@@ -114,20 +130,28 @@ def _scores(data: SweepData, id_: str) -> Html:
         return section("scores", "Scores", tag("p", "No point yet; the first comes with the first epoch."))
     rows = [_row(data, point, names) for point in points]
     shown = [name for name in rows[0] if any(row[name] != MISSING for row in rows)]
-    words = {name: "number" if name in (*names, _TEST) else None for name in shown}
+    words = {name: None if name in ("epoch", "front", "model") else "number" for name in shown}
     heads = join(tag("th", value_name(name), scope="col", class_=word) for name, word in words.items())
     lines = [tag("tr", *(tag("td", row[name], class_=word) for name, word in words.items())) for row in rows]
     return section("scores", "Scores", scrolling_table(heads, lines))
 
 
 def _row(data: SweepData, point: Point, names: Sequence[str]) -> dict[str, Child]:
-    """Return the cells of a point by the heads of their columns."""
-    values = {name: MISSING if name not in point.values else show_value(point, name) for name in names}
+    """Return the cells of a point by the heads of their columns; of each score that of test rows comes first."""
+    scores = [name for name in names if name != "epsilon"]
     on_front = point.key in data.result.on_front
     pick = f"/{View(sweep=data.directory, point=point.key).query()}"
-    front = tag("a", "pick it", href=pick, data_local=True) if on_front else MISSING
-    model = _model(data, point) if on_front else MISSING
-    return {"epoch": point.moment, **values, _TEST: show_test(point, data.utility), "front": front, "model": model}
+    cells: dict[str, Child] = {"epoch": point.moment}
+    if "epsilon" in names:
+        cells["epsilon"] = _value(point, "epsilon")
+    for name in scores:
+        cells |= {f"{name}, test": show_test(point, name), f"{name}, validation": _value(point, name)}
+    cells["front"] = tag("a", "pick it", href=pick, data_local=True) if on_front else MISSING
+    return {**cells, "model": _model(data, point) if on_front else MISSING}
+
+
+def _value(point: Point, name: str) -> str:
+    return show_value(point, name) if name in point.values else MISSING
 
 
 def _model(data: SweepData, point: Point) -> Child:

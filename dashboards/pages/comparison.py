@@ -1,10 +1,11 @@
 """The page of a comparison: fronts of several sweeps in one plane, and what can be said of their difference."""
 
+from collections.abc import Sequence
+
 from dashboards.figures import comparison_figures
 from dashboards.pages._html import Html, each, join, tag
 from dashboards.pages._page import build, scrolling_table, section
-from dashboards.text import MISSING, interval_text, lead_with_test, show, show_epsilon, show_value, title_of, whole
-from sweeper.privacy.held_out import interval_on_test
+from dashboards.text import MISSING, lead_with_test, show_epsilon, show_value, test_with_interval, title_of, whole
 from sweeper.results.comparison import Comparison, Group, Run
 from sweeper.results.highlights import best
 from sweeper.rounding import number_of
@@ -12,6 +13,7 @@ from sweeper.rounding import number_of
 HYPERVOLUME = (
     "Hypervolume is the share, from 0 to 1, of all values from worst to best that a front covers: larger is better."
 )
+_LABELS = ("name", "sweep")  # of the columns before the numbers
 SHOWN = 4  # sweeps that the head names; the table has all
 
 
@@ -86,25 +88,23 @@ def differences(comparison: Comparison) -> Html:
 
 
 def table(comparison: Comparison) -> Html:
-    """One row per sweep."""
+    """One row per sweep, on a phone one card."""
     reached = f"best {title_of(comparison.utility.name)}"
-    names = [f"{reached}, validation", "on test rows", "price", "hypervolume", "trials", "points", "on the front"]
-    numbers = each("th", names, scope="col", class_="number")
-    heads = join([each("th", ["name", "sweep"], scope="col"), numbers])
-    rows = [_row(comparison, group.name, run) for group in comparison.groups for run in group.runs]
-    return section("sweeps", "Sweeps", scrolling_table(heads, rows))
+    names = [f"{reached}, test", "validation", "price", "hypervolume", "trials", "points", "on the front"]
+    heads = [tag("th", name, scope="col", data_name=name) for name in _LABELS]
+    heads += [tag("th", name, scope="col", class_="number", data_name=name) for name in names]
+    rows = [_row(comparison, group.name, run, names) for group in comparison.groups for run in group.runs]
+    return section("sweeps", "Sweeps", tag("div", scrolling_table(join(heads), rows), data_cards="titles"))
 
 
-def _row(comparison: Comparison, name: str, run: Run) -> Html:
+def _row(comparison: Comparison, name: str, run: Run, names: Sequence[str]) -> Html:
     front = run.front
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
     counts = [str(len(found)) for found in (front.trials, front.points, front.on_front)]
-    numbers = each(
-        "td",
-        [_value(comparison, run), _tested(comparison, run), price, f"{run.hypervolume:.4f}", *counts],
-        class_="number",
-    )
-    return tag("tr", each("td", [name, run.label]), numbers)
+    numbers = [_tested(comparison, run), _value(comparison, run), price, f"{run.hypervolume:.4f}", *counts]
+    cells = [tag("td", text, data_label=label) for label, text in zip(_LABELS, [name, run.label], strict=True)]
+    cells += [tag("td", text, class_="number", data_label=label) for label, text in zip(names, numbers, strict=True)]
+    return tag("tr", *cells)
 
 
 def _value(comparison: Comparison, run: Run) -> str:
@@ -115,8 +115,5 @@ def _value(comparison: Comparison, run: Run) -> str:
 
 def _tested(comparison: Comparison, run: Run) -> str:
     """The same model on test rows, with an interval where one is known."""
-    point, name = best(run.front.front_points, comparison.utility), comparison.utility.name
-    if point is None or name not in (point.test or {}):
-        return MISSING
-    ends = interval_text(name, interval_on_test(point, name, run.front.claim))
-    return whole(show(name, (point.test or {})[name])) + (f" ({ends})" if ends else "")
+    point = best(run.front.front_points, comparison.utility)
+    return MISSING if point is None else test_with_interval(point, comparison.utility.name, run.front.claim)

@@ -79,7 +79,7 @@ def test_the_front_lies_above_the_fold(visit):
     page.wait_for_selector("#figure-front .js-plotly-plot")
     page.wait_for_selector("#part-head[data-markup]")
     box = page.locator("#figure-front .js-plotly-plot").bounding_box()
-    assert box["y"] + box["height"] <= 920  # the last 20 are its empty margin
+    assert box["y"] + box["height"] <= 900
 
 
 @pytest.mark.long

@@ -13,6 +13,8 @@ from dashboards.live.forms import EXAMPLE
 from dashboards.live.header import Pace, offered, waiting_header
 from dashboards.live.sweep_list import sweeps
 from dashboards.live.view import Action, View
+from dashboards.summary import best_of
+from dashboards.text import show_test, show_value
 from sweeper.errors import RefusalError, UnknownSweepError
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import GROWS, UPPER_BOUND
@@ -141,7 +143,7 @@ def test_the_head_answers_four_questions(show, growing):
     growing.add("t0001", 10, 0.5, 0.5)
     growing.end("t0001")
     page = show("part", "head", View(sweep=RUNNING), WRITER)
-    for said in ("What does it achieve?", "50.0 %", "What is its price?", "13.61", "Is it still running?",
+    for said in ("What does it achieve?", "50.0\N{NO-BREAK SPACE}%", "What is its price?", "13.61", "Is it still running?",
                  "1 of 16", "1 completed; 1 waiting", "What can I do now?"):  # fmt: skip
         assert said in page, said
     assert GROWS in page
@@ -194,8 +196,36 @@ def test_the_list_says_how_far_a_running_sweep_is_and_about_when_it_ends(show, g
         growing.start(f"t{number:04d}")
         growing.end(f"t{number:04d}")
     clock.now += 600
-    assert "16, scoring" in show("part", "sweeps", View())
-    assert "trials, scoring" in show("part", "head", View(sweep=RUNNING))
+    assert "16, scoring test rows" in show("part", "sweeps", View())
+    head, front = show("part", "head", View(sweep=RUNNING)), parts._snapshots.get(RUNNING).sweep().front_points
+    assert "trials, scoring test rows" in head
+    assert f"0 of {len(front)} points of the front scored on test rows" in head
+    assert f'max="{len(front)}"' in head
+
+
+def test_before_the_first_trial_the_workers_are_said_to_start(show, growing, clock):
+    describe(growing.folder)
+    for page in (show("part", "sweeps", View()), show("part", "head", View(sweep=RUNNING))):
+        assert "starting workers" in page
+    growing.start("t0001")
+    growing.add("t0001", 10, 0.5, 0.5)
+    clock.now += 600
+    for page in (show("part", "sweeps", View()), show("part", "head", View(sweep=RUNNING))):
+        assert "starting workers" not in page
+
+
+def test_a_score_of_test_rows_comes_first_and_the_validation_score_beside_it(show, sweep):
+    best = best_of(sweep, sweep.utility)
+    tested, validation = show_test(best, "accuracy"), show_value(best, "accuracy")
+    head = show("part", "head", View(sweep=ENDED)).replace("\N{NO-BREAK SPACE}", " ")
+    order = [head.index(text) for text in (tested, "accuracy on test rows", f"{validation} on the validation rows")]
+    assert order == sorted(order)
+    listed = show("part", "sweeps", View()).replace("\N{NO-BREAK SPACE}", " ")
+    assert f">test {tested}<" in listed
+    assert f">validation {validation}<" in listed
+    heads = show("part", "trial-records", View(sweep=ENDED, trial=best.trial)).partition("</thead>")[0]
+    assert heads.index(">accuracy, test<") < heads.index(">accuracy, validation<")
+    assert "accuracy on test rows" in show("part", "trial", View(sweep=ENDED, trial=best.trial))
 
 
 @pytest.mark.usefixtures("growing")
@@ -427,6 +457,7 @@ class TestInTheService:
         page = client.get(f"/live/part/head?sweep={names[2]}").text
         assert "number 2 in line" in page
         assert "1 sweep is before it" in page
+        assert "Nothing is spent yet." in page
         assert "learning_rate" in page
         listed = client.get("/live/part/sweeps").text
         assert "starting" in listed

@@ -7,6 +7,7 @@ import pytest
 from clipless.audits.finding import AuditKind, Finding
 from dashboards.live import snapshots as module
 from dashboards.live.snapshots import LONGEST_PAUSE_SECONDS, PAUSE_SECONDS, Snapshot, Snapshots
+from dashboards.text import score_lines
 from sweeper.errors import RecordError, UnknownSweepError
 from sweeper.pareto.dominance import dominates
 from sweeper.privacy.ledger import Ledger
@@ -202,11 +203,11 @@ def test_the_list_has_the_best_and_the_price_without_a_sweep_being_read_whole(sn
     growing.add("t0001", 1, 0.5, 0.6)
     rows = {row.name: row for row in snapshots.summaries()}
     ended = rows[ENDED]
-    best = max(point.values["accuracy"] for point in sweep.front_points)
-    assert (ended.status, ended.trials, ended.best, ended.price) == ("completed", 24, best, 13.61)
-    assert (ended.utility, ended.interval) == ("accuracy", None)
+    best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
+    assert (ended.status, ended.trials, ended.price) == ("completed", 24, 13.61)
+    assert (ended.utility, ended.best) == ("accuracy", best.test["accuracy"])
     assert ended.hypervolume == sweep.result.hypervolume
-    assert (ended.test != "") == (max(sweep.front_points, key=lambda point: point.values["accuracy"]).test is not None)
+    assert ended.scores == score_lines(best, "accuracy", sweep.result.claim)
     assert ended.started == "20260101-120000"
     assert (rows[RUNNING].status, rows[RUNNING].trials, rows[RUNNING].best) == ("running", 1, 0.6)
     assert list(rows) == [RUNNING, ENDED]
