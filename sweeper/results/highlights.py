@@ -111,6 +111,30 @@ def nearly_best(front: FrontRecord) -> str:
     )
 
 
+def name_score(point: Point, name: str, claim: Claim) -> str:
+    """Return a score as names of runs have it: that of test rows where they are scored, with its interval."""
+    tested = (point.test or {}).get(name)
+    if tested is None:
+        return f"validation {name} {value_text(point, name)}"
+    return f"test {name} {tested:.3f}{in_brackets(interval_on_test(point, name, claim))}"
+
+
+def score_by_split(point: Point, name: str, claim: Claim) -> str:
+    """Return a score of a point, that of test rows first where they are scored, and that of validation rows."""
+    if name not in (point.test or {}):
+        return f"{name} {value_text(point, name)} on validation rows"
+    score = name_score(point, name, claim).removeprefix("test ")
+    return f"{score} on test rows, {value_text(point, name)} on validation rows"
+
+
+def best_of_trial(front: FrontRecord, trial: str) -> Point | None:
+    """Return the point of a trial that is best in the first objective but epsilon, among those of the front if any."""
+    judged = next((one for one in front.objectives if one.name != "epsilon"), None)
+    points = [point for point in front.points if point.trial == trial]
+    on_front = [point for point in points if point.key in front.on_front]
+    return None if judged is None else best(on_front or points, judged)
+
+
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:
     """Return at most ``rows`` points, ordered by epsilon and evenly picked, both ends among them, and ``always``."""
     ordered = sorted(front, key=lambda point: point.values["epsilon"])

@@ -14,7 +14,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.records import Objective, Point, SweepStatus
 from sweeper.results.budgets import OWN, tells_own_epsilons
 from sweeper.results.front import Front, read_front
-from sweeper.results.highlights import best, test_text, value_text
+from sweeper.results.highlights import best, best_of_trial, score_by_split, test_text, value_text
 from sweeper.store.actions import NOTES_NAME, signature
 from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
@@ -122,6 +122,9 @@ def _told(front: Front, trial: str, page: str | None) -> Iterator[str]:
     record, points = front.trials[trial], [point for point in front.points if point.trial == trial]
     epochs = max((point.epoch for point in points), default=0)
     why = f": {escape_markdown(record.reason)}" if record.reason else ""
+    if (found := best_of_trial(front, trial)) is not None:
+        judged = next(one.name for one in front.objectives if one.name != "epsilon")
+        yield f"**{score_by_split(found, judged, front.claim)}**: {found.label}."
     yield f"**{trial}** of {escape_markdown(front.sweep)}: {record.status} after {epochs} epochs{why}."
     if front.claim.exploratory:
         yield "**Exploratory: no guarantee.** The numbers below are no privacy guarantee."

@@ -166,12 +166,26 @@ def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = No
     >>> trial_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, 2.8412)
     't0021 mlp-64 planned eps 2.842'
     """
-    model = config.get("model", {})
-    size = next((model[key] for key in _SIZES if isinstance(model.get(key), int)), None)
-    parts = [trial, *([str(model["architecture"]) + (f"-{size}" if size else "")] if "architecture" in model else [])]
+    parts = [trial, _name_model(config)]
     if epsilon is not None:
         parts.append(f"planned eps {round_up(epsilon)}" if isfinite(epsilon) else "non-private")
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
+
+
+def result_name(trial: str, config: Mapping[str, Any], result: str, stage: str = "") -> str:
+    """Return the name of the run of a trial when its sweep has ended: what it reached comes first, for lists cut names.
+
+    >>> result_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, "test accuracy 0.838", "stage 1 of 2")
+    't0021 test accuracy 0.838, stage 1 of 2, mlp-64'
+    """
+    return ", ".join(filter(None, [f"{trial} {result}", stage, _name_model(config)]))
+
+
+def _name_model(config: Mapping[str, Any]) -> str:
+    """Return what a configuration trains, with its size, empty where it does not say."""
+    model = config.get("model", {})
+    size = next((model[key] for key in _SIZES if isinstance(model.get(key), int)), None)
+    return str(model["architecture"]) + (f"-{size}" if size else "") if "architecture" in model else ""
 
 
 def price_metrics(prices: Mapping[str, "Price"]) -> dict[str, float]:

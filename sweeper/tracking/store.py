@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.errors import one_line
+from sweeper.records import TrialStatus
 from sweeper.tracking.entries import (
     ArtifactRow,
     DatasetRow,
@@ -29,7 +30,7 @@ from sweeper.tracking.entries import (
     TrackingRow,
     row_from_json,
 )
-from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, USER_TAG, clean
+from sweeper.tracking.names import ARTIFACT_LINK, MAX_TAG_LENGTH, NAME_TAG, RUN_STATUS, USER_TAG, clean
 from sweeper.tracking.outbox import JsonRows
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ SWEEP_TAG = "sweeper.sweep"
 TRIAL_TAG = "sweeper.trial"
 REHEARSAL_TAG = "sweeper.rehearsal"  # of the runs that are none of a trial
 PARENT_TAG = "mlflow.parentRunId"
+REHEARSALS = "rehearsals"  # the run above those of all rehearsals, so that trials stand alone below the sweep
 
 METRICS_PER_BATCH = 800  # MLflow takes a thousand of all kinds at once,
 OTHERS_PER_BATCH = 100  # and so many of each other kind
@@ -120,6 +122,8 @@ class Store:
                 self._write(client, about)
             for rehearsal in rehearsals:
                 self._write_rehearsal(client, rehearsal)
+            for rehearsal in rehearsals[-1:]:
+                client.set_terminated(self._rehearsals[REHEARSALS], RUN_STATUS[TrialStatus.COMPLETED], rehearsal.at)
             for file in files:
                 self._attach(client, file)
         except BaseException:
@@ -179,12 +183,7 @@ class Store:
         """Write the run of a rehearsed configuration, which has the tag of a rehearsal and none of a trial."""
         from mlflow.entities import Metric, Param, RunTag
 
-        id_ = row.configuration
-        if id_ not in self._rehearsals:
-            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
-            tags |= {REHEARSAL_TAG: id_, PARENT_TAG: self._run(client, None, row.at)}
-            self._rehearsals[id_] = client.create_run(self._experiment, row.at, tags, run_name=row.name).info.run_id
-        run = self._rehearsals[id_]
+        run = self._rehearsal_run(client, row.configuration, row, row.name)
         metrics = [Metric(name, float(x), row.at, step) for step, one in row.metrics for name, x in one.items()]
         batches = zip_longest(
             _chunks(metrics, METRICS_PER_BATCH),
@@ -195,6 +194,20 @@ class Store:
         for some, params, labels in batches:
             self._log(client, run, metrics=some, params=params, tags=labels)
         client.set_terminated(run, row.status, row.at)
+
+    def _rehearsal_run(self, client: "MlflowClient", id_: str, row: RehearsalRow, name: str) -> str:
+        """Return the run of a rehearsed configuration, or the one above them all, made if need be."""
+        if id_ not in self._rehearsals:
+            above = (
+                self._run(client, None, row.at)
+                if id_ == REHEARSALS
+                else self._rehearsal_run(client, REHEARSALS, row, REHEARSALS)
+            )
+            tags = {SWEEP_TAG: self._destination.sweep, "mlflow.source.name": "sweeper"}
+            tags |= {REHEARSAL_TAG: id_, PARENT_TAG: above}
+            tags |= {USER_TAG: row.tags[USER_TAG]} if USER_TAG in row.tags else {}
+            self._rehearsals[id_] = client.create_run(self._experiment, row.at, tags, run_name=name).info.run_id
+        return self._rehearsals[id_]
 
     def _log_all(self, client: "MlflowClient", run: str, rows: Sequence[TrackingRow], tags: Mapping[str, str]) -> None:
         from mlflow.entities import Param, RunTag
@@ -254,7 +267,7 @@ def runs_by_trial(client: "MlflowClient", experiment: str, sweep: str) -> dict[s
 
 
 def runs_by_rehearsal(client: "MlflowClient", experiment: str, sweep: str) -> dict[str, str]:
-    """Return the runs of a sweep's rehearsals by configuration."""
+    """Return the runs of a sweep's rehearsals by configuration, and that above them all under `REHEARSALS`."""
     query = f"tags.`{SWEEP_TAG}` = '{sweep}' AND tags.`{REHEARSAL_TAG}` LIKE '%'"
     return {run.data.tags[REHEARSAL_TAG]: run.info.run_id for run in every_run(client, experiment, query)}
 

@@ -21,12 +21,21 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
-from sweeper.results.highlights import best, value_text
+from sweeper.results.highlights import best, best_of_trial, name_score, score_by_split
 from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_up
 from sweeper.store.notes import Notes, read_notes
-from sweeper.tracking.names import BEST_TAG, NOTE_TAG, PRICE_TAG, best_test_metrics, name_test_scores, price_metrics
+from sweeper.tracking.names import (
+    BEST_TAG,
+    NAME_TAG,
+    NOTE_TAG,
+    PRICE_TAG,
+    best_test_metrics,
+    name_test_scores,
+    price_metrics,
+    result_name,
+)
 from sweeper.tracking.system_metrics import SystemMetrics
 from sweeper.tracking.tracker import Tracker
 
@@ -101,7 +110,8 @@ def conclude(
     done = sum(trial.status in _DONE for trial in front.trials.values())
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
     tracker.log(None, done, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found | tested)
-    tracker.tag(None, {**_name_results(front), NOTE_TAG: description(front, status=status, page=page)})
+    results = _name_results(front) | _name_sweep(front, tracker.destination.sweep)
+    tracker.tag(None, {**results, NOTE_TAG: description(front, status=status, page=page)})
     for point in front.front_points:
         scores = {} if point.made_from else name_test_scores(point)
         if scores:
@@ -110,7 +120,8 @@ def conclude(
         for point, scores in _best_tests(front, trial):
             tracker.log(trial, point.epoch, scores)
         texts = [str(one) for one in notes[trial].texts] if trial in notes else []
-        tracker.tag(trial, {NOTE_TAG: describe_trial(front, trial, notes=texts, page=page)})
+        note = describe_trial(front, trial, notes=texts, page=page)
+        tracker.tag(trial, {**_name_trial(front, trial), NOTE_TAG: note})
 
 
 def _name_results(front: Front) -> dict[str, str]:
@@ -118,10 +129,29 @@ def _name_results(front: Front) -> dict[str, str]:
     tags, price = {}, front.ledger.get("winner")
     judged = next((one.name for one in front.objectives if one.name != "epsilon"), "")
     for point in _best_point(front) if tells_own_epsilons(front) else ():
-        tags[BEST_TAG] = f"{judged} {value_text(point, judged)} ({point.label})"
+        tags[BEST_TAG] = f"{score_by_split(point, judged, front.claim)} ({point.label})"
     if price is not None and price.released:
         tags[PRICE_TAG] = f"epsilon {round_up(price.epsilon)} at delta {price.delta!r}"
     return tags
+
+
+def _name_sweep(front: Front, folder: str) -> dict[str, str]:
+    """Return the name of a run of a sweep with its result: the only text that its page shows above everything else."""
+    price, found = front.ledger.get("winner"), _best_point(front)
+    if price is None or not price.released or not found or front.claim.exploratory or not tells_own_epsilons(front):
+        return {}
+    judged = next(one.name for one in front.objectives if one.name != "epsilon")
+    return {NAME_TAG: f"{folder}: {name_score(found[0], judged, front.claim)}, eps {round_up(price.epsilon)}"}
+
+
+def _name_trial(front: Front, trial: str) -> dict[str, str]:
+    """Return the name of the run of a trial, which begins with what tells it from others."""
+    found, stage = best_of_trial(front, trial), front.stage_of(trial)
+    if found is None:
+        return {}
+    judged = next(one.name for one in front.objectives if one.name != "epsilon")
+    of = "" if stage is None or len(front.stages) < 2 else f"stage {stage + 1} of {len(front.stages)}"
+    return {NAME_TAG: result_name(trial, front.trials[trial].config, name_score(found, judged, front.claim), of)}
 
 
 def notes_of(folder: Path) -> Mapping[str, Notes]:

@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -43,6 +44,7 @@ from sweeper.records import MADE_FROM, SweepStatus
 from sweeper.results.front import Front, read_front
 from sweeper.results.models.registry import tags_of
 from sweeper.results.sweep import Sweep
+from sweeper.rounding import round_up
 from sweeper.search.optuna_search import Search
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
@@ -82,7 +84,8 @@ def runs(folder):
             for key, step, value in store.execute("select key, step, value from metrics where run_uuid = ?", [run_id]):
                 metrics.setdefault(key, {})[step] = value
             params = dict(store.execute("select key, value from params where run_uuid = ?", [run_id]))
-            found[tags.get("sweeper.trial", name)] = SimpleNamespace(
+            whose = next(tags[key] for key in ("sweeper.trial", "sweeper.rehearsal", "sweeper.sweep") if key in tags)
+            found[whose] = SimpleNamespace(
                 id=run_id, name=name, status=status, tags=tags, metrics=metrics, params=params
             )
     return found
@@ -208,7 +211,9 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
         best = max((p for p in front.points if p.trial == id_), key=lambda p: p.values["accuracy"])
         assert child.metrics["best/accuracy"][best.epoch] == best.values["accuracy"]
         assert max(child.metrics["best/accuracy"]) == child.metrics["best/accuracy/epoch"][best.epoch] == best.epoch
-        assert child.name == f"{id_} mlp-16 planned eps 2.99"
+        assert re.fullmatch(rf"{id_} (test|validation) accuracy 0\.\d{{3}}( \[.+\])?, mlp-16", child.name)
+    score, epsilon = parent.name.removeprefix(f"{ran.folder.name}: test accuracy ").split(", eps ")
+    assert (float(score.split()[0]) > 0.0, epsilon) == (True, round_up(front.price.epsilon))
 
 
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")

@@ -487,13 +487,17 @@ def test_a_rehearsed_configuration_is_a_run_of_its_own_and_none_of_a_trial(folde
     client, _ = runs_of(folder)
     (experiment,) = client.search_experiments(filter_string="name = 'digits'")
     runs = client.search_runs([experiment.experiment_id], f"tags.`sweeper.sweep` = '{folder.name}'")
-    assert len(runs) == 4
+    assert len(runs) == 5
     told = {run.data.tags["sweeper.rehearsal"]: run for run in runs if "sweeper.rehearsal" in run.data.tags}
     parent = next(run for run in runs if run.info.run_name == folder.name)
     assert parent.info.status == "FINISHED"
     assert parent.data.metrics == {}
+    above = told.pop("rehearsals")
+    assert (above.info.run_name, above.info.status) == ("rehearsals", "FINISHED")
+    below = {run.info.run_name for run in runs if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id}
+    assert below == {"t0001", "rehearsals"}, "trials are not lost among what was rehearsed"
     for run in told.values():
-        assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
+        assert run.data.tags["mlflow.parentRunId"] == above.info.run_id
         assert run.data.tags["sweeper.rehearsed_on"] == "public rows"
         assert "sweeper.trial" not in run.data.tags
         assert all(name.startswith("rehearsal/") for name in run.data.metrics)
@@ -513,7 +517,7 @@ def test_a_rehearsed_configuration_is_a_run_of_its_own_and_none_of_a_trial(folde
     assert [trial.sweep for trial in logged_trials(where.uri, "digits") if trial.sweep == folder.name] == [folder.name]
     with pytest.raises(SweeperError, match="Expected a run of trial c0001"):
         set_tags(where, "c0001", {"a": "b"})
-    assert delete_runs(where) == 4
+    assert delete_runs(where) == 5
     assert client.search_runs([experiment.experiment_id], f"tags.`sweeper.sweep` = '{folder.name}'") == []
 
 

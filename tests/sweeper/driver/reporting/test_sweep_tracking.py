@@ -94,7 +94,11 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     assert metrics["price"] == 5.0
     assert RISK.in_words() in tags["mlflow.note.content"]
     assert tags["sweeper.price"] == "epsilon 5 at delta 0.0001"
-    assert (tags.get("sweeper.best") == f"accuracy {value_text(POINT, 'accuracy')} ({POINT.label})") != hidden
+    told_best = f"accuracy {value_text(POINT, 'accuracy')} on validation rows ({POINT.label})"
+    assert (tags.get("sweeper.best") == told_best) != hidden
+    assert (
+        tags.get("mlflow.runName") == f"x: validation accuracy {value_text(POINT, 'accuracy')}, epsilon 5"
+    ) != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
 
@@ -116,7 +120,9 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     assert parent["test/accuracy"] == 0.7, "of the point that is best on validation rows"
     ((_, tags),) = ((trial, tags) for trial, tags in told.of("tag") if trial == "t0001")
     text = tags["mlflow.note.content"]
-    assert text.startswith("**t0001** of x\\_y: completed after 2 epochs.\n")
+    assert tags["mlflow.runName"] == "t0001 test accuracy 0.700, mlp"
+    assert text.startswith("**accuracy 0.700 on test rows, 0.800 on validation rows**: t0001, epoch 2.\n")
+    assert "\n**t0001** of x\\_y: completed after 2 epochs.\n" in text
     assert ("own epsilon" in text.casefold()) != hidden
     row = "| best accuracy | 2 | 3.5 | 0.800 | 0.400 | 0.700 | 0.400 |"
     assert (row in text) != hidden
