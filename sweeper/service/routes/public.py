@@ -20,12 +20,28 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; ba
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark"><title>Sweeper: sign in</title>
-<style>body{{font:16px/1.5 system-ui,sans-serif;display:grid;place-items:center;min-height:90vh;margin:1rem}}
-form{{display:grid;gap:.75rem;width:min(24rem,100%)}}input,button{{font:inherit;padding:.6rem}}</style></head>
+<style>
+:root{{color-scheme:light dark;--ink:light-dark(#16202c,#e9edf2);--muted:light-dark(#566270,#9fabb8);
+--paper:light-dark(#fff,#11161d);--panel:light-dark(#f6f7f9,#1a212b);--line:light-dark(#aab4bf,#4a5663);
+--blue:light-dark(#0072b2,#4db2ec);--red:light-dark(#b3261e,#ff8a80)}}
+*{{box-sizing:border-box}}
+body{{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);display:grid;place-items:center;
+min-height:90vh;margin:1rem}}
+form{{display:grid;gap:.75rem;width:min(24rem,calc(100vw - 2rem))}}
+h1{{font-size:1.7rem;letter-spacing:-.022em;margin:0}}label{{font-size:.9rem;color:var(--muted)}}
+input,button{{font:inherit;padding:.5rem .85rem;border:1px solid var(--line);border-radius:.45rem;color:var(--ink);
+background:var(--paper)}}
+button{{background:var(--panel);cursor:pointer}}button:hover{{border-color:var(--muted)}}
+button.main{{background:var(--blue);border-color:var(--blue);color:var(--paper);font-weight:600}}
+:focus-visible{{outline:2px solid var(--blue);outline-offset:2px}}
+[role=alert]{{margin:0;padding:.6rem .9rem;background:var(--panel);border-left:3px solid var(--red);
+border-radius:.3rem}}
+</style></head>
 <body><main><form method="post" action="/login"><h1>Sweeper</h1>
 <label for="token">Token, as <code>sweeper token</code> printed it</label>
 <input id="token" name="token" type="password" autocomplete="off" required autofocus>
-<button>Sign in</button><button name="read" value="1">Sign in to read only</button>{note}</form></main></body></html>"""
+{note}<button class="main">Sign in</button>
+<button name="read" value="1">Sign in to read only</button></form></main></body></html>"""
 _WRONG = '<p role="alert">Expected a token that is known and has not expired.</p>'
 
 
