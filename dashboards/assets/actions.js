@@ -86,11 +86,15 @@
       const found = await ask("POST", area.dataset.check, given, text);
       if (latest !== text) return;
       if (found.account?.refused) throw new Error(found.account.statement);
-      place.textContent = [`${found.name} can be run.`, found.price, found.account?.statement].filter(Boolean).join("\n");
+      const say = (course) => (place.textContent = [`${found.name} can be run.`, course, found.price, found.account?.statement].filter(Boolean).join("\n"));
+      say("Counting rows and trials…");
       place.classList.remove("wrong");
       area.removeAttribute("aria-invalid");
-      button.disabled = false;
       delete form.dataset.once; // another text is another sweep
+      const { plan } = await ask("POST", `${area.dataset.check}?plan=true`, given, text);
+      if (latest !== text) return;
+      say(plan?.statement);
+      button.disabled = false;
     } catch (error) {
       if (latest !== text) return;
       place.textContent = error.message;

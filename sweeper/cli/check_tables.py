@@ -11,6 +11,7 @@ from clipless.datasets import Dataset
 from clipless.datasets.metadata import units_word
 from clipless.plans.plan import Plan
 from clipless.privacy.accounting.calibration import steps_for
+from sweeper.planning.check import count_trials
 from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
@@ -56,7 +57,7 @@ def _render_head(plan: SweepPlan, data: Dataset) -> list[str]:
     return [
         f"Data: {declared.name}, N = {plan.population} training {units_word(declared.unit)}, evaluation "
         f"{declared.evaluation.value}, unit {declared.unit}.",
-        f"Search: {_count_trials(plan)}; {number_of(plan.shared.space.open, 'hyperparameter')} to search.",
+        f"Search: {count_trials(plan)}; {number_of(plan.shared.space.open, 'hyperparameter')} to search.",
     ]
 
 
@@ -93,18 +94,6 @@ def _in_yaml(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{key}: {_in_yaml(inner)}' for key, inner in value.items())}}}"
     return f"[{', '.join(map(_in_yaml, value))}]" if isinstance(value, list) else f"{value}"
-
-
-def _count_trials(plan: SweepPlan) -> str:
-    selection, trials = plan.spending.selection, number_of(plan.trials, "trial")
-    if plan.rehearsals:
-        return (
-            f"{number_of(plan.rehearsals, 'configuration')} to rehearse on {plan.rehearsed_on.in_words}, then {trials}"
-        )
-    if selection is None:
-        return trials
-    final = ", then one final" if plan.spending.budget else ""
-    return f"a secret number of trials, {selection.repetitions.mean:g} on average{final}"
 
 
 def _render_scores(plan: SweepPlan, noise: ScoreNoise, previews: Sequence[Preview]) -> list[str]:

@@ -9,7 +9,7 @@ import clipless
 from clipless.datasets import Categorical, Dataset, Numeric, Ranges
 from clipless.datasets.metadata import units_word
 from sweeper.markup import paragraph
-from sweeper.planning.estimate import Estimate, estimate, in_words
+from sweeper.planning.estimate import Estimate, clock, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds, preview
 from sweeper.planning.sources import check_sources
@@ -39,6 +39,15 @@ class CheckedSpec:
     estimate: Estimate | None
     unchecked: str = ""
 
+    @property
+    def course(self) -> str:
+        """What would be trained, on how many rows and about how long, in a few sentences."""
+        words = count_trials(self.plan)
+        parts = [_rows_in_words(self.plan, self.data), f"{words[0].upper()}{words[1:]}"]
+        if self.estimate is not None:
+            parts.append(f"It takes about {clock(self.estimate.seconds)} on this machine")
+        return "".join(f"{part}. " for part in parts).strip()
+
     def __repr__(self) -> str:
         """Return what a terminal shows."""
         return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in self._lines())
@@ -49,12 +58,9 @@ class CheckedSpec:
         return paragraph(head, strong=True) + "".join(map(paragraph, lines))
 
     def _lines(self) -> Iterator[str]:
-        plan, declared = self.plan, self.data.metadata
-        rows = f"{declared.name}, N = {plan.population} training {units_word(declared.unit)}"
-        open_ = plan.shared.space.open
-        rehearsed = f"{number_of(plan.rehearsals, 'configuration')} to rehearse, then " if plan.rehearsals else ""
-        trials = f"{rehearsed}{number_of(plan.trials, 'trial')}"
-        yield f"{plan.name}: valid. {rows}; {trials}, {number_of(open_, 'open hyperparameter')}."
+        plan, rows = self.plan, _rows_in_words(self.plan, self.data)
+        open_ = number_of(plan.shared.space.open, "open hyperparameter")
+        yield f"{plan.name}: valid. {rows}; {count_trials(plan)}, {open_}."
         if lack := find_lack_of_gpus(plan):
             yield lack
         yield plan.announcement
@@ -76,6 +82,24 @@ class CheckedSpec:
             yield in_words(self.estimate)
         if advice := find_loose_bounds(plan):
             yield advice
+
+
+def count_trials(plan: SweepPlan) -> str:
+    """Return how many configurations would be rehearsed and how many trained, in words."""
+    selection, trials = plan.spending.selection, number_of(plan.trials, "trial")
+    if plan.rehearsals:
+        return (
+            f"{number_of(plan.rehearsals, 'configuration')} to rehearse on {plan.rehearsed_on.in_words}, then {trials}"
+        )
+    if selection is None:
+        return trials
+    final = ", then one final" if plan.spending.budget else ""
+    return f"a secret number of trials, {selection.repetitions.mean:g} on average{final}"
+
+
+def _rows_in_words(plan: SweepPlan, data: Dataset) -> str:
+    declared = data.metadata
+    return f"{declared.name}, N = {plan.population} training {units_word(declared.unit)}"
 
 
 def check_spec(

@@ -100,7 +100,7 @@ def in_words(found: Estimate) -> str:
     """Return an estimate as a few sentences."""
     return (
         f"Estimated on rows of zeros on this machine: {found.step_seconds:.2g} s a step, {found.score_seconds:.2g} s "
-        f"to score an epoch, {_clock(found.trial_seconds)} a trial; the sweep takes about {_clock(found.seconds)} with "
+        f"to score an epoch, {clock(found.trial_seconds)} a trial; the sweep takes about {clock(found.seconds)} with "
         f"{found.places} trial{'s' * (found.places != 1)} at a time, without attacks and plug-ins. Memory: about "
         f"{found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
         f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share.{_test_in_words(found)}"
@@ -113,12 +113,13 @@ def _test_in_words(found: Estimate) -> str:
     point = found.test_passes * found.pass_seconds
     return (
         f" After the last trial, and not in this time, smoothed certificates on test rows take {found.test_passes:,} "
-        f"passes for each point of the front, about {_clock(point)} a point, {_clock(20 * point)} for 20 points; "
+        f"passes for each point of the front, about {clock(point)} a point, {clock(20 * point)} for 20 points; "
         "fewer with search.smoothing.test_draws and test_rows."
     )
 
 
-def _clock(seconds: float) -> str:
+def clock(seconds: float) -> str:
+    """Return a time as ``4.2 s``, ``3:05`` or ``1:02:05``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)

@@ -9,6 +9,7 @@ from sweeper.account.account import Account
 from sweeper.account.rules import Reservation, share_of_room
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
+from sweeper.service.responses.models import PlannedCourse
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
@@ -31,6 +32,7 @@ class Quotes:
         self._planning = threading.Lock()
         self._plans: SharedCache[Reservation] = SharedCache(KEPT_PLANS)
         self._fits: SharedCache[Fit | None] = SharedCache(KEPT_PLANS)
+        self._courses: SharedCache[PlannedCourse] = SharedCache(KEPT_PLANS)
 
     def quote(self, spec: Spec, spender: str) -> "AccountQuote | None":
         """Return what the sweep of a spec would take of its account, and what would fit; ``None`` where it has none.
@@ -46,6 +48,31 @@ class Quotes:
         fit = self._fit(spec, wanted)
         with self._accounts.use(_name_of(spec)) as account:
             return quote_of(account, wanted, fit)
+
+    def course(self, spec: Spec) -> PlannedCourse:
+        """Return what ``sweeper check`` says of a spec that was accepted.
+
+        Raises:
+            SpecError: the spec does not fit its data.
+            clipless.errors.CliplessError: its data are not here, or nothing can be planned.
+
+        Guarantees:
+            Nothing is fetched, trained, reserved or released; rows are read to be counted.
+        """
+        from sweeper.planning.check import check_spec
+
+        def make() -> PlannedCourse:
+            with self._planning:
+                checked = check_spec(spec, self._settings.find_local_data())
+            return PlannedCourse(
+                trials=checked.plan.trials,
+                rehearsals=checked.plan.rehearsals,
+                rows=checked.plan.population,
+                seconds=None if checked.estimate is None else checked.estimate.seconds,
+                statement=checked.course,
+            )
+
+        return self._courses.get(spec.digest(), make, _stamps(spec))
 
     def plan(self, spec: Spec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec that was accepted asks of its account, ``None`` where it has none.

@@ -61,7 +61,11 @@ class ServiceSettings:
 
     def find_data_dir(self) -> Path | None:
         """Return where data sets are looked for; from a folder, be it an empty one, nothing is fetched."""
-        if self.data_dir is not None or self.allow_fetch:
+        return None if self.data_dir is None and self.allow_fetch else self.find_local_data()
+
+    def find_local_data(self) -> Path:
+        """Return a folder with the data that are here, so that nothing is fetched."""
+        if self.data_dir is not None:
             return self.data_dir
         empty = self.out / NO_DATA
         empty.mkdir(parents=True, exist_ok=True)

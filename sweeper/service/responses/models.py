@@ -250,6 +250,16 @@ class PickedPoint(PointName):
     model: str = Field(description="Its address.")
 
 
+class PlannedCourse(Answer):
+    """What the sweep of a spec would do, as ``sweeper check`` says it."""
+
+    trials: int
+    rehearsals: int = Field(description="Configurations that are rehearsed before the first trial.")
+    rows: int = Field(description="Training rows, or units of several rows: a public number.")
+    seconds: float | None = Field(description="About, on the machine of the service.")
+    statement: str
+
+
 class CheckedSpec(Answer):
     """A spec that can be run."""
 
@@ -259,6 +269,7 @@ class CheckedSpec(Answer):
     epsilon: float | None = Field(description="The price, at most; null where nothing fixes it beforehand.")
     delta: float | None = Field(description="Of that price; null where the spec leaves it to its data.")
     account: AccountQuoted | None = Field(default=None, description="What it takes of the account of its data.")
+    plan: PlannedCourse | None = Field(default=None, description="Where it is asked for, and the data are here.")
 
 
 class DataRow(Answer):

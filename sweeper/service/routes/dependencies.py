@@ -9,7 +9,9 @@ from anyio import to_thread
 from fastapi import Path, Query
 from starlette.requests import Request
 
+from clipless.errors import DataError
 from sweeper.account.rules import Reservation
+from sweeper.errors import RefusalError
 from sweeper.records import SweepStatus
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
@@ -19,7 +21,7 @@ from sweeper.service.quotes import Quotes
 from sweeper.service.responses import views
 from sweeper.service.responses.events import as_line
 from sweeper.service.responses.exports import SerialExecutor
-from sweeper.service.responses.models import FrontSummary, Submitted, SweepDetail
+from sweeper.service.responses.models import FrontSummary, PlannedCourse, Submitted, SweepDetail
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
 from sweeper.service.security.limits import RateLimiter, StreamLimiter
 from sweeper.service.security.tokens import KnownTokens
@@ -128,6 +130,17 @@ class Dependencies:
         """
         state, content = (await self.state(name)).state, json.loads((await self.status(name)).content)
         return state, as_line({key: value for key, value in content.items() if key not in ("spec", "versions")})
+
+    async def course(self, spec: Spec) -> PlannedCourse | None:
+        """Return what ``sweeper check`` says of a spec when its turn comes; ``None`` where its data are not here.
+
+        Raises:
+            SweeperError, CliplessError: the spec does not fit its data, or nothing can be planned.
+        """
+        try:
+            return await self.turns.run(self.quotes.course, spec)
+        except (DataError, RefusalError):  # a driver may find its data, and has room
+            return None
 
     async def plan(self, spec: Spec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec asks of its account, ``None`` where its data have none, when its turn comes.

@@ -6,7 +6,7 @@ They need a token that permits to write.
 from typing import Annotated
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from sweeper.errors import SpecError
@@ -54,15 +54,19 @@ class Tag(BaseModel, extra="forbid", strict=True):
     value: Annotated[str, Field(max_length=MAX_LENGTH)]
 
 
+Plan = Annotated[bool, Query(description="Plan the sweep as its run would: trials, rows, and about how long.")]
+
+
 def routes(parts: Dependencies) -> APIRouter:
     """Return the routes."""
     router = APIRouter(prefix="/api/v1", tags=["write"])
 
     @router.post("/check", openapi_extra=SPEC_BODY)
-    async def check_spec(request: Request) -> CheckedSpec:
+    async def check_spec(request: Request, plan: Plan = False) -> CheckedSpec:
         """Check a spec as submitting it would, and say what it costs; nothing is kept.
 
-        Of data with an account rows are counted, and compared with those of the account; of others none are read.
+        Of data with an account rows are counted, and compared with those of the account. Of others none are read,
+        unless the sweep is to be planned, for which rows are counted.
         """
         body, kind = await request.body(), request.headers.get("content-type", "")
         spec = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog)
@@ -70,6 +74,7 @@ def routes(parts: Dependencies) -> APIRouter:
         if await parts.plan(spec, person(request)) is not None:
             quote = await to_thread.run_sync(parts.quotes.quote, spec, person(request))
             account = None if quote is None else AccountQuoted.of(quote, parts.redact)
+        course = await parts.course(spec) if plan else None
         return CheckedSpec(
             name=spec.name,
             trials=spec.trials,
@@ -77,6 +82,7 @@ def routes(parts: Dependencies) -> APIRouter:
             epsilon=accepted.epsilon,
             delta=accepted.delta,
             account=account,
+            plan=course,
         )
 
     @router.post("/sweeps/{sweep}/enqueue", status_code=202)

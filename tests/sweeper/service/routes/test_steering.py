@@ -23,12 +23,27 @@ JSON = {"Content-Type": "application/json"}
 
 def test_a_spec_is_checked_and_nothing_is_kept(client, out):
     answer = client.post("/api/v1/check", content=SPEC, headers=YAML)
-    assert (answer.status_code, set(answer.json())) == (200, {"name", "trials", "price", "epsilon", "delta", "account"})
+    said = {"name", "trials", "price", "epsilon", "delta", "account", "plan"}
+    assert (answer.status_code, set(answer.json())) == (200, said)
+    assert answer.json()["plan"] is None, "rows are read for those who ask"
     assert answer.json()["price"].startswith(
         "Price: the composition of 3 trials, each up to epsilon 3 at delta 0.0001, for the search and every model."
     )
     assert is_problem(client.post("/api/v1/check", content=SPEC + "more: 1\n", headers=YAML), 422, "more")
     assert [path for path in out.iterdir() if not path.name.startswith(".")] == []
+
+
+def test_a_spec_is_planned_as_check_plans_it_where_its_data_are_here(serve):
+    client = serve(allow_fetch=True)
+    text = SPEC.replace("{epsilon: 3, delta: 1e-4}", "{sweep_epsilon: 2, delta: 1e-4}").replace(
+        "trials: 3", "trials: 4"
+    )
+    plan = client.post("/api/v1/check?plan=true", content=text, headers=YAML).json()["plan"]
+    assert (plan["trials"], plan["rehearsals"], plan["rows"]) == (1, 4, 1276), "four are rehearsed, one is trained"
+    assert plan["statement"].startswith("digits, N = 1276 training rows. 4 configurations to rehearse on public rows")
+    text = SPEC.replace("name: digits}", "name: mnist}")
+    answer = client.post("/api/v1/check?plan=true", content=text, headers=YAML)
+    assert answer.json()["plan"] is None, "nothing is fetched to be checked"
 
 
 @pytest.mark.parametrize(
