@@ -13,7 +13,6 @@ from sweeper.rounding import number_of
 HYPERVOLUME = (
     "Hypervolume is the share, from 0 to 1, of all values from worst to best that a front covers: larger is better."
 )
-_LABELS = ("name", "sweep")  # of the columns before the numbers
 SHOWN = 4  # sweeps that the head names; the table has all
 
 
@@ -91,7 +90,7 @@ def table(comparison: Comparison) -> Html:
     """One row per sweep, on a phone one card."""
     reached = f"best {title_of(comparison.utility.name)}"
     names = [f"{reached}, test", "validation", "price", "hypervolume", "trials", "points", "on the front"]
-    heads = [tag("th", name, scope="col", data_name=name) for name in _LABELS]
+    heads = [tag("th", name, scope="col", data_name=name) for name in ("name", "sweep")]
     heads += [tag("th", name, scope="col", class_="number", data_name=name) for name in names]
     rows = [_row(comparison, group.name, run, names) for group in comparison.groups for run in group.runs]
     return section("sweeps", "Sweeps", tag("div", scrolling_table(join(heads), rows), data_cards="titles"))
@@ -102,7 +101,7 @@ def _row(comparison: Comparison, name: str, run: Run, names: Sequence[str]) -> H
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
     counts = [str(len(found)) for found in (front.trials, front.points, front.on_front)]
     numbers = [_tested(comparison, run), _value(comparison, run), price, f"{run.hypervolume:.4f}", *counts]
-    cells = [tag("td", text, data_label=label) for label, text in zip(_LABELS, [name, run.label], strict=True)]
+    cells = [tag("td", name), tag("td", run.label, data_label="sweep")]
     cells += [tag("td", text, class_="number", data_label=label) for label, text in zip(names, numbers, strict=True)]
     return tag("tr", *cells)
 

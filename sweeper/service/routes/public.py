@@ -25,7 +25,8 @@ _PAGE = """<!DOCTYPE html>
 --paper:light-dark(#fff,#11161d);--panel:light-dark(#f6f7f9,#1a212b);--line:light-dark(#aab4bf,#4a5663);
 --blue:light-dark(#0072b2,#4db2ec);--red:light-dark(#b3261e,#ff8a80)}}
 *{{box-sizing:border-box}}
-body{{font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--paper);display:grid;place-items:center;
+body{{font:16px/1.5 -apple-system,'Segoe UI',Roboto,'Helvetica Neue','Noto Sans','Liberation Sans',Arial,sans-serif;
+color:var(--ink);background:var(--paper);display:grid;place-items:center;
 min-height:90vh;margin:1rem}}
 form{{display:grid;gap:.75rem;width:min(24rem,calc(100vw - 2rem))}}
 h1{{font-size:1.7rem;letter-spacing:-.022em;margin:0}}label{{font-size:.9rem;color:var(--muted)}}
