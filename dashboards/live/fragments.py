@@ -115,7 +115,7 @@ def _values(data: SweepData, point: Point) -> Html:
     rows = []
     for name in names:
         tested = MISSING if name == "epsilon" else show_test(point, name)
-        shown = map(whole, [tested, show_value(point, name)])
+        shown = [whole(tested), whole(show_value(point, name))]
         rows.append(tag("tr", tag("th", value_name(name), scope="row"), each("td", shown, class_="number")))
         if name == "epsilon" and (price := data.result.price) is not None:
             after = [MISSING, show_epsilon(price.epsilon)]
