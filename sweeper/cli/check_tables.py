@@ -77,7 +77,7 @@ def _render_chosen(chosen: Sequence[Default]) -> Table:
     """Return what the spec leaves to its data, one row for each value; a reason that goes on is not repeated."""
     table = Table(title="chosen for you; a value in the spec takes its place", box=None, title_justify="left")
     for column in ("field", "value", "because"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "field")
     reason = ""
     for one in chosen:
         because = one.because

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from sweeper.backend.on_ray.starting import leave
-from sweeper.cli import commands
+from sweeper.cli import commands, usage
 from sweeper.errors import SpecError, SweeperError
 
 EXIT_USER_ERROR = 2
@@ -35,6 +35,7 @@ _PANELS = {
 app = typer.Typer(
     name="sweeper",
     help="Privacy / utility / certified-robustness fronts of the models trainable on a data set.",
+    cls=usage.Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -64,6 +65,7 @@ def groups() -> Iterator[typer.Typer]:
         panel = _PANELS.get(name, "More")
         if isinstance(group.info.name, str):
             group.info.rich_help_panel = panel
+            group.info.cls = usage.Commands
         else:
             for command in group.registered_commands:
                 command.rich_help_panel = panel
@@ -80,9 +82,13 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in arguments
     try:
         given = ["--debug"] * debug + [argument for argument in arguments if argument != "--debug"]
-        app(given, prog_name="sweeper")
+        code = app(given, prog_name="sweeper", standalone_mode=False)
+        leave(code if isinstance(code, int) else 0)
     except SystemExit as ended:
         leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+    except typer.TyperException as error:
+        typer.echo(f"sweeper: {usage.in_words(error)}", err=True)
+        sys.exit(EXIT_USER_ERROR)
     except Exception as error:
         if debug:
             raise

@@ -119,9 +119,12 @@ def audit_view(rows: Sequence[Evidence]) -> RenderableType:
     return Group(table, Text(" ".join([JUDGED, *(chance if above else [])])))
 
 
-def print_view(what: RenderableType) -> None:
-    """Print tables and texts; into a file or a pipe without cutting them to a width."""
-    Console(soft_wrap=True, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(what)
+def print_view(what: RenderableType, console: Console | None = None) -> None:
+    """Print tables and texts: tables as wide as the terminal, into a file or a pipe without cutting them to a width."""
+    is_cut = console is not None or sys.stdout.isatty()
+    console = console or Console(width=None if is_cut else PIPE_WIDTH)
+    for one in what.renderables if isinstance(what, Group) else [what]:
+        console.print(one, soft_wrap=not (is_cut and isinstance(one, Table)))  # what is copied from a text stays whole
 
 
 def _list_named(front: Front) -> list[Text]:

@@ -18,6 +18,7 @@ from sweeper.backend.queue import TrialQueue
 from sweeper.backend.storage import Storage, fetch_models, url_of_sweep
 from sweeper.backend.trainable import CliplessTrial, Rehearsal
 from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.workers.local import count_workers
 from sweeper.driver.caller import TrialCaller
 from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_page, write_results
 from sweeper.driver.options import Options, manifest_of
@@ -90,6 +91,7 @@ class SweepRun:
         self._earlier = earlier
         self._training_since: float | None = None  # rehearsals included, whatever Rays they take
         self._rehearsed_seconds = 0.0
+        self._workers = 0  # of this machine, once it is known
         self._scoring: FrontScoring | None = None  # while the front is scored on test rows
         self._stopped: RunResult | None = None  # once somebody asked it to stop after its last trial
         self._left_early = False  # before Ray had started: who asked to stop waits for no store and no report
@@ -233,6 +235,9 @@ class SweepRun:
 
     def _train_with(self, data: Dataset, train: Callable[[Backend], RunResult]) -> RunResult:
         self._training_since = self._training_since or time.monotonic()
+        if self._options.cluster is None:
+            self._workers = count_workers(self._plan.resources, self._trainings)
+        self._options.show(self._progress())  # that workers start, which takes seconds
         with self._backend(data) as workers:
             self._troubles += [sentence for sentence in workers.statements if sentence not in self._troubles]
             if self._interruption.requested:
@@ -248,10 +253,14 @@ class SweepRun:
         return open_backend(
             plan.resources,
             data,
-            trainings=max(plan.trials, HALVES * plan.rehearsals),
+            trainings=self._trainings,
             cluster=self._options.cluster,
             interrupted=lambda: interruption.requested,
         )
+
+    @property
+    def _trainings(self) -> int:
+        return max(self._plan.trials, HALVES * self._plan.rehearsals)
 
     def _run_settings(self, storage: str | None = None) -> RunSettings:
         return RunSettings(
@@ -383,7 +392,7 @@ class SweepRun:
         selected, total = (None, TRIALS) if self._has_final else (self._selected, self._plan.trials)
         records = self._recorder.records
         made = progress_of(self._plan, records, elapsed, selected, total)
-        made = replace(made, spent=self._recorder.spending.share, scoring=self._scoring)
+        made = replace(made, spent=self._recorder.spending.share, scoring=self._scoring, workers=self._workers)
         if rehearsals is None:
             return made
         trained = {id_: trial.config for id_, trial in records.trials.items()}

@@ -145,6 +145,7 @@ class Rehearsals:
             source=self._source,
             done=len(self._ended),
             total=self.total // HALVES,
+            running=len(self._epochs),
             fraction=min((self.done + sum(shares)) / self.total, 1.0),
             ranked=rank_rehearsals(
                 [*self._ended.values(), *self._training()], objectives, trained, judge=judge, preferred=self._preferred

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from clipless.datasets import Dataset
+from clipless.datasets.metadata import units_word
 from sweeper.planning.prior import load_prior
 from sweeper.specification.fields.nested import with_values
 from sweeper.specification.fields.ranges import Scalar, largest
@@ -51,8 +52,9 @@ def complete(spec: Spec, data: Dataset) -> CompletedSpec:
 
 def public_numbers(data: Dataset) -> PublicNumbers:
     """Return the numbers of a data set that are public."""
-    declared = data.metadata
-    return PublicNumbers(rows=len(data.train), columns=prod(declared.input_shape), classes=len(declared.classes))
+    declared, units = data.metadata, len(data.train)
+    counted, columns = units_word(declared.unit), prod(declared.input_shape)
+    return PublicNumbers(rows=units, counted=counted, columns=columns, classes=len(declared.classes))
 
 
 def _is_table(data: Dataset) -> bool:

@@ -22,6 +22,7 @@ from clipless.datasets import Dataset, Split
 from clipless.network import split_fixed_prefix
 from sweeper.planning.preview import Preview
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.rounding import number_of
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_optimizer, build_plan
 from sweeper.trials.free_points import free_points
@@ -34,7 +35,7 @@ BATCHES = 2  # steps of an epoch that is measured
 EPOCHS = 3  # of which the first warms up
 TIMED_DRAWS = 500  # of one row, by which smoothed certificates are measured
 FEATURE_ROWS = 256  # whose fixed features are measured
-START_SECONDS = 8.0  # until Ray has started and the first trial trains
+START_SECONDS = 8.0  # until the workers are up and the first trial trains, on a machine that does nothing else
 _MEBIBYTE = 2**20
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
@@ -100,9 +101,10 @@ def in_words(found: Estimate) -> str:
     """Return an estimate as a few sentences."""
     return (
         f"Estimated on rows of zeros on this machine: {found.step_seconds:.2g} s a step, {found.score_seconds:.2g} s "
-        f"to score an epoch, {clock(found.trial_seconds)} a trial; the sweep takes about {clock(found.seconds)} with "
-        f"{found.places} trial{'s' * (found.places != 1)} at a time, without attacks and plug-ins. Memory: about "
-        f"{found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
+        f"to score an epoch, {clock(found.trial_seconds)} a trial. The sweep takes about "
+        f"{clock(found.seconds - START_SECONDS)} once its workers are up, {number_of(found.places, 'trial')} at a "
+        f"time, without attacks and plug-ins; their start takes about {START_SECONDS:.0f} s, more on a busy machine. "
+        f"Memory: about {found.process_bytes / _MEBIBYTE:.0f} MiB for the process of each trial, and "
         f"{found.data_bytes / _MEBIBYTE:.1f} MiB for the rows, which they share.{_test_in_words(found)}"
     )
 

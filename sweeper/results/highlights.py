@@ -113,10 +113,8 @@ def nearly_best(front: FrontRecord) -> str:
 
 def name_score(point: Point, name: str, claim: Claim) -> str:
     """Return a score as names of runs have it: that of test rows where they are scored, with its interval."""
-    tested = (point.test or {}).get(name)
-    if tested is None:
-        return f"validation {name} {value_text(point, name)}"
-    return f"test {name} {tested:.3f}{in_brackets(interval_on_test(point, name, claim))}"
+    shown = shown_score(point, name, claim)
+    return f"{shown.split} {name} {shown.value:.3f}{in_brackets(shown.interval)}"
 
 
 def score_by_split(point: Point, name: str, claim: Claim) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable
@@ -58,8 +59,9 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
+        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # which may name the address again
         raise SweeperError(
-            f"Cannot listen on {host}, port {port}: {error.strerror or error}; choose another (--host, --port)"
+            f"Cannot listen on {host}, port {port}: {why or error} (--host, --port); choose another, or --port 0"
         ) from error
 
 

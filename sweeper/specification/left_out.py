@@ -31,11 +31,18 @@ class PublicNumbers:
         rows: N, the training rows.
         columns: d, numbers of an encoded row.
         classes: K.
+        counted: what N counts: ``rows``, or ``units`` where people with several rows are protected.
     """
 
     rows: int
     columns: int
     classes: int
+    counted: str = "rows"
+
+    @property
+    def in_words(self) -> str:
+        """Return N and what it counts."""
+        return f"N = {self.rows} training {self.counted}"
 
 
 UNSEEN = PublicNumbers(rows=10_000, columns=10, classes=_TWO)
@@ -76,7 +83,7 @@ def find_defaults(content: Mapping[str, Any], numbers: PublicNumbers) -> tuple[D
 
 def _possible(content: Mapping[str, Any], numbers: PublicNumbers) -> Iterator[Default]:
     if isinstance(content.get("privacy"), Mapping):
-        because = f"it is the largest power of ten that is at most 1/(10 N), N = {numbers.rows} training rows"
+        because = f"it is the largest power of ten that is at most 1/(10 N), {numbers.in_words}"
         yield Default(field="privacy.delta", value=default_delta(numbers.rows), because=because)
     sections = [content.get(name) for name in ("model", "training")]
     if all(one is None or isinstance(one, Mapping) for one in sections) and _value(content, _ARCHITECTURE) is None:
@@ -104,7 +111,7 @@ def _of_training(content: Mapping[str, Any], numbers: PublicNumbers, *, selects:
     yield Default(
         field="training.batch_size",
         value=sizes[len(sizes) // 2] if selects else list(sizes),
-        because=_SPENDS_THE_SAME if selects else f"{_SEARCHED}: {rates} of N = {numbers.rows} training rows",
+        because=_SPENDS_THE_SAME if selects else f"{_SEARCHED}: {rates} of {numbers.in_words}",
     )
     yield Default(field="training.optimizer", value="adam", because="its learning rates suit tables of any size")
     yield Default(field="training.learning_rate", value={"log": list(LEARNING_RATES)}, because=_SEARCHED)

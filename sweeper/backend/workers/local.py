@@ -164,13 +164,17 @@ def open_local_pool(
     if resources.gpus:
         devices = visible_devices() if devices is None else devices
         shares = DeviceShares(devices, resources.gpus)
-    size = _count_workers(resources, trainings, len(devices or ()))
+    size = count_workers(resources, trainings, devices)
     with local_workers(size, data, resources.threads, shares) as workers:
         yield LocalPool(workers, resources.stack, secret=secret)
 
 
-def _count_workers(resources: ResourceSettings, trainings: int, devices: int) -> int:
-    """Return how many workers train at a time on the processors and the GPUs of this machine."""
+def count_workers(resources: ResourceSettings, trainings: int, devices: Sequence[str] | None = None) -> int:
+    """Return how many workers train at a time on the processors and the GPUs of this machine, or on these.
+
+    Raises:
+        SweeperError: this machine lacks what one trial needs.
+    """
     here, wanted, gpus = processors(), resources.cpus, resources.gpus
     if wanted > here:
         raise SweeperError(
@@ -180,12 +184,13 @@ def _count_workers(resources: ResourceSettings, trainings: int, devices: int) ->
     places = min(resources.concurrent or int(here / wanted), trainings)
     if not gpus:
         return places
-    if not devices:
+    found = visible_devices() if devices is None else devices
+    if not found:
         raise SweeperError(
             f"Expected a GPU of this machine for resources.gpus: {gpus:g}, got none that torch can use; leave it out "
             "or use a cluster"
         )
-    return min(places, devices * workers_per_device(gpus))
+    return min(places, len(found) * workers_per_device(gpus))
 
 
 class LocalPool:

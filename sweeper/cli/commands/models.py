@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from sweeper.cli.options import DataDir, MaxEpsilon, MaxPrice, Minimum, OtherTracking, SweepFolder
+from sweeper.errors import RecordError
 from sweeper.program import program
 from sweeper.rounding import number_of
 
@@ -87,6 +88,11 @@ def predict(
     ] = False,
 ) -> None:
     """Predict new rows: class, a score and a probability per class, and a certified radius."""
+    if not data.exists():
+        from clipless.spelling import did_you_mean_file
+
+        remedy = did_you_mean_file(data) or "give its path"
+        raise RecordError(f"Expected rows to predict, found no file {data}; {remedy}")  # before the imports of a model
     from sweeper.results.models.predict import load_predictor, predictions_as_csv, write_predictions
 
     limits = {"max_epsilon": max_epsilon, "max_price": max_price}

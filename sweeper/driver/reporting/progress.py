@@ -5,6 +5,7 @@ module that writes to the screen during a run.
 """
 
 import dataclasses
+import enum
 import io
 import math
 import time
@@ -51,6 +52,15 @@ LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room
 NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
 
 
+class Phase(enum.Enum):
+    """What a sweep does."""
+
+    STARTING = "starting workers"
+    REHEARSING = "rehearsing"
+    TRAINING = "training"
+    SCORING = "scoring the front on test rows"
+
+
 @dataclass(frozen=True, slots=True)
 class RunningTrial:
     """A trial that trains: its id, the epochs done and planned (0 if not known yet)."""
@@ -74,6 +84,7 @@ class RehearsalProgress:
     total: int
     fraction: float  # of all their epochs
     ranked: Rehearsed  # best first, those that train among them
+    running: int = 0  # trainings that workers have begun
 
     @property
     def leader(self) -> RankedRehearsal | None:
@@ -117,6 +128,16 @@ class SweepProgress:
     rehearsals: RehearsalProgress | None = None  # before the first trial; None of a sweep without them
     rehearsed_seconds: float = 0.0  # until the first trial could begin
     scoring: FrontScoring | None = None  # after the last trial
+    workers: int = 0  # that train on this machine; 0 where a cluster decides
+
+    @property
+    def phase(self) -> Phase:
+        """What it does now."""
+        if self.scoring is not None:
+            return Phase.SCORING
+        if not self._has_begun and self.total > 0:
+            return Phase.STARTING
+        return Phase.REHEARSING if self.rehearses else Phase.TRAINING
 
     @property
     def rehearses(self) -> bool:
@@ -155,8 +176,12 @@ class SweepProgress:
     @property
     def waits(self) -> bool:
         """Whether no trial has begun for longer than workers take to start where there is room."""
-        has_begun = bool(self.running) or self.done + self.failed > 0 or (self.rehearses and self.fraction > 0)
-        return not has_begun and self.elapsed_seconds - self.rehearsed_seconds > LONG_START_SECONDS
+        return not self._has_begun and self.elapsed_seconds - self.rehearsed_seconds > LONG_START_SECONDS
+
+    @property
+    def _has_begun(self) -> bool:
+        rehearsed = self.rehearsals is not None and self.rehearses and self.rehearsals.running + self.fraction > 0
+        return bool(self.running) or self.done + self.failed > 0 or rehearsed
 
     @property
     def best(self) -> Point | None:
@@ -181,6 +206,7 @@ class Display:
         self._progress: SweepProgress | None = None
         self._updated_at = 0.0
         self._printed_at: float | None = None
+        self._printed_phase: Phase | None = None
         self._live = (
             Live(
                 console=self._console,
@@ -206,8 +232,8 @@ class Display:
         self._progress, self._updated_at = progress, self._now()
         self._start()
         due = self._printed_at is None or self._updated_at - self._printed_at >= LINE_EVERY_SECONDS
-        if self._live is None and due:
-            self._printed_at = self._updated_at
+        if self._live is None and (due or progress.phase is not self._printed_phase):
+            self._printed_at, self._printed_phase = self._updated_at, progress.phase
             self.tell(line(progress))
 
     def tell(self, text: str) -> None:
@@ -281,6 +307,8 @@ def render(progress: SweepProgress) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{progress.name}: {_counts(progress)}"), times]
     if progress.rehearsals is not None and progress.rehearses and progress.rehearsals.leader:
         parts.append(_leaders(progress.rehearsals, progress.rehearsals.leader))
+    if progress.phase is Phase.STARTING:
+        parts.append(Text(_starting(progress)))
     if progress.running:
         parts.append(Text("training " + ", ".join(_running(one) for one in progress.running)))
     if progress.scoring is not None:
@@ -300,7 +328,8 @@ def line(progress: SweepProgress) -> str:
         return f"{progress.name}: {progress.note}"
     if progress.rehearsals is not None and progress.rehearses:
         return f"{progress.name}: {_rehearsing(progress.rehearsals, progress)}"
-    parts = [_counts(progress)]
+    parts = [_starting(progress)] if progress.phase is Phase.STARTING else []
+    parts.append(_counts(progress))
     if progress.best:
         parts.append(f"best {_point(progress.best, progress.objectives)}")
     if progress.hypervolume is not None:
@@ -405,9 +434,17 @@ def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
     return f"{rehearsals.done}{of_planned} rehearsed, {progress.done}{of_all} trained{running}{failed}"
 
 
+def _starting(progress: SweepProgress) -> str:
+    return f"starting {number_of(progress.workers, 'worker')}" if progress.workers else Phase.STARTING.value
+
+
 def _rehearsing(rehearsals: RehearsalProgress, progress: SweepProgress) -> str:
     """Return how rehearsals stand, short: it is printed again and again."""
+    if progress.phase is Phase.STARTING:
+        of_all = number_of(rehearsals.total, "configuration")
+        return f"{_starting(progress)} to rehearse {of_all}, {_times(progress)}"
     parts = [f"rehearsing {rehearsals.done}/{rehearsals.total}"]
+    parts += [] if rehearsals.done else [f"{100 * rehearsals.fraction:.0f} % of their epochs"]
     if (utility := progress.utility) is not None:
         known = [(one.id, one.best.values[utility.name]) for one in rehearsals.ranked if one.best is not None]
         best_id, value = max(known, key=lambda pair: utility.direction.sign * pair[1], default=("", 0.0))

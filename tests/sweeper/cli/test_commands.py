@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sweeper.cli import commands, main
+from sweeper.cli import commands, main, usage
 
 from .conftest import PRICES, TRAINS
 
@@ -105,3 +105,39 @@ def test_the_order_of_the_help_text_names_modules_that_exist():
 
 def _name(command):
     return command.name or command.callback.__name__
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["export"], "Unknown command 'export' of sweeper; use sweeper front SWEEP --format csv"),
+        (["raport"], "Unknown command 'raport' of sweeper; use sweeper front SWEEP --format html"),
+        (["picc", "x"], "Unknown command 'picc' of sweeper; did you mean 'pick'?"),
+        (["data", "lst"], "Unknown command 'lst' of sweeper data; did you mean 'list'?"),
+        (["check", "--data-dri", "x"], "Unknown option '--data-dri' of sweeper check; did you mean '--data-dir'?"),
+        (["check"], "Expected a value for SPEC, got none (sweeper check); add it: the spec, a YAML file"),
+        (
+            ["run", "a.yaml", "--trials", "abc"],
+            "Expected an integer, got 'abc' (--trials of sweeper run); write it in digits, such as --trials 2",
+        ),
+        (["check", "a.yaml", "--configurations", 0], "Expected --configurations >= 1, got '0' "),
+        (["pick", "x", "--max-price", "abc"], "Expected a number, got 'abc' (--max-price of sweeper pick); "),
+        (["check", "a", "b"], "unexpected extra argument"),
+        (["run", "a.yaml", "--trials"], "Option '--trials' requires an argument; "),
+    ],
+)
+def test_what_the_parser_refuses_is_one_sentence_like_any_other(refusal, arguments, sentence):
+    assert sentence in refusal(*arguments)
+
+
+def test_synonyms_name_commands_that_exist_and_are_none_themselves():
+    names = {_name(command) for group in main.groups() if not group.info.name for command in group.registered_commands}
+    groups = {group.info.name for group in main.groups() if group.info.name}
+    assert {text.split()[0] for text in usage.SYNONYMS.values()} <= names | groups | {"--help"}
+    assert not set(usage.SYNONYMS) & (names | groups)
+
+
+def test_no_command_shows_the_help(call):
+    code, out, err = call()
+    assert (code, err) == (2, "")
+    assert "Usage: sweeper" in out

@@ -4,9 +4,19 @@ import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
+from rich.console import Console, Group
+from rich.table import Table
+from rich.text import Text
 
-from sweeper.cli.tables import SHOWN_POINTS, SHOWN_REASONS, audit_view, comparison_view, sweep_view, sweeps_table
+from sweeper.cli.tables import (
+    SHOWN_POINTS,
+    SHOWN_REASONS,
+    audit_view,
+    comparison_view,
+    print_view,
+    sweep_view,
+    sweeps_table,
+)
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus, TrialStatus
@@ -205,3 +215,13 @@ def test_list_and_show_import_nothing_that_trains(make, imported):
     assert "hypervolume" in said
     assert "Price: epsilon 3." in said
     assert TRAINS & modules == set()
+
+
+def test_a_table_is_laid_out_for_the_width_of_a_terminal_and_a_text_stays_whole():
+    table = Table("field", "because")
+    table.add_row("training.sensitivity_fraction", "a reason of many words " * 10)
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    print_view(Group(Text("a path " * 20), table), console)
+    first, *rows = console.file.getvalue().splitlines()
+    assert len(first) > 80
+    assert max(map(len, rows)) <= 80

@@ -232,3 +232,10 @@ def test_the_defaults_follow_from_public_numbers():
         )
         == ()
     )
+
+
+def test_where_people_are_protected_a_reason_counts_units():
+    numbers = PublicNumbers(rows=437, columns=4, classes=2, counted="units")
+    reasons = [one.because for one in find_defaults({"privacy": {}}, numbers) if "437" in one.because]
+    assert reasons
+    assert all("N = 437 training units" in because for because in reasons)

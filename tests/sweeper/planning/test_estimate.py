@@ -114,7 +114,8 @@ def test_it_is_said_in_a_few_sentences():
     )
     said = in_words(found)
     assert "0.012 s a step, 0.05 s to score an epoch, 1:15 a trial" in said
-    assert "about 10:08 with 2 trials at a time" in said
+    assert "The sweep takes about 10:00 once its workers are up, 2 trials at a time" in said
+    assert "their start takes about 8 s, more on a busy machine" in said
     assert "450 MiB for the process of each trial, and 0.5 MiB for the rows" in said
 
 

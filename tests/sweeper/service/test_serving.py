@@ -165,7 +165,8 @@ def test_a_port_that_is_taken_is_named(out, monkeypatch):
     monkeypatch.setattr("sweeper.service.app.entry_points", lambda **_: ())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(SweeperError, match=rf"Cannot listen on 127.0.0.1, port {port}: .*\(--host, --port\)"):
+        sentence = rf"Cannot listen on 127.0.0.1, port {port}: Address already in use \(--host, --port\)"
+        with pytest.raises(SweeperError, match=sentence):
             serving.serve(ServiceSettings(out=out, port=port))
 
 

@@ -18,32 +18,37 @@ from clipless.datasets.raw_rows import Pixels, Tensors
 from clipless.datasets.sources._base import level_shares
 from clipless.datasets.tables.table_file import list_names
 from clipless.errors import DataError
+from clipless.spelling import did_you_mean_file
 
 _PICTURES = (".png", ".jpg", ".jpeg")
 _DAMAGED = (OSError, EOFError, ValueError, zlib.error, zipfile.BadZipFile)
 
 
-def read_array(path: Path, raw: Pixels | Tensors) -> NDArray[Any]:
-    """Read an npz file, a picture or a folder of pictures.
+def read_array(path: Path, raw: Pixels | Tensors, name: str) -> NDArray[Any]:
+    """Read an npz file, a picture or a folder of pictures; ``name`` is that of the data that the model was trained on.
 
     Raises:
         DataError: unreadable, or of another kind or size.
     """
-    name = path.name.lower()
+    file = path.name.lower()
     if not path.exists():
-        raise DataError(f"Expected rows to predict, found no file {path}; give its path")
+        raise DataError(f"Expected rows to predict, found no file {path}; {did_you_mean_file(path) or 'give its path'}")
     try:
-        if name.endswith(".npz"):
+        if file.endswith(".npz"):
             return _read_npz(path)
-        if isinstance(raw, Pixels) and (name.endswith(_PICTURES) or path.is_dir()):
+        if isinstance(raw, Pixels) and (file.endswith(_PICTURES) or path.is_dir()):
             return _read_pictures(path, raw)
     except DataError:
         raise
     except _DAMAGED as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise DataError(f"Cannot read {path}: {reason}; is it what its name says?") from None
-    kinds = ".npz, .png, .jpg or a folder of pictures" if isinstance(raw, Pixels) else ".npz"
-    raise DataError(f"Expected {kinds}, got {path}")
+    if isinstance(raw, Pixels):
+        expected = "pictures"
+        remedy = f"save them with {_size(raw.shape)} pixels as .npz, .png or .jpg, or name a folder of them"
+    else:
+        expected, remedy = "an array", "save it as .npz"
+    raise DataError(f"Expected {expected} for a model of {name}, got {path}; {remedy}")
 
 
 def _read_npz(path: Path) -> NDArray[Any]:

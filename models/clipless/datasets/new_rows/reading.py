@@ -86,7 +86,7 @@ class InputFormat:
             return replace(self._encode_table(self.raw, table, allow_unknown=allow_unknown), ids=kept)
         if ids:
             raise DataError(f"Expected no column to keep, got {ids[0]!r}: {self.name} is no table; leave it out")
-        return self.of_array(read_array(Path(path), self.raw), str(path))
+        return self.of_array(read_array(Path(path), self.raw, self.name), str(path))
 
     def of_columns(self, columns: Mapping[str, Any], *, allow_unknown: bool = False) -> NewRows:
         """Encode columns by name, such as those of a data frame, as `read` does those of a file.

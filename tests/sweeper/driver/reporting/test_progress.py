@@ -129,7 +129,9 @@ def test_while_configurations_are_rehearsed_the_display_says_which_leads_and_by_
 def test_before_anything_is_shown_nothing_leads_and_the_sweep_may_wait_for_room():
     before = {"done": 0, "failed": 0, "running": (), "front": (), "total": 1, "elapsed_seconds": 31.0}
     shown = state(**before, rehearsals=rehearsing(0, 0.0, scores=()))
-    assert line(shown) == f"digits: rehearsing 0/16, 0:31 elapsed; {NOTHING_TRAINS}"
+    assert line(shown) == f"digits: starting workers to rehearse 16 configurations, 0:31 elapsed; {NOTHING_TRAINS}"
+    begun = replace(shown, rehearsals=replace(shown.rehearsals, running=2))
+    assert line(begun) == "digits: rehearsing 0/16, 0 % of their epochs, 0:31 elapsed"
     assert NOTHING_TRAINS not in line(state(**before, rehearsals=rehearsing(0, 0.1, scores=())))
     assert NOTHING_TRAINS not in line(state(**before, rehearsals=rehearsing(16), rehearsed_seconds=20.0))
 
@@ -170,7 +172,9 @@ def test_the_closing_summary_says_how_many_were_rehearsed_which_won_and_which_we
 def test_a_sweep_that_waits_for_room_says_so():
     """As on a cluster whose processors others have."""
     waiting = SweepProgress(name="digits", total=16, elapsed_seconds=31)
-    assert line(waiting) == f"digits: 0 of 16 trials done; 0:31 elapsed; {NOTHING_TRAINS}"
+    assert line(waiting) == f"digits: starting workers; 0 of 16 trials done; 0:31 elapsed; {NOTHING_TRAINS}"
+    assert line(replace(waiting, workers=2)).startswith("digits: starting 2 workers; 0 of 16 trials done; ")
+    assert "starting 2 workers" in screen(replace(waiting, workers=2))
     assert NOTHING_TRAINS in screen(waiting, width=200)
     begun = (SweepProgress(name="digits", total=16, elapsed_seconds=29), state(done=0, failed=0), state(running=()))
     assert not any(NOTHING_TRAINS in line(one) for one in begun)
@@ -231,6 +235,19 @@ def test_without_a_terminal_a_line_is_printed_now_and_then():
             display.update(state(elapsed_seconds=now[0]))
     lines = console.file.getvalue().splitlines()
     assert [text.split("; ")[-1].split(",")[0] for text in lines] == ["0:00 elapsed", "0:31 elapsed"]
+
+
+def test_without_a_terminal_a_new_phase_is_told_at_once():
+    console = Console(file=io.StringIO(), width=40)
+    starts = {"done": 0, "failed": 0, "running": (), "front": ()}
+    with Display(console, now=lambda: 0.0) as display:
+        for one in (state(**starts, workers=2), state(**starts, workers=2), state(), state(done=4)):
+            display.update(one)
+    lines = console.file.getvalue().splitlines()
+    assert [text.split("; ")[0] for text in lines] == [
+        "digits: starting 2 workers",
+        "digits: 3 of 16 trials done, 2 running, 1 failed",
+    ]
 
 
 def test_in_a_terminal_the_display_is_redrawn_and_its_clock_ticks():
@@ -333,7 +350,9 @@ def test_the_last_lines_call_no_score_the_best_where_the_list_has_a_larger_estim
 
 def test_what_has_ended_has_no_time_left():
     assert line(state(done=16, failed=0, running=())).endswith("; 1:30 elapsed")
-    assert line(state(total=1, done=0, failed=0, running=(), front=())).startswith("digits: 0 of 1 trial done;")
+    assert line(state(total=1, done=0, failed=0, running=(), front=())).startswith(
+        "digits: starting workers; 0 of 1 trial done;"
+    )
 
 
 def test_the_closing_summary_explains_the_words_of_its_list():
