@@ -108,8 +108,8 @@ Spender = Annotated[
         metavar="NAME", help="Whose share of the data's account it takes from; yours by default.", show_default=False
     ),
 ]
-MaxPrice = Annotated[float | None, typer.Option(help="Largest price to accept, the epsilon of the whole sweep.")]
-MaxEpsilon = Annotated[float | None, typer.Option(help="Largest own epsilon to accept, fixed in advance.")]
+MaxPrice = Annotated[float | None, typer.Option(help="Largest price to accept, the epsilon of the whole sweep.", min=0)]
+MaxEpsilon = Annotated[float | None, typer.Option(help="Largest own epsilon to accept, fixed in advance.", min=0)]
 Minimum = Annotated[
     list[str] | None,
     typer.Option("--min", help='Smallest value to accept, "certified@36/255=0.3"; repeatable.'),

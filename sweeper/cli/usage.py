@@ -48,8 +48,8 @@ _VALUES = {
     "int_parsing": ("an integer", "write it in digits, such as {option} 2"),
     "int_from_float": ("an integer", "leave the decimals out"),
     "float_parsing": ("a number", "write it in digits, such as {option} 2.5"),
-    "greater_than_equal": ("{option} >= {ge}", "raise it"),
-    "less_than_equal": ("{option} <= {le}", "lower it"),
+    "greater_than_equal": ("{option} >= {ge:g}", "raise it"),
+    "less_than_equal": ("{option} <= {le:g}", "lower it"),
 }
 
 
@@ -90,7 +90,7 @@ def in_words(error: Any) -> str:
     name = _name(param)
     if hasattr(error, "param_type"):
         return f"Expected a value for {name}, got none ({command}); add it: {_explain(param)}"
-    details = getattr(error.__cause__, "errors", list)()
+    details: Any = getattr(error.__cause__, "errors", list)()
     if not details or details[0]["type"] not in _VALUES:
         return f"Expected another value: {error.message.rstrip('.')} ({name} of {command}); {asked}"
     expected, remedy = (text.format(option=name, **details[0].get("ctx", {})) for text in _VALUES[details[0]["type"]])

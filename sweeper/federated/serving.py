@@ -170,7 +170,8 @@ def _listen(federation: Federation, name: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, 80 if port is None else port), family=family)
     except OSError as error:
-        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # which may name the address again
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror  # which may name the address again
         raise SweeperError(
             f"Cannot listen on {host}, port {port}: {why or error} (url of server {name}); choose another port"
         ) from error

@@ -59,7 +59,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
     except OSError as error:
-        why = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror  # which may name the address again
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror  # which may name the address again
         raise SweeperError(
             f"Cannot listen on {host}, port {port}: {why or error} (--host, --port); choose another, or --port 0"
         ) from error

@@ -91,7 +91,8 @@ def read_mapping(path: Path) -> dict[str, Any]:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise SpecError(f"Expected UTF-8 text, got other bytes at offset {error.start} of {path}") from error
+        where = f"offset {error.start} of {path}"
+        raise SpecError(f"Expected UTF-8 text, got other bytes at {where}; save it as UTF-8") from error
     return parse_mapping(text, str(path))
 
 
@@ -113,7 +114,8 @@ def parse_mapping(text: str, source: str) -> dict[str, Any]:
         raise SpecError(f"Expected YAML in {source}, but {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         kind = "nothing" if content is None else type(content).__name__
-        raise SpecError(f"Expected a mapping of keys to values in {source}, got {kind}")
+        remedy = "write lines such as name: digits"
+        raise SpecError(f"Expected a mapping of keys to values in {source}, got {kind}; {remedy}")
     return content
 
 

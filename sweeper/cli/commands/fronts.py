@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from clipless.spelling import did_you_mean_file
 from sweeper.cli.options import (
     DEFAULT_OUT,
     FORMATS,
@@ -20,7 +21,7 @@ from sweeper.cli.options import (
     choices,
     find_sweep,
 )
-from sweeper.errors import ExportError
+from sweeper.errors import ExportError, RecordError
 from sweeper.program import program
 
 EXIT_CONTRADICTED = 1
@@ -36,6 +37,9 @@ def list_(
 ) -> None:
     """List the sweeps in a folder."""
     out = folder or out
+    if not out.is_dir() and (folder is not None or out.exists()):
+        remedy = did_you_mean_file(out) or "give its path"
+        raise RecordError(f"Expected a folder of sweeps, but {out} is none; {remedy}")
     from sweeper.cli.tables import print_view, sweeps_table
     from sweeper.store.sweep_folder import hidden_sweeps, list_sweeps
 

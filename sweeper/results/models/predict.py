@@ -134,7 +134,9 @@ def load_predictor(
     folder = path if path.is_dir() else path.parent
     model = path / MODEL_NAME if path.is_dir() else path
     if not model.is_file():
-        raise RecordError(f"Expected the folder of a sweep, or one that sweeper pick wrote, got {path}")
+        raise RecordError(
+            f"Expected the folder of a sweep, or one that sweeper pick wrote, got {path}; sweeper pick takes a model"
+        )
     form = read_input(folder)
     exploratory = bool(read_object(folder / CARD_NAME).get("exploratory"))
     config = read_object(folder / CONFIG_NAME) if (folder / CONFIG_NAME).is_file() else {}

@@ -122,6 +122,8 @@ def _name(command):
         ),
         (["check", "a.yaml", "--configurations", 0], "Expected --configurations >= 1, got '0' "),
         (["pick", "x", "--max-price", "abc"], "Expected a number, got 'abc' (--max-price of sweeper pick); "),
+        (["list", "none.yaml"], "Expected a folder of sweeps, but none.yaml is none; give its path"),
+        (["pick", "x", "--max-price", -1], "Expected --max-price >= 0, got '-1' "),
         (["check", "a", "b"], "unexpected extra argument"),
         (["run", "a.yaml", "--trials"], "Option '--trials' requires an argument; "),
     ],
