@@ -145,10 +145,10 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     summary=("the best points at the price of the sweep, beside their own epsilons, fixed in advance"),
     caption=(
         "Solid: the first objective beside epsilon. Thick: the best model of this sweep, at its price; a smaller "
-        "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose configuration "
-        "and epoch were fixed in advance; a choice by this figure costs the price instead. The gap between the last step "
-        "of a thin line and the price pays for the other trainings, and for later epochs that gave no better model. Of "
-        "noisy scores finals come first, so that the thin line may fall."
+        "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
+        "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
+        "between the last step of a thin line and the price pays for the other trainings, and for later epochs that "
+        "gave no better model. Of noisy scores finals come first, so that the thin line may fall."
     ),
     position=15,
     info=info,
