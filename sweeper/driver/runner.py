@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import shutil
+from functools import partial
 from pathlib import Path
 
 import clipless
@@ -17,6 +18,7 @@ from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import AccountError, RecordError, SweeperError, TrialError
+from sweeper.planning.account_fit import check_room
 from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.planning.sources import check_sources
@@ -72,18 +74,17 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller
     plan = plan if earlier is None else steer_plan(plan, earlier.steering)
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
+    explain = partial(check_room, spec, data, options.data_dir)
     with Interruption() as interruption:
         recovered = recover_all(options.out)
         if plan.spending.selection is not None:
-            return run_selection(spec, plan, options, data, interruption, recovered)
+            return run_selection(plan, options, data, interruption, recovered, explain)
         folder = _new_folder(plan.name, options)
         with contextlib.ExitStack() as stack:
             try:
                 stack.enter_context(driver_lock(folder.path))
                 _check_is_new(folder)
-                account = reserve_account(
-                    plan, data, folder, spender=options.spender, spec=spec, data_dir=options.data_dir
-                )
+                account = reserve_account(plan, data, folder, spender=options.spender, explain=explain)
             except (AccountError, RecordError):
                 if options.into is None:
                     shutil.rmtree(folder.path, ignore_errors=True)

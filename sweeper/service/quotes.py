@@ -9,7 +9,6 @@ from sweeper.account.account import Account
 from sweeper.account.rules import Reservation, share_of_room
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
-from sweeper.service.responses.models import PlannedCourse
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
@@ -17,6 +16,7 @@ from sweeper.specification.spec import Spec
 if TYPE_CHECKING:
     from sweeper.planning.account_fit import Fit
     from sweeper.planning.account_quote import AccountQuote
+    from sweeper.planning.check import CheckedSpec
 
 KEPT_PLANS = 32
 
@@ -32,7 +32,7 @@ class Quotes:
         self._planning = threading.Lock()
         self._plans: SharedCache[Reservation] = SharedCache(KEPT_PLANS)
         self._fits: SharedCache[Fit | None] = SharedCache(KEPT_PLANS)
-        self._courses: SharedCache[PlannedCourse] = SharedCache(KEPT_PLANS)
+        self._checked: SharedCache[CheckedSpec] = SharedCache(KEPT_PLANS)
 
     def quote(self, spec: Spec, spender: str) -> "AccountQuote | None":
         """Return what the sweep of a spec would take of its account, and what would fit; ``None`` where it has none.
@@ -49,7 +49,7 @@ class Quotes:
         with self._accounts.use(_name_of(spec)) as account:
             return quote_of(account, wanted, fit)
 
-    def course(self, spec: Spec) -> PlannedCourse:
+    def check(self, spec: Spec) -> "CheckedSpec":
         """Return what ``sweeper check`` says of a spec that was accepted.
 
         Raises:
@@ -61,18 +61,11 @@ class Quotes:
         """
         from sweeper.planning.check import check_spec
 
-        def make() -> PlannedCourse:
+        def make() -> CheckedSpec:
             with self._planning:
-                checked = check_spec(spec, self._settings.find_local_data())
-            return PlannedCourse(
-                trials=checked.plan.trials,
-                rehearsals=checked.plan.rehearsals,
-                rows=checked.plan.population,
-                seconds=None if checked.estimate is None else checked.estimate.seconds,
-                statement=checked.course,
-            )
+                return check_spec(spec, self._settings.find_local_data())
 
-        return self._courses.get(spec.digest(), make, _stamps(spec))
+        return self._checked.get(spec.digest(), make, _stamps(spec))
 
     def plan(self, spec: Spec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec that was accepted asks of its account, ``None`` where it has none.

@@ -9,10 +9,11 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
+from dashboards.figures._comparable import mark
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import mark, order
+from dashboards.figures.hyperparameters._compared import order
 from dashboards.figures.hyperparameters.configurations import ConfigurationsInfo, in_order
 from dashboards.text import MISSING, setting, show
 

@@ -8,9 +8,10 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
+from dashboards.figures._comparable import stage_epsilon
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import remarks_of, stage_epsilon
+from dashboards.figures.hyperparameters._compared import remarks_of
 from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, order_in_words, panels, places, texts
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 

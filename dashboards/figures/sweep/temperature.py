@@ -19,8 +19,8 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
+from dashboards.figures._comparable import mark, noise_note
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters._compared import mark, noise_note
 from dashboards.text import delta_text, number, radius_of, show, show_epsilon, title_of
 from sweeper.privacy.pricing import OWN
 from sweeper.records import MEMBERSHIP, Point, PointKey

@@ -1,5 +1,6 @@
 """What a sweep takes of the account of its data: reserved when it begins, charged at each draw, settled at its end."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from clipless.datasets import Dataset
@@ -12,13 +13,13 @@ from sweeper.account.positions import NOTHING_YET
 from sweeper.account.receipts import Receipt, make_receipt, read_receipt
 from sweeper.account.rules import Reservation
 from sweeper.errors import AccountError
-from sweeper.planning.account_fit import check_room
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
 from sweeper.specification.addresses import parse_address
-from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
+
+Explain = Callable[[Account, Reservation], None]  # raises with what would fit of a sweep that is refused
 
 
 class AccountCharges:
@@ -67,15 +68,14 @@ def reserve_account(
     *,
     title: str | None = None,
     spender: str | None = None,
-    spec: Spec | None = None,
-    data_dir: Path | None = None,
+    explain: Explain | None = None,
 ) -> AccountCharges | None:
     """Reserve everything that a sweep plans, and charge what its ledger has drawn and its account does not know.
 
     A sweep that resumes, or for which a service has reserved, finds its own reservation. ``None`` where it names no
     account. ``title`` is that by which people know the sweep, by default the name of its folder; ``spender`` is whose
-    share it takes from, by default that of the user of this machine. ``spec`` is that of a sweep that begins, for what
-    of it would fit where it is refused, and ``data_dir`` where its data were looked for.
+    share it takes from, by default that of the user of this machine. ``explain`` is called with account and reservation
+    where that is refused, and may raise an error that says what would fit.
 
     Raises:
         AccountError: the account has no room for it, is another one than before, or has lost what this sweep saw of it.
@@ -90,8 +90,8 @@ def reserve_account(
     try:
         account.reserve(wanted, folder.ledger)
     except AccountError:
-        if spec is not None:
-            check_room(spec, data, data_dir, account, wanted)
+        if explain is not None:
+            explain(account, wanted)
         raise
     receipt = receipt.seen(account)
     receipt.write(folder.path)

@@ -23,7 +23,7 @@ from sweeper.backend.workers.local import open_local_pool
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
-from sweeper.driver.recording.account_charges import AccountCharges, reserve_account
+from sweeper.driver.recording.account_charges import AccountCharges, Explain, reserve_account
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.candidates import NotStartedError
@@ -50,7 +50,6 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus
 from sweeper.results.front import Front, build_front
 from sweeper.specification.search import SearchSettings
-from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
@@ -61,9 +60,16 @@ NOT_YET = "It selects privately: what may be released, and for which price, is k
 
 
 def run_selection(
-    spec: Spec, plan: SweepPlan, options: Options, data: Dataset, interruption: Interruption, troubles: Sequence[str]
+    plan: SweepPlan,
+    options: Options,
+    data: Dataset,
+    interruption: Interruption,
+    troubles: Sequence[str],
+    explain: Explain | None = None,
 ) -> FinishedSweep:
     """Run candidates in secret, then write and track what may leave as an ordinary sweep, with the final if it has one.
+
+    ``explain`` is that of `reserve_account`.
 
     Raises:
         SweeperError: others could see how long it takes, and nobody consented to that.
@@ -80,7 +86,7 @@ def run_selection(
     with driver_lock(hidden.path):
         hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
         try:
-            account = _reserve(plan, options, data, hidden, spec)
+            account = _reserve(plan, options, data, hidden, explain)
         except (AccountError, RecordError):
             shutil.rmtree(hidden.path, ignore_errors=True)
             raise
@@ -102,12 +108,11 @@ def check_cluster(search: SearchSettings, cluster: str | None) -> None:
 
 
 def _reserve(
-    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, spec: Spec | None = None
+    plan: SweepPlan, options: Options, data: Dataset, hidden: SweepFolder, explain: Explain | None = None
 ) -> AccountCharges | None:
     public = public_folder(hidden)
     title = plan.name if public is None else public.path.name
-    spender, data_dir = options.spender, options.data_dir
-    return reserve_account(plan, data, hidden, title=title, spender=spender, spec=spec, data_dir=data_dir)
+    return reserve_account(plan, data, hidden, title=title, spender=options.spender, explain=explain)
 
 
 def _check_consent(options: Options, plan: SweepPlan) -> None:

@@ -4,7 +4,7 @@ Numbers that are infinite or undefined are texts, as in ``front.json``.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -15,6 +15,9 @@ from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves,
 from sweeper.results.front_record import FrontTrial
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.store.actions import ActionKind
+
+if TYPE_CHECKING:
+    from sweeper.planning import check
 
 
 class SweepState(Answer):
@@ -258,6 +261,17 @@ class PlannedCourse(Answer):
     rows: int = Field(description="Training rows, or units of several rows: a public number.")
     seconds: float | None = Field(description="About, on the machine of the service.")
     statement: str
+
+    @classmethod
+    def of(cls, checked: "check.CheckedSpec") -> "PlannedCourse":
+        """Return it of a spec that was checked on its data."""
+        return cls(
+            trials=checked.plan.trials,
+            rehearsals=checked.plan.rehearsals,
+            rows=checked.plan.population,
+            seconds=None if checked.estimate is None else checked.estimate.seconds,
+            statement=checked.course,
+        )
 
 
 class CheckedSpec(Answer):

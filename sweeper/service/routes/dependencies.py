@@ -138,9 +138,10 @@ class Dependencies:
             SweeperError, CliplessError: the spec does not fit its data, or nothing can be planned.
         """
         try:
-            return await self.turns.run(self.quotes.course, spec)
+            checked = await self.turns.run(self.quotes.check, spec)
         except (DataError, RefusalError):  # a driver may find its data, and has room
             return None
+        return PlannedCourse.of(checked)
 
     async def plan(self, spec: Spec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec asks of its account, ``None`` where its data have none, when its turn comes.
