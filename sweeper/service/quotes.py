@@ -61,7 +61,7 @@ class Quotes:
         """
         from sweeper.planning.check import check_spec
 
-        def make() -> CheckedSpec:
+        def make() -> "CheckedSpec":
             with self._planning:
                 return check_spec(spec, self._settings.find_local_data())
 

@@ -343,7 +343,7 @@ def test_the_last_lines_call_no_score_the_best_where_the_list_has_a_larger_estim
         return replace(point(trial, epsilon, value), noisy=NoisyScores(is_final=final, released={}, intervals=ends))
 
     front = (noisy("t0001", 0.02, 0.785, final=False), noisy("t0002", 0.9, 0.749, final=True))
-    *_, best, _ = closing_summary(state(front=front), Path("out")).splitlines()
+    *_, best, _ = closing_summary(state(front=front), Path("out"), claim=claim(Baselines())).splitlines()
     why = "a final; no other is better beyond the intervals"
     assert best.startswith(f"What pick takes (t0002, epoch 7; {why}): accuracy 0.749 [0.679, 0.819]")
 
