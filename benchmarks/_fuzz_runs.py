@@ -94,7 +94,7 @@ class Nobody:
     """Stands for a tracker whose store takes everything."""
 
     def __init__(self, *_args: object, **_options: object) -> None:
-        self.destination, self.refused = SimpleNamespace(uri="nowhere"), ()
+        self.destination, self.refused = SimpleNamespace(uri="nowhere", sweep="x"), ()
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_args, **_options: None

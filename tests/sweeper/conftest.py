@@ -61,7 +61,7 @@ class Nobody:
     """Stands for a tracker whose store takes everything; making one takes a second."""
 
     def __init__(self, *_args, **_options):
-        self.destination, self.refused = SimpleNamespace(uri="nowhere"), ()
+        self.destination, self.refused = SimpleNamespace(uri="nowhere", sweep="x"), ()
 
     def __getattr__(self, name):
         return lambda *_args, **_options: None

@@ -21,7 +21,7 @@ from sweeper.records import NoisyScores
 from sweeper.results.display import trial_rows
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front
-from sweeper.results.highlights import interval_on_test
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 
@@ -101,7 +101,8 @@ def test_a_best_point_that_is_no_better_than_a_constant_prediction_says_so(make_
     guess = replace(claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.6, "test": 0.55}))
     point = make_point("t0001", 2, 1.0, 0.7, 0.4)
     tested = replace(point, test={"accuracy": 0.5})
-    for one, said in ((tested, "0.550, which it does not beat"), (point, "the majority-class baseline reaches 0.600")):
+    doubted = "On test rows this model is no better in accuracy than always predicting the most frequent class"
+    for one, said in ((tested, doubted), (point, "the majority-class baseline reaches 0.600")):
         front = replace(make_front([one]), claim=guess)
         assert said in " ".join(repr(front).split())
         assert said in front._repr_html_()
@@ -202,7 +203,7 @@ def test_what_clipless_refuses_is_an_error_of_the_sweeper_with_every_mistake(con
     with pytest.raises(sweeper.SpecError) as refused:  # as sweeper check and a service read it
         Spec.from_mapping(lacking)
     assert [any(name in one for one in refused.value.mistakes) for name in ("privacy", "mnits")] == [True, True]
-    with pytest.raises(sweeper.SpecError, match=r"No such file: nowhere\.csv"):
+    with pytest.raises(sweeper.InputError, match=r"No such file: nowhere\.csv"):
         sweeper.check(content | {"data": {"path": "nowhere.csv", "ranges": "r.yaml"}}, measure=False)
 
 

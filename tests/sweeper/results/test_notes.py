@@ -74,7 +74,7 @@ def test_a_note_of_a_sweep_that_has_ended_keeps_the_description_of_its_trial(fol
     add_note(folder, "t0002", "in no front", by="")
     first, second, third = (tags["mlflow.note.content"] for _, _, tags in sent)
     assert (first, third) == ("no front yet", "in no front")
-    assert second.startswith("**t0001** of x: completed")
+    assert second.startswith("**accuracy 0.500 on validation rows**: t0001, epoch 1.\n\n**t0001** of x: completed")
     assert re.search(r"## Notes\n\nno front yet\n\ndone \(ada, [\d-]+\)\n$", second)
 
 

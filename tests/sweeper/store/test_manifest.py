@@ -120,7 +120,7 @@ def older(ran, tmp_path):
 
 @pytest.mark.parametrize(
     "command",
-    ["show", "resume", "front", "pick", "predict new.csv", "stop", "delete --yes", "log t0001", "note t0001 text"],
+    ["show", "resume", "front", "pick", f"predict {__file__}", "stop", "delete --yes", "log t0001", "note t0001 text"],
 )
 def test_every_command_refuses_an_older_folder_in_one_sentence(command, older, call):
     name, *more = command.split()

@@ -155,7 +155,7 @@ class Calls:
 
     def __init__(self, *args, **kwargs):
         type(self).told = self._told = [("open", args, kwargs)]
-        self.destination, self.refused = SimpleNamespace(uri="nowhere"), ()
+        self.destination, self.refused = SimpleNamespace(uri="nowhere", sweep="x"), ()
 
     def __getattr__(self, name):
         return lambda *args, **_: self._told.append((name, *args))

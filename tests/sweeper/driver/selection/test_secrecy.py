@@ -44,7 +44,7 @@ COMMANDS = (
     ["compare", "SWEEP", "SWEEP"],
     ["diagnose", "SWEEP"],
     ["audit", "SWEEP"],
-    ["predict", "SWEEP", "rows.csv"],
+    ["predict", "SWEEP", __file__],
     ["register", "SWEEP", "--name", "best"],
     ["note", "SWEEP", "t0001", "good"],
     ["tag", "SWEEP", "t0001", "a=b"],

@@ -437,7 +437,7 @@ def test_a_sketch_has_its_share_of_one_release_that_costs_the_whole_budget():
     assert [part.name for part in parts] == ["sketch", "1", "2", "3"]
     assert sum(part.share for part in parts) == pytest.approx(1.0)
     assert budget.share([]) == pytest.approx(0.1)
-    assert "a sketch of the training rows and 6 + 2 + 1 slots" in budget.in_words(DELTA, lambda: None)
+    assert "for a sketch and 6 + 2 + 1 trials" in budget.in_words(DELTA, lambda: None)
     assert Slots.from_json(budget.to_json()) == budget
     assert all(cut.sketch is not None for cut in budget.other_cuts().values())
 

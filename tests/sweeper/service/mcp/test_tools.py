@@ -48,6 +48,7 @@ def test_a_spec_is_checked_and_priced_and_nothing_is_kept(tool, out):
         "epsilon": None,
         "delta": 0.0001,
         "account": None,
+        "plan": None,
     }
     assert "(data.name in the submitted spec)" in tool("check_spec", spec={**CONTENT, "data": {"name": "../x"}}).error
     assert not [path for path in out.iterdir() if path.is_dir()]
