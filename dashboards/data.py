@@ -140,10 +140,11 @@ class SweepData:
         objectives = [o.name for o in self.result.objectives if any(kind(o.name) is not None for kind in kinds)]
         return next((name for name in (*objectives, *self.certificates) if name != self.utility), None)
 
-    def is_better_than_constant(self, point: Point) -> bool:
-        """Whether a point beats the majority-class baseline in the utility, as far as is known what that reaches."""
-        constant = self.result.claim.baselines.constant(self.utility)
-        return constant is None or point.values.get(self.utility, nan) > constant
+    def may_beat_constant(self, point: Point, name: str) -> bool:
+        """Whether a score beats the majority-class baseline, or a noisy one may: its interval reaches beyond it."""
+        constant = self.result.claim.baselines.constant(name)
+        _, most = point.interval(name) or (nan, point.values.get(name, nan))
+        return constant is None or most > constant
 
     def doubt(self, point: Point) -> str:
         """Say that a point may be no better in the utility than a constant prediction, empty where it is."""
@@ -151,8 +152,8 @@ class SweepData:
 
     @cached_property
     def useful_points(self) -> tuple[Point, ...]:
-        """The points of the front that beat the majority-class baseline; all of them where none does."""
-        return tuple(filter(self.is_better_than_constant, self.front_points)) or self.front_points
+        """The points of the front that may beat the majority-class baseline; all of them where none does."""
+        return tuple(p for p in self.front_points if self.may_beat_constant(p, self.utility)) or self.front_points
 
     @property
     def deltas(self) -> tuple[float, ...]:

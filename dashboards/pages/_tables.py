@@ -60,8 +60,10 @@ def _left_out(data: SweepData) -> str | None:
         return None
     points = "1 point of the front is" if count == 1 else f"{count} points of the front are"
     reached = f"{data.utility} {show(data.utility, constant)}"
+    end = " even at the upper end of its interval" if any(p.interval(data.utility) for p in data.front_points) else ""
     return (
-        f" {points} left out: no better than the majority-class baseline, which reaches {reached}. front.csv has them."
+        f" {points} left out: no better{end} than the majority-class baseline, which reaches {reached}. "
+        "front.csv has them."
     )
 
 

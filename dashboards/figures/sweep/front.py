@@ -6,7 +6,7 @@ it: they trade utility for a better certificate, which their colour and size sho
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, isfinite, nan
+from math import inf, isfinite, log10, nan
 from typing import Any
 
 import plotly.graph_objects as go
@@ -27,6 +27,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import log_ticks
 from dashboards.text import number, show
 from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import OWN
@@ -60,7 +61,7 @@ class FrontInfo(FigureInfo):
     steps: tuple[Step, ...]  # the staircase
     shown: tuple[
         Point, ...
-    ]  # points of the front that the axes begin and end with: better than the majority-class baseline
+    ]  # points of the front that the axes begin and end with: they may beat the majority-class baseline
     lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
     sampling: tuple[int, float] | None  # number of public validation rows, and how sure a share of them is
@@ -84,7 +85,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         dominated_hover=hover_texts(data, drawn, configured=False),
         dominated_total=len(dominated),
         steps=staircase(usable, utility, data.direction(utility)),
-        shown=tuple(p for p in front if _beats(data, p, utility)) or front,
+        shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=_lines(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
         sampling=_sampling(data, utility),
@@ -103,11 +104,6 @@ def _sampling(data: SweepData, utility: str) -> tuple[int, float] | None:
         return None
     ends = [wilson(value, count) for value in values if count]
     return (count, max(high - low for low, high in ends) / 2.0) if ends else None
-
-
-def _beats(data: SweepData, point: Point, utility: str) -> bool:
-    constant = data.result.claim.baselines.constant(utility)
-    return constant is None or point.values[utility] > constant
 
 
 def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
@@ -142,7 +138,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         info.utility,
         height=520,
         shown=[point.values["epsilon"] for point in info.shown],
-        values=zoom(_heights(info), [value for _, value in info.lines]),
+        values=_span(info),
     )
     width = 1.5 if info.narrow else 2
     if info.sampling is not None:
@@ -152,13 +148,13 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.update_yaxes(title={"text": f"{label(info.utility)} ({sure})"})
     if epsilons:
         figure.add_traces([_trace_dominated(info, theme)] if info.dominated else [])
+        if info.knee is not None:
+            figure.add_trace(_knee(info, *info.knee, theme))  # below the points, of which it may surround several
         figure.add_trace(
             step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}", width=width)
         )
         figure.add_traces(_front(info, theme))
         figure.add_trace(_key(info, theme))
-    if info.knee is not None:
-        figure.add_trace(_knee(info, *info.knee, theme))
     shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
     if info.still and not info.narrow and len(shown) > 1:
         figure.update_layout(margin={"t": THREE_ROWS})
@@ -183,9 +179,18 @@ def _scale(info: FrontInfo, count: int = 0) -> float:
     return (SMALL if info.narrow else 1.0) * (1.0 if count <= _CROWDED else 0.5)
 
 
-def _heights(info: FrontInfo) -> list[float]:
-    """The values that the axis begins and ends with, ends of error bars among them."""
-    return [end for point in info.shown for end in ends_of(point, info.utility)]
+def _span(info: FrontInfo) -> list[float] | None:
+    """The range of the vertical axis: values that are shown, ends of error bars among them."""
+    heights = [end for point in info.shown for end in ends_of(point, info.utility)]
+    return zoom(heights, [value for _, value in info.lines])
+
+
+def _within(info: FrontInfo, points: Sequence[Point]) -> list[Point]:
+    """The points that lie within the axes as the figure opens."""
+    first, last = log_ticks(point.values["epsilon"] for point in info.shown).get("range", (-inf, inf))
+    low, high = _span(info) or (-inf, inf)
+    inside = (p for p in points if low <= p.values[info.utility] <= high and p.values["epsilon"] > 0)
+    return [point for point in inside if first <= log10(point.values["epsilon"]) <= last]
 
 
 def ends_of(point: Point, utility: str) -> tuple[float, float]:
@@ -220,6 +225,7 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         text=info.dominated_hover,
         hovertemplate="%{text}<extra>dominated</extra>",
         name=_words(info, "dominated points", "dominated"),
+        showlegend=bool(_within(info, info.dominated)),
         cliponaxis=False,
     )
 
@@ -292,6 +298,9 @@ def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str,
 def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
     """What the legend shows for the front; where colours are values, a middle one of the scale."""
     what = _words(info, "front; larger and stronger: better certified", "front") if info.certificate else "front"
+    inside = len(_within(info, info.front))
+    if info.still and inside < len(info.front):
+        what = f"{what} ({inside} of {len(info.front)} points)"  # a picture cannot be zoomed
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
         marker = {"size": 10 * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
@@ -349,7 +358,19 @@ def _remarks(data: SweepData) -> str:
             f" Scores are shares of {sampling[0]} validation rows, which tell what new rows would score to "
             f"±{number(100 * sampling[1], 2)} points at most (95 %): small differences between points may be chance."
         )
-    return said + (_KNEE if data.result.knee else "")
+    return said + (_KNEE if data.result.knee else "") + _outside(data)
+
+
+def _outside(data: SweepData) -> str:
+    """How many points of the front lie beyond the axes as the figure opens, empty where all are within."""
+    shown = info(data)
+    count, total = len(shown.front) - len(_within(shown, shown.front)), len(shown.front)
+    if not count:
+        return ""
+    better = "no better than the majority-class baseline"
+    if any(point.interval(data.utility) for point in shown.front):
+        better += " even at the upper ends of their intervals"
+    return f" Outside the axes: {count} of {total} points of the front, {better}."
 
 
 FIGURE: FigureKind[SweepData, FrontInfo] = FigureKind(

@@ -9,7 +9,7 @@ from dashboards.figures._common import staircase
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
 from sweeper.privacy.baselines import Baselines
-from sweeper.records import Direction, Point
+from sweeper.records import Direction, NoisyScores, Point
 
 
 def point(trial, epoch, epsilon, accuracy, certified=None):
@@ -234,3 +234,30 @@ def test_the_caption_names_what_is_drawn_alone(sweep, small):
     assert all(word in said for word in ("Bars are one standard deviation", "below the line", "knee"))
     for kind in sweep_figures().values():
         assert not any(word in kind.caption for word in ("bars are", "Bars are", "ashed", "repeats to"))
+
+
+def noisy(trial, epsilon, accuracy):
+    ends = {"accuracy": (accuracy - 0.06, accuracy + 0.06)}
+    return replace(point(trial, 1, epsilon, accuracy), noisy=NoisyScores(is_final=True, released={}, intervals=ends))
+
+
+def test_noise_alone_takes_no_point_off_the_front_of_a_figure(small):
+    points = [noisy("a", 0.5, 0.65), noisy("b", 1.0, 0.778), noisy("c", 2.0, 0.79)]
+    data = sweep_with(small, points, classes=("a", "b"), majority={"validation": 0.78})
+    assert [p.trial for p in front.info(data).front] == ["a", "b", "c"]
+    assert [p.trial for p in front.info(data).shown] == [p.trial for p in data.useful_points] == ["b", "c"]
+    assert (
+        " Outside the axes: 1 of 3 points of the front, no better than the majority-class baseline even at the upper "
+        "ends of their intervals." in front.FIGURE.remarks(data)
+    )
+    assert "Outside" not in front.FIGURE.remarks(small(points))
+    still, moving = (front.FIGURE.draw(data, still=is_still) for is_still in (True, False))
+    assert [t.name for t in still.data if t.name.startswith("front")] == ["front (2 of 3 points)"]
+    assert [t.name for t in moving.data if t.name.startswith("front")] == ["front"]
+
+
+def test_the_legend_names_no_dominated_points_that_lie_beyond_the_axes(small):
+    for far, near in ((SPREAD, False), ([*SPREAD, point("c", 1, 2.0, 0.86)], True)):
+        figure = front.plot(front.info(small(far)))
+        (trace,) = (t for t in figure.data if t.name == "dominated points")
+        assert trace.showlegend is near
