@@ -35,6 +35,7 @@ class Axis:
     values: tuple[Any, ...] = ()
     ends: tuple[float, float] = (0.0, 1.0)  # positions
     logarithmic: bool = False
+    is_range: bool = False  # whether the spec declares its ends
 
     @property
     def title(self) -> str:
@@ -119,6 +120,7 @@ def make_axis(name: str, label: str, values: Sequence[Any], declared: Range | No
         tuple(values),
         (absent if missing else bottom, top),
         logarithmic,
+        declared is not None,
     )
 
 

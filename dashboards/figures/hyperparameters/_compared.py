@@ -12,11 +12,13 @@ from typing import Any
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._comparable import noise_note
+from dashboards.figures.hyperparameters._axes import declared_ranges
 from dashboards.text import rehearsed_text
 from sweeper.records import Objective, Point
 from sweeper.results.pick import rank
 from sweeper.specification.fields.nested import flatten
 
+_DIGITS = 2  # of importances that differ; a smaller difference is chance
 UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
 
 
@@ -47,13 +49,14 @@ def remarks_of(data: SweepData, limit: int, *, one_noise: bool = False) -> str:
 def order(data: SweepData) -> tuple[str, ...]:
     """Return dotted names of hyperparameters, the most important one for the utility first.
 
-    Where a forest explains the utility too little, the largest importance for any other result counts. Nothing where it
-    explains none: then no order means anything.
+    Where a forest explains the utility too little, the largest importance for any other result counts. Ranges of the
+    spec come before others that matter as much. Nothing where a forest explains none: then no order means anything.
     """
     found = {one.target: one for one in data.importances if one.explained >= UNEXPLAINED}
     judges = [found[data.utility]] if data.utility in found else list(found.values())
     losses = {name: max(one.losses[name] for one in judges) for one in judges for name in one.losses}
-    return tuple(sorted(losses, key=lambda name: -losses[name]))
+    ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
+    return tuple(sorted(losses, key=lambda name: (-round(losses[name], _DIGITS), name not in ranges, -losses[name])))
 
 
 def _trials(data: SweepData, *, one_noise: bool) -> Compared:

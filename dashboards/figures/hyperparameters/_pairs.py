@@ -19,7 +19,7 @@ from dashboards.text import MISSING, setting, show
 
 LEAST_TRIALS = 4
 PANEL_HEIGHT = 380
-_PAD = 0.06  # share of an axis beyond its ends
+PAD = 0.06  # share of an axis beyond its ends
 _LETTERS, _NARROW_LETTERS = 80, 40
 
 
@@ -71,16 +71,18 @@ def places(count: int, columns: int) -> list[dict[str, int]]:
     return [{"row": i // across + 1, "col": i % across + 1} for i in range(count)]
 
 
-def frame(figure: go.Figure, place: Mapping[str, int], x: Axis, y: Axis | None = None, *, letters: int) -> None:
-    """Give a panel the ticks and the ends of its axes; so many letters have room below it."""
-    figure.update_xaxes(**_ticks(x, letters), **place)
+def frame(
+    figure: go.Figure, place: Mapping[str, int], x: Axis, y: Axis | None = None, *, letters: int, pad: float = PAD
+) -> None:
+    """Give a panel the ticks and the ends of its axes, so much longer; so many letters have room below it."""
+    figure.update_xaxes(**_ticks(x, pad, letters), **place)
     if y is not None:
-        figure.update_yaxes(**_ticks(y), **place)
+        figure.update_yaxes(**_ticks(y, pad), **place)
 
 
-def _ticks(axis: Axis, letters: int | None = None) -> dict[str, Any]:
+def _ticks(axis: Axis, pad: float, letters: int | None = None) -> dict[str, Any]:
     low, high = axis.ends
-    pad = _PAD * ((high - low) or 1.0)
+    pad *= (high - low) or 1.0
     places: Sequence[int] = range(len(axis.tick_texts))
     names = [escape(text) if letters is None else break_name(text) for text in axis.tick_texts]
     if letters is not None:

@@ -79,10 +79,10 @@ def content_of(data: SweepData, title: str, *, one_noise: bool = False) -> dict[
 
 
 def in_order(info: ConfigurationsInfo) -> list[Axis]:
-    """Return the axes of hyperparameters, the most important first; those without an order as the spec has them."""
+    """Return the axes of hyperparameters, the most important first; those without an order: ranges before others."""
     places = {name: place for place, name in enumerate(info.order)}
     settings = [axis for axis in info.axes if axis.name not in info.objectives]
-    return sorted(settings, key=lambda axis: places.get(axis.name, len(places)))
+    return sorted(settings, key=lambda axis: (places.get(axis.name, len(places)), not axis.is_range))
 
 
 def rows(info: ConfigurationsInfo) -> Table:

@@ -1,6 +1,10 @@
 """Ranks: trials over two hyperparameters at a time, coloured by their place in the order of the utility."""
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import cos, sin, sqrt
 
 import plotly.graph_objects as go
 
@@ -11,6 +15,7 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
 from dashboards.figures.hyperparameters._compared import remarks_of
 from dashboards.figures.hyperparameters._pairs import (
+    PAD,
     both,
     find_axes,
     frame,
@@ -23,6 +28,11 @@ from dashboards.figures.hyperparameters._pairs import (
 )
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
 from dashboards.figures.sweep.front import color_bar
+
+MOST_SPREAD = 0.12  # share of an axis between a place and the farthest of its marks
+_STEP = 0.04  # share of an axis between a place and the nearest other mark of it
+_NEAREST = 0.4  # share of the way to the next place
+_TURN = 2.4  # radians from one mark to the next: the golden angle
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +52,34 @@ def info(data: SweepData) -> RanksInfo:
     return RanksInfo(**content, shown=tuple(pairs(find_axes(base))), shares=shares)
 
 
+def spread(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Return places in which marks of equal ones lie side by side, the last of them in its own.
+
+    They lie on a spiral, as the seeds of a sunflower do, and nearer to their own place than to the next one.
+
+    >>> spread([1.0, 1.0, 2.0], [3.0, 4.0, 4.0])
+    ([1.0, 1.0, 2.0], [3.0, 4.0, 4.0])
+    """
+    alike: dict[tuple[float, float], list[int]] = defaultdict(list)
+    for i, place in enumerate(zip(x, y, strict=True)):
+        alike[place].append(i)
+    wide, high = _room(x), _room(y)
+    at_x, at_y = list(x), list(y)
+    for found in alike.values():
+        for k, i in enumerate(reversed(found)):
+            away = sqrt(k) * min(_STEP, MOST_SPREAD / sqrt(len(found)))
+            at_x[i] += wide * away * cos(k * _TURN)
+            at_y[i] += high * away * sin(k * _TURN)
+    return at_x, at_y
+
+
+def _room(positions: Sequence[float]) -> float:
+    """Return how long an axis is, or less where its places are so near that spread marks would meet those of others."""
+    places = sorted(set(positions))
+    gaps = [after - before for before, after in pairwise(places)]
+    return min(places[-1] - places[0], _NEAREST / MOST_SPREAD * min(gaps)) if gaps else 1.0
+
+
 def rows(info: RanksInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
@@ -57,7 +95,7 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
     shown = info.shown[:2] if info.narrow else info.shown
     figure = panels(info, theme, len(shown), columns=columns)
     for first, (place, (x, y)) in enumerate(zip(places(len(shown), columns), shown, strict=True)):
-        chosen = both(x, y)
+        chosen = sorted(both(x, y), key=lambda i: info.shares[i])  # the best one is drawn last
         marker = {
             "size": 10,
             "color": [info.shares[i] for i in chosen],
@@ -68,9 +106,10 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
             "showscale": not first,
             "colorbar": color_bar(f"share of {info.subject}s it beats") | {"tickformat": ".0%"},
         }
-        at_x, at_y = [x.positions[i] for i in chosen], [y.positions[i] for i in chosen]
+        at = [x.positions[i] for i in chosen], [y.positions[i] for i in chosen]
+        at_x, at_y = spread(*at)
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), **place)
-        frame(figure, place, x, y, letters=letters(info, columns))
+        frame(figure, place, x, y, letters=letters(info, columns), pad=PAD if (at_x, at_y) == at else PAD + MOST_SPREAD)
     return figure
 
 
@@ -80,7 +119,8 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     summary="trials over pairs of hyperparameters, coloured by their place in the order of what they reached",
     caption=(
         "One mark per trial over two hyperparameters; its colour is the share of the other trials that it is ahead of "
-        "in its best point, so that one outlier does not take all the colours."
+        "in its best point, so that one outlier does not take all the colours. Marks of one place lie side by side "
+        "around it, the best of them in its middle."
     ),
     position=103,
     info=info,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
-from dashboards.figures._base import FigureKind, Table
+from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
 from dashboards.figures._comparable import stage_epsilon
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import remarks_of
 from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, order_in_words, panels, places, texts
@@ -30,7 +31,10 @@ def info(data: SweepData) -> SlicesInfo:
     """Compute the slices; none with too few trials."""
     content = content_of(data, f"best {label(data.utility)} by hyperparameter")
     base = ConfigurationsInfo(**content)
-    return SlicesInfo(**content, slices=find_axes(base)[:MOST_PANELS], stages=_stages(data, base.trials))
+    axes = find_axes(base)
+    if len(axes) > MOST_PANELS:
+        content["title"] += f", {MOST_PANELS} of {len(axes)}"
+    return SlicesInfo(**content, slices=axes[:MOST_PANELS], stages=_stages(data, base.trials))
 
 
 def _stages(data: SweepData, trials: Sequence[str]) -> tuple[str, ...]:
@@ -86,6 +90,11 @@ def _title(info: SlicesInfo) -> dict[str, str]:
     return {"text": f"best {label(info.color_name)} ({rows})"}
 
 
+def _panels(data: SweepData) -> str:
+    """How many hyperparameters have a panel, where not all of them have one."""
+    return omitted(MOST_PANELS, len(find_axes(configurations.info(data))), "hyperparameters")
+
+
 def _staged(data: SweepData) -> str:
     """That marks of different stages do not compare, where there are some."""
     if not _stages(data, list(data.trials)):
@@ -105,7 +114,7 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: _staged(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS),
+    remarks=lambda data: _staged(data) + order_in_words(data) + _panels(data) + remarks_of(data, DRAWN_TRIALS),
     wide=True,
     needs="four trials with points and a hyperparameter that differs",
 )

@@ -8,6 +8,9 @@ import pytest
 
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
+from sweeper.records import SweepStatus
+from sweeper.results.importance import Importance
+from sweeper.store.manifest import Manifest
 
 
 def test_hyperparameters_stand_in_the_order_of_their_importances(sweep):
@@ -17,12 +20,34 @@ def test_hyperparameters_stand_in_the_order_of_their_importances(sweep):
     assert [axis.name for axis in slices.info(sweep).slices] == list(order[:4])
     assert ranks.info(sweep).shown[0][0].name == order[0]
     assert "The most important hyperparameter comes first" in slices.FIGURE.remarks(sweep)
+    assert " Drawn: 4 of 8 hyperparameters." in slices.FIGURE.remarks(sweep)
 
 
 def test_without_importances_no_order_is_claimed(with_configs):
     data = with_configs(*({"a": float(i % 3), "b": i % 2} for i in range(6)))
     assert [axis.name for axis in slices.info(data).slices] == ["a", "b"]
     assert slices.FIGURE.remarks(data) == ""
+
+
+def test_a_range_comes_before_a_choice_that_matters_as_much(with_configs):
+    data = with_configs(*({"a": i % 2 == 0, "b": float(i % 5), "c": i % 2 == 1} for i in range(12)))
+    spec = {"b": {"uniform": [0, 4]}}
+    ranges = Manifest(name="s", status=SweepStatus.COMPLETED, spec=spec, source="spec.yaml")
+    alike = Importance("accuracy", 0.9, {"a": 0.004, "b": 0.0, "c": 0.5})
+    for found, names in ((alike, ("c", "b", "a")), (replace(alike, explained=0.0), ("b", "a", "c"))):
+        shown = replace(data, manifest=ranges)
+        shown.__dict__["importances"] = (found,)
+        assert tuple(axis.name for axis in slices.info(shown).slices) == names
+
+
+def test_the_best_of_the_trials_in_one_place_is_drawn_last_and_in_its_middle(with_configs):
+    data = with_configs(*({"a": i % 2, "b": i % 2 == 0} for i in range(16)))
+    info = ranks.info(data)
+    (trace,) = ranks.plot(info).data
+    assert list(trace.marker.color) == sorted(info.shares)
+    assert len(set(zip(trace.x, trace.y, strict=True))) == 16
+    assert {(trace.x[i], trace.y[i]) for i in (-1, -2)} <= {(a, b) for a in (0.0, 1.0) for b in (0.0, 1.0)}
+    assert max(abs(x - round(x)) for x in trace.x) < 0.13
 
 
 def test_places_of_equal_values_are_shared():
