@@ -35,13 +35,16 @@
   const ask = async (method, url, given, content) => {
     const response = await fetch(url, { method, headers: given, body: content, credentials: "same-origin" });
     const text = await response.text();
+    const fail = (said = `The service answered ${response.status}.`) => {
+      throw Object.assign(new Error(said), { status: response.status });
+    };
     let answer;
     try {
       answer = JSON.parse(text);
     } catch {
-      throw new Error(`The service answered ${response.status}.`);
+      fail();
     }
-    if (!response.ok) throw new Error(answer.detail ?? `The service answered ${response.status}.`);
+    if (!response.ok) fail(answer.detail);
     return answer;
   };
 
@@ -91,9 +94,15 @@
       place.classList.remove("wrong");
       area.removeAttribute("aria-invalid");
       delete form.dataset.once; // another text is another sweep
-      const { plan } = await ask("POST", `${area.dataset.check}?plan=true`, given, text);
+      const statement = await ask("POST", `${area.dataset.check}?plan=true`, given, text).then(
+        ({ plan }) => plan?.statement,
+        (error) => {
+          if (!(error.status >= 500)) throw error;
+          return error.message; // the service has failed, and the spec is valid
+        },
+      );
       if (latest !== text) return;
-      say(plan?.statement);
+      say(statement);
       button.disabled = false;
     } catch (error) {
       if (latest !== text) return;

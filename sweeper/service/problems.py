@@ -51,7 +51,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     statuses: {"description": what, "content": {MEDIA_TYPE: {"schema": Problem.model_json_schema()}}}
     for statuses, what in (("4XX", "An error in the request"), ("5XX", "An error here; try again later"))
 }
-INTERNAL = "Something went wrong here; the log of the service has it under this request id"
+INTERNAL = "Something went wrong here; the log of the service has it under request id"
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (UnknownSweepError, 404),
     (UnknownAccountError, 404),

@@ -74,7 +74,8 @@ class TelemetryMiddleware:
         except Exception as error:
             exchange.failure = error
             if scope["type"] == "http" and exchange.status is None:
-                answer = problem(500, INTERNAL, id_of(Request(scope)))
+                request_id = id_of(Request(scope))
+                answer = problem(500, f"{INTERNAL} {request_id}", request_id)
                 await answer(scope, receive, exchange.send)
         finally:
             exchange.record(self._metrics)

@@ -177,6 +177,18 @@ def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(con
 
 
 @pytest.mark.long
+def test_a_sweep_can_be_submitted_where_the_service_fails_to_plan_it(context, address):
+    with contextlib.closing(context.new_page()) as page:
+        page.set_default_timeout(PATIENCE)
+        failed = {"status": 500, "json": {"detail": "Something went wrong; see the log under request id abc"}}
+        page.route("**/check?plan=true", lambda route: route.fulfill(**failed))
+        page.goto(f"{address}/?do=submit")
+        page.get_by_label("Spec, as YAML").fill(SPEC)
+        expect(page.locator("#checked")).to_contain_text(re.compile("can be run.*request id abc.*Price:", re.DOTALL))
+        expect(page.get_by_role("button", name="Submit", exact=True)).to_be_enabled()
+
+
+@pytest.mark.long
 def test_a_box_on_the_front_becomes_the_region_of_the_search(visit, driven):
     page = visit(f"?sweep={RUNNING}")
     drawn(page, 5)

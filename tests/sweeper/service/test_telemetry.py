@@ -64,7 +64,7 @@ def test_an_error_that_nobody_raised_on_purpose_is_told_to_the_log_alone(client,
 
     monkeypatch.setattr(views, "front_content", fail)
     answer = client.get(f"/api/v1/sweeps/{DONE}/front", headers={"X-Request-ID": "broken"})
-    assert is_problem(answer, 500, INTERNAL)
+    assert is_problem(answer, 500, f"{INTERNAL} broken")
     assert "RuntimeError" not in answer.text
     assert answer.headers["x-content-type-options"] == "nosniff"
     (line,) = [line for line in lines() if '"request_id": "broken"' in line]

@@ -1,6 +1,7 @@
 """What a team does to a sweep beside running it: every action, its refusals, and that none costs what it does not say."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,18 @@ ACTIONS = {
     "trials/t0001/tag": {"key": "seen", "value": "yes"},
 }
 JSON = {"Content-Type": "application/json"}
+QUICK_START = (Path(__file__).parents[4] / "sweeps" / "digits.yaml").read_text(encoding="utf-8")
+RANGES = """\
+source: codebook
+table: patients.csv
+target: {column: readmitted, classes: ["no", "yes"]}
+columns: {age: {low: 0, high: 120}}
+"""
+THREE_LINES = """\
+name: patients
+data: {path: patients.csv, ranges: ranges.yaml}
+privacy: {sweep_epsilon: 3}
+"""
 
 
 def test_a_spec_is_checked_and_nothing_is_kept(client, out):
@@ -44,6 +57,23 @@ def test_a_spec_is_planned_as_check_plans_it_where_its_data_are_here(serve):
     text = SPEC.replace("name: digits}", "name: mnist}")
     answer = client.post("/api/v1/check?plan=true", content=text, headers=YAML)
     assert answer.json()["plan"] is None, "nothing is fetched to be checked"
+
+
+def test_the_quick_start_and_a_spec_of_three_lines_are_planned(serve, tmp_path):
+    (tmp_path / "ranges.yaml").write_text(RANGES)
+    rows = "".join(f"{i % 90},{'yes' if i % 3 else 'no'}\n" for i in range(2000))
+    (tmp_path / "patients.csv").write_text("age,readmitted\n" + rows)
+    client = serve(data_dir=tmp_path)
+    for text, said in (QUICK_START, "digits, N = 1276 training rows"), (THREE_LINES, "patients, N = "):
+        answer = client.post("/api/v1/check?plan=true", content=text, headers=YAML)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["plan"]["statement"].startswith(said)
+
+
+def test_a_spec_that_does_not_fit_its_data_is_refused_with_a_sentence_when_it_is_planned(client):
+    text = SPEC.replace("model: {architecture: mlp, width: 16}\n", "")
+    answer = client.post("/api/v1/check?plan=true", content=text, headers=YAML)
+    assert is_problem(answer, 422, "Expected architecture for examples of shape (1, 8, 8)")
 
 
 @pytest.mark.parametrize(
