@@ -17,11 +17,11 @@ from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import EmptyFigureError, RecordError, UnknownFigureError, public_line
 from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import NoisyScores
 from sweeper.results.display import trial_rows
 from sweeper.results.exporters import figure_names
 from sweeper.results.front import build_front
-from sweeper.privacy.held_out import interval_on_test
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
 
