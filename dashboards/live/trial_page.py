@@ -14,10 +14,10 @@ from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, setting, show_test, show_value, split_lead, title_of, when, whole
 from sweeper.errors import SweeperError, UnknownSweepError
 from sweeper.privacy.pricing import value_name
-from sweeper.records import Objective, Point, TrialStatus
+from sweeper.records import Point, TrialStatus
 from sweeper.results.display import epsilon_first
 from sweeper.results.front_record import FrontTrial
-from sweeper.results.highlights import best
+from sweeper.results.highlights import best_of_trial
 from sweeper.results.trial_log import trial_log
 from sweeper.store.notes import Notes, SignedText, read_notes
 
@@ -82,13 +82,11 @@ def one_trial(data: SweepData, id_: str) -> SweepData:
 def _reached(data: SweepData, id_: str) -> Html | None:
     """The score of the best model of a trial, on test rows where one of its points is on the front; None before any."""
     name = data.utility
-    points = [point for point in data.points if point.trial == id_]
-    on_front = [point for point in points if point.key in data.result.on_front]
-    found = best(on_front or points, Objective(name, data.direction(name)))
+    found = best_of_trial(data.result, id_)
     if found is None:
         return None
     at = f", epoch {found.moment}"
-    if not on_front:
+    if found.key not in data.result.on_front:
         words = f"{whole(show_value(found, name))} {title_of(name)} on validation rows"
         return tag("p", "Best: ", tag("strong", words), f"{at}. None of its points is on the front.")
     value, unit, note = split_lead(found, name, data.result.claim)

@@ -9,8 +9,7 @@ from dashboards.data import SweepData, evenly, varying
 from dashboards.pages._html import Child, Html, join, tag
 from dashboards.pages._page import scrolling_table, section
 from dashboards.text import MISSING, rehearsed_text, setting, show, show_value
-from sweeper.records import Objective
-from sweeper.results.highlights import best
+from sweeper.results.highlights import best_of_trial
 from sweeper.results.rehearsal_ranking import RankedRehearsal
 from sweeper.rounding import number_of
 from sweeper.specification.fields.nested import flatten
@@ -68,10 +67,9 @@ def rehearsals_table(data: SweepData, named: Callable[[str], Child] = str) -> Ht
 
 def _with_score(data: SweepData, named: Callable[[str], Child]) -> Callable[[str], Child]:
     """Return what stands for the id of a trial, with its best score: to compare with what was rehearsed."""
-    objective = Objective(data.utility, data.direction(data.utility))
 
     def name(trial: str) -> Child:
-        point = best([point for point in data.front_points if point.trial == trial], objective)
+        point = best_of_trial(data.result, trial)
         return named(trial) if point is None else join([named(trial), f": {show_value(point, data.utility)}"])
 
     return name

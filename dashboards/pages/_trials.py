@@ -10,7 +10,8 @@ from dashboards.pages._html import Child, Html, tag
 from dashboards.pages._page import section, working_table
 from dashboards.text import MISSING, setting, show_value
 from sweeper.privacy.pricing import OWN, value_name
-from sweeper.records import Point
+from sweeper.records import Objective, Point
+from sweeper.results.highlights import best_by_trial
 
 SHOWN_TRIALS = 1000
 _TAKEN = ("trial", "stage", "ended", "why", "epochs", "best epoch", "epsilon", "accuracy", "run")
@@ -37,7 +38,9 @@ def trials_table(
     first = tag("th", tag("span", "choose", class_="unseen"), scope="col")
     heads = [first, *_heads(data, numeric, has_links=bool(links))]
     epochs = Counter(point.trial for point in data.points if not point.made_from)
-    best = best_points(data)
+    judged = Objective(data.utility, data.direction(data.utility))
+    known = (point for point in data.points if finite(point, data.utility))
+    best = best_by_trial(known, data.result.on_front, judged)
     rows = [
         tag("tr", *_cells(data, id_, epochs[id_], best.get(id_), named(id_), numeric), _link(links, id_))
         for id_ in shown
@@ -46,19 +49,6 @@ def trials_table(
     cut = f" Shown: {len(shown)} of {total} trials, those on the front among them; all of them are in front.csv."
     words = tag("p", _WORDS, cut if len(shown) < total else None)
     return section("trials", "Trials", words, working_table("trials", heads, rows, compares="trials", cards="boxes"))
-
-
-def best_points(data: SweepData) -> Mapping[str, Point]:
-    """Return the point of each trial that is best in the utility."""
-    sign = data.direction(data.utility).sign
-    best: dict[str, Point] = {}
-    for point in data.points:
-        known = best.get(point.trial)
-        if finite(point, data.utility) and (
-            known is None or sign * point.values[data.utility] > sign * known.values[data.utility]
-        ):
-            best[point.trial] = point
-    return best
 
 
 def _heads(data: SweepData, numeric: Set[str], *, has_links: bool) -> Iterable[Html]:

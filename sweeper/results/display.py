@@ -13,7 +13,7 @@ from sweeper.records import Point
 from sweeper.results.front_record import FrontRecord, frame_of
 from sweeper.results.highlights import (
     Highlight,
-    best,
+    best_of_trial,
     explain,
     highlights,
     lead_lines,
@@ -187,11 +187,9 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
     ``config.NAME``
         The configuration.
     """
-    judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     for id_, trial in front.trials.items():
         points = [point for point in front.points if point.trial == id_]
-        on_front = [point for point in points if point.key in front.on_front]
-        found = None if judged is None else best(on_front or points, judged)
+        found = best_of_trial(front, id_)
         stage = front.stage_of(id_)
         yield {
             "trial": id_,
@@ -200,7 +198,7 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
             "epochs": max((point.epoch for point in points), default=0),
             "epoch": None if found is None else found.epoch,
             "made_from": "" if found is None else found.made_from,
-            "on_front": bool(on_front),
+            "on_front": found is not None and found.key in front.on_front,
             **({} if found is None else _values(found)),
             **{f"config.{name}": value for name, value in flatten(trial.config).items()},
             "reason": trial.reason,

@@ -1,7 +1,8 @@
 """The points of a front that every summary names: the best of each objective, the knee, and what ``pick`` takes."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan, sqrt
 
@@ -9,7 +10,7 @@ from sweeper.errors import PickError
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import doubt, shown_score
-from sweeper.records import Objective, Point
+from sweeper.records import Objective, Point, PointKey
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
 from sweeper.rounding import in_brackets, number_of, round_up
@@ -126,11 +127,19 @@ def score_by_split(point: Point, name: str, claim: Claim) -> str:
 
 
 def best_of_trial(front: FrontRecord, trial: str) -> Point | None:
-    """Return the point of a trial that is best in the first objective but epsilon, among those of the front if any."""
+    """Return the point of a trial that a reader would take: as `best_by_trial`, in the first objective but epsilon."""
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     points = [point for point in front.points if point.trial == trial]
-    on_front = [point for point in points if point.key in front.on_front]
-    return None if judged is None else best(on_front or points, judged)
+    return None if judged is None else best_by_trial(points, front.on_front, judged).get(trial)
+
+
+def best_by_trial(points: Iterable[Point], on_front: Container[PointKey], judged: Objective) -> dict[str, Point]:
+    """Return the point of each trial that is best in an objective: of its points on the front, or of all if none is."""
+    found: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        found[point.trial].append(point)
+    taken = {trial: best([one for one in own if one.key in on_front] or own, judged) for trial, own in found.items()}
+    return {trial: point for trial, point in taken.items() if point is not None}
 
 
 def spread(front: Sequence[Point], rows: int = MAX_ROWS, always: Sequence[Point] = ()) -> list[Point]:

@@ -14,7 +14,7 @@ from sweeper.errors import RecordError, SweeperError
 from sweeper.records import Objective, Point, SweepStatus
 from sweeper.results.budgets import OWN, tells_own_epsilons
 from sweeper.results.front import Front, read_front
-from sweeper.results.highlights import best, best_of_trial, score_by_split, test_text, value_text
+from sweeper.results.highlights import best_by_trial, best_of_trial, score_by_split, test_text, value_text
 from sweeper.store.actions import NOTES_NAME, signature
 from sweeper.store.jsonl import append_alone
 from sweeper.store.manifest import Manifest
@@ -147,7 +147,7 @@ def _table(front: Front, points: Sequence[Point]) -> str:
     heads = ["", "epoch", *own, *names, *(f"test {name}" for name in names if tested)]
     rows = [heads, ["---"] * len(heads)]
     for one in objectives:
-        found = best(points, one)
+        found = best_by_trial(points, front.on_front, one).get(points[0].trial)
         if found is not None:
             rows.append(_row(found, one, names, own=bool(own), tested=tested))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

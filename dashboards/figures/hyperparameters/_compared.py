@@ -14,8 +14,8 @@ from dashboards.figures._base import omitted
 from dashboards.figures._comparable import noise_note
 from dashboards.figures.hyperparameters._axes import declared_ranges
 from dashboards.text import rehearsed_text
-from sweeper.records import Objective, Point
-from sweeper.results.pick import rank
+from sweeper.records import Objective
+from sweeper.results.highlights import best_by_trial
 from sweeper.specification.fields.nested import flatten
 
 _DIGITS = 2  # of importances that differ; a smaller difference is chance
@@ -62,10 +62,8 @@ def order(data: SweepData) -> tuple[str, ...]:
 def _trials(data: SweepData, *, one_noise: bool) -> Compared:
     objectives = tuple(objective.name for objective in data.result.objectives)
     utility = Objective(data.utility, data.direction(data.utility))
-    best: dict[str, Point] = {}
-    for point in data.points:
-        if finite(point, data.utility, *objectives):
-            best[point.trial] = max(best.get(point.trial, point), point, key=lambda one: rank(one, utility))
+    known = (point for point in data.points if finite(point, data.utility, *objectives))
+    best = best_by_trial(known, data.result.on_front, utility)
     ids = [id_ for id_ in (data.comparable if one_noise else data.trials) if id_ in best]
     return Compared(
         subject="trial",

@@ -21,7 +21,7 @@ from sweeper.errors import PickError, RecordError, SweeperError
 from sweeper.records import Point, TrialStatus
 from sweeper.results.budgets import best_values, description, tells_own_epsilons
 from sweeper.results.front import Front
-from sweeper.results.highlights import best, best_of_trial, name_score, score_by_split
+from sweeper.results.highlights import best, best_by_trial, best_of_trial, name_score, score_by_split
 from sweeper.results.notes import describe_trial
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import round_up
@@ -31,6 +31,7 @@ from sweeper.tracking.names import (
     NAME_TAG,
     NOTE_TAG,
     PRICE_TAG,
+    best_metrics,
     best_test_metrics,
     name_test_scores,
     price_metrics,
@@ -116,9 +117,8 @@ def conclude(
         scores = {} if point.made_from else name_test_scores(point)
         if scores:
             tracker.log(point.trial, point.epoch, scores)
+    _conclude_bests(tracker, front)
     for trial in front.trials:
-        for point, scores in _best_tests(front, trial):
-            tracker.log(trial, point.epoch, scores)
         texts = [str(one) for one in notes[trial].texts] if trial in notes else []
         note = describe_trial(front, trial, notes=texts, page=page)
         tracker.tag(trial, {**_name_trial(front, trial), NOTE_TAG: note})
@@ -169,14 +169,22 @@ def _best_point(front: Front) -> tuple[Point, ...]:
     return () if found is None else (found,)
 
 
-def _best_tests(front: Front, trial: str) -> Iterator[tuple[Point, dict[str, float]]]:
-    """Yield the point of a trial that is best in each objective but epsilon, with its test score, if it has one."""
-    points = [point for point in front.points if point.trial == trial]
+def _conclude_bests(tracker: Tracker, front: Front) -> None:
+    """Tell of each trial the point that a reader would take in each objective but epsilon, in place of its best so far.
+
+    A store shows the values of the last epoch: they are told there, under the epoch that has them.
+    """
+    last: dict[str, int] = {}
+    for point in front.points:
+        last[point.trial] = max(point.epoch, last.get(point.trial, 0))
     for judged in front.objectives:
-        found = None if judged.name == "epsilon" else best(points, judged)
-        scores = {} if found is None or found.key not in front.on_front else best_test_metrics(found, judged.name)
-        if found is not None and scores:
-            yield found, scores
+        name = judged.name
+        if name == "epsilon":
+            continue
+        for trial, point in best_by_trial(front.points, front.on_front, judged).items():
+            reached = best_metrics(point, name) if tells_own_epsilons(front) else {}
+            if metrics := reached | best_test_metrics(point, name):
+                tracker.log(trial, last[trial], metrics)
 
 
 def track_model(tracker: Tracker, folder: Path) -> Iterator[str]:
