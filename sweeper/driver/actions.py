@@ -61,11 +61,17 @@ def enqueue(sweep: AnySweep, configuration: Mapping[str, object]) -> dict[str, A
 def steer(sweep: AnySweep, *bounds: str) -> tuple[str, ...]:
     """Steer the search to a region of the front, ``"accuracy >= 0.9"``, ``"epsilon <= 3"``; none: everywhere again.
 
+    A sweep that does not run is steered when it is resumed or extended, which a warning says.
+
     Raises:
         SpecError: not bounds on this sweep's objectives, or a search that nothing steers.
         RecordError: not the folder of a sweep, or a private selection.
     """
-    return tuple(map(str, requests.steer(folder_of(sweep), bounds)))
+    folder = folder_of(sweep)
+    region = requests.steer(folder, bounds)
+    if not is_driven(folder):
+        warnings.warn(f"{folder} does not run: the search goes there after sweeper.resume or extend", stacklevel=3)
+    return tuple(map(str, region))
 
 
 @called_by_users()

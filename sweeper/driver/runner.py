@@ -188,16 +188,16 @@ def resume_sweep(
     options = with_recorded(options or Options(), manifest)
     if trials is not None:
         course = manifest.course
+        if course.stages:
+            raise RecordError(
+                f"Expected a sweep that can take other trials, but the budget of {directory} was cut into "
+                f"{course.trials} trials before its first result, got trials={trials}; start another sweep with a "
+                "larger budget, or one with privacy.accounting: filter, which takes trials as long as they fit"
+            )
         if trials < course.trials:
             raise RecordError(
                 f"Expected at least the {course.trials} trials of {directory}, got trials={trials}; trials is the "
                 f"number in all: for {trials} more, trials={course.trials + trials}"
-            )
-        if course.stages:
-            raise RecordError(
-                f"Expected no more than the {course.trials} trials into which the budget of {directory} was cut before "
-                f"its first result, got trials={trials}; start another sweep with a larger budget, or one with "
-                "privacy.accounting: filter, which takes trials as long as they fit"
             )
         spec = spec.with_search(trials=trials)
     if options.concurrent is not None:

@@ -235,10 +235,12 @@ def steer(
     ] = None,
 ) -> None:
     """Steer the search to a region of the front, from now on or when the sweep is resumed or extended."""
+    from sweeper.store.lock import is_driven
     from sweeper.store.requests import steer as steer_
 
     bounds = steer_(sweep, region or [])
-    typer.echo(f"steered to: {', '.join(map(str, bounds)) or 'everywhere'}")
+    when = "" if is_driven(sweep) else " (once the sweep is resumed or extended)"
+    typer.echo(f"steered to: {', '.join(map(str, bounds)) or 'everywhere'}{when}")
 
 
 def _prepare(cluster: str | None) -> None:

@@ -349,11 +349,11 @@ def check_resumable(folder: Path, state: SweepStatus, trials: int | None) -> Non
         return
     if trials is None and state is SweepStatus.COMPLETED:
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
+    if trials is not None and course.stages:
+        raise RecordError(
+            f"Expected a sweep that can take other trials, but the budget of {name} was cut into {course.trials} "
+            f"trials before its first result, got trials={trials}; submit another sweep"
+        )
     if trials is not None and trials < course.trials:
         raise RecordError(f"Expected at least the {course.trials} trials of {name}, got trials={trials}")
-    if trials is not None and trials > course.trials and course.stages:
-        raise RecordError(
-            f"Expected no more than the {course.trials} trials into which the budget of {name} was cut before its "
-            f"first result, got trials={trials}; submit another sweep"
-        )
     spec.with_search(trials=trials)

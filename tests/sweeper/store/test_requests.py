@@ -159,7 +159,10 @@ def test_the_commands_ask(folder, call):
             "comes first when the sweep is resumed or extended: ",
         ),
         (("log", folder, "t0001"), "completed"),
-        (("steer", folder, "accuracy >= 0.9", "epsilon <= 3"), "steered to: accuracy >= 0.9, epsilon <= 3\n"),
+        (
+            ("steer", folder, "accuracy >= 0.9", "epsilon <= 3"),
+            "steered to: accuracy >= 0.9, epsilon <= 3 (once the sweep is resumed or extended)\n",
+        ),
     ):
         code, out, _ = call(*arguments)
         assert (code, said in out) == (0, True)
@@ -171,8 +174,8 @@ def test_the_commands_ask(folder, call):
         code, _, err = call(*arguments)
         assert (code, said in err) == (2, True)
     assert steered(folder) == ("accuracy >= 0.9", "epsilon <= 3"), "what is refused is not kept"
-    assert (call("steer", folder)[1], steered(folder)) == ("steered to: everywhere\n", ())
     with driver_lock(folder):
+        assert (call("steer", folder)[1], steered(folder)) == ("steered to: everywhere\n", ())
         assert call("stop", folder, "t0003")[1] == "asked to stop: t0003\n"
 
 

@@ -469,6 +469,16 @@ def test_one_trial_is_stopped_if_it_runs(supervise, make_sweep):
         supervisor.stop(DONE, "t0001", by="ada")
 
 
+@pytest.mark.parametrize("trials", [1, 2, 3])
+def test_a_sweep_whose_budget_was_cut_takes_no_other_number_of_trials(trials, supervise, make_sweep):
+    folder, supervisor = make_sweep(), supervise()
+    content = json.loads((folder.path / "sweep.json").read_text())
+    content["course"]["stages"] = [1, 1]
+    (folder.path / "sweep.json").write_text(json.dumps(content))
+    with pytest.raises(RecordError, match=rf"was cut into 2 trials before its first result, got trials={trials}; sub"):
+        supervisor.resume(DONE, trials=trials, by="ada")
+
+
 @pytest.mark.usefixtures("out")
 def test_an_ended_sweep_is_extended_and_goes_on_after_deaths(supervise, make_sweep, launcher, clock):
     folder, supervisor = make_sweep(), supervise()
