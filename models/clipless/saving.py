@@ -85,6 +85,11 @@ def load(path: str | os.PathLike[str]) -> Network:
         model.load_state_dict(tensors)
     except ModelFileError:
         raise
+    except FileNotFoundError:
+        raise ModelFileError(
+            f"Expected a model at {path}, found no file; if a point of a sweep named it, the point has left the front "
+            "since and its model was removed: read the front again"
+        ) from None
     except Exception as error:  # whatever a damaged or hostile header leads to
         raise ModelFileError(f"Expected a model written by clipless.save at {path}, got: {error}") from error
     return model

@@ -9,6 +9,7 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from clipless.privacy.exposure import Exposure
 from sweeper.adapters import WHEN_KNOWN
 from sweeper.records import TrialPlan
+from sweeper.rounding import round_up
 
 OWN = "own epsilon"  # of a point: that of its training alone
 OWN_EPSILON = f"{OWN} (fixed in advance)"
@@ -19,7 +20,7 @@ UPPER_BOUND = "While trials run the price is an upper bound, computed more close
 _RELEASES = {"winner": "the winner alone", "front": "the front", "everything": "everything else"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Price:
     """What releasing something costs: an upper bound of epsilon, for so many trainings."""
 
@@ -31,6 +32,14 @@ class Price:
     # are used
     fixed: bool = False
     exposure: Annotated[Exposure | None, WHEN_KNOWN] = None  # what it means to a person
+
+    def __repr__(self) -> str:
+        """Return what a terminal shows; ``in_words`` says why it is that.
+
+        >>> Price(epsilon=2.99604, delta=1e-5, events=2)
+        Price(epsilon 2.997 at delta 1e-05)
+        """
+        return f"Price(epsilon {round_up(self.epsilon)} at delta {self.delta!r})"
 
     @property
     def released(self) -> bool:

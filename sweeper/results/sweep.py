@@ -12,6 +12,7 @@ from sweeper.calls import called_by_users
 from sweeper.errors import RecordError, SweeperError
 from sweeper.markup import WIDTH
 from sweeper.privacy.card import Card, charged_to, make_card
+from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial
 from sweeper.results.display import (
     lines_in_html,
@@ -95,7 +96,10 @@ class Picked:
         folder = Path(folder)
         check_may_be_seen(self.sweep.directory)
         if not self.model_path.is_file():
-            raise RecordError(f"Expected the model of the point in {self.model_path}, found none; restore the file")
+            raise RecordError(
+                f"Expected the model of the point in {self.model_path}, found none; if the point has left the front "
+                "since, pick again, else restore the file"
+            )
         from sweeper.papers.files import MODEL_NAME, PAPERS, write_config, write_sources
         from sweeper.papers.signature import write_card
         from sweeper.store.input_format import input_content_of_sweep, write_input_content
@@ -190,6 +194,16 @@ class Sweep:
             RecordError: there is none yet, or it cannot be read.
         """
         return read_front(self.folder.front)
+
+    @property
+    @called_by_users()
+    def price(self) -> Price | None:
+        """What any of its models costs, as its front says; ``None`` where that is not known.
+
+        Raises:
+            RecordError: there is no front yet, or it cannot be read.
+        """
+        return self.front().price
 
     @property
     @called_by_users()

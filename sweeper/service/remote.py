@@ -26,7 +26,7 @@ from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import WIDTH, paragraph
 from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card import Card
-from sweeper.privacy.pricing import value_name
+from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import SweepStatus
 from sweeper.results.display import front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
@@ -168,6 +168,12 @@ class RemoteSweep:
 
         text = self._connection.ask(self._call("/points", query={"format": "csv"})).decode()
         return pd.read_csv(io.StringIO(text), keep_default_na=False, na_values=[""])
+
+    @property
+    @called_by_users()
+    def price(self) -> Price | None:
+        """What any of its models costs; see `sweeper.Sweep.price`."""
+        return self.front().price
 
     def status(self) -> dict[str, Any]:
         """Return how it stands: its state, its spec and its front in numbers, as the service says it.

@@ -233,10 +233,6 @@ def empty(path):
     path.write_bytes(b"")
 
 
-def missing(path):
-    del path
-
-
 def a_folder(path):
     path.mkdir()
 
@@ -254,7 +250,6 @@ def without_architecture(path):
         cut_in_the_header,
         with_a_huge_header,
         empty,
-        missing,
         a_folder,
         without_architecture,
     ],
@@ -337,3 +332,8 @@ def test_weights_that_do_not_fit_are_refused(tensors, path):
     write(path, described(), tensors)
     with pytest.raises(ModelFileError, match="Expected a model"):
         clipless.load(path)
+
+
+def test_a_model_that_is_gone_says_that_its_point_may_have_left_the_front(tmp_path):
+    with pytest.raises(ModelFileError, match=r"found no file; .* its model was removed: read the front again"):
+        clipless.load(tmp_path / "gone.safetensors")

@@ -36,6 +36,8 @@ def test_a_sweep_is_loaded_from_its_folder(ran):
     assert sweep.directory == ran.folder
     assert sweep.manifest().status is SweepStatus.COMPLETED
     assert sweep.front().to_json() == read_front(ran.folder / "front.json").to_json()
+    assert sweep.price is not None
+    assert sweep.price == sweep.front().price
     frame = sweep.front().to_dataframe()
     assert (frame["made_from"] == "").sum() == 6
     assert set(frame["made_from"]) == {"", *MADE_FROM}
@@ -138,7 +140,9 @@ def test_a_place_that_takes_nothing_is_an_error(sweep, tmp_path):
 def test_a_model_that_is_gone_is_an_error(sweep, tmp_path):
     picked = sweep.pick()
     picked.model_path.unlink()
-    with pytest.raises(RecordError, match=r"Expected the model of the point in .*; restore the file"):
+    with pytest.raises(
+        RecordError, match=r"found none; if the point has left the front since, pick again, else restore"
+    ):
         picked.write(tmp_path / "taken")
     assert not (tmp_path / "taken").exists()
 

@@ -68,7 +68,7 @@ def test_a_front_its_trials_and_its_points_are_those_on_the_disk(remote, out):
     found = remote.front()
     assert found.on_front == front.on_front
     assert found.front_points == front.front_points
-    assert found.price == front.price
+    assert found.price == remote.price == front.price
     expected = trial_frame(front)
     pd.testing.assert_frame_equal(remote.trials[list(expected)], expected, check_dtype=False)
     assert len(remote.points) == len(front.points)
@@ -155,7 +155,7 @@ def test_a_sweep_is_stopped_extended_enqueued_and_steered(service, make_sweep):
 
 
 def test_a_sweep_that_has_ended_is_extended(remote):
-    remote.extend(9)
+    remote.extend(trials=9)
     assert remote.status()["submission"]["trials"] == 9
 
 
