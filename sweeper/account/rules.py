@@ -311,7 +311,7 @@ def _too_much(balance: Balance, need: _Need, advice: str) -> str:
     where = f"on {side.value} rows" + ("" if block == ALL_ROWS else f" of block {block!r}")
     signal = round_up(epsilon_of(need.cost, balance.delta), 3)
     return (
-        f"Expected a sweep that {need.room} has room for, got one that takes "
+        f"Expected a sweep that {need.room} has room for, got one that reserves "
         f"{part_in_words(need.cost, balance.budget)} of {need.whose} {where} where "
         f"{part_in_words(need.left, balance.budget, up=False)} is left (an account counts a sweep as one Gaussian "
         f"signal, here of epsilon {signal} at delta {balance.delta!r}, which is at least its price there); "

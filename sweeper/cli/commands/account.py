@@ -222,10 +222,12 @@ def _tables(summary: "AccountSummary") -> list[Any]:
     tables: list[Table] = [table for table in (places, spenders) if table.row_count]
     sweeps = [Text("On what", style="italic")] if summary.sweeps else []  # no table: names and times need the width
     for sweep in summary.sweeps:
-        taken, drawn = share_in_words(sweep.taken), share_in_words(sweep.drawn)
+        reserved, taken, drawn = map(share_in_words, (sweep.reserved, sweep.taken, sweep.drawn))
         ended = "settled" if sweep.is_settled else "not settled"
         sweeps.append(Text(f" {sweep.title} by {sweep.spender}, since {sweep.since}"))
-        sweeps.append(Text(f"   holds {taken}, drawn {drawn}, of {', '.join(sweep.blocks)}; {ended}"))
+        sweeps.append(
+            Text(f"   reserved {reserved}, drawn {drawn}, holds {taken} of {', '.join(sweep.blocks)}; {ended}")
+        )
     return [*shown, *tables, *sweeps] if tables or sweeps else [*shown, Text("Nothing was reserved from it yet.")]
 
 

@@ -37,7 +37,7 @@ def test_four_sweeps_fit_and_the_fifth_is_told_what_it_asks_what_is_left_and_who
     with pytest.raises(AccountError) as refused:
         account.reserve(wants("s4"))
     assert str(refused.value) == (
-        "Expected a sweep that account 'clinic' has room for, got one that takes 24.7 % of its budget on training rows "
+        "Expected a sweep that account 'clinic' has room for, got one that reserves 24.7 % of its budget on training rows "
         "where 1.37 % is left (an account counts a sweep as one Gaussian signal, here of epsilon 3.01 at delta 1e-05, "
         "which is at least its price there); ask its owner to raise it"
     )
@@ -76,7 +76,7 @@ def test_what_is_drawn_beyond_the_reservation_is_taken_too_or_refused(account, l
     assert account.balance().taken(TRAINING) == rounded_up(GaussianCost(2 * ONE, 1e-8))
     assert account.balance().sweeps["s"].drawn == account.balance().sweeps["s"].held
     assert account.charge_refusal(wants("s"), costs(ONE)) is None
-    assert "has room for, got one that takes" in account.charge_refusal(wants("s"), costs(3 * ONE))
+    assert "has room for, got one that reserves" in account.charge_refusal(wants("s"), costs(3 * ONE))
     with pytest.raises(AccountError, match="has room for"):
         account.charge(wants("s"), "t2/1", costs(3 * ONE), ledger)
     with pytest.raises(RecordError, match="got 'unknown'; reserve it first"):
@@ -242,7 +242,7 @@ def test_every_block_is_charged_that_a_sweep_names(account):
 def test_the_slack_of_an_account_is_spent_like_its_square(account):
     slack = account.balance().budget.slack
     account.reserve(wants("s", costs(1e-3, 0.7 * slack)))
-    with pytest.raises(AccountError, match=r"takes 70.1 % of its budget on training rows where 29.9 % is left"):
+    with pytest.raises(AccountError, match=r"reserves 70.1 % of its budget on training rows where 29.9 % is left"):
         account.reserve(wants("t", costs(1e-3, 0.7 * slack)))
 
 

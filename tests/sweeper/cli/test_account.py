@@ -120,6 +120,6 @@ def test_names_of_an_account_are_never_cut_to_the_width_of_a_terminal():
     console = Console(file=io.StringIO(), width=80, soft_wrap=True)
     console.print(Group(*_tables(summary)))
     shown = console.file.getvalue()
-    assert f" {name} by {spender}, since {since}\n   holds 25 %, drawn 10 %, of all; settled" in shown
+    assert f" {name} by {spender}, since {since}\n   reserved 30 %, drawn 10 %, holds 25 % of all; settled" in shown
     assert shown.count(spender) == 2
     assert "…" not in shown

@@ -123,7 +123,7 @@ def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_n
     check_prices_agree(sweep, address, condition)
     before = Account(address).head
     with pytest.raises(
-        AccountError, match=r"account 'clinic' has room for, got one that takes .* lower privacy.sweep_epsilon to"
+        AccountError, match=r"account 'clinic' has room for, got one that reserves .* lower privacy.sweep_epsilon to"
     ):
         run(make_spec(content(address, sweep_epsilon=5.5)), Options(out=tmp_path / "out"))
     assert Account(address).head == before

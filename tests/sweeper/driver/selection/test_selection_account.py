@@ -94,7 +94,7 @@ def test_the_account_shows_how_long_it_takes_and_so_its_user_must_consent(addres
 def test_a_selection_that_does_not_fit_leaves_nothing(whole, address, tmp_path):
     account = opened(address, epsilon=2.0)
     before = account.head
-    with pytest.raises(AccountError, match="has room for, got one that takes"):
+    with pytest.raises(AccountError, match="has room for, got one that reserves"):
         ran(address, tmp_path)
     assert Account(address).head == before
     assert list((tmp_path / "out").iterdir()) == []
