@@ -142,6 +142,8 @@ def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
                 f". The front ends at own epsilon {show_epsilon(last)}: what was trained beyond it is paid for too, "
                 "but gave no better model"
             )
+    if price.unproven:
+        note = price.unproven if note is None else f"{note}. {price.unproven}"
     return {"price": (f"epsilon {show_epsilon(price.epsilon)}", note)}
 
 

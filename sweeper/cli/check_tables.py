@@ -49,7 +49,7 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview], un
 
 def _render_price(plan: SweepPlan, previews: Sequence[Preview]) -> str:
     plans = [one.plan for one in previews]
-    return plan.spending.in_words(plan.privacy.delta, lambda: plan.expected_price(plans))
+    return plan.price_in_words(lambda: plan.expected_price(plans))
 
 
 def _render_head(plan: SweepPlan, data: Dataset) -> list[str]:

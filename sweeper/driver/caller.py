@@ -114,7 +114,9 @@ class TrialCaller:
         if cluster is not None:
             raise _refused(plan, "this machine to train on", f"the cluster {cluster}", "leave it out")
         conditions = tuple(dict.fromkeys([PROPOSED, *plan.claim.conditions]))
-        return replace(plan, claim=replace(plan.claim, conditions=conditions))
+        claim = replace(plan.claim, conditions=conditions)
+        fixed = plan.spending.budget is not None
+        return replace(plan, claim=claim if fixed else claim.with_chosen(*plan.shared.space.open_costs))
 
     def queue(self, plan: SweepPlan, folder: Path, search: Search, recorder: Recorder) -> TrialQueue:
         """Return what starts the trials that the caller proposes; the driver asks for it as soon as it can train."""

@@ -34,6 +34,7 @@ from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.pricing import ENDED
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
@@ -107,6 +108,7 @@ class SweepRun:
         outcome = RunResult()
         try:
             outcome = self._run_trials()
+            self._note_early_end(outcome)
         except BaseException as error:
             outcome = result_of_error(error)
             self._folder.save_failure(one_line(error))
@@ -197,6 +199,14 @@ class SweepRun:
             self._scoring = None
             self._options.show(self._progress())
         return INTERRUPTED if self._interruption.requested else self._stopped or outcome
+
+    def _note_early_end(self, outcome: RunResult) -> None:
+        """Say in the claim that somebody ended the sweep before its last trial began, perhaps because of results."""
+        by_people = outcome.ending in (RunEnding.REQUESTED, RunEnding.INTERRUPTED)
+        begun, budget = len(self._recorder.records.trials), self._plan.spending.budget
+        if by_people and budget is None and 0 < begun < self._plan.trials:
+            self._plan = replace(self._plan, claim=self._plan.claim.with_chosen(ENDED))
+            self._recorder.claim = self._plan.claim
 
     def _train_on_workers(self) -> RunResult:
         """Train on workers, and on others if their Ray dies; on none if there is nothing to train."""

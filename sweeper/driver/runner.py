@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from sweeper.planning.make import make_sweep_plan, steer_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.planning.sources import check_sources
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.pricing import EXTENDED
 from sweeper.results.sweep import Sweep
 from sweeper.specification.plugins import is_declared
 from sweeper.specification.spec import Spec
@@ -210,6 +212,8 @@ def resume_sweep(
             f"{len(data.train)}; restore the data or start another sweep"
         )
     plan = resume_plan(folder, spec, data, options.data_dir)
+    if plan.spending.budget is None and trials is not None and trials > manifest.course.trials:
+        plan = replace(plan, claim=plan.claim.with_chosen(EXTENDED))
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:

@@ -53,6 +53,11 @@ class PriceFacts(Answer):
     exposure: ExposureFacts | None = Field(
         default=None, description="What it means to a person.", exclude_if=lambda value: value is None
     )
+    unproven: str | None = Field(
+        default=None,
+        description="That results steer the sweep, so that the price is not proven.",
+        exclude_if=lambda value: value is None,
+    )
 
 
 class EventPrice(Answer):

@@ -29,7 +29,7 @@ from sweeper.specification.objectives import AUROC, BALANCED, reads_training_row
 from sweeper.specification.rules.data import broken_score_rules
 from sweeper.specification.search import NO_SCHEDULER, SELECTION_SHARE, SKETCH
 from sweeper.specification.settings import AUTO
-from sweeper.specification.spec import Spec
+from sweeper.specification.spec import Spec, chosen_by_results
 from sweeper.specification.stages import LOW_SHARE, SPARE_EPOCHS
 from sweeper.specification.yaml_file import parse_mapping
 from sweeper.trials.metrics import check_metrics
@@ -82,7 +82,7 @@ def make_sweep_plan(
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
 
-    return replace(plan, announcement=f"{spec.name}: {spending.in_words(spec.privacy.delta, expect)}")
+    return replace(plan, announced=f"{spec.name}: {spending.in_words(spec.privacy.delta, expect)}")
 
 
 def steer_plan(plan: SweepPlan, steering: Steering) -> SweepPlan:
@@ -193,6 +193,7 @@ def make_claim(spec: Spec, data: Dataset, shared: TrialSettings, spending: Spend
         reads_training_rows=reads_training_rows(spec.search.metrics),
         ends_trials_early=spec.search.scheduler != NO_SCHEDULER,
         has_budget=spending.budget is not None,
+        chosen=chosen_by_results(spec),
         of_spending=spending.conditions,
         rehearses=spec.rehearsals > 0 and spending.sketch is None,
         sketch=spending.sketch,

@@ -17,7 +17,7 @@ from sweeper.errors import RecordError
 from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
 from sweeper.privacy.card_prices import charged_entries, point_exposure, point_guarantee, price_scores
-from sweeper.privacy.card_text import markdown, prices_in_words
+from sweeper.privacy.card_text import markdown, prices_in_words, unproven_of
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.held_out import doubt, interval_on_test
@@ -62,7 +62,7 @@ class Card:
 
     def prices(self) -> str:
         """Return in one line the price of the model, and its own epsilon."""
-        return prices_in_words(self.content["guarantee"])
+        return " ".join(filter(None, [prices_in_words(self.content["guarantee"]), unproven_of(self.content)]))
 
     def write(self, folder: str | Path) -> tuple[Path, Path]:
         """Write ``card.md`` and ``card.json`` into a folder.

@@ -117,19 +117,25 @@ def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
             f"({facts['ended_early'] or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
             f"epsilon of all {epochs} planned epochs{_of_each(facts['trainings'])}."
         )
-    yield _of_the_price(facts)
+    yield _of_the_price(card)
 
 
-def _of_the_price(facts: Mapping[str, Any]) -> str:
+def _of_the_price(card: Mapping[str, Any]) -> str:
     """Return what holds for a model that was chosen by scores."""
+    facts, unproven = card["guarantee"], unproven_of(card)
     chosen = "If the configuration was chosen among the trials of the sweep by their scores, neither number holds"
     price = facts["price"]
     if price is None:
         return f"{chosen}: *The price* does."
     return (
         f"**({round_up(price['epsilon'])}, {facts['delta']:g})-differential privacy** is the price of this model. "
-        f"{chosen}: this one does, see *The price*."
+        f"{chosen}: this one does, see *The price*.{f' **{unproven}**' if unproven else ''}"
     )
+
+
+def unproven_of(card: Mapping[str, Any]) -> str:
+    """Return that the price of a model is not proven, empty where nothing is known to break it."""
+    return card["ledger"].get("winner", {}).get("unproven") or ""
 
 
 def _of_the_winner(facts: Mapping[str, Any]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from clipless.datasets import Evaluation, Metadata
 from clipless.datasets.metadata import units_word
 from clipless.privacy.events import PoissonGaussian
 from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.pricing import ENDED, Price, state_unproven
 
 if TYPE_CHECKING:
     from sweeper.privacy.evaluation.paid_scores import ScoreNoise
@@ -162,6 +163,7 @@ class Claim:
     baselines: Baselines = field(default_factory=Baselines)  # what scores are compared with
     deployment: Mapping[str, str] = field(default_factory=dict)  # what the spec says of it beside the computation
     account: AccountClaim | None = None  # of the data, where the sweep is charged to one
+    chosen: tuple[str, ...] = ()  # what results chose, or may have chosen, that the price takes as fixed before them
 
     @classmethod
     def about(
@@ -174,6 +176,7 @@ class Claim:
         reads_training_rows: bool = False,
         ends_trials_early: bool = False,
         has_budget: bool = False,
+        chosen: Sequence[str] = (),
         of_spending: Sequence[str] = (),
         rehearses: bool = False,
         sketch: PoissonGaussian | None = None,
@@ -186,10 +189,11 @@ class Claim:
         """Return the claim of a sweep on declared data.
 
         ``ends_trials_early``: a scheduler looks at scores while trials run. ``has_budget``: a budget that was fixed
-        before any row was read prices the whole sweep, so that results may be used in any way. ``of_spending``: what
-        that price rests on beside. ``rehearses``: configurations are trained on the validation rows. ``sketch``:
-        on rows drawn from this release. ``taken``: what else is taken as public. ``noise`` is that of scores of
-        private rows, ``smoothing`` that of smoothed certificates. ``deployment`` is copied.
+        before any row was read prices the whole sweep, so that results may be used in any way. ``chosen``: what
+        proposals choose that no budget fixes. ``of_spending``: what that price rests on beside. ``rehearses``:
+        configurations are trained on the validation rows. ``sketch``: on rows drawn from this release. ``taken``: what
+        else is taken as public. ``noise`` is that of scores of private rows, ``smoothing`` that of smoothed
+        certificates. ``deployment`` is copied.
         """
         marks = [] if secure_generator else [INJECTED_GENERATOR]
         if reads_training_rows:
@@ -219,7 +223,24 @@ class Claim:
             conditions=(*marks, *declared.conditions, *(BUDGET_CONDITIONS if has_budget else STANDARD_CONDITIONS)),
             baselines=baselines,
             deployment=dict(deployment or {}),
+            chosen=tuple(chosen),
         )
+
+    @property
+    def unproven(self) -> str | None:
+        """That the price is not proven because results steer the sweep; ``None`` where nothing is known to break it."""
+        return state_unproven(self.chosen)
+
+    def qualify(self, ledger: Mapping[str, Price]) -> dict[str, Price]:
+        """Return prices with what is not proven of them; those that are fixed hold however results are used."""
+        return {
+            question: replace(price, unproven=None if price.fixed else self.unproven)
+            for question, price in ledger.items()
+        }
+
+    def with_chosen(self, *what: str) -> "Claim":
+        """Return the claim of a sweep of which results chose, or may have chosen, more."""
+        return replace(self, chosen=tuple(dict.fromkeys([*self.chosen, *what])))
 
     def steered_by(self, steering: Steering) -> "Claim":
         """Return the claim of a sweep whose proposals learn from trials of earlier ones."""
@@ -231,13 +252,17 @@ class Claim:
         )
 
     def resumed_from(self, recorded: "Claim") -> "Claim":
-        """Return this claim with every mark and condition of the one that the sweep was started with."""
+        """Return this claim with every mark and condition of the one that the sweep was started with.
+
+        That it was ended early is no longer so.
+        """
         return replace(
             self,
             exploratory=self.exploratory or recorded.exploratory,
             secure_generator=self.secure_generator and recorded.secure_generator,
             conditions=tuple(dict.fromkeys([*recorded.conditions, *self.conditions])),
             steered=tuple(dict.fromkeys([*recorded.steered, *self.steered])),
+            chosen=tuple(dict.fromkeys(one for one in (*recorded.chosen, *self.chosen) if one != ENDED)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -246,4 +271,4 @@ class Claim:
         account = None if self.account is None else asdict(self.account)
         content = {name: getattr(self, name) for name in self.__dataclass_fields__}
         content |= {"baselines": baselines, "account": account}
-        return content | {name: list(getattr(self, name)) for name in ("public", "conditions", "steered")}
+        return content | {name: list(getattr(self, name)) for name in ("public", "conditions", "steered", "chosen")}

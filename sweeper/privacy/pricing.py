@@ -16,6 +16,7 @@ OWN_EPSILON = f"{OWN} (fixed in advance)"
 FOR_ALL = "for the search and every model"  # what a price is for, where no more is kept secret
 FIXED = "It was fixed before the first result, and holds however results are used."
 GROWS = "Each further trial adds to it."
+EXTENDED, ENDED = "extended", "ended early"  # what results may have chosen of a sweep, beside costs of its trials
 UPPER_BOUND = "While trials run the price is an upper bound, computed more closely when the sweep ends."
 _RELEASES = {"winner": "the winner alone", "front": "the front", "everything": "everything else"}
 
@@ -32,6 +33,8 @@ class Price:
     # are used
     fixed: bool = False
     exposure: Annotated[Exposure | None, WHEN_KNOWN] = None  # what it means to a person
+    # that results steer the sweep, in a sentence, where it is not fixed
+    unproven: Annotated[str | None, WHEN_KNOWN] = None
 
     def __repr__(self) -> str:
         """Return what a terminal shows; ``in_words`` says why it is that.
@@ -48,13 +51,37 @@ class Price:
 
     @property
     def course(self) -> str:
-        """Whether further trials change it, in a sentence."""
-        return FIXED if self.fixed else GROWS
+        """Whether further trials change it, and whether it is proven, in a sentence or two."""
+        return FIXED if self.fixed else " ".join(filter(None, [GROWS, self.unproven]))
 
     @property
     def in_words(self) -> str:
-        """What it is and why; and, where nothing fixes it, that further trials change it."""
-        return f"{self.statement} {GROWS}" if self.released and not self.fixed else self.statement
+        """What it is and why; and, where nothing fixes it, that further trials change it and what is not proven."""
+        return f"{self.statement} {self.course}" if self.released and not self.fixed else self.statement
+
+
+def state_unproven(chosen: Sequence[str]) -> str | None:
+    """Return that the price is not proven because results steer the sweep, ``None`` where they choose nothing.
+
+    Args:
+        chosen: costs of trials that proposals choose after results, `EXTENDED` and `ENDED`.
+
+    >>> state_unproven(["batch_size"]).partition(", but ")[2]
+    'they choose batch_size; fix batch_size, or set privacy.sweep_epsilon.'
+    >>> state_unproven(["extended"]).partition(", but ")[2]
+    'it was extended, perhaps because of them; set privacy.sweep_epsilon.'
+    """
+    if not chosen:
+        return None
+    costs, course = ([one for one in chosen if (one in (EXTENDED, ENDED)) == late] for late in (False, True))
+    names = " and ".join(filter(None, [", ".join(costs[:-1]), *costs[-1:]]))
+    steers = [f"they choose {names}"] if costs else []
+    steers += [f"it was {' and '.join(course)}, perhaps because of them"] if course else []
+    fix = f"fix {names}, or " if costs else ""
+    return (
+        "The price is not proven: it assumes that results do not steer the sweep, but "
+        f"{' and '.join(steers)}; {fix}set privacy.sweep_epsilon."
+    )
 
 
 def value_name(name: str) -> str:

@@ -81,7 +81,7 @@ def build_front(
         on_front=frozenset(),
         hypervolume=0.0,
         box=Box.default(objectives),
-        ledger=dict(ledger),
+        ledger=claim.qualify(ledger),
         claim=claim,
         ledger_entries=ledger_entries,
         stages=tuple(stages),
@@ -185,7 +185,7 @@ def up_to_date(front: Front, ledger: Path) -> Front:
     """
     delta = next((answer.delta for answer in front.ledger.values()), None)
     newer = None if delta is None else newer_prices(ledger, front.ledger_entries, delta)
-    return front if newer is None else replace(front, ledger=newer)
+    return front if newer is None else replace(front, ledger=front.claim.qualify(newer))
 
 
 def newer_prices(ledger: Path, rows: int | None, delta: float) -> Mapping[str, Price] | None:

@@ -28,6 +28,10 @@ class Suggester(Protocol):
         """Propose one of the choices."""
 
 
+COSTS = ("training.batch_size", "training.epochs", "privacy.epsilon", "privacy.noise_multiplier")
+"""Names of the dimensions that set what a training costs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchSpace:
     """Every value that a trial needs, fixed or open.
@@ -47,6 +51,12 @@ class SearchSpace:
     def open(self) -> int:
         """The number of open values, conditional ones included."""
         return sum(dimension.space is not None for dimension in self.dimensions)
+
+    @property
+    def open_costs(self) -> tuple[str, ...]:
+        """The open values that set what a training costs."""
+        names = [dimension.name for dimension in self.dimensions if dimension.space is not None]
+        return tuple(name.rpartition(".")[2] for name in COSTS if name in names)
 
     def suggest(self, trial: Suggester) -> dict[str, Scalar]:
         """Ask for every open value, each under its dimension's name."""

@@ -349,3 +349,12 @@ def schema() -> dict[str, Any]:
         if "required" in section:
             section["required"] = [name for name in section["required"] if name not in MAY_LACK]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}
+
+
+def chosen_by_results(spec: Spec) -> tuple[str, ...]:
+    """Return what results choose of a sweep that its price takes as fixed before them; nothing where it is fixed.
+
+    These are costs of trials that a sampler proposes which learns from trials before.
+    """
+    is_fixed = spec.privacy.sweep_epsilon is not None or spec.search.repetitions is not None
+    return spec.space.open_costs if spec.search.learns and spec.trials > 1 and not is_fixed else ()

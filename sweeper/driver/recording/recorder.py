@@ -60,6 +60,7 @@ class Recorder:
         account: AccountCharges | None = None,
     ) -> None:
         self._plan, self._folder, self._search = plan, folder, search
+        self.claim = plan.claim  # of the front
         objectives, tags = plan.shared.objectives, run_tags(plan.privacy, plan.claim)
         noisy = None if plan.shared.noise is None else plan.spending.stage_trials
         self.records = TrialRecords(
@@ -209,7 +210,7 @@ class Recorder:
             trials=self.records.trials.values(),
             points=show_points(self.records.points.values(), self.records.trials, self.spending.stages),
             ledger=prices,
-            claim=replace(self._plan.claim, baselines=self._plan.claim.baselines.with_sketch(self._read_sketch())),
+            claim=replace(self.claim, baselines=self.claim.baselines.with_sketch(self._read_sketch())),
             ledger_entries=self.spending.rows,
             stages=self.spending.stages,
             refused=self._refused,

@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -269,7 +270,10 @@ def _prices(folder: SweepFolder, content: Mapping[str, Any]) -> Any:
     written = content["ledger"]
     delta = next((float(answer["delta"]) for answer in written.values()), None)
     newer = None if delta is None else newer_prices(folder.ledger, content.get("ledger_entries"), delta)
-    return written if newer is None else {question: dump(answer) for question, answer in newer.items()}
+    if newer is None:
+        return written
+    unproven = {question: answer.get("unproven") for question, answer in written.items()}
+    return {name: dump(replace(price, unproven=unproven.get(name))) for name, price in newer.items()}
 
 
 def _front_file(folder: SweepFolder) -> dict[str, Any]:

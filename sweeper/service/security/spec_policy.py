@@ -13,7 +13,7 @@ from typing import Any
 
 from clipless import datasets
 from sweeper.errors import RefusalError, SpecError, UnknownSweepError
-from sweeper.privacy.pricing import FOR_ALL, GROWS
+from sweeper.privacy.pricing import FOR_ALL, GROWS, state_unproven
 from sweeper.rounding import round_up
 from sweeper.service.catalog import Catalog, is_name
 from sweeper.service.security.declared_accounts import charged_account
@@ -21,7 +21,7 @@ from sweeper.service.security.declared_tables import SOURCE, find_table
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.fields.ranges import largest
 from sweeper.specification.search import MLFLOW, Selection
-from sweeper.specification.spec import Spec
+from sweeper.specification.spec import Spec, chosen_by_results
 from sweeper.specification.yaml_file import MAX_DEPTH, parse_mapping
 
 MAX_SPEC_BYTES = 65_536  # of a request to the API: YAML is parsed in time that grows with it
@@ -227,5 +227,5 @@ def _price_in_words(spec: Spec) -> str:
     each += f"{at}" if privacy.epsilon is None else f"up to epsilon {round_up(float(largest(privacy.epsilon)))} {at}"
     return (
         f"Price: the composition of {trials}{each}, {FOR_ALL}. {GROWS} privacy.sweep_epsilon in the spec fixes it "
-        "beforehand."
-    )
+        f"beforehand. {state_unproven(chosen_by_results(spec)) or ''}"
+    ).rstrip()

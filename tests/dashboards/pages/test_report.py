@@ -123,6 +123,16 @@ def test_the_price_stands_before_what_points_cost_by_themselves(page):
     assert "The price of this sweep is epsilon 13.61, whether one of its models leaves or all." in page.words
     assert GROWS in page.words
     assert page.words.index("price: epsilon 13.61") < page.words.index("own epsilon ≤ 1")
+    assert "not proven" not in page.words
+
+
+def test_a_price_that_results_steered_says_so_in_the_headline_and_where_it_is_explained(sweep):
+    result = sweep.result
+    ledger = result.claim.with_chosen("batch_size").qualify(result.ledger)
+    steered = replace(sweep, result=replace(result, ledger=ledger))
+    said = "they choose batch_size; fix batch_size, or set privacy.sweep_epsilon."
+    assert said in sections.facts(steered)["price"][1]
+    assert said in str(sections.cost(steered))
 
 
 def test_the_price_stands_beside_its_costliest_training_which_may_outlast_the_front(sweep):

@@ -695,6 +695,19 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
     monkeypatch.setattr(driver, "open_backend", fake_backend(until_asked))
     manifest = resume(ended, trials=5).manifest()
     assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, f"{login_name()} asked it to stop")
+    price = read_front(ended / "front.json").price
+    assert "it was extended and ended early, perhaps because of them" in price.in_words
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_price_of_a_sweep_says_so_once_the_sweep_was_extended(ended, monkeypatch):
+    monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
+    front = ended / "front.json"
+    before = resume(ended, trials=3).front().price
+    assert (before.unproven or "").count("extended") == 0
+    resume(ended, trials=5)
+    resume(ended, trials=5)
+    assert "it was extended, perhaps because of them" in read_front(front).price.course
 
 
 @pytest.mark.usefixtures("bare")

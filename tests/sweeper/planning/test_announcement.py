@@ -1,9 +1,12 @@
 """The price of a sweep in one line before it trains, and what other cuts of its budget would buy."""
 
 import pytest
+from rich.console import Console
 
+from sweeper.cli.check_tables import render_check
 from sweeper.planning import make
 from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
@@ -54,6 +57,40 @@ def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(tria
     total = round_up(price([event] * trials, 1e-4, tight=True).epsilon)
     assert f"about epsilon {total} at delta 0.0001, for the search and every model: {of} the first" in said
     assert said.endswith("Each further trial adds to it. privacy.sweep_epsilon fixes it beforehand.")
+
+
+@pytest.mark.parametrize(
+    ("changes", "chosen"),
+    [
+        ({"training": {"batch_size": [128, 256]}}, "batch_size"),
+        ({"training": {"epochs": {"int": [2, 5]}}}, "epochs"),
+        ({"privacy": {"noise_multiplier": [2.0, 4.0]}}, "noise_multiplier"),
+        ({"privacy": {"noise_multiplier": None, "epsilon": [1.0, 3.0]}}, "epsilon"),
+        ({"training": {"batch_size": [128, 256], "epochs": {"int": [2, 5]}}}, "batch_size and epochs"),
+        ({}, None),
+        ({"training": {"batch_size": [128, 256]}, "search": {"sampler": "random"}}, None),
+        ({"training": {"batch_size": [128, 256]}, "search": {"trials": 1}}, None),
+        ({"training": {"batch_size": [128, 256]}, "privacy": {"noise_multiplier": None, "sweep_epsilon": 4.0}}, None),
+        ({"training": {"batch_size": [128, 256]}, "privacy": {"sweep_epsilon": 4.0, "accounting": "filter"}}, None),
+        (
+            {"search": {"sampler": "random", "selection": "private", "selection_mean": 7, "trials": None}},
+            None,
+        ),
+    ],
+)
+def test_a_price_is_called_unproven_exactly_where_proposals_that_learn_choose_what_trials_cost(
+    changes, chosen, spec, digits, capsys
+):
+    content = spec.to_plain()
+    content["search"] |= {"sampler": "tpe"}
+    for section, values in changes.items():
+        content[section] = {k: v for k, v in (content[section] | values).items() if v is not None}
+    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    Console().print(render_check(plan, digits, preview(plan, digits)), soft_wrap=True)
+    said = f"but they choose {chosen}; fix {chosen}, or set privacy.sweep_epsilon."
+    for shown in (plan.announcement, " ".join(capsys.readouterr().out.split())):
+        assert ("The price is not proven" in shown) == (chosen is not None)
+        assert chosen is None or said in shown
 
 
 def test_a_price_that_cannot_be_estimated_is_said(spec, digits, monkeypatch):

@@ -145,6 +145,15 @@ def test_one_price_stands_on_the_card_once(trial, point, claim):
     assert "| one model or all | 9.5 | 0.0001 | Price: epsilon 9.5. |" in fixed
 
 
+def test_the_card_says_where_the_price_is_not_proven(trial, point, claim):
+    steered = claim.with_chosen("batch_size")
+    card = make_card(trial, point, steered, ledger=steered.qualify(LEDGER))
+    said, text = "they choose batch_size; fix batch_size, or set privacy.sweep_epsilon.", card.to_markdown()
+    assert said in card.prices()
+    assert said in text.partition("## The price")[0]
+    assert "not proven" not in make_card(trial, point, claim).to_markdown()
+
+
 def test_a_card_without_prices_says_so_and_no_number(trial, point, claim):
     bare = make_card(trial, point, claim, ledger={})
     assert "neither number holds: *The price* does." in bare.to_markdown()

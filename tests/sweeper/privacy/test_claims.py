@@ -4,6 +4,7 @@ import pytest
 
 from clipless.datasets import Evaluation
 from clipless.privacy.events import Relation
+from sweeper.adapters import parse
 from sweeper.privacy.claims import (
     BUDGET_CONDITIONS,
     CHOSEN_POINT,
@@ -16,6 +17,7 @@ from sweeper.privacy.claims import (
     Claim,
 )
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
+from sweeper.privacy.pricing import ENDED, EXTENDED, Price
 from sweeper.specification.search import SmoothingSettings, plan_smoothing
 from tests.factories import make_metadata
 
@@ -50,6 +52,25 @@ def test_only_a_sweep_with_a_budget_may_use_results_in_any_way(metadata, ends_tr
     assert within == ("The split is by hash.", *BUDGET_CONDITIONS)
     assert not {CHOSEN_POINT, FIXED_COURSE, EARLY_ENDS} & set(within)
     assert set(STANDARD_CONDITIONS) - {CHOSEN_POINT, FIXED_COURSE} == set(within) & set(STANDARD_CONDITIONS)
+
+
+def test_a_price_that_results_steer_says_so_unless_it_is_fixed(metadata):
+    claim = Claim.about(metadata, 1438, delta=1e-5, chosen=["batch_size"])
+    price = Price(epsilon=3.0, delta=1e-5, events=2, statement="Price: epsilon 3.")
+    ledger = {"open": price, "fixed": replace(price, fixed=True)}
+    qualified = claim.qualify(ledger)
+    assert "they choose batch_size; fix batch_size" in qualified["open"].in_words
+    assert qualified["open"].unproven in qualified["open"].course
+    assert qualified["fixed"] == ledger["fixed"]
+    assert Claim.about(metadata, 1438, delta=1e-5).qualify(ledger) == ledger
+    assert parse(Claim, claim.to_json()) == claim
+
+
+def test_a_sweep_that_goes_on_was_not_ended_early_but_stays_extended(metadata):
+    claim = Claim.about(metadata, 1438, delta=1e-5)
+    ended = claim.with_chosen(EXTENDED, ENDED)
+    assert "it was extended and ended early, perhaps because of them; set privacy.sweep_epsilon." in ended.unproven
+    assert claim.resumed_from(ended).chosen == (EXTENDED,)
 
 
 def test_a_budget_says_what_its_price_holds_for_and_what_is_not_in_it():
