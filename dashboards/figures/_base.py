@@ -67,6 +67,7 @@ class FigureKind(Generic[D, I]):
         awaits: what will appear in it, in lines that fit a phone: the live page shows these words while a sweep has
             nothing for it yet. Without them it is hidden until then.
         needs: what a sweep without which it is empty lacks; the refusal to export it says so.
+        lacks: what there is in place of that, of data for which it is empty; "" where there is nothing.
     """
 
     name: str
@@ -84,6 +85,7 @@ class FigureKind(Generic[D, I]):
     epsilon_axis: bool = False
     awaits: str = ""
     needs: str = "points with finite values"
+    lacks: Callable[[D], str] = lambda _: ""
 
     def draw(
         self, data: D, theme: Theme = LIGHT, certificate: str = "", *, narrow: bool = False, still: bool = False

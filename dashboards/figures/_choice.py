@@ -54,7 +54,8 @@ def refuse(kinds: Mapping[str, FigureKind[D, Any]], kind: FigureKind[D, Any], da
     Raises:
         EmptyFigureError: always; names what the figure needs, and those that have something to say of ``data``.
     """
-    raise EmptyFigureError(f"Expected {kind.needs} for the figure {kind.name}, found none; {_remedy(kinds, data)}")
+    what = f"{kind.needs} for the figure {kind.name}"
+    raise EmptyFigureError(f"Expected {what}, found {kind.lacks(data) or 'none'}; {_remedy(kinds, data)}")
 
 
 def _remedy(kinds: Mapping[str, FigureKind[D, Any]], data: D) -> str:

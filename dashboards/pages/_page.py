@@ -52,17 +52,22 @@ def build(
         panel(kind.name, kind.heading, kind.caption + kind.remarks(data), wide=kind.wide, height=figure.layout.height)
         for kind, figure in drawn
     ]
-    left_out = _left_out([kind for kind, figure in figures if is_empty(figure)])
+    left_out = _left_out([kind for kind, figure in figures if is_empty(figure)], data)
     main = tag("main", *panels[:1], *before, *panels[1:], *after, left_out)
     return document(title, (head, main, footer(versions)), {kind.name: figure for kind, figure in drawn})
 
 
-def _left_out(kinds: Sequence[FigureKind[Any, Any]]) -> Html | None:
+def _left_out(kinds: Sequence[FigureKind[D, Any]], data: D) -> Html | None:
     """Say which figures are not on the page, and what they need."""
     if not kinds:
         return None
-    needs = (tag("li", tag("b", f"{kind.heading}: "), f"needs {kind.needs.replace('`', '')}.") for kind in kinds)
+    needs = (tag("li", tag("b", f"{kind.heading}: "), _needs(kind, data)) for kind in kinds)
     return section("left-out", "Figures that are left out", tag("ul", *needs, class_="plain"))
+
+
+def _needs(kind: FigureKind[D, Any], data: D) -> str:
+    found = kind.lacks(data)
+    return f"needs {kind.needs.replace('`', '')}{f', found {found}' if found else ''}."
 
 
 def document(title: str, parts: tuple[Html, ...], figures: Mapping[str, Figure]) -> str:

@@ -148,7 +148,7 @@ def _with_ends(ticks: Sequence[float], low: float, high: float, scale: Callable[
 
 
 def _tick(name: str, value: float, digits: int) -> str:
-    return f"{number(100 * value, digits)} %" if is_fraction(name) else number(value, digits)
+    return f"{number(100 * value, digits)}%" if is_fraction(name) else number(value, digits)
 
 
 def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:

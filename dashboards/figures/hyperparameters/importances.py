@@ -12,6 +12,7 @@ from dashboards.figures._comparable import mark
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._compared import UNEXPLAINED, compare, order, remarks_of
 from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance
+from sweeper.rounding import number_of
 
 _BAR_PIXELS = 24
 _FEW_BARS = 4  # fewer do not become thicker
@@ -27,7 +28,6 @@ class ImportancesInfo(FigureInfo):
 
     parameters: tuple[str, ...]  # dotted names, the one that matters most for the utility first
     importances: tuple[Importance, ...]  # one for each panel; none with too few trials
-    rehearsed: bool = False  # whether it is about rehearsed configurations
     note: str = ""  # what was compared, where that are not all trials
 
 
@@ -41,7 +41,6 @@ def info(data: SweepData) -> ImportancesInfo:
         **header(data, "what mattered"),
         parameters=parameters,
         importances=data.importances if parameters else (),
-        rehearsed=data.compares_rehearsals,
         note=compare(data, one_noise=True).note,
     )
 
@@ -113,7 +112,7 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         names = [labels[name] for name in info.parameters]
         figure.add_trace(_bars(info, importance, names, theme).update(xaxis=x, yaxis=y))
         figure.add_annotation(
-            text=f"{_title(info, importance)}<br>{_explained(info, importance)}",
+            text=f"{_title(importance)}<br>{_explained(info, importance)}",
             x=left,
             xanchor="left",
             y=top,
@@ -125,10 +124,8 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         )
 
 
-def _title(info: ImportancesInfo, importance: Importance) -> str:
-    if importance.target != FRONT:
-        return label(importance.target).replace(" at radius", "<br>at radius")
-    return "hypervolume" if info.rehearsed else "front of the trial"  # a rehearsal has no place on a front
+def _title(importance: Importance) -> str:
+    return label(importance.target).replace(" at radius", "<br>at radius")
 
 
 def _explained(info: ImportancesInfo, importance: Importance) -> str:
@@ -146,7 +143,7 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], them
         marker={"color": theme.faint if importance.explained < UNEXPLAINED else theme.blue},
         width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
-            f"<b>{escape(name)}</b><br>{_title(info, importance)}: R² lost {loss:.2f}"
+            f"<b>{escape(name)}</b><br>{_title(importance)}: R² lost {loss:.2f}"
             for name, loss in zip(info.parameters, losses, strict=True)
         ],
         textposition="none",
@@ -158,6 +155,19 @@ def _hypervolume(data: SweepData) -> str:
     """What the last panel is, where it is that of the hypervolume."""
     has_panel = any(one.target == FRONT for one in data.importances)
     return " The last panel is the hypervolume of a trial's own points." if has_panel else ""
+
+
+def _lacks(data: SweepData) -> str:
+    """How many trials or rehearsals there are, and how little their hyperparameters explain."""
+    shown = compare(data, one_noise=True)
+    count = len(shown.reached)
+    if not count:
+        return ""
+    best = max((one.explained for one in data.importances), default=None)
+    learned = (
+        "" if best is None else f", but an R² of {best:.2f} at most: their hyperparameters do not explain a result"
+    )
+    return number_of(count, shown.subject) + learned
 
 
 FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
@@ -177,5 +187,6 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     remarks=lambda data: _hypervolume(data) + remarks_of(data, MOST_TRIALS, one_noise=True),
     wide=True,
     awaits=f"Which settings mattered,<br>from {LEAST_TRIALS} trials on",
-    needs=f"{LEAST_TRIALS} trials with points, whose hyperparameters explain a tenth of a result",
+    needs=f"{LEAST_TRIALS} trials with points, and an R² of {UNEXPLAINED} or more for one result",
+    lacks=_lacks,
 )

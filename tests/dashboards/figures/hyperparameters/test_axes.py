@@ -42,7 +42,7 @@ def test_a_score_is_never_on_a_logarithmic_axis(name):
     axis = make_axis(name, name, [0.01 * i for i in range(1, 61)])
     assert not axis.logarithmic
     assert axis.positions[0] == 0.01
-    assert axis.tick_texts == ("1 %", "20 %", "40 %", "60 %")
+    assert axis.tick_texts == ("1%", "20%", "40%", "60%")
 
 
 def test_what_differs_by_rounding_alone_has_no_axis(sweep):

@@ -6,8 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dashboards.figures import refuse
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
+from sweeper.errors import EmptyFigureError
 from sweeper.records import SweepStatus
 from sweeper.results.importance import Importance
 from sweeper.store.manifest import Manifest
@@ -117,3 +119,17 @@ def test_names_cannot_be_markup(kind, with_configs):
     text = kind.plot(info).to_json()
     assert "<i>" not in text
     assert "\\u003cb\\u003ex" not in text
+
+
+def test_importances_that_explain_nothing_say_how_little_and_of_how_many_trials(with_configs):
+    data = with_configs(*({"a": i % 2, "b": i % 3} for i in range(12)))
+    data.__dict__["importances"] = (Importance("accuracy", 0.04, {"a": 0.0, "b": 0.0}),)
+    assert importances.FIGURE.numbers(data) == []
+    with pytest.raises(EmptyFigureError, match=r"found 12 trials, but an R² of 0\.04 at most: their hyperparameters"):
+        refuse({"importances": importances.FIGURE}, importances.FIGURE, data)
+    assert importances.FIGURE.lacks(with_configs({"a": 1}, {"a": 2})) == "2 trials"
+
+
+def test_the_panel_of_a_trials_own_points_is_named_by_its_value(sweep):
+    text = importances.plot(importances.info(sweep)).to_json()
+    assert "hypervolume<br>" in text.replace("\\u003c", "<").replace("\\u003e", ">")
