@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sweeper.errors import RecordError, SweeperError
+from sweeper.errors import RecordError, SpecError, SweeperError
 from sweeper.program import program
 from sweeper.results.exporters import PRESETS, Format, figure_names
 from sweeper.rounding import number_of
@@ -68,9 +68,37 @@ def find_sweep(folder: Path) -> Path:
     return folder
 
 
+def read_values(texts: Iterable[str] | None) -> dict[str, Any]:
+    """Return the values of ``--set``, by dotted name.
+
+    Raises:
+        SpecError: not ``NAME=VALUE``, or no YAML.
+    """
+    return dict(map(_read_value, texts or ()))
+
+
+def _read_value(text: str) -> tuple[str, Any]:
+    from sweeper.specification.yaml_file import parse_mapping
+
+    name, found, value = text.partition("=")
+    name = name.strip()
+    parsed = parse_mapping(f"{name}: {value}", "--set") if found and name else {}
+    if list(parsed) != [name]:
+        raise SpecError(f"Expected NAME=VALUE such as training.learning_rate=0.05, got {text!r} (--set)")
+    return name, parsed[name]
+
+
 SpecFile = Annotated[Path, typer.Argument(help="The spec, a YAML file.", show_default=False)]
 SweepFolder = Annotated[Path, typer.Argument(help="The folder of a sweep.", show_default=False, callback=find_sweep)]
 TrialId = Annotated[str, typer.Argument(help="A trial, such as t0007.", show_default=False, autocompletion=_trials)]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help='Instead of the spec\'s value, "training.epochs=5"; YAML, null leaves NAME out; repeatable.',
+    ),
+]
 
 Out = Annotated[Path, typer.Option(help="Where sweeps live.")]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with local copies of data sets.")]

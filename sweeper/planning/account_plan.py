@@ -35,7 +35,14 @@ def check_paid(plan: SweepPlan) -> None:
     if plan.privacy.account is not None and plan.claim.exploratory:
         expected = "no account for a sweep that looks at private rows without paying: no budget covers that"
         remedy = "leave it out, or pay for what is looked at (evaluation: private, ranges from public sources)"
-        raise mistake(plan.spec.source, expected, "privacy.account", plan.privacy.account, remedy)
+        raise mistake(
+            plan.spec.source,
+            expected,
+            "privacy.account",
+            plan.privacy.account,
+            remedy,
+            overrides=plan.spec.overrides,
+        )
 
 
 def plan_account(plan: SweepPlan, data: Dataset, splitting: Splitting) -> PlannedAccount | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from clipless.datasets.catalog import available, did_you_mean_data, places_of
 from clipless.spelling import did_you_mean_file
 from sweeper.errors import InputError, SpecError
+from sweeper.specification.fields.messages import place
 from sweeper.specification.search import MLFLOW
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME
@@ -29,7 +30,7 @@ def check_sources(spec: Spec, data_dir: Path | None = None) -> None:
     """
     name, options = spec.data.name, spec.data_options()
     if name is not None and not _is_known(name):
-        raise SpecError(f"Unknown data set {name!r} (data.name in {spec.source}); {did_you_mean_data(name)}")
+        raise SpecError(f"Unknown data set {name!r} ({_place('data.name', spec)}); {did_you_mean_data(name)}")
     table, ranges = options["source"], options.get("ranges")
     if isinstance(table, Path):
         _check_file(spec, "data.path", places_of(table, data_dir))
@@ -48,10 +49,14 @@ def _check_file(spec: Spec, field: str, places: Sequence[Path]) -> None:
     if any(place.is_file() for place in places):
         return
     if any(place.is_dir() for place in places):
-        raise InputError(f"Expected a file, got the folder {places[0]} ({field} in {spec.source}); name a file in it")
+        raise InputError(f"Expected a file, got the folder {places[0]} ({_place(field, spec)}); name a file in it")
     remedy = next(filter(None, map(did_you_mean_file, places)), _FROM_WHERE)
     looked = " or ".join(map(str, places))
-    raise InputError(f"No such file: {looked} ({field} in {spec.source}); {remedy}")
+    raise InputError(f"No such file: {looked} ({_place(field, spec)}); {remedy}")
+
+
+def _place(field: str, spec: Spec) -> str:
+    return place(field, spec.source, spec.overrides)
 
 
 def _check_warm_start(spec: Spec) -> None:

@@ -100,7 +100,7 @@ class Spec(Section):
         except ValidationError as error:
             data = content.get("data")
             name = data.get("name") if isinstance(data, Mapping) else None
-            raise SpecError(*sentences(error, source, cls), *mistakes_in_name(name)) from None
+            raise SpecError(*sentences(error, source, cls, overrides or {}), *mistakes_in_name(name)) from None
         spec._left_out = tuple(left_out)
         spec._source = source
         spec._overrides = dict(overrides or {})
@@ -325,7 +325,7 @@ class Spec(Section):
 
     def mistaken(self, expected: str, field: str, value: Any = None, remedy: str = "") -> SpecError:
         """Return the error for a mistake that was found after reading."""
-        return mistake(self._source, expected, field, value, remedy)
+        return mistake(self._source, expected, field, value, remedy, overrides=self._overrides)
 
     def validate_against(self, population: int, classes: int | None = None) -> None:
         """Find the mistakes that depend on the data.

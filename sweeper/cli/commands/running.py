@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -25,10 +25,12 @@ from sweeper.cli.options import (
     SpecFile,
     Spender,
     SweepFolder,
+    Values,
     Webhook,
     WebhookFormat,
+    read_values,
 )
-from sweeper.errors import RecordError, SpecError
+from sweeper.errors import RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,14 +54,7 @@ def run(
     spec: SpecFile,
     out: Out = DEFAULT_OUT,
     data_dir: DataDir = None,
-    values: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help='Instead of the spec\'s value, "training.epochs=5"; YAML, null leaves NAME out; repeatable.',
-        ),
-    ] = None,
+    values: Values = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials, instead of the spec's.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed, instead of the spec's.")] = None,
     tracking: Annotated[
@@ -108,7 +103,7 @@ def run(
     from sweeper.specification.spec import Spec
 
     with noting(into):
-        read = Spec.from_yaml(spec, dict(map(_setting, values or []))).with_search(trials=trials, seed=seed)
+        read = Spec.from_yaml(spec, read_values(values)).with_search(trials=trials, seed=seed)
         if not is_job_server(cluster):
             check_sources(read, data_dir)  # before the imports of what trains, which take seconds
         _prepare(cluster)
@@ -219,7 +214,7 @@ def enqueue(
     from sweeper.store.lock import is_driven
     from sweeper.store.requests import enqueue as enqueue_
 
-    chosen = enqueue_(sweep, dict(map(_setting, values)))
+    chosen = enqueue_(sweep, read_values(values))
     when = "comes next" if is_driven(sweep) else "comes first when the sweep is resumed or extended"
     typer.echo(f"{when}: " + ", ".join(f"{name}={value}" for name, value in chosen.items()))
 
@@ -415,14 +410,3 @@ def _run_as_job(spec: "Spec", address: str, arguments: list[str]) -> None:
         raise typer.Exit(EXIT_INTERRUPTED)
     if not well:
         raise typer.Exit(EXIT_FAILED_JOB)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    from sweeper.specification.yaml_file import parse_mapping
-
-    name, found, value = text.partition("=")
-    name = name.strip()
-    parsed = parse_mapping(f"{name}: {value}", "--set") if found and name else {}
-    if list(parsed) != [name]:
-        raise SpecError(f"Expected NAME=VALUE such as training.learning_rate=0.05, got {text!r} (--set)")
-    return name, parsed[name]

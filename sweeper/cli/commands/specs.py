@@ -1,12 +1,13 @@
 """Commands on a spec before it is run: check it, and the schema of all of them."""
 
 import json
+import shlex
 from typing import Annotated, Any
 
 import typer
 
 from clipless.spelling import did_you_mean
-from sweeper.cli.options import DataDir, SpecFile, choices
+from sweeper.cli.options import DataDir, SpecFile, Values, choices, read_values
 from sweeper.errors import SweeperError
 from sweeper.program import program
 
@@ -18,6 +19,7 @@ SCHEMAS = ("spec", "card", "registry")
 def check(
     spec: SpecFile,
     data_dir: DataDir = None,
+    values: Values = None,
     configurations: Annotated[int, typer.Option(help="How many configurations to plan.", min=1)] = 1,
     measure: Annotated[
         bool, typer.Option("--estimate/--no-estimate", help="Measure time and memory on rows of zeros.")
@@ -27,7 +29,7 @@ def check(
     from sweeper.planning.sources import check_sources
     from sweeper.specification.spec import Spec
 
-    read = Spec.from_yaml(spec)
+    read = Spec.from_yaml(spec, read_values(values))
     check_sources(read, data_dir)  # before the imports of what reads data and plans, which take seconds
     from sweeper.cli.check_tables import render_check
     from sweeper.cli.tables import print_view
@@ -49,8 +51,9 @@ def check(
         typer.echo(f"\n{quote_of(account, wanted, fit).in_words()}")
     if found.estimate is not None:
         typer.echo(f"\n{in_words(found.estimate)}")
+    changed = "".join(f" --set {shlex.quote(text)}" for text in values or ())
     where = "" if data_dir is None else f" --data-dir {data_dir}"
-    typer.echo(f"\nthen: {program()} run {spec}{where}")
+    typer.echo(f"\nthen: {program()} run {spec}{changed}{where}")
 
 
 @app.command()

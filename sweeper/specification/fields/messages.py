@@ -1,5 +1,6 @@
-"""Turns each mistake in a spec into one sentence that names field, value, file and remedy."""
+"""Turns each mistake in a spec into one sentence that names field, value, remedy, and where the value stands."""
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
@@ -35,6 +36,7 @@ _EXPECTED = {
     "too_short": "at least {min_length} of them",
     "tuple_type": "a list",
 }
+_OPTIONS = {"search.trials": "--trials", "search.seed": "--seed", "resources.concurrent": "--concurrent"}
 MOST_MISTAKES = 20  # that are told at once
 R = TypeVar("R")
 
@@ -67,7 +69,7 @@ def tell(parse: Callable[[], R], source: str) -> R:
         return parse()
     except PydanticCustomError as error:
         details: ErrorDetails = {"type": _OURS, "loc": (), "input": None, "msg": ""}
-        raise SpecError(_sentence(details, error.context or {}, source, BaseModel)) from None
+        raise SpecError(_sentence(details, error.context or {}, source, BaseModel, {})) from None
 
 
 def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
@@ -77,37 +79,61 @@ def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
     return bad_value(**context, others=[other.context or {} for other in others]) if others else first
 
 
-def sentences(error: ValidationError, source: str, model: type[BaseModel]) -> tuple[str, ...]:
+def place(field: str, source: str, overrides: Mapping[str, Any]) -> str:
+    """Return where the value of a field stands: in its source, or on the command line that gave another.
+
+    >>> place("training.epochs", "a.yaml", {}), place("training.epochs", "a.yaml", {"training.epochs": -1})
+    ('training.epochs in a.yaml', '--set training.epochs=-1')
+    """
+    name = next((name for name in overrides if field == name or field.startswith(f"{name}.")), None)
+    if name is None:
+        return f"{field} in {source}" if field else source
+    value = overrides[name]
+    text = value if isinstance(value, str) else json.dumps(to_plain(value), default=str)
+    return f"{_OPTIONS[name]} {text}" if name in _OPTIONS else f"--set {name}={text}"
+
+
+def sentences(
+    error: ValidationError, source: str, model: type[BaseModel], overrides: Mapping[str, Any]
+) -> tuple[str, ...]:
     """Return every mistake as one sentence, `MOST_MISTAKES` of very many.
+
+    ``overrides`` are values by dotted name that were given in place of those of ``source``.
 
     Misspelled keys come first; a key that is missing because it is misspelled is no mistake of its own.
     """
     details = sorted(error.errors(include_url=False), key=lambda e: e["type"] != "extra_forbidden")
     meant = {_meant(e["loc"], model) for e in details if e["type"] == "extra_forbidden"}
     found = [e for e in details if not (e["type"] == "missing" and ".".join(map(str, e["loc"])) in meant)]
-    texts = tuple(dict.fromkeys(text for one in found for text in _sentences_of(one, source, model)))
+    texts = tuple(dict.fromkeys(text for one in found for text in _sentences_of(one, source, model, overrides)))
     more = len(texts) - MOST_MISTAKES
     return (*texts[:MOST_MISTAKES], f"and {more} more in {source}") if more > 0 else texts
 
 
-def _sentences_of(details: "ErrorDetails", source: str, model: type[BaseModel]) -> Iterator[str]:
+def _sentences_of(
+    details: "ErrorDetails", source: str, model: type[BaseModel], overrides: Mapping[str, Any]
+) -> Iterator[str]:
     context = details.get("ctx", {}) if details["type"] == _OURS else {}
-    yield _sentence(details, context, source, model)
-    for other in context.get("others", ()):
-        yield _sentence(details, other, source, model)
+    for one in (context, *context.get("others", ())):
+        yield _sentence(details, one, source, model, overrides)
 
 
-def _sentence(details: "ErrorDetails", context: Mapping[str, Any], source: str, model: type[BaseModel]) -> str:
+def _sentence(
+    details: "ErrorDetails",
+    context: Mapping[str, Any],
+    source: str,
+    model: type[BaseModel],
+    overrides: Mapping[str, Any],
+) -> str:
     field = _printable(".".join([*map(str, details["loc"]), *filter(None, [context.get("path")])]))
-    name = _subject(field)
+    name, where = _subject(field), place(field, source, overrides)
     match details["type"]:
         case "extra_forbidden":
-            return f"Unknown key '{name}' ({field} in {source}); {_remedy(field, model)}"
+            return f"Unknown key '{name}' ({where}); {_remedy(field, model)}"
         case "missing":
-            return f"Expected a value for {name}, got none ({field} in {source}); add it"
+            return f"Expected a value for {name}, got none ({where}); add it"
     expected = context.get("expected") or _expected(details)
     got = context.get("got", details["input"])
-    where = f"{field} in {source}" if field else source
     remedy = f"; {context['remedy']}" if context.get("remedy") else ""
     shown = "" if got is None and "got" in context else f", got {name or 'value'}={show(got)}"
     return f"Expected {expected.replace('{name}', name)}{shown} ({where}){remedy}"
@@ -135,10 +161,19 @@ def show(value: Any) -> str:
     return text if len(text) <= 60 else text[:41] + "..."
 
 
-def mistake(source: str, expected: str, field: str, value: Any = None, remedy: str = "") -> SpecError:
+def mistake(
+    source: str,
+    expected: str,
+    field: str,
+    value: Any = None,
+    remedy: str = "",
+    *,
+    overrides: Mapping[str, Any] | None = None,
+) -> SpecError:
     """Return the error for a mistake that was found after reading; ``source`` is where the spec came from."""
     got = "" if value is None else f", got {field.rpartition('.')[2]}={show(value)}"
-    return SpecError(f"Expected {expected}{got} ({field} in {source})" + (f"; {remedy}" if remedy else ""))
+    where = place(field, source, overrides or {})
+    return SpecError(f"Expected {expected}{got} ({where})" + (f"; {remedy}" if remedy else ""))
 
 
 def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:

@@ -381,7 +381,20 @@ def test_what_is_set_on_the_command_line_is_checked_like_the_spec(refusal, spec_
     assert "did you mean 'epochs'?" in refusal("run", path, "--set", "training.epoch=3")
     for odd in ("training.epochs", " =5", '"training.epochs"=5', "training.epochs=5\ntraining.copies: 2"):
         assert "Expected NAME=VALUE" in refusal("run", path, "--set", odd)
-    assert "Expected batch_size <= N = 1276" in refusal("run", path, "--set", "training.batch_size=5000")
+    said = refusal("run", path, "--set", "training.batch_size=5000")
+    assert "Expected batch_size <= N = 1276" in said
+    assert said.count("(--set training.batch_size=5000)") == 1
+    assert "No such file: nowhere.csv (--set data.path=nowhere.csv)" in refusal(
+        "check", path, "--set", "data.name=null", "--set", "data.path=nowhere.csv", "--set", "data.target=y"
+    )
+
+
+def test_a_check_takes_the_values_of_a_run_and_names_them_for_it(call, spec_file):
+    code, out, _ = call("check", spec_file(), "--no-estimate", "--set", "search.trials=7", "--set", "name=ab")
+    assert code == 0
+    assert out.startswith("ab: valid.")
+    assert "Search: 7 trials" in out
+    assert out.endswith("small.yaml --set search.trials=7 --set name=ab\n")
 
 
 @pytest.mark.parametrize("before", [True, False])
