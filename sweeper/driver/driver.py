@@ -142,6 +142,7 @@ class SweepRun:
             if not self._resumed and self._selected is None and self._options.into is None:
                 shutil.rmtree(self._folder.path, ignore_errors=True)
             raise
+        self._was_complete = self._resumed and self._folder.read_manifest().status is SweepStatus.COMPLETED
         tags = version_tags() | {"sweeper.exploratory": str(self._plan.claim.exploratory).lower()}
         self._tracker = Tracker(
             self._folder.path,
@@ -213,6 +214,8 @@ class SweepRun:
         outcome = RunResult()
         if self._queue().finished:
             self._troubles.append(NOTHING_TO_DO)
+            if self._was_complete:
+                self._tracker.withdraw()
             return outcome
         for _ in range(MOST_CLUSTERS):
             outcome = self._train_in_turn()

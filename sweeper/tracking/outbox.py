@@ -67,6 +67,7 @@ class Outbox:
         for row in self._sound_rows(self._ahead_path):
             self._queue.put(row)
         self._is_ahead_empty = not self._ahead.read()
+        self._has_earlier = not self._queue.empty()
         self._putting = threading.Lock()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -78,19 +79,29 @@ class Outbox:
         self._thread = threading.Thread(target=self._work, name=f"outbox {path.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin to deliver, if that has not begun."""
-        if not self._begun:
+        """Begin to deliver, if that has not begun and there may be rows."""
+        if not (self._begun or self._abandoned):
             self._begun = True
             self._thread.start()
 
     def put(self, row: JsonRow) -> None:
         """Hand over one row, of JSON values."""
         with self._putting:
+            if self._abandoned and not self._begun:
+                return
             if self._is_ahead_empty:
                 self._ahead.append(self._header)
                 self._is_ahead_empty = False
             self._ahead.append(row)
             self._queue.put(row)
+
+    def withdraw(self) -> None:
+        """Forget every row, those that are put from now on too, unless it has begun or rows of an earlier run wait."""
+        if self._begun or self._waiting or self._has_earlier:
+            return
+        self._abandoned = True
+        self._drain()
+        self._forget_ahead()
 
     def close(self, timeout_seconds: float) -> Undelivered:
         """Deliver what is left, for no longer than the timeout; put the rest into the file, all if it never began."""

@@ -76,6 +76,10 @@ class Tracker:
         """Begin to tell the store, which takes seconds of a processor."""
         self._outbox.start()
 
+    def withdraw(self) -> None:
+        """Tell the store nothing of this run, if it was told nothing yet and rows of no earlier run wait."""
+        self._outbox.withdraw()
+
     def start_trial(self, trial: str, params: Mapping[str, object], tags: Mapping[str, str]) -> None:
         """Open the trial's run, with its parameters nested as in the spec."""
         self._running[trial] = None

@@ -78,6 +78,24 @@ def test_the_longer_a_delivery_takes_the_longer_it_leaves_the_processor_to_trial
     assert pauses[0] == pytest.approx(pause)
 
 
+def test_rows_are_withdrawn_unless_others_wait_before_them(tmp_path):
+    path, receiver = tmp_path / "spool.jsonl", Receiver()
+    box = Outbox(receiver.deliver, path, HEADER)
+    put(box, rows(0, 3))
+    box.withdraw()
+    put(box, rows(3, 6))
+    box.start()
+    assert box.close(PATIENCE_SECONDS) == Undelivered()
+    assert (receiver.rows, list(tmp_path.iterdir())) == ([], [])
+    put(Outbox(receiver.deliver, path, HEADER), rows(0, 3))  # of a driver that was killed
+    box = Outbox(receiver.deliver, path, HEADER)
+    put(box, rows(3, 6))
+    box.withdraw()
+    box.start()
+    box.close(PATIENCE_SECONDS)
+    assert receiver.rows == rows(0, 6)
+
+
 def test_rows_that_nobody_takes_wait_in_a_file(tmp_path):
     path = tmp_path / "spool.jsonl"
     box = opened(Receiver(down=True), path)
