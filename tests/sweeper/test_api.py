@@ -84,7 +84,7 @@ def test_what_is_shown_leads_with_test_scores_their_interval_and_the_baseline(ra
     sweep = sweeper.load(ran.folder)
     front, picked = sweep.front(), sweep.pick()
     low, high = interval_on_test(picked.point, "accuracy", front.claim)
-    lead = f"accuracy {picked.point.test['accuracy']:.3f} on test rows (95 % interval {low:.3f} to {high:.3f}; "
+    lead = f"accuracy {picked.point.test['accuracy']:.3f} on test rows (95 % interval {low:.3f} to {high:.3f}), "
     reached = front.claim.baselines.constant("accuracy", "test")
     for shown in (sweep, front, picked):
         for text in (shown._repr_html_(), " ".join(repr(shown).split())):
