@@ -100,7 +100,9 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
     known = "validation" in baselines.majority
     note = "always predicts the most frequent class" if known else f"at least: {len(baselines.classes)} classes"
     note = "chance" if data.utility in (AUROC, BALANCED) else note
-    return {"majority-class baseline": (f"{data.utility} {show(data.utility, reached)}", note)}
+    counted = known and data.utility not in (AUROC, BALANCED) and data.result.claim.evaluation == Evaluation.PUBLIC.value
+    rows = " on validation rows" if counted else ""
+    return {"majority-class baseline": (f"{data.utility} {show(data.utility, reached)}{rows}", note)}
 
 
 def constant_in_words(data: SweepData, split: str = "validation") -> str:
@@ -139,7 +141,7 @@ def _price_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
         last = max((point.values.get("epsilon", 0.0) for point in data.front_points), default=costliest)
         if last < costliest:
             note += (
-                f". The front ends at own epsilon {show_epsilon(last)}: what was trained beyond it is paid for too, "
+                f". The front ends at own epsilon {show_epsilon(last)}: trainings above it are in the price, "
                 "but gave no better model"
             )
     if price.unproven:

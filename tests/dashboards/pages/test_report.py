@@ -140,7 +140,7 @@ def test_the_price_stands_beside_its_costliest_training_which_may_outlast_the_fr
     ratio = number(sweep.result.price.epsilon / costliest, up=True)
     _, note = sections.facts(sweep)["price"]
     assert note.startswith(f"{ratio} times the own epsilon of the costliest training, {show_epsilon(costliest)}")
-    ends = f"The front ends at own epsilon {show_epsilon(last)}: what was trained beyond it is paid for too"
+    ends = f"The front ends at own epsilon {show_epsilon(last)}: trainings above it are in the price"
     assert (ends in note) is (last < costliest)
     kept = frozenset(p.key for p in sweep.front_points if p.values["epsilon"] < costliest / 2)
     _, note = sections.facts(replace(sweep, result=replace(sweep.result, on_front=kept)))["price"]
@@ -507,7 +507,7 @@ def test_what_a_constant_answer_reaches_stands_at_the_top_and_its_equals_are_not
     data = counted(sweep, None, classes=("no", "yes"), majority={"validation": 0.7})
     words = Page(build_report(data)).words
     left_out = sum(p.values["accuracy"] <= 0.7 for p in sweep.front_points)
-    assert "majority-class baselineaccuracy 70.0 %always predicts the most frequent class" in words
+    assert "majority-class baselineaccuracy 70.0 % on validation rowsalways predicts the most frequent class" in words
     assert left_out > 1
     assert f"{left_out} points of the front are left out: no better than the majority-class baseline" in words
     assert "Always predicting the most frequent class reaches 70.0 % on validation rows." in words
