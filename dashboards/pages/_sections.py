@@ -100,7 +100,9 @@ def _constant_fact(data: SweepData) -> dict[str, tuple[str, str | None]]:
     known = "validation" in baselines.majority
     note = "always predicts the most frequent class" if known else f"at least: {len(baselines.classes)} classes"
     note = "chance" if data.utility in (AUROC, BALANCED) else note
-    counted = known and data.utility not in (AUROC, BALANCED) and data.result.claim.evaluation == Evaluation.PUBLIC.value
+    counted = (
+        known and data.utility not in (AUROC, BALANCED) and data.result.claim.evaluation == Evaluation.PUBLIC.value
+    )
     rows = " on validation rows" if counted else ""
     return {"majority-class baseline": (f"{data.utility} {show(data.utility, reached)}{rows}", note)}
 
@@ -195,7 +197,10 @@ def _distinct(found: Iterable[WithinBudget]) -> list[tuple[str, WithinBudget]]:
     for budget in found:
         keys = tuple(None if point is None else point.key for point in budget.best.values())
         groups.setdefault(keys, []).append(budget)
-    return [(f"{OWN} {' or '.join(f'≤ {number(one.epsilon)}' for one in same)}", same[0]) for same in groups.values()]
+    ranges = (
+        " to ".join(dict.fromkeys(number(one.epsilon) for one in (same[0], same[-1]))) for same in groups.values()
+    )
+    return [(f"{OWN} ≤ {text}", same[0]) for text, same in zip(ranges, groups.values(), strict=True)]
 
 
 def _bought(data: SweepData) -> list[Html]:

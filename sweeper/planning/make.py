@@ -8,6 +8,7 @@ from math import ceil, inf, sqrt
 from pathlib import Path
 
 from clipless.datasets import Dataset, Evaluation, HashSplit, input_format
+from clipless.datasets.tables.table import CATEGORY_CHANGES
 from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
 from sweeper.errors import SpecError, SweeperError
@@ -17,7 +18,7 @@ from sweeper.planning.defaults import complete
 from sweeper.planning.prior import prior_facts
 from sweeper.planning.sweep_plan import RecordedSpec, SweepPlan
 from sweeper.privacy.baselines import Baselines
-from sweeper.privacy.claims import Claim, Steering
+from sweeper.privacy.claims import CERTIFIED_MODEL, Claim, Steering
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
 from sweeper.privacy.pricing import Price
@@ -185,8 +186,8 @@ def make_score_noise(spec: Spec, data: Dataset, planned: tuple[float, float] | N
 
 
 def make_claim(spec: Spec, data: Dataset, shared: TrialSettings, spending: Spending) -> Claim:
-    """Return what a sweep claims."""
-    return Claim.about(
+    """Return what a sweep claims, of certificates where it makes some."""
+    claim = Claim.about(
         data.metadata,
         len(data.train),
         delta=spec.privacy.delta,
@@ -203,6 +204,8 @@ def make_claim(spec: Spec, data: Dataset, shared: TrialSettings, spending: Spend
         baselines=Baselines.of(data, spec.search.without_privacy),
         deployment=spec.deployment.to_plain(),
     )
+    of_radii = () if spec.radii or shared.smoothing is not None else (CERTIFIED_MODEL, CATEGORY_CHANGES)
+    return replace(claim, conditions=tuple(one for one in claim.conditions if one not in of_radii))
 
 
 def _check_against(spec: Spec, data: Dataset) -> None:

@@ -20,8 +20,8 @@ KNEE = "knee"
 PICKED = "what pick takes"
 NOISY = "Scores of private rows are estimates from noisy releases; in brackets: 95 % intervals for new rows like them."
 FINALS_FIRST = (
-    "Finals come first. Another point ranks above a final only if its interval lies above the final's: the better score "
-    "may be luck otherwise."
+    "Finals come first. Another point ranks above a final only if its interval lies above the final's; a better score "
+    "alone may be luck."
 )
 _HYPERVOLUME = "hypervolume: share of the box from worst to best values that the front dominates, from 0 to 1"
 _CERTIFIED = "share of rows that are decided correctly, whatever changes within this radius"

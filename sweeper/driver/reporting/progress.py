@@ -369,7 +369,10 @@ def closing_summary(
         lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}, each at its {OWN_EPSILON}:")
         titles = {one.point.key: f": {one.title}" for one in named}
         shown = spread(progress.front, always=[one.point for one in named])
-        lines += [f"  {_point(point, progress.objectives)}{titles.get(point.key, '')}" for point in shown]
+        lines += [
+            f"  {_point(point, progress.objectives)}{titles.get(point.key, '')}{_below(point, progress.utility, claim)}"
+            for point in shown
+        ]
         lines += [f"  and {size - len(shown)} more: {folder / 'front.csv'}"] if size > len(shown) else []
         lines += [NOISY] if any(point.noisy is not None for point in progress.front) else []
         lines += explain(shown, named) if named else []
@@ -389,6 +392,14 @@ def closing_summary(
     if progress.best:
         lines.append(f"A model: {program()} pick {folder}")
     return "\n".join(lines)
+
+
+def _below(point: Point, objective: Objective | None, claim: Claim | None) -> str:
+    """Mark a point whose shown score lies below what a constant prediction reaches."""
+    reached = None if claim is None or objective is None else claim.baselines.constant(objective.name)
+    if objective is None or reached is None:
+        return ""
+    return ", below the baseline" if point.values.get(objective.name, reached) < reached else ""
 
 
 def _best(progress: SweepProgress, named: Sequence[Highlight], claim: Claim) -> list[str]:

@@ -206,7 +206,7 @@ def test_budgets_that_buy_the_same_points_have_one_card(small):
     values = {"epsilon": 1.6, "accuracy": 0.8}
     page = str(sections.headline(small([Point(trial="t1", epoch=1, values=values)])))
     assert page.count("t1, epoch 1, own epsilon 1.6") == 1
-    assert "own epsilon ≤ 3 or ≤ 8" in page
+    assert "own epsilon ≤ 3 to 8" in page
     assert "own epsilon ≤ 1<" in page
 
 

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 import clipless
+from clipless.datasets.tables.table import CATEGORY_CHANGES
 from clipless.privacy.accounting.domination import dominates
 from clipless.privacy.events import Relation
 from sweeper.cli.check_tables import render_check
@@ -14,7 +15,7 @@ from sweeper.errors import SpecError
 from sweeper.planning.estimate import estimate
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.preview import preview
-from sweeper.privacy.claims import REHEARSED
+from sweeper.privacy.claims import CERTIFIED_MODEL, REHEARSED
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price, whole_event
 from sweeper.privacy.spending._composition import Composition
@@ -299,3 +300,11 @@ def test_the_plan_says_what_it_rehearses_on_and_why(content, name, evaluation, v
     assert chosen["search.rehearse"].value == value
     assert because in chosen["search.rehearse"].because
     assert ("privacy.score_noise" in chosen) is (evaluation == "private")
+
+
+@pytest.mark.parametrize(("objectives", "certifies"), [(["epsilon", "accuracy"], False), (["certified@1/4"], True)])
+def test_only_a_sweep_that_certifies_has_conditions_of_radii(objectives, certifies, content, digits):
+    declared = replace(digits.metadata, conditions=(CATEGORY_CHANGES,))
+    content["search"] = {"objectives": ["epsilon", *(one for one in objectives if one != "epsilon")]}
+    claim = make_sweep_plan(Spec.from_mapping(content), replace(digits, metadata=declared)).claim
+    assert {one in claim.conditions for one in (CATEGORY_CHANGES, CERTIFIED_MODEL)} == {certifies}

@@ -46,9 +46,7 @@ RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
 # One published key for users' own files: renaming a file, or adding rows to it, moves no row to another
 # split.
 OWN_TABLE = "table"
-_CATEGORY_CHANGES = (
-    "Certified radii cover small changes of numbers; another category moves an example by the root of 2."
-)
+CATEGORY_CHANGES = "Certified radii cover small changes of numbers; another category moves an example by the root of 2."
 
 
 def radius_unit(declarations: Mapping[str, Column]) -> str:
@@ -402,7 +400,7 @@ def _metadata(
 
 
 def _changes(declarations: Mapping[str, Column]) -> tuple[str, ...]:
-    return () if radius_unit(declarations) == TEXT_UNIT else (_CATEGORY_CHANGES,)
+    return () if radius_unit(declarations) == TEXT_UNIT else (CATEGORY_CHANGES,)
 
 
 def _block_fact(source: TableFacts) -> tuple[str, ...]:

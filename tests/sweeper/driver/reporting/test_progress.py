@@ -392,3 +392,11 @@ def test_the_closing_summary_finds_the_best_point_and_hides_most_failures():
     assert "and 4 more failed" in text
     assert text.endswith(" pick out")
     assert closing_summary(state(front=(point("t0001", math.inf, 0.9),)), Path("out")).endswith("pick out")
+
+
+def test_a_point_below_the_baseline_is_marked_in_the_list():
+    front = (point("t0001", 1.0, 0.6), point("t0002", 3.0, 0.8))
+    known = claim(Baselines(classes=("no", "yes"), majority={"validation": 0.7}))
+    lines = closing_summary(state(front=front), Path("out"), claim=known).splitlines()
+    assert lines[2].endswith("(t0001, epoch 7), below the baseline")
+    assert lines[3].endswith("(t0002, epoch 7)")
