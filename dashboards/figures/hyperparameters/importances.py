@@ -164,10 +164,8 @@ def _lacks(data: SweepData) -> str:
     if not count:
         return ""
     best = max((one.explained for one in data.importances), default=None)
-    learned = (
-        "" if best is None else f", but an R² of {best:.2f} at most: their hyperparameters do not explain a result"
-    )
-    return number_of(count, shown.subject) + learned
+    words = number_of(count, shown.subject)
+    return words if best is None else f"{words}, but an R² of {best:.2f} at most: hyperparameters explain no result"
 
 
 FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(

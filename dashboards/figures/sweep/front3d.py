@@ -26,9 +26,9 @@ from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
 _WITH_LINES = 200
-_EYE = {"x": -1.05, "y": -1.9, "z": 0.66}
+_EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
 _NARROW_EYE = {"x": -1.98, "y": -2.4, "z": 1.07}
-_CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.2}, {"x": -0.11, "y": 0.09, "z": -0.2}
+_CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": -0.11, "y": 0.09, "z": -0.2}
 _APART = 0.12  # share of an axis between two ticks
 
 

@@ -125,7 +125,7 @@ def test_importances_that_explain_nothing_say_how_little_and_of_how_many_trials(
     data = with_configs(*({"a": i % 2, "b": i % 3} for i in range(12)))
     data.__dict__["importances"] = (Importance("accuracy", 0.04, {"a": 0.0, "b": 0.0}),)
     assert importances.FIGURE.numbers(data) == []
-    with pytest.raises(EmptyFigureError, match=r"found 12 trials, but an R² of 0\.04 at most: their hyperparameters"):
+    with pytest.raises(EmptyFigureError, match=r"found 12 trials, but an R² of 0\.04 at most: hyperparameters"):
         refuse({"importances": importances.FIGURE}, importances.FIGURE, data)
     assert importances.FIGURE.lacks(with_configs({"a": 1}, {"a": 2})) == "2 trials"
 

@@ -211,6 +211,8 @@ def test_the_knee_is_ringed(sweep):
     (ring,) = (trace for trace in front.plot(info).data if trace.name == "knee")
     assert (ring.x, ring.y) == ((knee.values["epsilon"],), (knee.values["accuracy"],))
     assert ring.customdata[0] == text
+    drawn = [trace.name for trace in front.plot(info).data]
+    assert drawn.index("knee") < drawn.index("points of the front")  # else it hides points beside it
     assert [(row["trial"], row["epoch"], row["made_from"]) for row in front.rows(info) if row["knee"]] == [knee.key]
 
 
