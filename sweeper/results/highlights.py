@@ -174,9 +174,11 @@ def shown_text(point: Point, name: str, claim: Claim) -> str:
 
 def scores_in_words(point: Point, name: str, claim: Claim) -> str:
     """Return a score of a point on test and validation rows, and what a constant prediction reaches."""
-    first = shown_text(point, name, claim)
+    shown = shown_score(point, name, claim)
+    between = shown.interval and f" (95 % interval {shown.interval[0]:.3f} to {shown.interval[1]:.3f})"
+    first = f"{shown.value:.3f} on {shown.split} rows{between or ''}"
     chose = f", {value_text(point, name)} on the validation rows that chose it" if name in (point.test or {}) else ""
-    against = claim.baselines.in_words(name, shown_score(point, name, claim).split)
+    against = claim.baselines.in_words(name, shown.split)
     return f"{first}{chose}" + (f"; {against}" if against else "")
 
 

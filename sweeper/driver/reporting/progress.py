@@ -207,6 +207,7 @@ class Display:
         self._updated_at = 0.0
         self._printed_at: float | None = None
         self._printed_phase: Phase | None = None
+        self._printed_quarter = 0  # of that phase
         self._live = (
             Live(
                 console=self._console,
@@ -231,10 +232,19 @@ class Display:
         """Show a new state, or remember it until it is time for a line."""
         self._progress, self._updated_at = progress, self._now()
         self._start()
-        due = self._printed_at is None or self._updated_at - self._printed_at >= LINE_EVERY_SECONDS
-        if self._live is None and (due or progress.phase is not self._printed_phase):
-            self._printed_at, self._printed_phase = self._updated_at, progress.phase
+        if self._live is None and self._is_due(progress):
             self.tell(line(progress))
+
+    def _is_due(self, progress: SweepProgress) -> bool:
+        """Whether a line is due, which is then taken for printed: of a new phase, a quarter of it, or a while later."""
+        phase, quarter = progress.phase, 0 if progress.note else min(3, int(4 * progress.fraction))
+        later = self._printed_at is None or self._updated_at - self._printed_at >= LINE_EVERY_SECONDS
+        entered = phase is not self._printed_phase and (phase is not Phase.STARTING or self._printed_phase is None)
+        further = phase is self._printed_phase and quarter > self._printed_quarter
+        if not (later or entered or further):
+            return False
+        self._printed_at, self._printed_phase, self._printed_quarter = self._updated_at, phase, quarter
+        return True
 
     def tell(self, text: str) -> None:
         """Print a line that stays, above the live display where there is one."""
@@ -332,7 +342,7 @@ def line(progress: SweepProgress) -> str:
     parts.append(_counts(progress))
     if progress.best:
         parts.append(f"best {_point(progress.best, progress.objectives)}")
-    if progress.hypervolume is not None:
+    if progress.hypervolume is not None and progress.front:
         parts.append(f"hypervolume {progress.hypervolume:.3f}")
     parts += [] if progress.scoring is None else [progress.scoring.in_words]
     return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"

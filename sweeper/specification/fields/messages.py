@@ -114,8 +114,9 @@ def _sentences_of(
     details: "ErrorDetails", source: str, model: type[BaseModel], overrides: Mapping[str, Any]
 ) -> Iterator[str]:
     context = details.get("ctx", {}) if details["type"] == _OURS else {}
-    for one in (context, *context.get("others", ())):
-        yield _sentence(details, one, source, model, overrides)
+    yield _sentence(details, context, source, model, overrides)
+    for other in context.get("others", ()):
+        yield _sentence(details, other, source, model, overrides)
 
 
 def _sentence(

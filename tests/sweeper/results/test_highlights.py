@@ -107,6 +107,8 @@ def test_a_score_leads_with_test_rows_and_is_judged_by_the_interval_that_is_show
         known = Baselines(classes=("no", "yes"), majority={"validation": 0.99, "test": reached})
         front = make_front([point], claim=replace(claim, baselines=known))
         _, scores, *more = point_lines(front.points[0], front)[:2] + point_lines(front.points[0], front)[-1:]
-        assert scores.startswith(f"  accuracy 0.900 [{low:.3f}, {high:.3f}] on test rows, 0.950 on the validation rows")
+        assert scores.startswith(
+            f"  accuracy 0.900 on test rows (95 % interval {low:.3f} to {high:.3f}), 0.950 on the validation rows"
+        )
         assert scores.endswith(f"the majority-class baseline reaches {reached:.3f}")
         assert more[0].startswith(f"  On test rows this model is {said}") is (said is not None)

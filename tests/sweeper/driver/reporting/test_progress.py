@@ -250,6 +250,26 @@ def test_without_a_terminal_a_new_phase_is_told_at_once():
     ]
 
 
+def test_without_a_terminal_each_quarter_is_told_and_the_start_of_workers_once():
+    console = Console(file=io.StringIO(), width=40)
+    starts = {"done": 0, "failed": 0, "running": (), "front": (), "hypervolume": 0.0}
+    rows = {"source": RehearsalSource.PUBLIC, "total": 8, "ranked": rank_rehearsals((), OBJECTIVES, {})}
+    with Display(console, now=lambda: 0.0) as display:
+        for done, running in [(0, 0), *((done, 1) for done in range(8)), (8, 0)]:
+            stands = RehearsalProgress(**rows, done=done, running=running, fraction=done / 8)
+            display.update(state(**starts, rehearsals=stands))
+        display.update(state(**starts | {"done": 1}))
+        for done in range(1, 9):
+            display.update(state(done=2 * done, failed=0, running=(), note="it selects"))
+    lines = [text.split(",")[0].split(";")[0] for text in console.file.getvalue().splitlines()]
+    assert lines[:5] == [
+        "digits: starting workers to rehearse 8 configurations",
+        *(f"digits: rehearsing {done}/8" for done in (0, 2, 4, 6)),
+    ]
+    assert lines[5:] == ["digits: 1 of 16 trials done"], "a private selection says no more than that it runs"
+    assert "hypervolume" not in console.file.getvalue()
+
+
 def test_in_a_terminal_the_display_is_redrawn_and_its_clock_ticks():
     now = [100.0]
     console = Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None)
@@ -320,8 +340,8 @@ def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what
         state(front=(final,)), Path("out"), named=named, claim=claim(known)
     ).splitlines()
     assert best == (
-        "Best accuracy (t0002, epoch 7; pick takes it): 0.720 [0.650, 0.790] on validation rows; the majority-class "
-        "baseline reaches 0.700."
+        "Best accuracy (t0002, epoch 7; pick takes it): 0.720 on validation rows (95 % interval 0.650 to 0.790); "
+        "the majority-class baseline reaches 0.700."
     )
     what = "no better in accuracy than always predicting the most frequent class"
     assert doubted == f"On validation rows this model is perhaps {what}, which lies within the 95 % interval."
@@ -332,7 +352,7 @@ def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what
         classes=ClassCounts(rows=(70, 30), decided=(90, 10), correct=(65, 4)),
     )
     *_, best, doubted, _ = closing_summary(state(front=(tested,)), Path("out"), claim=claim(known)).splitlines()
-    assert best.startswith("Best accuracy (t0002, epoch 7): 0.690 [0.594, 0.772] on test rows, 0.720 on the validation")
+    assert "(t0002, epoch 7): 0.690 on test rows (95 % interval 0.594 to 0.772), 0.720 on the validation" in best
     assert doubted == f"On test rows this model is {what}."
     assert last == f"A model: {program()} pick out"
 
@@ -345,7 +365,7 @@ def test_the_last_lines_call_no_score_the_best_where_the_list_has_a_larger_estim
     front = (noisy("t0001", 0.02, 0.785, final=False), noisy("t0002", 0.9, 0.749, final=True))
     *_, best, _ = closing_summary(state(front=front), Path("out"), claim=claim(Baselines())).splitlines()
     why = "a final; no other is better beyond the intervals"
-    assert best.startswith(f"What pick takes (t0002, epoch 7; {why}): accuracy 0.749 [0.679, 0.819]")
+    assert best.startswith(f"What pick takes (t0002, epoch 7; {why}): accuracy 0.749 on validation rows (95 %")
 
 
 def test_what_has_ended_has_no_time_left():
