@@ -6,17 +6,17 @@ from contextlib import suppress
 from pathlib import Path
 
 _LIKENESS = 0.5  # of two names that are taken for one, from 0 to 1
-_LIKENESS_OF_FILES = 0.7  # of two paths: their folders have many, and many begin and end alike
+_LIKENESS_OF_FILES = LIKENESS_OF_COLUMNS = 0.7  # of two paths: their folders have many, and many begin and end alike
 
 
-def nearest(name: object, known: Iterable[str]) -> str | None:
+def nearest(name: object, known: Iterable[str], likeness: float = _LIKENESS) -> str | None:
     """Return the known name that a misspelled one is nearest to, None where none is near.
 
     >>> nearest("Acuracy", ["accuracy", "auroc"])
     'accuracy'
     """
     by_small = {one.lower(): one for one in known}
-    near = difflib.get_close_matches(str(name).lower(), by_small, n=1, cutoff=_LIKENESS)
+    near = difflib.get_close_matches(str(name).lower(), by_small, n=1, cutoff=likeness)
     return by_small[near[0]] if near else None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from clipless.datasets import Dataset
 from clipless.datasets.metadata import units_word
+from clipless.zoo import ARCHITECTURES
 from sweeper.planning.prior import load_prior
 from sweeper.specification.fields.nested import with_values
 from sweeper.specification.fields.ranges import Scalar, largest
@@ -43,7 +44,8 @@ def complete(spec: Spec, data: Dataset) -> CompletedSpec:
     numbers = public_numbers(data)
     if "model.architecture" in spec.left_out and not _is_table(data):
         expected = f"{{name}} for examples of shape {data.metadata.input_shape}, which are no table"
-        raise spec.mistaken(expected.replace("{name}", "architecture"), "model.architecture", None, "add it")
+        remedy = f"name one of {', '.join(ARCHITECTURES)}"
+        raise spec.mistaken(expected.replace("{name}", "architecture"), "model.architecture", None, remedy)
     chosen = [*_of_evaluation(spec, data), *find_defaults(spec.to_plain(), numbers)]
     filled = _filled(spec, chosen)
     of_prior = _of_prior(filled, data, numbers)

@@ -273,14 +273,11 @@ def _check_rows_suffice(
                 std = _expected_noise(replace(noise, validation=needed, test=needed), largest)[split, score]
             expected = f"at least {needed} {split} rows, so that the noise of {score} at this budget is within "
             expected += f"+-{WIDEST:g}, got {rows}"
-            fewer = " or privacy.final_scores" * (noise.final_scores is not None)
-            remedy = "set privacy.finals: 1, " if spec.has_low_end else ""  # fewer scores
             given = spec.privacy.sweep_epsilon
             least = None if given is None else _find_least(given, suffices)
             raised = "the budget" if least is None else f"privacy.sweep_epsilon to {round_up(least, 2)}"
-            remedy += f"raise {raised}, hold more rows back, lower search.trials, search.repeats{fewer}, or say "
-            remedy += "privacy.score_noise yourself"
-            raise spec.mistaken(expected, "data.splits", None, remedy)
+            other = "set privacy.finals: 1" if spec.has_low_end else "hold more rows back (data.splits)"
+            raise spec.mistaken(expected, "data.splits", None, f"raise {raised}, or {other}")
 
 
 def _tell_something(noise: ScoreNoise, largest: float | None) -> bool:

@@ -286,9 +286,9 @@ def compare(
 
 def _conflicts(fronts: Sequence[tuple[str, Front]]) -> tuple[str, ...]:
     facts: dict[str, Callable[[Front], str]] = {
+        "the same data": _data,
         "one delta": lambda front: ", ".join(_deltas(front)) or "none",
         "one relation": lambda front: ", ".join(_relations(front)) or "none",
-        "the same data": _data,
         "one unit of radii": lambda front: front.claim.radius_unit,
         "the same objectives": lambda front: ", ".join(sorted(o.name for o in front.objectives)),
     }

@@ -6,6 +6,7 @@ declared in ``trial_config.py``.
 """
 
 import enum
+from dataclasses import replace
 from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
@@ -35,6 +36,7 @@ from sweeper.specification.stages import USUAL_SPENDING, SpendingForm, StageSett
 from sweeper.specification.trial_config import ADAPTIVE, TrialPrivacy, TrialTraining
 
 AUTO = "auto"
+_USUAL_BUDGETS = "usual budgets lie between 1 and 8"
 WITH_RADIUS = tuple(name for name, kind in CONSTRAINTS.items() if "radius" in signature(kind).parameters)
 
 
@@ -167,7 +169,7 @@ class PrivacySettings(_PrivacyOptions):
     ``audit``, left out: cheap.
     """
 
-    sweep_epsilon: Annotated[float, ONE_POSITIVE] | None = None
+    sweep_epsilon: Annotated[float, replace(ONE_POSITIVE, remedy=_USUAL_BUDGETS)] | None = None
     stages: tuple[StageSettings, ...] | None = Field(default=None, strict=False, min_length=1)
     finals: Annotated[int | str, Finals()] | None = None
     spare_epochs: Annotated[int, Number(integer=True, at_least=0, fixed=True)] | None = None

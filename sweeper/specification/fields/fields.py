@@ -55,6 +55,7 @@ class Number(FieldType):
     at_most: float | None = None
     multiple_of: int | None = None
     fixed: bool = False
+    remedy: str = ""
 
     def parse(self, value: Any) -> Open:
         """Return a number, ``Choices`` or ``Range``."""
@@ -67,14 +68,15 @@ class Number(FieldType):
     def one(self, value: Any) -> int | float:
         """Return one number."""
         if isinstance(value, bool) or not isinstance(value, int | float):
-            more = "" if self.fixed else ", a list of them or a range such as {log: [a, b]}"
-            raise bad_value(f"a number, {self._text()}{more}")
+            more = "" if self.fixed else "; or a list of them, or a range such as {log: [a, b]}"
+            kind = "" if self.integer or self.multiple_of is not None else "a number, "
+            raise bad_value(f"{kind}{self._text()}{more}", remedy=self.remedy)
         if isinstance(value, int) and abs(value) > _LARGEST_INTEGER:
             raise bad_value(f"{{name}} <= {_LARGEST_INTEGER}")
         whole = not self.integer or value == value // 1
         multiple = self.multiple_of is None or value % self.multiple_of == 0
         if not (isfinite(value) and whole and multiple and self._inside(value)):  # NaN fails too
-            raise bad_value(self._text())
+            raise bad_value(self._text(), remedy=self.remedy)
         return int(value) if self.integer else float(value)
 
     def _inside(self, value: float) -> bool:

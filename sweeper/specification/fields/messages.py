@@ -37,6 +37,7 @@ _EXPECTED = {
     "tuple_type": "a list",
 }
 _OPTIONS = {"search.trials": "--trials", "search.seed": "--seed", "resources.concurrent": "--concurrent"}
+_ALIASES = {"lr": "learning_rate", "bs": "batch_size", "eps": "epsilon", "opt": "optimizer"}
 MOST_MISTAKES = 20  # that are told at once
 R = TypeVar("R")
 
@@ -180,6 +181,8 @@ def mistake(
 def did_you_mean_or_known(name: object, known: Iterable[str]) -> str:
     """Return the remedy for an unknown key."""
     known = sorted(known)
+    section, dot, key = str(name).rpartition(".")
+    name = f"{section}{dot}{_ALIASES.get(key, key)}"
     return did_you_mean(name, known) or f"known: {', '.join(known)}"
 
 
@@ -196,8 +199,9 @@ def _subject(field: str) -> str:
 def _nearest(field: str, model: type[BaseModel]) -> str | None:
     """Return the key that an unknown one was meant to be: the path of one of its name elsewhere, or one like it."""
     name = field.rpartition(".")[2]
+    name, beside = _ALIASES.get(name, name), _keys_beside(field, model)
     elsewhere = [path for path in _paths(model) if path.rpartition(".")[2] == name]
-    return elsewhere[0] if elsewhere else nearest(name, _keys_beside(field, model))
+    return elsewhere[0] if elsewhere and name not in beside else nearest(name, beside)
 
 
 def _remedy(field: str, model: type[BaseModel]) -> str:

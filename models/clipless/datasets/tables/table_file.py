@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from clipless.datasets.splits import row_bytes
 from clipless.errors import DataError
-from clipless.spelling import did_you_mean, did_you_mean_file
+from clipless.spelling import LIKENESS_OF_COLUMNS, did_you_mean_file, nearest
 
 Array: TypeAlias = Any  # a pyarrow.Array; pyarrow ships no types
 
@@ -124,7 +124,8 @@ def list_names(names: Iterable[object]) -> str:
 def near_or_listed(column: object, columns: Iterable[object]) -> str:
     """Return what to take in place of a column that is not there: the one of nearest name, otherwise the first."""
     names = [str(name) for name in columns]
-    return did_you_mean(column, names) or f"it has {list_names(names)}"
+    near = nearest(column, names, LIKENESS_OF_COLUMNS)
+    return f"it has {list_names(names)}" if near is None else f"did you mean {near!r}?"
 
 
 def is_number(column: Array) -> bool:
@@ -151,7 +152,7 @@ def read_table(path: str | Path) -> Table:
     reader = next((reader for suffix, reader in _READERS.items() if path.name.lower().endswith(suffix)), None)
     if reader is None:
         near = "" if path.exists() else did_you_mean_file(path, before="; ")
-        raise DataError(f"Expected a file ending in {', '.join(_READERS)}, got {path} (data.path){near}")
+        raise DataError(f"Expected a file ending in {', '.join(_READERS)}, got {path}{near}")
     try:
         if path.stat().st_size == 0:
             raise DataError(f"The file is empty ({path})")
@@ -160,7 +161,7 @@ def read_table(path: str | Path) -> Table:
         raise
     except _UNREADABLE as error:
         near = "" if path.exists() else did_you_mean_file(path, before="; ")
-        raise DataError(f"Cannot read {path}: {_reason(error)} (data.path){near}") from None
+        raise DataError(f"Cannot read {path}: {_reason(error)}{near}") from None
     return Table(path.name, {name: _normalise(column, name, path) for name, column in columns.items()})
 
 

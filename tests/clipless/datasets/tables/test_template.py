@@ -58,5 +58,9 @@ def test_columns_that_say_nothing_or_too_much_are_dropped(write):
 
 
 def test_a_target_that_is_not_there_is_refused(write):
+    with pytest.raises(DataError, match=r"'warning' is not in .*people.csv; it has age, ward"):  # not "did you mean"
+        write_ranges_template(write(HEADER + ROWS), "warning")
+    with pytest.raises(DataError, match=r"'wart' is not in .*people.csv; did you mean 'ward'"):
+        write_ranges_template(write(HEADER + ROWS), "wart")
     with pytest.raises(DataError, match=r"Target column 'sick' is not in .*people.csv; it has age, ward"):
         write_ranges_template(write(HEADER + ROWS), "sick")
