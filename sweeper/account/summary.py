@@ -10,6 +10,8 @@ from sweeper.account.entries import EVERYBODY, Costs, Side
 from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
 from sweeper.rounding import round_down, round_up
 
+SMALLEST_SHARE = 1e-5  # that is written as a number
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceSummary:
@@ -139,9 +141,11 @@ def part_of(cost: GaussianCost, budget: GaussianCost) -> float:
 def share_in_words(part: float, *, up: bool = True) -> str:
     """Return a share of a budget as every command, page and answer says it: what is taken up, what is left down.
 
-    >>> share_in_words(0.24688), share_in_words(0.24688, up=False), share_in_words(0.0)
-    ('24.7 %', '24.6 %', '0 %')
+    >>> share_in_words(0.24688), share_in_words(0.24688, up=False), share_in_words(0.0), share_in_words(1e-9)
+    ('24.7 %', '24.6 %', '0 %', '< 0.001 %')
     """
+    if 0.0 < part < SMALLEST_SHARE:
+        return f"< {100 * SMALLEST_SHARE:g} %"
     return f"{round_up(100 * part, 3) if up else round_down(100 * part, 3)} %"
 
 
