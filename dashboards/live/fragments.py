@@ -114,17 +114,22 @@ def _values(data: SweepData, point: Point) -> Html:
     names += [name for name in point.values if name not in names]
     rows = []
     for name in names:
-        tested = MISSING if name == "epsilon" else show_test(point, name)
-        shown = [whole(tested), whole(show_value(point, name))]
+        if name == "epsilon":
+            rows.append(_whole_row(value_name(name), show_value(point, name)))
+            rows += [] if data.result.price is None else [_whole_row(PRICE, show_epsilon(data.result.price.epsilon))]
+            continue
+        shown = [whole(show_test(point, name)), whole(show_value(point, name))]
         rows.append(tag("tr", tag("th", value_name(name), scope="row"), each("td", shown, class_="number")))
-        if name == "epsilon" and (price := data.result.price) is not None:
-            after = [MISSING, show_epsilon(price.epsilon)]
-            rows.append(tag("tr", tag("th", PRICE, scope="row"), each("td", after, class_="number")))
     if point.classes is not None:
         shown = [show("balanced accuracy", point.classes.balanced_accuracy), MISSING]
         rows.append(tag("tr", tag("th", "balanced accuracy", scope="row"), each("td", shown, class_="number")))
     heads = tag("tr", tag("td"), each("th", ["test", "validation"], scope="col"))
     return tag("table", tag("thead", heads), tag("tbody", *rows))
+
+
+def _whole_row(name: str, text: str) -> Html:
+    """A row of what is of no split."""
+    return tag("tr", tag("th", name, scope="row"), tag("td", text, class_="number", colspan=2))
 
 
 def _downloads(snapshot: Snapshot, point: Point, run_address: str | None) -> list[Html]:

@@ -272,7 +272,7 @@ def _card(data: SweepData, budget: WithinBudget, title: str) -> Html:
             if point is not None and point.key != first.key:
                 rows.append(_card_row(f"best {title_of(name)}", name, point))
     marks = [f"{said}." for said in (data.doubt(first), nearly_constant(data, first)) if said]
-    heads = join([tag("td"), each("th", ["validation", "test"], scope="col")])
+    heads = join([tag("td"), each("th", ["test", "validation"], scope="col")])
     name = data.utility
     shown = shown_score(first, name, data.result.claim)
     tested, value = shown.split == "test", show(name, shown.value)
@@ -343,7 +343,7 @@ def _share(value: float | None) -> str:
 
 
 def _card_row(label: str, name: str, point: Point) -> Html:
-    texts = [show_value(point, name) if name in point.values else MISSING, show_test(point, name)]
+    texts = [show_test(point, name), show_value(point, name) if name in point.values else MISSING]
     return tag("tr", tag("th", label, scope="row"), each("td", map(whole, texts)))
 
 

@@ -311,6 +311,15 @@ def test_no_page_makes_anybody_stumble_or_is_wider_than_the_window(pages, width,
 
 
 @pytest.mark.long
+def test_on_a_phone_the_best_of_a_sweep_has_a_line_for_each_split(visit):
+    page = visit(width=390)
+    cell = page.locator("#part-sweeps td[data-label=best]:has(.why)").first
+    unit, below = (cell.locator(one).bounding_box() for one in ("small:not(.why)", ".why"))
+    assert below["y"] >= unit["y"] + unit["height"]
+    assert unit["height"] < 30.0
+
+
+@pytest.mark.long
 def test_a_view_is_saved_under_a_name_and_found_again(visit):
     page = visit(f"?sweep={ENDED}&max-epsilon=3&tab=trials")
     page.get_by_text("Saved views").click()

@@ -226,6 +226,9 @@ def test_a_score_of_test_rows_comes_first_and_the_validation_score_beside_it(sho
     heads = show("part", "trial-records", View(sweep=ENDED, trial=best.trial)).partition("</thead>")[0]
     assert heads.index(">accuracy, test<") < heads.index(">accuracy, validation<")
     assert "accuracy on test rows" in show("part", "trial", View(sweep=ENDED, trial=best.trial))
+    picked = show("part", "picked", View(sweep=ENDED))
+    assert picked.index(">test<") < picked.index(">validation<")
+    assert picked.count('colspan="2"') == 2, "own epsilon and price are of no split"
 
 
 @pytest.mark.usefixtures("growing")

@@ -21,6 +21,7 @@ from dashboards.pages._html import Html, each, json_script, tag
 from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
 from dashboards.pages._top import RUNNING, smoothing_in_words, top
+from dashboards.summary import best_of
 from dashboards.text import MISSING, number, show_epsilon
 from sweeper.privacy.baselines import Baselines, MajoritySource
 from sweeper.privacy.claims import CERTIFIED_MODEL, FLOATING_NOISE
@@ -117,6 +118,15 @@ def test_the_headline_has_validation_and_test_of_one_point(sweep, page):
         assert f"{100 * best.test['accuracy']:.1f} % accuracy on test rows" in page.words
         assert f"{100 * best.values['accuracy']:.1f} % on the validation rows that chose it" in page.words
         assert f"{best.trial}, epoch {best.epoch}, own epsilon" in page.words
+
+
+def test_cards_of_the_best_have_test_before_validation(sweep):
+    cards = str(sections.headline(sweep))
+    assert cards.index(">test</th>") < cards.index(">validation</th>")
+    best = best_of(sweep, "accuracy")
+    row = cards.partition("its certified")[2].partition("</tr>")[0]
+    tested, chose = (100 * values["certified@0.25"] for values in (best.test, best.values))
+    assert row.index(f"{tested:.1f}") < row.index(f"{chose:.1f}")
 
 
 def test_the_price_stands_before_what_points_cost_by_themselves(page):
