@@ -136,12 +136,12 @@ def _name_results(front: Front) -> dict[str, str]:
 
 
 def _name_sweep(front: Front, folder: str) -> dict[str, str]:
-    """Return the name of a run of a sweep with its result: the only text that its page shows above everything else."""
+    """Return the name of a run of a sweep: its result first, for lists cut names, then its folder."""
     price, found = front.ledger.get("winner"), _best_point(front)
     if price is None or not price.released or not found or front.claim.exploratory or not tells_own_epsilons(front):
         return {}
     judged = next(one.name for one in front.objectives if one.name != "epsilon")
-    return {NAME_TAG: f"{folder}: {name_score(found[0], judged, front.claim)}, eps {round_up(price.epsilon)}"}
+    return {NAME_TAG: f"{name_score(found[0], judged, front.claim)}, eps {round_up(price.epsilon)}, {folder}"}
 
 
 def _name_trial(front: Front, trial: str) -> dict[str, str]:

@@ -215,7 +215,8 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
         assert child.metrics["best/accuracy"][last] == best.values["accuracy"]
         assert child.metrics["best/accuracy/epoch"][last] == best.epoch
         assert re.fullmatch(rf"{id_} (test|validation) accuracy 0\.\d{{3}}( \[.+\])?, mlp-16", child.name)
-    score, epsilon = parent.name.removeprefix(f"{ran.folder.name}: test accuracy ").split(", eps ")
+    result = parent.name.removeprefix("test accuracy ").removesuffix(f", {ran.folder.name}")
+    score, epsilon = result.split(", eps ")
     assert (float(score.split()[0]) > 0.0, epsilon) == (True, round_up(front.price.epsilon))
 
 

@@ -96,7 +96,7 @@ def test_values_within_an_epsilon_are_told_only_where_every_point_may_leave(hidd
     assert tags["sweeper.price"] == "epsilon 5 at delta 0.0001"
     told_best = f"accuracy {value_text(POINT, 'accuracy')} on validation rows ({POINT.label})"
     assert (tags.get("sweeper.best") == told_best) != hidden
-    assert (tags.get("mlflow.runName") == f"x: validation accuracy {value_text(POINT, 'accuracy')}, eps 5") != hidden
+    assert (tags.get("mlflow.runName") == f"validation accuracy {value_text(POINT, 'accuracy')}, eps 5, x") != hidden
     assert any(name.startswith("best/") for name in metrics) != hidden
     assert ("own epsilon at most" in tags["mlflow.note.content"]) != hidden
 
