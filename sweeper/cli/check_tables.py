@@ -35,7 +35,7 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview], un
     lack = find_lack_of_gpus(plan)
     shown: list[RenderableType] = [Text(f"{plan.name}: {'valid, but not for this machine' if lack else 'valid'}.")]
     shown += [Text(lack, style="bold red")] if lack else []
-    lines = [_render_price(plan, previews), *_render_head(plan, data), *_render_baseline(plan)]
+    lines = [plan.price_in_words, *_render_head(plan, data), *_render_baseline(plan)]
     shown += [Text(line) for line in (*lines, unchecked, find_loose_bounds(plan)) if line]
     shown += [Text(""), _render_chosen(plan.chosen)] if plan.chosen else []
     if plan.spending.parts():
@@ -45,11 +45,6 @@ def render_check(plan: SweepPlan, data: Dataset, previews: Sequence[Preview], un
     if plan.shared.noise is not None:
         shown += [Text(""), *(Text(line) for line in _render_scores(plan, plan.shared.noise, previews))]
     return Group(*shown)
-
-
-def _render_price(plan: SweepPlan, previews: Sequence[Preview]) -> str:
-    plans = [one.plan for one in previews]
-    return plan.price_in_words(lambda: plan.expected_price(plans))
 
 
 def _render_head(plan: SweepPlan, data: Dataset) -> list[str]:

@@ -100,9 +100,9 @@ def plan_event(
 
 
 def plan_first(shared: TrialSettings, trials: int, data: Dataset) -> list[Plan]:
-    """Return the plans of those of the first few configurations that have one."""
-    plans = []
-    for proposal in sample(shared.space, min(trials, ESTIMATED_CONFIGURATIONS)):
+    """Return the plans of the first few configurations, and of the ends of what sets their cost, that have one."""
+    plans, first = [], sample(shared.space, min(trials, ESTIMATED_CONFIGURATIONS))
+    for proposal in [*first, *(shared.space.ends(first[0]) if trials > 1 else ())]:
         try:
             plans.append(plan_configuration(shared, data, proposal)[1])
         except (SpecError, CliplessError):

@@ -83,7 +83,7 @@ def make_sweep_plan(
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
 
-    return replace(plan, announced=f"{spec.name}: {spending.in_words(spec.privacy.delta, expect)}")
+    return replace(plan, stated=spending.in_words(spec.privacy.delta, expect))
 
 
 def steer_plan(plan: SweepPlan, steering: Steering) -> SweepPlan:

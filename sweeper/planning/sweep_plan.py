@@ -4,7 +4,7 @@
 again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class SweepPlan:
         first: configurations to try first, as values of open dimensions by name.
         spending: how the sweep spends, cut before any row is read.
         claim: what holds for every point, and on which conditions.
-        announced: the price in one line, with the name of the sweep, before anything is known to be unproven of it.
+        stated: the price in one line, before anything is known to be unproven of it.
         input: how rows are encoded; ``None`` where its data are not at hand.
         chosen: what the spec left to the data, and why it became what it is.
         account: what it plans to take from the account of its data, ``None`` where its spec names none.
@@ -102,7 +102,7 @@ class SweepPlan:
     first: tuple[dict[str, Scalar], ...] = ()
     spending: Spending
     claim: Claim
-    announced: str = ""
+    stated: str = ""
     input: InputFormat | None = None
     chosen: tuple[Default, ...] = ()
     account: PlannedAccount | None = None
@@ -114,8 +114,13 @@ class SweepPlan:
 
     @property
     def announcement(self) -> str:
-        """The price in one line, and what is not proven of it."""
-        return " ".join(filter(None, [self.announced, self.claim.unproven]))
+        """The name of the sweep and `price_in_words`, in one line."""
+        return f"{self.name}: {self.price_in_words}"
+
+    @property
+    def price_in_words(self) -> str:
+        """The price before anything is spent, and what is not proven of it."""
+        return " ".join(filter(None, [self.stated, self.claim.unproven]))
 
     @property
     def advice(self) -> str:
@@ -150,11 +155,6 @@ class SweepPlan:
             announcement=self.announcement,
         )
 
-    def price_in_words(self, expected: Callable[[], Price | None]) -> str:
-        """Return the price before anything is spent, and what is not proven of it; ``expected`` estimates it."""
-        stated = self.spending.in_words(self.privacy.delta, expected)
-        return " ".join(filter(None, [stated, self.claim.unproven]))
-
     def expected_events(self, plans: Sequence[Plan]) -> tuple[list[PoissonGaussian], list[PoissonGaussian]]:
         """Return what trials would spend on training rows, and on scores, if each spent what one of the plans does."""
         noise, repeats = self.shared.noise, self.shared.repeats
@@ -169,5 +169,6 @@ class SweepPlan:
         before, are not in it.
         """
         apart, delta = self.shared.noise is None or self.shared.noise.apart, self.privacy.delta
-        prices = [compose(self.expected_events([plan]), delta, tight=True, apart=apart) for plan in plans]
+        distinct = {plan.event(): plan for plan in plans}.values()
+        prices = [compose(self.expected_events([plan]), delta, tight=True, apart=apart) for plan in distinct]
         return max(prices, key=lambda one: one.epsilon, default=None)

@@ -6,6 +6,7 @@ are those of ``dimensions.py`` and stay the same when choices are added.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Protocol
 
 from sweeper.specification.dimensions import Dimension
@@ -57,6 +58,14 @@ class SearchSpace:
         """The open values that set what a training costs."""
         names = [dimension.name for dimension in self.dimensions if dimension.space is not None]
         return tuple(name.rpartition(".")[2] for name in COSTS if name in names)
+
+    def ends(self, proposal: Mapping[str, Scalar]) -> list[dict[str, Scalar]]:
+        """Return a proposal with every combination of the ends of open costs; nothing where none of them is open."""
+        spaces = {one.name: one.space for one in self.dimensions if one.name in COSTS and one.name in proposal}
+        ends = {name: space.extremes() for name, space in spaces.items() if space is not None}
+        if not ends:
+            return []
+        return [{**proposal, **dict(zip(ends, values, strict=True))} for values in product(*ends.values())]
 
     def suggest(self, trial: Suggester) -> dict[str, Scalar]:
         """Ask for every open value, each under its dimension's name."""

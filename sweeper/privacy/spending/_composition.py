@@ -47,7 +47,7 @@ class Composition(Spending):
             "that of its only trial, if it spends what the first configuration would"
             if cost.events == 1
             else f"the composition of all {cost.events} trials, if each spends what the dearest of the first "
-            "configurations would"
+            "configurations and of the ends of the search would"
         )
         return (
             f"Price: about epsilon {round_up(cost.epsilon)} at delta {cost.delta!r}, {FOR_ALL}: {trials}. {GROWS} "

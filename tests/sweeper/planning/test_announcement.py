@@ -126,3 +126,13 @@ def test_other_cuts_cost_what_they_say(within, digits):
 def test_one_stage_has_no_explorers_to_give_more(within, digits):
     alone = within.with_search(trials=1)
     assert list(make_sweep_plan(alone, digits).spending.other_cuts()) == ["sweep_epsilon: 8"]
+
+
+def test_the_estimate_looks_at_the_ends_of_what_trials_cost(spec, digits):
+    content = spec.to_plain()
+    content["training"]["batch_size"] = {"int": [100, 500]}
+    plan = make_sweep_plan(Spec.from_mapping(content), digits)
+    dearest = make_sweep_plan(
+        Spec.from_mapping(content | {"training": content["training"] | {"batch_size": 500}}), digits
+    )
+    assert plan.announcement.split(" at delta")[0] == dearest.announcement.split(" at delta")[0]
