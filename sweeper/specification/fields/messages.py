@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
@@ -95,7 +96,7 @@ def place(field: str, source: str, overrides: Mapping[str, Any]) -> str:
 
 
 def sentences(
-    error: ValidationError, source: str, model: type[BaseModel], overrides: Mapping[str, Any]
+    error: ValidationError, source: str, model: type[BaseModel], overrides: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[str, ...]:
     """Return every mistake as one sentence, `MOST_MISTAKES` of very many.
 

@@ -158,7 +158,8 @@ def test_an_architecture_in_the_spec_leaves_model_and_training_as_they_are(table
 def test_an_architecture_is_required_for_what_is_no_table(digits):
     spec = Spec.from_mapping({"name": "a", "data": {"name": "digits"}, "privacy": {"sweep_epsilon": 3}}, "a.yaml")
     with pytest.raises(
-        SpecError, match=r"architecture for examples of shape \(1, 8, 8\), .*\(model.architecture in a.yaml\); name one of convnet, .*vgg"
+        SpecError,
+        match=r"architecture for examples of shape \(1, 8, 8\), .*\(model.architecture in a.yaml\); name one of convnet, .*vgg",
     ):
         complete(spec, digits)
 
