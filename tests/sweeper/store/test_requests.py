@@ -122,6 +122,7 @@ def test_only_what_runs_can_be_stopped(folder, tmp_path):
             r"a value within .* got learning_rate=5 \(training.learning_rate in the configuration\)$",
         ),
         ({"training.lerning_rate": 0.05}, r"\(training.lerning_rate in the configuration\); did you mean"),
+        ({"training.lr": 0.05}, r"\(training.lr in the configuration\); did you mean 'training.learning_rate'\?$"),
         ({"model.width": 32}, "16, which the spec fixes"),
     ],
 )

@@ -64,3 +64,8 @@ def test_a_target_that_is_not_there_is_refused(write):
         write_ranges_template(write(HEADER + ROWS), "wart")
     with pytest.raises(DataError, match=r"Target column 'sick' is not in .*people.csv; it has age, ward"):
         write_ranges_template(write(HEADER + ROWS), "sick")
+
+
+def test_a_file_that_is_no_table_is_refused_without_a_key_that_nobody_wrote(tmp_path):
+    with pytest.raises(DataError, match=r"Expected a file ending in .*, got .*shot\.py$"):
+        write_ranges_template(tmp_path / "shot.py", None)
