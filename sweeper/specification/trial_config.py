@@ -133,4 +133,4 @@ class TrialConfig(_Part):
         try:
             return cls.model_validate(dict(content))
         except ValidationError as error:
-            raise SpecError(*sentences(error, "the trial's configuration", cls)) from None
+            raise SpecError(*sentences(error, "the trial's configuration", cls, {})) from None
