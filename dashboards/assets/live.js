@@ -69,6 +69,7 @@
       if (!filter) return;
       label.textContent = filter.label;
       box.setAttribute("aria-label", filter.box_label);
+      box.placeholder = filter.percent ? "any %" : "any";
       thumb.setAttribute("aria-valuetext", filter.label);
       if (moved === box || moved === thumb) return;
       box.value = filter.box ?? "";
@@ -81,7 +82,8 @@
     const number = control.valueAsNumber;
     if (control.type === "range" && name === "epsilon") return number < control.max ? Number((10 ** number).toPrecision(3)) : null;
     if (!(number > 0)) return null;
-    return control.type === "number" && percent ? Number((number / 100).toPrecision(6)) : number;
+    if (control.type !== "number" || !percent) return number;
+    return Math.min(Number((number < 1 ? number : number / 100).toPrecision(6)), 1); // 0.95 is typed for 95 %
   };
   document.addEventListener("input", ({ target }) => {
     if (!target.matches(".filter input, #radius")) return;

@@ -64,9 +64,9 @@ def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
             f"the last of these, epoch {card['epoch']}, costs."
         )
     yield (
-        f"In words: when {change}, the probability of any outcome of the training changes by a factor of at "
-        f"most e^epsilon ({_factor(holds)} for the first number), except for a part of "
-        f"probability {delta!r}. The relation is `{facts['relation']}`; the privacy unit is {_unit(unit)}; "
+        f"In words: when {change}, the probability of any outcome of the training grows by a factor of at "
+        f"most e^epsilon ({_factor(holds)} for the first number), plus {delta!r} at most. The relation is "
+        f"`{facts['relation']}`; the privacy unit is {_unit(unit)}; "
         f"N = {facts['population']} training {units_word(unit)}, a number taken as public."
     )
     yield _table(

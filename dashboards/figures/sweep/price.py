@@ -32,6 +32,7 @@ from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Objective, Point
 from sweeper.results.budgets import best_within
+from sweeper.results.highlights import finals_first
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
@@ -52,6 +53,7 @@ class PriceInfo(FigureInfo):
     """Numbers of the price figure."""
 
     values: tuple[Bought, ...]  # utility, and the certificate where there is one
+    finals_first: bool  # whether a line may fall, where a final takes the place of an explorer
     right_end: float
 
 
@@ -65,6 +67,7 @@ def info(data: SweepData) -> PriceInfo:
     return PriceInfo(
         **header(data, "what a budget buys") | {"epsilon_title": f"epsilon that is paid, {delta_text(data)}"},
         values=tuple(value for value in values if value.alone),
+        finals_first=finals_first(data.front_points),
         right_end=_BEYOND * last,
     )
 
@@ -126,12 +129,14 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _traces(value: Bought, info: PriceInfo, color: str, dash: str, symbol: str) -> list[go.Scatter]:
     advance, right_end = "own" if info.narrow else _ADVANCE, info.right_end
+    advance += ", finals first" if info.finals_first else ""
     name = escape(value.name)  # the whole title would be cut on a phone
     traces = [step_line(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)]
     if value.best is not None:
-        line = step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP}", width=3, dash=dash)
+        paid = show_epsilon(value.best.epsilon)
+        line = step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP} {paid}", width=3, dash=dash)
         traces.append(line)
-        words = f"{_SWEEP}: epsilon {show_epsilon(value.best.epsilon)}<br>{name} {show(value.name, value.best.value)}"
+        words = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
@@ -147,8 +152,8 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         "Solid: the first objective beside epsilon. Thick: the best model of this sweep, at its price; a smaller "
         "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
         "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
-        "between the last step of a thin line and the price pays for the other trainings, and for later epochs that "
-        "gave no better model. Of noisy scores finals come first, so that the thin line may fall."
+        "between the last step of a thin line and the price pays for the other trainings, for spare steps, and for "
+        "later epochs that gave no better model. Of noisy scores finals come first, so that the thin line may fall."
     ),
     position=15,
     info=info,

@@ -12,7 +12,7 @@ from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.sweep import curves, front3d, hypervolume, price, robustness, trajectories, workers
-from dashboards.text import MISSING
+from dashboards.text import MISSING, show_epsilon
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.privacy.pricing import Price
@@ -109,6 +109,7 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     figure = FIGURES["price"].draw(sweep)
     lines = {trace.name: trace.line for trace in figure.data if trace.mode == "lines"}
     assert len({(line.dash, line.width) for line in lines.values()}) == len(lines) == 4
+    assert f"accuracy, price {show_epsilon(sweep.result.price.epsilon)}" in lines
     assert figure.layout.yaxis.title.text == "share of validation rows decided correctly"
     assert "<br>" in FIGURES["price"].draw(sweep, narrow=True).layout.yaxis.title.text
 

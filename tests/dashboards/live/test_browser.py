@@ -369,6 +369,9 @@ def test_a_number_beside_a_slider_is_typed(visit):
     least.press("Enter")
     expect(page.locator("#label-minimum-1")).to_have_text("certified@0.25 ≥ 45.0 %")
     page.wait_for_function("location.search.includes('max-epsilon=3&') && location.search.includes('0.45')")
+    least.fill("0.4")  # a share is as good as a percentage
+    least.press("Enter")
+    expect(page.locator("#label-minimum-1")).to_have_text("certified@0.25 ≥ 40.0 %")
     least.fill("")
     least.press("Enter")
     expect(page.locator("#label-minimum-1")).to_have_text("certified@0.25 ≥ any")
