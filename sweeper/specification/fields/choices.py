@@ -35,8 +35,9 @@ def field_of(annotation: Any) -> FieldType:
     Raises:
         TypeError: any other.
 
-    >>> field_of(Annotated[int, Ge(2), MultipleOf(2)])
-    Number(integer=True, above=None, at_least=2, below=None, at_most=None, multiple_of=2, fixed=False)
+    >>> found = field_of(Annotated[int, Ge(2), MultipleOf(2)])
+    >>> found.integer, found.at_least, found.multiple_of
+    (True, 2, 2)
     """
     if get_origin(annotation) in (Union, types.UnionType):
         annotation, *more = (one for one in get_args(annotation) if one is not type(None))
