@@ -1,6 +1,7 @@
 """Whole sweeps that select privately: what they tell, and where they may run."""
 
 import contextlib
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +171,10 @@ def test_a_real_sweep_selects_privately(tmp_path):
         runs = store.execute("select name, status from runs").fetchall()
         steps = store.execute("select step from metrics where key = 'val/accuracy'").fetchall()
         keys = [key for (key,) in store.execute("select distinct key from metrics").fetchall()]
-    assert sorted(runs) == sorted([(path.name, "FINISHED"), ("t0001 mlp-8", "FINISHED")])
+    assert [status for _, status in runs] == ["FINISHED"] * 2
+    whole, winner = sorted(name for name, _ in runs)
+    assert whole == path.name
+    assert re.fullmatch(r"t0001 test accuracy [\d.]+ \[[\d.]+, [\d.]+\], mlp-8", winner)
     assert not any(key.startswith(("system/", "best/")) and "eps" in key for key in keys)
     assert sorted(steps) == [(1,), (2,)]
     assert len(folder.ledger.read_text().splitlines()) == 1
