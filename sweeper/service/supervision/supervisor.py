@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -124,7 +124,7 @@ class Supervisor:
         """Keep a sweep to be run, which ``by`` submits.
 
         ``key`` is a hash of the client's own name for the request; the same one again gives the same sweep. What the
-        sweep asks of the account that its spec names, ``wanted``, is reserved in the name of ``by``.
+        sweep asks of the account that its spec names, ``wanted``, is reserved.
 
         Raises:
             RefusalError: the key was used for something else, or too many sweeps wait.
@@ -141,7 +141,7 @@ class Supervisor:
             if spec.account is not None:
                 if wanted is None:
                     raise RecordError(f"Expected what {spec.name} asks of account {spec.account}; plan it first")
-                hold = partial(self._accounts.reserve, replace(wanted, spender=by), spec.account)
+                hold = partial(self._accounts.reserve, wanted, spec.account)
             return SubmittedSweep(self._queue.add(spec, key, digest, by, hold), is_new=True)
 
     def stop(self, name: str, trial: str | None = None, *, by: str) -> None:
