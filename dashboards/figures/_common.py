@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
+from dashboards.figures._scores import VALIDATION, half_width, scores_in_words, up_to
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -29,9 +30,12 @@ from dashboards.text import (
     title_of,
 )
 from sweeper.privacy.pricing import OWN, OWN_EPSILON, Price, value_name
-from sweeper.records import Direction, Interval, Point
+from sweeper.records import Direction, Interval, Objective, Point
 from sweeper.results.comparison import Comparison
+from sweeper.results.pick import surest
 
+PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
+_COLUMN_LETTERS = 44  # of the title of an axis in one line
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
 _EMPTY_HEIGHT = 160
@@ -49,11 +53,13 @@ _MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper",
 
 
 def epsilon_title(data: SweepData) -> str:
-    """What the epsilon axis promises: each value holds for an epoch that was fixed in advance."""
-    return f"{OWN_EPSILON}, {delta_text(data)}"
+    """What the epsilon axis promises: each value holds for an epoch fixed in advance; a model costs the price."""
+    price = data.result.price
+    paid = "" if price is None else f"; {PRICE_OF_SWEEP}: {show_epsilon(price.epsilon)}"
+    return f"{OWN_EPSILON}, {delta_text(data)}{paid}"
 
 
-def epsilon_axis(title: str, epsilons: Iterable[float], shown: Iterable[float] = ()) -> dict[str, Any]:
+def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[float] = ()) -> dict[str, Any]:
     """A logarithmic epsilon axis with ticks where people quote budgets: 1, 2, 3, 5, 8, 10.
 
     It begins and ends with ``shown``, if there are any; the ticks of the other epsilons are there for who zooms out.
@@ -63,7 +69,7 @@ def epsilon_axis(title: str, epsilons: Iterable[float], shown: Iterable[float] =
     if near:
         ticks = sorted({*whole["tickvals"], *near["tickvals"]})
         whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
-    return {"type": "log", "title": {"text": title}, **whole, **minor_ticks(whole)}
+    return {"type": "log", "title": {"text": _in_lines(info.epsilon_title, info)}, **whole, **minor_ticks(whole)}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -81,9 +87,15 @@ def label(name: str) -> str:
     return escape(title_of(name))
 
 
-def value_axis(name: str) -> dict[str, Any]:
+def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
-    return {"title": {"text": f"{label(name)} (validation)"}, **percent_axis(name)}
+    return {"title": {"text": _in_lines(f"{label(name)} ({info.scores})", info)}, **percent_axis(name)}
+
+
+def _in_lines(title: str, info: FigureInfo) -> str:
+    """The title of an axis, in two lines where a column has no room for one."""
+    sign = ";" if ";" in title else ","
+    return title.replace(f"{sign} ", f"{sign}<br>", 1) if info.narrow and len(title) > _COLUMN_LETTERS else title
 
 
 def percent_axis(*names: str) -> dict[str, Any]:
@@ -95,10 +107,9 @@ def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
     """An axis of several values of one kind: shares of the validation rows, else what the first one is called."""
     if not names:
         return {}
-    words = ("share of validation rows", "decided correctly")
-    title = ("<br>" if info.narrow else " ").join(words)
     if not all(name == "accuracy" or radius_of(name) is not None for name in names):
-        title = f"{label(names[0])} (validation)"
+        return value_axis(info, names[0]) | percent_axis(*names)
+    title = f"share of rows decided correctly<br>({info.scores.replace(', ', ',<br>') if info.narrow else info.scores})"
     return {"title": {"text": title}, **percent_axis(*names)}
 
 
@@ -144,12 +155,13 @@ class Step:
 def staircase(points: Iterable[Point], name: str, direction: Direction = Direction.MAXIMIZE) -> tuple[Step, ...]:
     """What is achievable at epsilon <= x: each step is better than every one before it.
 
-    Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
+    Points without a finite epsilon or value are passed over. At equal epsilon the better point counts. Where scores are
+    noisy, it passes through the points among which the best is looked for: finals, see `sweeper.results.pick.surest`.
     """
     sign = direction.sign
+    points = surest([point for point in points if finite(point, "epsilon", name)], Objective(name, direction))
     steps = [
-        Step(p.values["epsilon"], p.values[name], *p.key, p.interval(name))
-        for p in _candidates(list(points), name, sign)
+        Step(p.values["epsilon"], p.values[name], *p.key, p.interval(name)) for p in _candidates(points, name, sign)
     ]
     kept: list[Step] = []
     for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):
@@ -241,12 +253,6 @@ def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None],
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
 
 
-def bars_in_words(data: SweepData) -> str:
-    """Return what a caption says of bars of noisy scores, empty where no score has noise."""
-    has_noise = any(point.interval(data.utility) for point in data.points)
-    return " Bars are 95 % intervals of noisy scores." if has_noise else ""
-
-
 def curve_look(theme: Theme, index: int) -> tuple[str, str]:
     """Colour and mark of one of several lines."""
     return (theme.hue(index % 6 - 1) if index % 6 else theme.ink), SYMBOLS[index % len(SYMBOLS)]
@@ -275,12 +281,16 @@ def point_rows(points: Iterable[Point], **more: Any) -> Table:
     return [{"trial": p.trial, "epoch": p.epoch, "made_from": p.made_from, **dict(p.values), **more} for p in points]
 
 
-def header(data: SweepData, title: str) -> dict[str, Any]:
-    """The fields of `FigureInfo`; radii behind an encoder are said to be no distances between raw rows."""
+def header(data: SweepData, title: str, *names: str) -> dict[str, Any]:
+    """The fields of `FigureInfo`, with scores of these names, by default of the utility.
+
+    Radii behind an encoder are said to be no distances between raw rows.
+    """
     units = "; radii in feature units" if in_feature_units(data.result.claim.radius_unit) else ""
     return {
         "title": f"{escape(data.name)}: {title}{units}",
         "epsilon_title": epsilon_title(data),
+        "scores": scores_in_words(data.result, names or (data.utility,)),
         "exploratory": data.result.claim.exploratory,
     }
 
@@ -308,8 +318,8 @@ def over_epsilon(
     values: list[float] | None = None,
 ) -> go.Figure:
     """A figure of an objective over epsilon, empty without any; it opens at ``shown`` epsilons and ``values``."""
-    xaxis = epsilon_axis(info.epsilon_title, epsilons, shown)
-    yaxis = value_axis(name) | ({"range": values} if values else {})
+    xaxis = epsilon_axis(info, epsilons, shown)
+    yaxis = value_axis(info, name) | ({"range": values} if values else {})
     return new_figure(info, theme, empty=not epsilons, height=height, xaxis=xaxis, yaxis=yaxis)
 
 
@@ -360,7 +370,7 @@ def draw(
 ) -> go.Figure:
     """Draw staircases over one epsilon axis, told apart by colour and mark."""
     epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
-    axis = epsilon_axis(info.epsilon_title, [*epsilons, *([right_end] if epsilons else [])])
+    axis = epsilon_axis(info, [*epsilons, *([right_end] if epsilons else [])])
     figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis, showlegend=True)
     for i, stairs in enumerate(curves):
         texts = [_text(stairs, step) for step in stairs.steps]
@@ -379,8 +389,11 @@ def compared(comparison: Comparison, title: str) -> dict[str, Any]:
     deltas = {t.delta for run in comparison.runs for t in run.front.trials.values() if t.delta is not None}
     deltas_in_words = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
     names = " and ".join(group.name for group in comparison.groups)
+    halves = [half_width(run.front, (comparison.utility.name,)) for run in comparison.runs if run.front.points]
+    known = [half for half in halves if half is not None]
     return {
         "title": f"{escape(names)}: {title}",
         "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}",
+        "scores": f"{VALIDATION}, {up_to(max(known))}" if known and len(known) == len(halves) else VALIDATION,
         "exploratory": comparison.exploratory,
     }

@@ -12,7 +12,7 @@ that stays where results are good leaves little variance to explain there.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,8 @@ class Importance:
     # by parameter, the R squared that the forest loses when it is permuted, not below 0; they do not add up to
     # ``explained``, and each may be larger
     losses: Mapping[str, float]
+    # by parameter, the standard deviation of that loss over folds of unseen trials and shuffles
+    deviations: Mapping[str, float] = field(default_factory=dict)
 
 
 def importances(front: Front, *, trials: Collection[str] | None = None, seed: int = 0) -> tuple[Importance, ...]:
@@ -88,10 +90,16 @@ def _importances(
     centred = results - results.mean(axis=0)
     scaled = centred / np.where(kept, spread, 1.0)
     kept[-1] &= not any(np.allclose(scaled[:, -1], scaled[:, i]) for i in np.flatnonzero(kept[:-1]))
-    explained, losses = _explain(features, scaled[:, kept], np.random.default_rng(seed))
+    explained, losses, deviations = _explain(features, scaled[:, kept], np.random.default_rng(seed))
     varied = [name for name, keep in zip(targets, kept, strict=True) if keep]
+    losses = np.maximum(losses, 0.0)
     return tuple(
-        Importance(target, float(explained[i]), dict(zip(names, np.maximum(losses[:, i], 0.0).tolist(), strict=True)))
+        Importance(
+            target,
+            float(explained[i]),
+            dict(zip(names, losses[:, i].tolist(), strict=True)),
+            dict(zip(names, deviations[:, i].tolist(), strict=True)),
+        )
         for i, target in enumerate(varied)
     )
 
@@ -129,13 +137,17 @@ def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Fro
     return [*(best.values[o.name] for o in objectives), hypervolume(points, objectives, front.box)]
 
 
-def _explain(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return for targets of unit variance the R squared of a forest, and what it loses without each feature."""
+def _explain(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Return for targets of unit variance the R squared of a forest, what it loses without each feature, and how much.
+
+    That loss varies with the fold that a forest has not seen and with the shuffle: the last is its deviation.
+    """
     from sklearn.ensemble import RandomForestRegressor
 
     folds = generator.permutation(len(features)) % _FOLDS
     error = np.zeros(targets.shape[1])
     shuffled = np.zeros((features.shape[1], targets.shape[1]))
+    each = []  # what was lost, of each fold and shuffle
     for fold in range(_FOLDS):
         seen, unseen = folds != fold, folds == fold
         state = int(generator.integers(2**31))
@@ -147,9 +159,11 @@ def _explain(features: Floats, targets: Floats, generator: np.random.Generator) 
         predicted = forest.predict(np.concatenate(copies)).reshape(len(copies), *truth.shape)  # at once: calls cost
         squares: Floats = np.square(predicted - truth).sum(axis=1)
         error += squares[0]
-        shuffled += squares[1:].reshape(len(shuffled), _SHUFFLES, -1).mean(axis=1)
+        repeated = squares[1:].reshape(len(shuffled), _SHUFFLES, -1)
+        shuffled += repeated.mean(axis=1)
+        each.append((repeated - squares[0]) / len(inputs))
     count = len(features)
-    return 1.0 - error / count, (shuffled - error) / count
+    return 1.0 - error / count, (shuffled - error) / count, np.concatenate(each, axis=1).std(axis=1, ddof=1)
 
 
 def _permute(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:

@@ -106,7 +106,8 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
         "unless they alone are compared and few. "
-        "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too."
+        "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too. "
+        "Points of a front below its line, which give up some of this score for a better certificate, are not drawn."
     ),
     position=10,
     info=info,

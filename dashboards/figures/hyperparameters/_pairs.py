@@ -51,7 +51,7 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, 
     if count:
         across = min(columns, count)
         down = -(-count // across)
-        gaps = {"horizontal_spacing": 0.22 / max(across, 2), "vertical_spacing": 0.3 / down}
+        gaps = {"horizontal_spacing": 0.28 / max(across, 2), "vertical_spacing": 0.3 / down}
         figure.set_subplots(down, across, **gaps, **layout)
         mark(figure, info.note, theme, narrow=info.narrow)
     else:

@@ -53,6 +53,7 @@ def rows(info: ImportancesInfo) -> Table:
             "r_squared": one.explained,
             "parameter": name,
             "permutation_importance": one.losses[name],
+            "deviation": one.deviations.get(name),
         }
         for one in info.importances
         for name in info.parameters
@@ -96,7 +97,11 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
 def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int) -> None:
     """Add the panels, row by row from the top, each below its title."""
     labels = short_names(info.parameters, [importance.target for importance in info.importances])
-    largest = max(max(importance.losses.values()) for importance in info.importances)
+    largest = max(
+        loss + importance.deviations.get(name, 0.0)
+        for importance in info.importances
+        for name, loss in importance.losses.items()
+    )
     ends = {"range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
     gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
     width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
@@ -136,15 +141,17 @@ def _explained(info: ImportancesInfo, importance: Importance) -> str:
 
 def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], theme: Theme) -> go.Bar:
     losses = [importance.losses[name] for name in info.parameters]
+    spread = [importance.deviations.get(name, 0.0) for name in info.parameters]
     return go.Bar(
         x=losses,
         y=[escape(text) for text in labels],
         orientation="h",
         marker={"color": theme.faint if importance.explained < UNEXPLAINED else theme.blue},
+        error_x={"type": "data", "array": spread, "color": theme.muted, "thickness": 1.3, "width": 3},
         width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
-            f"<b>{escape(name)}</b><br>{_title(importance)}: R² lost {loss:.2f}"
-            for name, loss in zip(info.parameters, losses, strict=True)
+            f"<b>{escape(name)}</b><br>{_title(importance)}: R² lost {loss:.2f} ± {deviation:.2f}"
+            for name, loss, deviation in zip(info.parameters, losses, spread, strict=True)
         ],
         textposition="none",
         hovertemplate="%{text}<extra></extra>",
@@ -176,7 +183,8 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
         "Permutation importance: a random forest predicts the best point of trials it has not seen from their "
         "configurations (R² 1: exactly, 0: no better than their mean), and the bar is the R² that it loses when the "
         "values of one setting are shuffled. Bars compare settings with each other; they are no parts of the R² above "
-        "them, and one may be longer than it. This is about the trials that were tried, not about all that could be."
+        "them, and one may be longer than it. Whiskers: one standard deviation "
+        "over shuffles and unseen trials. This is about the trials that were tried, not about all that could be."
     ),
     position=90,
     info=info,

@@ -81,7 +81,7 @@ def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
         )
         for kind in info.kinds
     ]
-    return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info.utility))
+    return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info, info.utility))
 
 
 def _merge(groups: dict[str, set[str]]) -> dict[str, set[str]]:

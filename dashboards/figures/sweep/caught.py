@@ -4,14 +4,16 @@ The same points as on the front, and a number in place of epsilon and delta that
 bound, for one training that was fixed in advance, as the epsilon of a point is.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
+    PRICE_OF_SWEEP,
     Step,
     header,
     hover_texts,
@@ -22,11 +24,22 @@ from dashboards.figures._common import (
     value_axis,
     zoom,
 )
+from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
-from dashboards.figures.sweep.front import DRAWN_DOMINATED, SMALL, ends_of, error_bars, step_line
+from dashboards.figures.sweep.front import (
+    DRAWN_DOMINATED,
+    EXPLORER,
+    SMALL,
+    ends_of,
+    error_bars,
+    open_marks,
+    step_line,
+)
 from dashboards.text import percent
-from sweeper.records import Point
+from sweeper.records import Objective, Point
+from sweeper.results.highlights import finals_first
+from sweeper.results.pick import surest
 
 _GUESSING = 0.01  # what is caught at 1 % false alarms without looking
 
@@ -40,6 +53,7 @@ class CaughtInfo(FigureInfo):
     front_hover: tuple[str, ...]  # one text for each
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
     steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught
+    at_price: float | None  # what is caught at the price of the sweep, None where that is not known
 
 
 def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
@@ -48,6 +62,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
     usable = [point for point in data.points if point.risk is not None and finite(point, utility)]
     front = tuple(point for point in usable if point.key in data.result.on_front)
     dominated = [point for point in usable if point.key not in data.result.on_front]
+    price = data.result.price
     texts = zip(hover_texts(data, front), front, strict=True)
     return CaughtInfo(
         **header(data, f"{label(utility)} against what an attacker finds"),
@@ -55,7 +70,8 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         front=front,
         front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
         dominated=evenly(dominated, DRAWN_DOMINATED),
-        steps=_staircase(usable, utility, data.direction(utility).sign),
+        at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
+        steps=_staircase(usable, Objective(utility, data.direction(utility))),
     )
 
 
@@ -63,9 +79,10 @@ def _caught(point: Point) -> float:
     return 1.0 if point.risk is None else point.risk.caught[1]
 
 
-def _staircase(points: Iterable[Point], utility: str, sign: float) -> tuple[Step, ...]:
+def _staircase(points: Sequence[Point], objective: Objective) -> tuple[Step, ...]:
     steps: list[Step] = []
-    for point in sorted(points, key=lambda p: (_caught(p), -sign * p.values[utility], p.key)):
+    utility, sign = objective.name, objective.direction.sign
+    for point in sorted(surest(points, objective), key=lambda p: (_caught(p), -sign * p.values[utility], p.key)):
         if not steps or sign * point.values[utility] > sign * steps[-1].value:
             steps.append(Step(_caught(point), point.values[utility], *point.key, point.interval(utility)))
     return tuple(steps)
@@ -86,13 +103,14 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     ticks = log_ticks([100.0 * _GUESSING, *found]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
     title = "rows caught at 1 % false alarms,<br>at most (fixed in advance)"
+    title += "" if info.at_price is None else f"; {PRICE_OF_SWEEP}: {percent(info.at_price)}"
     figure = new_figure(
         info,
         theme,
         empty=not found,
         height=520,
         xaxis={"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)},
-        yaxis=value_axis(info.utility)
+        yaxis=value_axis(info, info.utility)
         | {"range": zoom(end for point in info.front for end in ends_of(point, info.utility))},
     )
     if not found:
@@ -100,26 +118,47 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     steps = [Step(100.0 * step.epsilon, step.value, step.trial, step.epoch) for step in info.steps]
     width = 1.5 if info.narrow else 2
     figure.add_trace(step_line(steps, max(found), theme.ink, name=f"best {label(info.utility)}", width=width))
-    for points, texts, marker, name in (
-        (
-            info.dominated,
-            [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated],
-            theme.faint,
-            "dominated" if info.narrow else "dominated points",
-        ),
-        (info.front, info.front_hover, theme.blue, "front" if info.narrow else "points of the front"),
-    ):
-        if not points:
-            continue
-        heights = [point.values[info.utility] for point in points]
-        dots = {"color": marker, "size": (9 if points is info.front else 5) * (SMALL if info.narrow else 1.0)}
-        bars = error_bars(points, info.utility, theme) if points is info.front else None
-        caught = [100.0 * _caught(point) for point in points]
-        figure.add_trace(marks(caught, heights, texts, dots, name=name, error_y=bars, cliponaxis=False))
+    for group in _groups(info, theme):
+        if group.points:
+            figure.add_trace(_trace(info, group, theme))
     line = {"color": theme.muted, "dash": "dot", "width": 1.5}
     figure.add_vline(x=100.0 * _GUESSING, line=line)
     figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"guessing: {percent(_GUESSING)}"))
     return figure
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Points that are drawn alike, with their texts, and how."""
+
+    name: str
+    points: Sequence[Point]
+    texts: Sequence[str]
+    look: Mapping[str, Any]
+
+
+def _groups(info: CaughtInfo, theme: Theme) -> Iterator[_Group]:
+    """The dominated points, then those of the front; finals apart from explorers where they come first."""
+    scale, words = (SMALL, "front") if info.narrow else (1.0, "points of the front")
+    texts = [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated]
+    name = "dominated" if info.narrow else "dominated points"
+    yield _Group(name, info.dominated, texts, {"color": theme.faint, "size": 5 * scale})
+    look = {"color": theme.blue, "size": 9 * scale}
+    if not finals_first(info.front):
+        yield _Group(words, info.front, info.front_hover, look)
+        return
+    for kind, symbol, is_final in (("finals", "circle", True), ("explorers", EXPLORER, False)):
+        known = zip(info.front, info.front_hover, strict=True)
+        chosen = [(point, text) for point, text in known if point.is_final is is_final]
+        points, hover = [point for point, _ in chosen], [text for _, text in chosen]
+        yield _Group(f"front, {kind}", points, hover, look | {"symbol": symbol})
+
+
+def _trace(info: CaughtInfo, group: _Group, theme: Theme) -> go.Scatter:
+    caught = [100.0 * _caught(point) for point in group.points]
+    heights = [point.values[info.utility] for point in group.points]
+    bars = None if group.points is info.dominated else error_bars(group.points, info.utility, theme)
+    return marks(caught, heights, group.texts, group.look, name=group.name, error_y=bars, cliponaxis=False)
 
 
 FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
@@ -135,6 +174,10 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points"),
+    remarks=lambda data: (
+        intervals_in_words(data)
+        + open_marks(data)
+        + omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points")
+    ),
     topic=Topic.FRONT,
 )

@@ -13,13 +13,13 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitt
 from dashboards.figures._common import (
     MANY,
     SYMBOLS,
-    bars_in_words,
     header,
     interval_bars,
     label,
     new_figure,
     value_axis,
 )
+from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
@@ -103,7 +103,7 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     xaxis = {"title": {"text": "epoch"}, "rangemode": "tozero", "tickformat": "d", **whole}
     meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
     figure = new_figure(
-        info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info.utility), meta=meta
+        info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta
     )
     names = _group(info)
     groups = list(dict.fromkeys(names))

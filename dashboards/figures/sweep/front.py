@@ -11,12 +11,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from clipless.datasets import Evaluation
 from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     Step,
-    bars_in_words,
     header,
     hover_texts,
     label,
@@ -26,16 +24,19 @@ from dashboards.figures._common import (
     staircase,
     zoom,
 )
+from dashboards.figures._scores import half_width, intervals_in_words, up_to
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
-from dashboards.text import number, show
-from sweeper.privacy.held_out import wilson
+from dashboards.text import show
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
-from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows
+from sweeper.results.highlights import finals_first
+from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
 _SIZES = (6.5, 11.5)
+EXPLORER = "circle-open"  # of points that a line leaves out, where finals come first
+_OPEN = 2.0  # pixels of the rim of an open mark
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _KNEE = (
@@ -64,7 +65,7 @@ class FrontInfo(FigureInfo):
     ]  # points of the front that the axes begin and end with: they may beat the majority-class baseline
     lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
-    sampling: tuple[int, float] | None  # number of public validation rows, and how sure a share of them is
+    finals_first: bool  # whether the line passes through finals alone, beside open marks of explorers
 
 
 def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
@@ -76,7 +77,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     drawn = evenly(dominated, DRAWN_DOMINATED)
     knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
     return FrontInfo(
-        **header(data, f"{label(utility)} against {OWN}"),
+        **header(data, f"{label(utility)} against {OWN}", utility),
         utility=utility,
         certificate=data.certificate,
         front=front,
@@ -88,22 +89,8 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=_lines(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
-        sampling=_sampling(data, utility),
+        finals_first=finals_first(usable),
     )
-
-
-def _sampling(data: SweepData, utility: str) -> tuple[int, float] | None:
-    """Return how many public validation rows there are, and half the widest 95 % interval that a score of them has.
-
-    None where rows are not public, a unit has several, or the utility is no share of rows.
-    """
-    claim = data.result.claim
-    count = claim.baselines.rows.get("validation", 0)
-    values = [p.values[utility] for p in data.front_points if finite(p, utility)]
-    if claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row" or not is_share_of_rows(utility):
-        return None
-    ends = [wilson(value, count) for value in values if count]
-    return (count, max(high - low for low, high in ends) / 2.0) if ends else None
 
 
 def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
@@ -141,20 +128,14 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         values=_span(info),
     )
     width = 1.5 if info.narrow else 2
-    if info.sampling is not None:
-        count, half = info.sampling
-        sure = f"{count} validation rows, up to ±{number(100 * half, 2)} points"
-        sure = sure.replace(", ", ",<br>") if info.narrow else sure
-        figure.update_yaxes(title={"text": f"{label(info.utility)} ({sure})"})
     if epsilons:
         figure.add_traces([_trace_dominated(info, theme)] if info.dominated else [])
         if info.knee is not None:
             figure.add_trace(_knee(info, *info.knee, theme))  # below the points, of which it may surround several
-        figure.add_trace(
-            step_line(info.steps, max(epsilons), theme.ink, name=f"best {label(info.utility)}", width=width)
-        )
+        best = f"best {label(info.utility)}"
+        figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=best, width=width))
         figure.add_traces(_front(info, theme))
-        figure.add_trace(_key(info, theme))
+        figure.add_traces(_keys(info, theme))
     shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
     if info.still and not info.narrow and len(shown) > 1:
         figure.update_layout(margin={"t": THREE_ROWS})
@@ -163,7 +144,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
     for words, value in shown:
         text = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
-        name = words.partition(",")[0].partition(" on ")[0] if info.narrow else text
+        name = text.replace(" on validation rows", "") if info.narrow else text
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
     return figure
 
@@ -249,7 +230,6 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
         marker = {
             "color": values,
             "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
-            "line": {"color": theme.paper, "width": scale},
             "colorscale": theme.colorscale(),
             **color_ends(values),
             "colorbar": color_bar(label(info.certificate or "")),
@@ -267,7 +247,7 @@ def _points(
         x=[point.values["epsilon"] for point, _ in points],
         y=[point.values[info.utility] for point, _ in points],
         mode="markers",
-        marker={"opacity": 1, "line": {"color": theme.paper, "width": 0.5 if info.narrow else 1}, **marker},
+        marker={"opacity": 1, **_shapes(info, [point for point, _ in points], theme), **marker},
         error_y=error_bars([point for point, _ in points], info.utility, theme),
         customdata=[point_name(point) for point, _ in points],
         text=[text for _, text in points],
@@ -295,16 +275,33 @@ def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str,
     }
 
 
-def _key(info: FrontInfo, theme: Theme) -> go.Scatter:
+def _shapes(info: FrontInfo, points: Sequence[Point], theme: Theme) -> dict[str, Any]:
+    """Filled marks with a rim; open ones of explorers, where finals come first."""
+    rim = _scale(info, len(points))
+    if not info.finals_first:
+        return {"line": {"color": theme.paper, "width": rim}}
+    widths = [rim if point.is_final else _OPEN * rim for point in points]
+    symbols = ["circle" if point.is_final else EXPLORER for point in points]
+    return {"symbol": symbols, "line": {"color": theme.paper, "width": widths}}
+
+
+def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """What the legend shows for the front; where colours are values, a middle one of the scale."""
-    what = _words(info, "front; larger and stronger: better certified", "front") if info.certificate else "front"
+    what = "front; larger: better certified" if info.certificate else "front"
     inside = len(_within(info, info.front))
     if info.still and inside < len(info.front):
         what = f"{what} ({inside} of {len(info.front)} points)"  # a picture cannot be zoomed
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
         marker = {"size": 10 * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
-    return go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=what)
+    entries = {what: "circle"}
+    if info.finals_first:
+        entries = {what.replace("front", "front, finals", 1): "circle", "front, explorers": EXPLORER}
+    rim = {"width": _OPEN * _scale(info), "color": theme.paper}
+    return [
+        go.Scatter(x=[None], y=[None], mode="markers", marker={**marker, "symbol": symbol, "line": rim}, name=name)
+        for name, symbol in entries.items()
+    ]
 
 
 def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
@@ -348,17 +345,19 @@ def _remarks(data: SweepData) -> str:
         said += (
             " Points of the front that lie below the line give up some utility for a better value in another objective."
         )
-    sampling = _sampling(data, data.utility)
+    half = half_width(data.result, (data.utility,))
     if any(point.interval(data.utility) for point in data.front_points):
-        said += bars_in_words(data)
+        said += intervals_in_words(data) + open_marks(data)
     elif any(point.deviation(data.utility) for point in data.front_points):
         said += " Bars are one standard deviation over repeats to either side."
-    if sampling is not None:
-        said += (
-            f" Scores are shares of {sampling[0]} validation rows, which tell what new rows would score to "
-            f"±{number(100 * sampling[1], 2)} points at most (95 %): small differences between points may be chance."
-        )
+    if half is not None and not finals_first(data.points):
+        said += f" Scores tell what new rows would score {up_to(half)} (95 %): smaller differences may be chance."
     return said + (_KNEE if data.result.knee else "") + _outside(data)
+
+
+def open_marks(data: SweepData) -> str:
+    """Return what a caption says of open marks, empty where there are none."""
+    return " Open marks: explorers." if finals_first(data.points) else ""
 
 
 def _outside(data: SweepData) -> str:

@@ -68,7 +68,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     name = info.certificate or ""
     certified = [point.values[name] for point in info.front]
     scene = {
-        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": OWN}},
+        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": _own_epsilon(info)}},
         "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
         "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
         "camera": {
@@ -104,6 +104,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+def _own_epsilon(info: Front3dInfo) -> str:
+    """The title of the first axis, which turns with it and has no room for a line as long as that of a plane."""
+    _, _, paid = info.epsilon_title.partition("; ")
+    return f"{OWN}<br>({paid})" if paid else OWN
 
 
 def _few(axis: dict[str, Any]) -> dict[str, Any]:

@@ -5,14 +5,15 @@ every point may leave. And, for comparison, one training whose configuration and
 nothing that this sweep has shown could choose.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from math import inf, isfinite
+from typing import Any
 
 import plotly.graph_objects as go
 
-from dashboards.data import PRICE, SweepData, finite
+from dashboards.data import PRICE, SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
     Step,
@@ -25,14 +26,13 @@ from dashboards.figures._common import (
     rows_axis,
     staircase,
 )
+from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import step_line
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
-from sweeper.records import Objective, Point
-from sweeper.results.budgets import best_within
-from sweeper.results.highlights import finals_first
+from sweeper.records import Point
 
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
@@ -53,7 +53,6 @@ class PriceInfo(FigureInfo):
     """Numbers of the price figure."""
 
     values: tuple[Bought, ...]  # utility, and the certificate where there is one
-    finals_first: bool  # whether a line may fall, where a final takes the place of an explorer
     right_end: float
 
 
@@ -65,9 +64,8 @@ def info(data: SweepData) -> PriceInfo:
     values = tuple(_bought(data, name, epsilon) for name in names)
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
-        **header(data, "what a budget buys") | {"epsilon_title": f"epsilon that is paid, {delta_text(data)}"},
+        **header(data, "what a budget buys", *names) | {"epsilon_title": f"epsilon that is paid, {delta_text(data)}"},
         values=tuple(value for value in values if value.alone),
-        finals_first=finals_first(data.front_points),
         right_end=_BEYOND * last,
     )
 
@@ -75,21 +73,7 @@ def info(data: SweepData) -> PriceInfo:
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
     best = best_of(data, name)
     reached = None if best is None or not isfinite(epsilon) else _step(best, name, epsilon)
-    return Bought(name, tuple(_best_within_each(data, name)), reached)
-
-
-def _best_within_each(data: SweepData, name: str) -> Iterator[Step]:
-    """The best point of the front within each own epsilon, as the headline has it: finals come first."""
-    points = [point for point in data.front_points if finite(point, "epsilon", name)]
-    if not any(point.is_final for point in points):
-        yield from staircase(points, name, data.direction(name))
-        return
-    last, objective = None, Objective(name, data.direction(name))
-    for epsilon in sorted({point.values["epsilon"] for point in points}):
-        found = best_within(points, objective, epsilon)
-        if found is not None and found != last:
-            yield _step(found, name, epsilon)
-        last = found
+    return Bought(name, staircase(data.front_points, name, data.direction(name)), reached)
 
 
 def _step(point: Point, name: str, epsilon: float) -> Step:
@@ -119,19 +103,21 @@ def rows(info: PriceInfo) -> Table:
 def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw what budgets buy: thin in advance, thick from the price of the sweep on; dashed what is certified."""
     epsilons = [step.epsilon for value in info.values for step in value.alone]
-    axis = epsilon_axis(info.epsilon_title, [*epsilons, *([info.right_end] if epsilons else [])])
+    axis = epsilon_axis(info, [*epsilons, *([info.right_end] if epsilons else [])])
     yaxis = rows_axis(info, *(value.name for value in info.values))
     figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
     for i, value in enumerate(info.values):
-        figure.add_traces(_traces(value, info, theme.hue(i), *_LOOKS[i]))
+        figure.add_traces(_traces(value, info, 10.0 ** axis["range"][1], theme.hue(i), *_LOOKS[i]))
     return figure
 
 
-def _traces(value: Bought, info: PriceInfo, color: str, dash: str, symbol: str) -> list[go.Scatter]:
-    advance, right_end = "own" if info.narrow else _ADVANCE, info.right_end
-    advance += ", finals first" if info.finals_first else ""
+def _traces(value: Bought, info: PriceInfo, right_end: float, color: str, dash: str, symbol: str) -> list[go.Scatter]:
+    """The lines of a value, to the end of the axis: what is bought at an epsilon is bought at every larger one."""
+    advance = "own" if info.narrow else _ADVANCE
     name = escape(value.name)  # the whole title would be cut on a phone
+    bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], color)
     traces = [step_line(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)]
+    traces += [_bars(value.alone, bars, color)] if bars else []
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
         line = step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP} {paid}", width=3, dash=dash)
@@ -144,6 +130,14 @@ def _traces(value: Bought, info: PriceInfo, color: str, dash: str, symbol: str) 
     return traces
 
 
+def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter:
+    """The intervals of the steps of a line, whose corners are not all steps."""
+    x, y = [step.epsilon for step in steps], [step.value for step in steps]
+    return go.Scatter(
+        x=x, y=y, mode="markers", marker={"size": 4, "color": color}, error_y=bars, hoverinfo="skip", showlegend=False
+    )
+
+
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     name="price",
     heading="What a budget buys",
@@ -153,14 +147,14 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
         "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
         "between the last step of a thin line and the price pays for the other trainings, for spare steps, and for "
-        "later epochs that gave no better model. Of noisy scores finals come first, so that the thin line may fall."
+        "later epochs that gave no better model."
     ),
     position=15,
     info=info,
     plot=plot,
     rows=rows,
     awaits="The price beside own epsilons,<br>as soon as a trial has finished its first epoch",
-    remarks=lambda data: " Dashed: what is certified." if data.certificate else "",
+    remarks=lambda data: (" Dashed: what is certified." if data.certificate else "") + intervals_in_words(data),
     topic=Topic.FRONT,
     epsilon_axis=True,
 )

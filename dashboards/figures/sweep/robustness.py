@@ -27,6 +27,7 @@ from dashboards.figures._common import (
     staircase,
     step_row,
 )
+from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
@@ -65,7 +66,7 @@ def info(data: SweepData) -> RobustnessInfo:
         for name in names
     ]
     return RobustnessInfo(
-        **header(data, "one front per certified radius"),
+        **header(data, "one front per certified radius", *names),
         curves=tuple(curve for curve in curves if curve.steps),
         right_end=last_epsilon(data.points),
     )
@@ -121,7 +122,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
         "example keeps its prediction under every perturbation of at most that Euclidean norm."
     ),
-    remarks=lambda data: _SMOOTHED if data.smoothed else "",
+    remarks=lambda data: (_SMOOTHED if data.smoothed else "") + intervals_in_words(data),
     position=40,
     info=info,
     plot=plot,

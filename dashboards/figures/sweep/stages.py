@@ -13,7 +13,8 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import bars_in_words, header, interval_bars, label, new_figure, value_axis
+from dashboards.figures._common import header, interval_bars, label, new_figure, value_axis
+from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -145,7 +146,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         height=400,
         showlegend=False,
         xaxis=axis,
-        yaxis=value_axis(info.utility),
+        yaxis=value_axis(info, info.utility),
         margin={"b": 96 if info.narrow else 80},
     )
     if info.trials:

@@ -17,7 +17,6 @@ from dashboards.figures._common import (
     MANY,
     SYMBOLS,
     Step,
-    bars_in_words,
     header,
     interval_bars,
     label,
@@ -26,6 +25,7 @@ from dashboards.figures._common import (
     reached,
     staircase,
 )
+from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.sweep.front import THREE_ROWS, step_line
 from sweeper.records import Interval, Point, TrialStatus
@@ -138,6 +138,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         last = max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)} so far"
         figure.add_trace(step_line(info.steps, last, theme.ink, name=name, width=1.5 if info.narrow else 2))
+        averaged = [step for step in info.steps if step.made_from]
+        if averaged:
+            figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
     if info.stages == 1 and len(info.trajectories) <= NAMED_TRIALS:
         _draw_named(figure, info, theme)
     else:
@@ -214,6 +217,18 @@ def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size
     return marks(x, y, texts, marker, name="continued after a decision")
 
 
+def _averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> go.Scatter:
+    """Steps of averaged weights, which lie on the way of no trial."""
+    marker = {"symbol": "diamond-open", "size": size, "color": color}
+    texts = [
+        f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
+        f"{reached(step.epsilon, utility, step.value, step.interval)}"
+        for step in steps
+    ]
+    x, y = [step.epsilon for step in steps], [step.value for step in steps]
+    return marks(x, y, texts, marker, name="averaged weights")
+
+
 def _ends(
     trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str
 ) -> go.Scatter:
@@ -232,10 +247,13 @@ def _text(t: Trajectory, i: int, utility: str) -> str:
 
 
 def _remarks(data: SweepData) -> str:
-    said = " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
+    said = ""
+    if any(step.made_from for step in info(data).steps):
+        said += " Diamonds on it are averages of the weights of a trial (free points), which lie on the way of none."
+    said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour, a later one a wider line."
-    return said + bars_in_words(data)
+    return said + intervals_in_words(data)
 
 
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(

@@ -8,6 +8,7 @@ from math import inf, nan
 import pytest
 
 from dashboards.figures import DARK, LIGHT, NotebookFigure, as_json, exchange, has_content, is_empty, sweep_figures
+from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
@@ -110,8 +111,9 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     lines = {trace.name: trace.line for trace in figure.data if trace.mode == "lines"}
     assert len({(line.dash, line.width) for line in lines.values()}) == len(lines) == 4
     assert f"accuracy, price {show_epsilon(sweep.result.price.epsilon)}" in lines
-    assert figure.layout.yaxis.title.text == "share of validation rows decided correctly"
-    assert "<br>" in FIGURES["price"].draw(sweep, narrow=True).layout.yaxis.title.text
+    assert figure.layout.yaxis.title.text == "share of rows decided correctly<br>(validation)"
+    last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
+    assert last == {10.0 ** figure.layout.xaxis.range[1]}, "a line goes on to the end of the axis"
 
 
 def test_every_step_of_a_line_over_epsilon_is_marked(sweep):
@@ -158,7 +160,22 @@ def test_what_a_budget_buys_is_the_model_of_the_headline(small):
     info = price.info(replace(data, result=replace(data.result, ledger={"winner": paid})))
     (bought,) = info.values
     assert (bought.best.trial, bought.best.epsilon, bought.best.value) == ("t0002", 1.0, 0.749)
-    assert [(step.epsilon, step.value) for step in bought.alone] == [(0.02, 0.785), (0.9, 0.749)]
+    assert [(step.epsilon, step.value) for step in bought.alone] == [(0.9, 0.749)]
+    (bars,) = (trace.error_y for trace in price.plot(info).data if trace.mode == "markers" and trace.marker.size == 4)
+    assert (bars.array, bars.arrayminus) == (pytest.approx((0.07,)), pytest.approx((0.07,)))
+
+
+def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(small):
+    points = [
+        Point(trial="a", epoch=epoch, values={"epsilon": epoch, "accuracy": 0.5 + 0.1 * epoch}) for epoch in (1, 2)
+    ]
+    assert "averaged weights" not in [trace.name for trace in FIGURES["trajectories"].draw(small(points)).data]
+    assert "averages" not in FIGURES["trajectories"].remarks(small(points))
+    averaged = Point(trial="a", epoch=2, values={"epsilon": 2, "accuracy": 0.75}, made_from="slow-midpoint")
+    data = small([*points, averaged])
+    (marked,) = (trace for trace in FIGURES["trajectories"].draw(data).data if trace.name == "averaged weights")
+    assert (marked.x, marked.y) == ((2,), (0.75,))
+    assert "Diamonds on it are averages" in FIGURES["trajectories"].remarks(data)
 
 
 def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):
@@ -437,17 +454,19 @@ def test_colours_can_be_read(theme):
 
 
 def test_an_axis_has_the_ticks_that_people_quote_however_wide_it_is():
-    assert epsilon_axis("epsilon", [0.5, 10.0])["ticktext"] == ["0.5", "1", "2", "3", "5", "8", "10"]
+    info = FigureInfo(title="", epsilon_title="own epsilon", exploratory=False)
+    assert epsilon_axis(info, [0.5, 10.0])["ticktext"] == ["0.5", "1", "2", "3", "5", "8", "10"]
     assert log_ticks([1e-3, 1e4])["tickvals"] == pytest.approx([10.0**k for k in range(-3, 5)])
-    assert epsilon_axis("epsilon", [2.1, 2.8])["ticktext"] == ["2.2", "2.4", "2.6", "2.8"]
-    assert epsilon_axis("epsilon", [1.1, 2.8])["ticktext"] == ["1.5", "2", "2.5"]
+    assert epsilon_axis(info, [2.1, 2.8])["ticktext"] == ["2.2", "2.4", "2.6", "2.8"]
+    assert epsilon_axis(info, [1.1, 2.8])["ticktext"] == ["1.5", "2", "2.5"]
     assert log_ticks([nan, inf, 0.0]) == {}
     for alone in (0.032, 1.202, 2.0, 97.0):
         assert len(log_ticks([alone])["ticktext"]) >= 3
 
 
 def test_an_axis_begins_and_ends_with_what_is_shown():
-    axis = epsilon_axis("epsilon", [0.01, 100.0], shown=[1.0, 8.0])
+    info = FigureInfo(title="", epsilon_title="own epsilon", exploratory=False)
+    axis = epsilon_axis(info, [0.01, 100.0], shown=[1.0, 8.0])
     assert axis["range"] == log_ticks([1.0, 8.0])["range"]
     assert {"0.1", "1", "5", "10", "100"} <= set(axis["ticktext"])
 

@@ -8,6 +8,7 @@ from dashboards.figures import sweep_figures
 from dashboards.figures._common import staircase
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
+from dashboards.text import show_epsilon
 from sweeper.privacy.baselines import Baselines
 from sweeper.records import Direction, NoisyScores, Point
 
@@ -49,7 +50,11 @@ def test_every_point_is_on_the_front_or_dominated_and_the_axis_says_what_epsilon
     assert {p.key for p in info.front} == sweep.result.on_front
     assert not {p.key for p in info.dominated} & sweep.result.on_front
     figure = front.plot(front.info(sweep))
-    assert figure.layout.xaxis.title.text == "own epsilon (fixed in advance), delta = 1e-4"
+    price = show_epsilon(sweep.result.price.epsilon)
+    title = f"own epsilon (fixed in advance), delta = 1e-4; price of the sweep: {price}"
+    assert figure.layout.xaxis.title.text == title
+    narrow = front.plot(replace(info, narrow=True)).layout.xaxis.title.text
+    assert narrow == title.replace("; ", ";<br>")
     assert figure.layout.xaxis.type == "log"
     assert figure.layout.yaxis.title.text == "accuracy (validation)"
 
@@ -220,9 +225,12 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     counted = {"classes": ("a", "b"), "majority": {"validation": 0.81}, "rows": {"validation": 261}}
     data = sweep_with(small, SPREAD, **counted)
     figure = front.FIGURE.draw(data)
-    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, up to ±4.5 points)"
+    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, up to ±6 points)"
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
-    assert "shares of 261 validation rows" in front.FIGURE.remarks(data)
+    assert "new rows would score up to ±6 points" in front.FIGURE.remarks(data)
+    shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
+    assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
+    assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, up to ±6 points)")
     claim = replace(data.result.claim, unit="patient")
     for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
         assert front.FIGURE.draw(other).layout.yaxis.title.text == "accuracy (validation)"
@@ -238,9 +246,10 @@ def test_the_caption_names_what_is_drawn_alone(sweep, small):
         assert not any(word in kind.caption for word in ("bars are", "Bars are", "ashed", "repeats to"))
 
 
-def noisy(trial, epsilon, accuracy):
+def noisy(trial, epsilon, accuracy, *, is_final=True):
     ends = {"accuracy": (accuracy - 0.06, accuracy + 0.06)}
-    return replace(point(trial, 1, epsilon, accuracy), noisy=NoisyScores(is_final=True, released={}, intervals=ends))
+    scores = NoisyScores(is_final=is_final, released={}, intervals=ends)
+    return replace(point(trial, 1, epsilon, accuracy), noisy=scores)
 
 
 def test_noise_alone_takes_no_point_off_the_front_of_a_figure(small):
@@ -256,6 +265,29 @@ def test_noise_alone_takes_no_point_off_the_front_of_a_figure(small):
     still, moving = (front.FIGURE.draw(data, still=is_still) for is_still in (True, False))
     assert [t.name for t in still.data if t.name.startswith("front")] == ["front (2 of 3 points)"]
     assert [t.name for t in moving.data if t.name.startswith("front")] == ["front"]
+
+
+def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
+    points = [noisy("a", 0.1, 0.80, is_final=False), noisy("b", 1.0, 0.75), noisy("c", 2.0, 0.78)]
+    data = small(points)
+    figures = sweep_figures()
+    drawn = [figures[name].info(data) for name in ("front", "trajectories")]
+    assert [[step.trial for step in info.steps] for info in drawn] == [["b", "c"]] * 2
+    (bought,) = figures["price"].info(data).values
+    assert [step.trial for step in bought.alone] == ["b", "c"]
+    figure = figures["front"].draw(data)
+    (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
+    assert marks.marker.symbol == ("circle-open", "circle", "circle")
+    assert {t.name: t.marker.symbol for t in figure.data if t.name.startswith("front")} == {
+        "front, finals": "circle",
+        "front, explorers": "circle-open",
+    }
+    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, up to ±6 points)"
+    for name in ("front", "price", "trajectories"):
+        assert "Lines pass through finals" in figures[name].remarks(data)
+        assert "explorers" not in figures[name].remarks(small(points[1:]))
+    beyond = small([noisy("a", 0.1, 0.95, is_final=False), *points[1:]])
+    assert [step.trial for step in front.info(beyond).steps] == ["a"], "one that is better beyond both intervals counts"
 
 
 def test_the_legend_names_no_dominated_points_that_lie_beyond_the_axes(small):

@@ -1,0 +1,71 @@
+"""How sure the scores in a figure are, in words: pictures are shown without the page around them."""
+
+from collections.abc import Iterable
+
+from clipless.datasets import Evaluation
+from dashboards.data import SweepData
+from dashboards.text import number
+from sweeper.privacy.held_out import wilson
+from sweeper.results.front import Front
+from sweeper.results.highlights import finals_first
+from sweeper.specification.objectives import is_share_of_rows
+
+VALIDATION = "validation"  # all that is said of scores whose intervals are not known
+
+
+def scores_in_words(front: Front, names: Iterable[str]) -> str:
+    """Return of which rows the values of these names are scores, and half the widest 95 % interval of one of them."""
+    half = half_width(front, names)
+    if half is None:
+        return VALIDATION
+    rows = front.claim.baselines.rows.get(VALIDATION, 0)
+    of = "noisy validation scores" if _is_noisy(front) else f"{rows} validation rows"
+    return f"{of}, {up_to(half)}"
+
+
+def up_to(half: float) -> str:
+    """Return how far a score may be from what new rows would score, in words.
+
+    >>> up_to(0.0604)
+    'up to ±6 points'
+    """
+    return f"up to ±{number(100 * half, 2)} points"
+
+
+def half_width(front: Front, names: Iterable[str]) -> float | None:
+    """Return half the widest 95 % interval that a value of these names has for new rows of the same kind.
+
+    None where it is not known: of public rows it is that of a share of independent rows (`wilson`), of private ones
+    that of the noisy releases.
+    """
+    if _is_noisy(front):
+        ends = [point.interval(name) for name in names for point in front.points]
+        return max((abs(high - low) / 2.0 for low, high in filter(None, ends)), default=None)
+    claim, rows = front.claim, front.claim.baselines.rows.get(VALIDATION, 0)
+    if not rows or claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row":
+        return None
+    shares = [
+        p.values[n] for n in names if is_share_of_rows(n) for p in front.points if 0.0 <= p.values.get(n, -1) <= 1
+    ]
+    if not shares:
+        return None
+    low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), rows)
+    return (high - low) / 2.0
+
+
+def _is_noisy(front: Front) -> bool:
+    return any(point.noisy is not None for point in front.points)
+
+
+def bars_in_words(data: SweepData) -> str:
+    """Return what a caption says of bars of noisy scores, empty where no score has noise."""
+    return " Bars are 95 % intervals of noisy scores." if _is_noisy(data.result) else ""
+
+
+def intervals_in_words(data: SweepData) -> str:
+    """Return what a caption says of bars, and of which points lines pass through where finals come first."""
+    lines = (
+        " Lines pass through finals, the trainings with most of the budget, among which the best model is looked for. "
+        "An explorer counts only if its whole interval is better than that of every final: a better score may be luck."
+    )
+    return bars_in_words(data) + (lines if finals_first(data.points) else "")
