@@ -64,8 +64,9 @@ def bars_in_words(data: SweepData) -> str:
 
 def intervals_in_words(data: SweepData) -> str:
     """Return what a caption says of bars, and of which points lines pass through where finals come first."""
-    lines = (
-        " Lines pass through finals, the trainings with most of the budget, among which the best model is looked for. "
-        "An explorer counts only if its whole interval is better than that of every final: a better score may be luck."
-    )
-    return bars_in_words(data) + (lines if finals_first(data.points) else "")
+    return bars_in_words(data) + (" Lines pass through finals, as on the front." if finals_first(data.points) else "")
+
+
+def open_marks(data: SweepData) -> str:
+    """Return what a caption says of open marks, empty where there are none."""
+    return " Open marks: explorers." if finals_first(data.points) else ""

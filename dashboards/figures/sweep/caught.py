@@ -24,7 +24,7 @@ from dashboards.figures._common import (
     value_axis,
     zoom,
 )
-from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._scores import intervals_in_words, open_marks
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import (
@@ -33,7 +33,6 @@ from dashboards.figures.sweep.front import (
     SMALL,
     ends_of,
     error_bars,
-    open_marks,
     step_line,
 )
 from dashboards.text import percent

@@ -24,7 +24,7 @@ from dashboards.figures._common import (
     staircase,
     zoom,
 )
-from dashboards.figures._scores import half_width, intervals_in_words, up_to
+from dashboards.figures._scores import bars_in_words, half_width, open_marks, up_to
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
 from dashboards.text import show
@@ -41,6 +41,10 @@ _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _KNEE = (
     " The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of another."
+)
+_FINALS = (
+    " The line passes through finals, the trainings with most of the budget, among which the best model is looked for. "
+    "An explorer counts only if its whole interval is better than that of every final: a better score may be luck."
 )
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
@@ -347,17 +351,12 @@ def _remarks(data: SweepData) -> str:
         )
     half = half_width(data.result, (data.utility,))
     if any(point.interval(data.utility) for point in data.front_points):
-        said += intervals_in_words(data) + open_marks(data)
+        said += bars_in_words(data) + (_FINALS if finals_first(data.points) else "") + open_marks(data)
     elif any(point.deviation(data.utility) for point in data.front_points):
         said += " Bars are one standard deviation over repeats to either side."
     if half is not None and not finals_first(data.points):
         said += f" Scores tell what new rows would score {up_to(half)} (95 %): smaller differences may be chance."
     return said + (_KNEE if data.result.knee else "") + _outside(data)
-
-
-def open_marks(data: SweepData) -> str:
-    """Return what a caption says of open marks, empty where there are none."""
-    return " Open marks: explorers." if finals_first(data.points) else ""
 
 
 def _outside(data: SweepData) -> str:

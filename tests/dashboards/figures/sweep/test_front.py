@@ -284,8 +284,8 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
     }
     assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, up to ±6 points)"
     for name in ("front", "price", "trajectories"):
-        assert "Lines pass through finals" in figures[name].remarks(data)
-        assert "explorers" not in figures[name].remarks(small(points[1:]))
+        assert "through finals" in figures[name].remarks(data), name
+        assert "finals" not in figures[name].remarks(small(points[1:])), name
     beyond = small([noisy("a", 0.1, 0.95, is_final=False), *points[1:]])
     assert [step.trial for step in front.info(beyond).steps] == ["a"], "one that is better beyond both intervals counts"
 
