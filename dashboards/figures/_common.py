@@ -2,12 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
-from math import isfinite, nan
+from math import isfinite
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from clipless.datasets.metadata import in_feature_units
@@ -30,9 +28,8 @@ from dashboards.text import (
     title_of,
 )
 from sweeper.privacy.pricing import OWN, OWN_EPSILON, Price, value_name
-from sweeper.records import Direction, Interval, Objective, Point
+from sweeper.records import Interval, Point
 from sweeper.results.comparison import Comparison
-from sweeper.results.pick import surest
 
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
 _COLUMN_LETTERS = 44  # of the title of an axis in one line
@@ -45,7 +42,6 @@ _PERCENT = [  # as many digits as the distance of the ticks asks for, however fa
     {"dtickrange": [9e-4, 9e-3], "value": ".1%"},
     {"dtickrange": [9e-3, None], "value": ".0%"},
 ]
-_MANY_STEPS = 12  # of one staircase
 MANY = 60  # more marks than this are drawn smaller
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x")
@@ -135,52 +131,6 @@ def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | N
     return [round(low - pad, 6), round(high + pad, 6)]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """From ``epsilon`` on, ``value`` is achievable; ``point`` achieves it."""
-
-    epsilon: float
-    value: float
-    trial: str
-    epoch: int
-    made_from: str = ""
-    interval: Interval | None = None  # of a value that is an estimate from noisy scores
-
-    @property
-    def moment(self) -> str:
-        """The epoch, and what the model was made from, in words."""
-        return f"{self.epoch}, {self.made_from}" if self.made_from else str(self.epoch)
-
-
-def staircase(points: Iterable[Point], name: str, direction: Direction = Direction.MAXIMIZE) -> tuple[Step, ...]:
-    """What is achievable at epsilon <= x: each step is better than every one before it.
-
-    Points without a finite epsilon or value are passed over. At equal epsilon the better point counts. Where scores are
-    noisy, it passes through the points among which the best is looked for: finals, see `sweeper.results.pick.surest`.
-    """
-    sign = direction.sign
-    points = surest([point for point in points if finite(point, "epsilon", name)], Objective(name, direction))
-    steps = [
-        Step(p.values["epsilon"], p.values[name], *p.key, p.interval(name)) for p in _candidates(points, name, sign)
-    ]
-    kept: list[Step] = []
-    for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):
-        if not kept or sign * step.value > sign * kept[-1].value:
-            kept.append(step)
-    return tuple(kept)
-
-
-def _candidates(points: Sequence[Point], name: str, sign: float) -> list[Point]:
-    """The points that may be steps: finite, and nowhere behind what smaller epsilons reach."""
-    count = len(points)
-    epsilons = np.fromiter((p.values.get("epsilon", nan) for p in points), np.float64, count)
-    values = sign * np.fromiter((p.values.get(name, nan) for p in points), np.float64, count)
-    usable = np.flatnonzero(np.isfinite(epsilons) & np.isfinite(values))
-    order = usable[np.lexsort((-values[usable], epsilons[usable]))]
-    ahead = values[order] >= np.maximum.accumulate(values[order])
-    return [points[i] for i in order[ahead].tolist()]
-
-
 def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = True) -> tuple[str, ...]:
     """Trial, epoch, every value, its deviation over repeats, and the part of the configuration that varies, escaped.
 
@@ -208,40 +158,6 @@ def _hover(point: Point, configuration: str, price: Price | None) -> str:
     return "<br>".join([*lines, *([configuration] if configuration else [])])
 
 
-def curve_line(
-    steps: Sequence[Step],
-    right_end: float,
-    color: str,
-    symbol: str,
-    *,
-    name: str,
-    texts: Sequence[str],
-) -> go.Scatter:
-    """One of several staircases, told apart by colour and mark, and drawn to the right end of the axis.
-
-    Its line is solid: dashes of a staircase look like gaps in it. Every step is marked, many with smaller marks.
-    """
-    size = 7 if len(steps) <= _MANY_STEPS else 5
-    return go.Scatter(
-        x=[*(step.epsilon for step in steps), right_end],
-        y=[step.value for step in (*steps, steps[-1])],
-        mode="lines+markers",
-        line={"shape": "hv", "width": 1.6, "color": color},
-        marker={
-            "size": [*[size] * len(steps), 0],  # none at the end of the axis
-            "symbol": symbol,
-            "color": color,
-            "opacity": 1,
-            "line": {"width": 1 if symbol.endswith("-open") else 0, "color": color},
-        },
-        error_y=interval_bars([step.value for step in steps], [step.interval for step in steps], color),
-        cliponaxis=False,
-        text=[*texts, texts[-1]],
-        hovertemplate="%{text}<extra></extra>",
-        name=name,
-    )
-
-
 def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None], color: str) -> dict[str, Any] | None:
     """The intervals of noisy scores as error bars, as far as they lie beyond the values; None without, or of many."""
     if not any(intervals) or len(values) > MANY:
@@ -251,11 +167,6 @@ def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None],
     below = [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)]
     look = {"color": color, "thickness": 1, "width": 3}
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
-
-
-def curve_look(theme: Theme, index: int) -> tuple[str, str]:
-    """Colour and mark of one of several lines."""
-    return (theme.hue(index % 6 - 1) if index % 6 else theme.ink), SYMBOLS[index % len(SYMBOLS)]
 
 
 def marks(x: Sequence[float], y: Sequence[Any], texts: Sequence[str], marker: Any, **more: Any) -> go.Scatter:
@@ -334,54 +245,9 @@ def watermark(figure: go.Figure, theme: Theme) -> None:
     figure.add_annotation(name="watermark", text=WATERMARK, textangle=-18, font=font, **_MIDDLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Staircase:
-    """One staircase as it is drawn.
-
-    Its name in the legend, what its values are, words before each step's text, and its colour and mark where these
-    mean something.
-    """
-
-    legend: str
-    value: str
-    steps: tuple[Step, ...]
-    before: str = ""
-    look: tuple[str, str] | None = None
-
-
 def last_epsilon(points: Iterable[Point]) -> float:
     """The largest finite epsilon of the points, 1 without any."""
     return max((point.values["epsilon"] for point in points if finite(point, "epsilon")), default=1.0)
-
-
-def step_row(step: Step, value: str) -> dict[str, Any]:
-    """A step as a row of a table, its value under the name given."""
-    return {
-        "epsilon": step.epsilon,
-        value: step.value,
-        "trial": step.trial,
-        "epoch": step.epoch,
-        "made_from": step.made_from,
-    }
-
-
-def draw(
-    info: FigureInfo, theme: Theme, curves: Sequence[Staircase], right_end: float, *, height: int, yaxis: dict[str, Any]
-) -> go.Figure:
-    """Draw staircases over one epsilon axis, told apart by colour and mark."""
-    epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
-    axis = epsilon_axis(info, [*epsilons, *([right_end] if epsilons else [])])
-    figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis, showlegend=True)
-    for i, stairs in enumerate(curves):
-        texts = [_text(stairs, step) for step in stairs.steps]
-        look = stairs.look or curve_look(theme, i)
-        figure.add_trace(curve_line(stairs.steps, right_end, *look, name=stairs.legend, texts=texts))
-    return figure
-
-
-def _text(stairs: Staircase, step: Step) -> str:
-    where = f"{stairs.before}{escape(step.trial)}, epoch {escape(step.moment)}"
-    return f"{where}<br>{reached(step.epsilon, stairs.value, step.value, step.interval)}"
 
 
 def compared(comparison: Comparison, title: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from sweeper.results.front import Front
 from sweeper.results.highlights import finals_first
 from sweeper.specification.objectives import is_share_of_rows
 
+_FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
@@ -64,7 +65,7 @@ def bars_in_words(data: SweepData) -> str:
 
 def intervals_in_words(data: SweepData) -> str:
     """Return what a caption says of bars, and of which points lines pass through where finals come first."""
-    return bars_in_words(data) + (" Lines pass through finals, as on the front." if finals_first(data.points) else "")
+    return bars_in_words(data) + (_FINALS if finals_first(data.points) else "")
 
 
 def open_marks(data: SweepData) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 from dashboards.data import SweepData, finite
 from dashboards.figures import LIGHT, FigureKind, sweep_figures
-from dashboards.figures._common import point_name, staircase
+from dashboards.figures._common import point_name
+from dashboards.figures._staircases import staircase
 from dashboards.live import fragments
 from dashboards.live.comparison import Comparisons
 from dashboards.live.encoding import Resource, drawn, html_resource, json_resource, load_pandas, ready

@@ -6,17 +6,8 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import (
-    SYMBOLS,
-    Step,
-    compared,
-    curve_line,
-    label,
-    over_epsilon,
-    reached,
-    staircase,
-    step_row,
-)
+from dashboards.figures._common import SYMBOLS, compared, label, over_epsilon, reached
+from dashboards.figures._staircases import Step, curve_line, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN, Price

@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import Staircase, Step, draw, header, last_epsilon, staircase, step_row, value_axis
+from dashboards.figures._common import header, last_epsilon, value_axis
+from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
 from sweeper.records import Point

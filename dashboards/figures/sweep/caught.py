@@ -14,7 +14,6 @@ from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     PRICE_OF_SWEEP,
-    Step,
     header,
     hover_texts,
     label,
@@ -25,6 +24,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._scores import intervals_in_words, open_marks
+from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import (
@@ -33,12 +33,10 @@ from dashboards.figures.sweep.front import (
     SMALL,
     ends_of,
     error_bars,
-    step_line,
 )
 from dashboards.text import percent
-from sweeper.records import Objective, Point
+from sweeper.records import Point
 from sweeper.results.highlights import finals_first
-from sweeper.results.pick import surest
 
 _GUESSING = 0.01  # what is caught at 1 % false alarms without looking
 
@@ -51,7 +49,7 @@ class CaughtInfo(FigureInfo):
     front: tuple[Point, ...]  # points of the front that have a risk
     front_hover: tuple[str, ...]  # one text for each
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
-    steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught
+    steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
 
 
@@ -70,21 +68,12 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
         dominated=evenly(dominated, DRAWN_DOMINATED),
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
-        steps=_staircase(usable, Objective(utility, data.direction(utility))),
+        steps=staircase(usable, utility, data.direction(utility), at=lambda point: 100.0 * _caught(point)),
     )
 
 
 def _caught(point: Point) -> float:
     return 1.0 if point.risk is None else point.risk.caught[1]
-
-
-def _staircase(points: Sequence[Point], objective: Objective) -> tuple[Step, ...]:
-    steps: list[Step] = []
-    utility, sign = objective.name, objective.direction.sign
-    for point in sorted(surest(points, objective), key=lambda p: (_caught(p), -sign * p.values[utility], p.key)):
-        if not steps or sign * point.values[utility] > sign * steps[-1].value:
-            steps.append(Step(_caught(point), point.values[utility], *point.key, point.interval(utility)))
-    return tuple(steps)
 
 
 def rows(info: CaughtInfo) -> Table:
@@ -114,9 +103,8 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     if not found:
         return figure
-    steps = [Step(100.0 * step.epsilon, step.value, step.trial, step.epoch) for step in info.steps]
     width = 1.5 if info.narrow else 2
-    figure.add_trace(step_line(steps, max(found), theme.ink, name=f"best {label(info.utility)}", width=width))
+    figure.add_traces(step_lines(info.steps, max(found), theme.ink, name=f"best {label(info.utility)}", width=width))
     for group in _groups(info, theme):
         if group.points:
             figure.add_trace(_trace(info, group, theme))

@@ -13,18 +13,9 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import (
-    Step,
-    header,
-    hover_texts,
-    label,
-    over_epsilon,
-    point_name,
-    point_rows,
-    staircase,
-    zoom,
-)
+from dashboards.figures._common import header, hover_texts, label, over_epsilon, point_name, point_rows, zoom
 from dashboards.figures._scores import bars_in_words, half_width, open_marks, up_to
+from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
 from dashboards.text import show
@@ -43,8 +34,9 @@ _KNEE = (
     " The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of another."
 )
 _FINALS = (
-    " The line passes through finals, the trainings with most of the budget, among which the best model is looked for. "
-    "An explorer counts only if its whole interval is better than that of every final: a better score may be luck."
+    " The solid line passes through finals, the trainings with most of the budget, among which the best model is "
+    "looked for. The dotted one is of explorers: a better score of one may be luck, and counts only if its whole "
+    "interval is better than that of every final."
 )
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
@@ -69,7 +61,7 @@ class FrontInfo(FigureInfo):
     ]  # points of the front that the axes begin and end with: they may beat the majority-class baseline
     lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
-    finals_first: bool  # whether the line passes through finals alone, beside open marks of explorers
+    finals_first: bool  # whether finals are told apart from explorers, which have open marks
 
 
 def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
@@ -137,7 +129,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         if info.knee is not None:
             figure.add_trace(_knee(info, *info.knee, theme))  # below the points, of which it may surround several
         best = f"best {label(info.utility)}"
-        figure.add_trace(step_line(info.steps, max(epsilons), theme.ink, name=best, width=width))
+        figure.add_traces(step_lines(info.steps, max(epsilons), theme.ink, name=best, width=width))
         figure.add_traces(_front(info, theme))
         figure.add_traces(_keys(info, theme))
     shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
@@ -185,20 +177,6 @@ def ends_of(point: Point, utility: str) -> tuple[float, float]:
         return interval
     spread = point.deviation(utility) or 0.0
     return value - spread, value + spread
-
-
-def step_line(
-    steps: Sequence[Step], right_end: float, color: str, *, name: str, width: float = 2, dash: str = "solid"
-) -> go.Scatter:
-    """A staircase, drawn to the right end of the axis."""
-    return go.Scatter(
-        x=[*(step.epsilon for step in steps), *[right_end][: len(steps)]],
-        y=[step.value for step in (*steps, *steps[-1:])],
-        mode="lines",
-        line={"shape": "hv", "width": width, "color": color, "dash": dash},
-        name=name,
-        hoverinfo="skip",
-    )
 
 
 def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:

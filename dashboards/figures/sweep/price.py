@@ -15,20 +15,10 @@ import plotly.graph_objects as go
 
 from dashboards.data import PRICE, SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import (
-    Step,
-    epsilon_axis,
-    header,
-    interval_bars,
-    last_epsilon,
-    marks,
-    new_figure,
-    rows_axis,
-    staircase,
-)
+from dashboards.figures._common import epsilon_axis, header, interval_bars, last_epsilon, marks, new_figure, rows_axis
 from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep.front import step_line
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -116,12 +106,11 @@ def _traces(value: Bought, info: PriceInfo, right_end: float, color: str, dash: 
     advance = "own" if info.narrow else _ADVANCE
     name = escape(value.name)  # the whole title would be cut on a phone
     bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], color)
-    traces = [step_line(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)]
+    traces = step_lines(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)
     traces += [_bars(value.alone, bars, color)] if bars else []
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
-        line = step_line((value.best,), right_end, color, name=f"{name}, {_SWEEP} {paid}", width=3, dash=dash)
-        traces.append(line)
+        traces += step_lines((value.best,), right_end, color, name=f"{name}, {_SWEEP} {paid}", width=3, dash=dash)
         words = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         marker = {"size": 8, "color": color, "symbol": symbol}

@@ -16,18 +16,9 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import (
-    SYMBOLS,
-    Staircase,
-    Step,
-    draw,
-    header,
-    last_epsilon,
-    rows_axis,
-    staircase,
-    step_row,
-)
+from dashboards.figures._common import SYMBOLS, header, last_epsilon, rows_axis
 from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction

@@ -13,21 +13,11 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import (
-    MANY,
-    SYMBOLS,
-    Step,
-    header,
-    interval_bars,
-    label,
-    marks,
-    over_epsilon,
-    reached,
-    staircase,
-)
+from dashboards.figures._common import MANY, SYMBOLS, header, interval_bars, label, marks, over_epsilon, reached
 from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep.front import THREE_ROWS, step_line
+from dashboards.figures.sweep.front import THREE_ROWS
 from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
@@ -137,7 +127,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:  # below the trials, which it would hide
         last = max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)} so far"
-        figure.add_trace(step_line(info.steps, last, theme.ink, name=name, width=1.5 if info.narrow else 2))
+        figure.add_traces(step_lines(info.steps, last, theme.ink, name=name, width=1.5 if info.narrow else 2))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
             figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))

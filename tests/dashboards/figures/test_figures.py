@@ -160,9 +160,9 @@ def test_what_a_budget_buys_is_the_model_of_the_headline(small):
     info = price.info(replace(data, result=replace(data.result, ledger={"winner": paid})))
     (bought,) = info.values
     assert (bought.best.trial, bought.best.epsilon, bought.best.value) == ("t0002", 1.0, 0.749)
-    assert [(step.epsilon, step.value) for step in bought.alone] == [(0.9, 0.749)]
+    assert [(step.epsilon, step.value) for step in bought.alone] == [(0.02, 0.785), (0.9, 0.749)]
     (bars,) = (trace.error_y for trace in price.plot(info).data if trace.mode == "markers" and trace.marker.size == 4)
-    assert (bars.array, bars.arrayminus) == (pytest.approx((0.07,)), pytest.approx((0.07,)))
+    assert (bars.array, bars.arrayminus) == (pytest.approx((0.07, 0.07)), pytest.approx((0.07, 0.07)))
 
 
 def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(small):

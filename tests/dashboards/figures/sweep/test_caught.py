@@ -12,7 +12,7 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     info = caught.info(sweep)
     assert len(info.front) == len(sweep.front_points)
     for step in info.steps[::5]:
-        within = [p.values["accuracy"] for p in sweep.points if p.risk.caught[1] <= step.epsilon]
+        within = [p.values["accuracy"] for p in sweep.points if 100.0 * p.risk.caught[1] <= step.epsilon]
         assert step.value == max(within)
     line, *marks, guessing = caught.plot(info).data
     assert [trace.name for trace in marks] == ["dominated points", "points of the front"]  # above the line

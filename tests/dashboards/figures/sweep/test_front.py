@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dashboards.figures import sweep_figures
-from dashboards.figures._common import staircase
+from dashboards.figures._staircases import curve_line, staircase
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
 from dashboards.text import show_epsilon
@@ -271,10 +271,21 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
     points = [noisy("a", 0.1, 0.80, is_final=False), noisy("b", 1.0, 0.75), noisy("c", 2.0, 0.78)]
     data = small(points)
     figures = sweep_figures()
-    drawn = [figures[name].info(data) for name in ("front", "trajectories")]
-    assert [[step.trial for step in info.steps] for info in drawn] == [["b", "c"]] * 2
-    (bought,) = figures["price"].info(data).values
-    assert [step.trial for step in bought.alone] == ["b", "c"]
+    drawn = [figures[name].info(data).steps for name in ("front", "trajectories")]
+    drawn += [bought.alone for bought in figures["price"].info(data).values]
+    assert [[(step.trial, step.is_explorer) for step in steps] for steps in drawn] == [
+        [("a", True), ("b", False), ("c", False)]
+    ] * 3
+    for name in ("front", "trajectories", "price"):
+        lines = [trace for trace in figures[name].draw(data).data if trace.mode == "lines" and trace.x[0] is not None]
+        assert [(line.line.dash, line.x[:2]) for line in lines if "best" in line.name or "own" in line.name] == [
+            ("dot", (0.1, 1.0)),
+            ("solid", (1.0, 2.0)),
+        ]
+    assert [step.value for step in staircase(data.points, "accuracy")] == [0.80, 0.75, 0.78]
+    curve = curve_line(staircase(data.points, "accuracy"), 3.0, "#000", "circle", name="a", texts="abc")
+    assert (curve.x, curve.y) == ((0.1, 1.0, None, 1.0, 2.0, 3.0), (0.8, 0.8, None, 0.75, 0.78, 0.78))
+    assert curve.marker.size == (7, 0, 0, 7, 7, 0)
     figure = figures["front"].draw(data)
     (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
     assert marks.marker.symbol == ("circle-open", "circle", "circle")
@@ -284,10 +295,12 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
     }
     assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, up to ±6 points)"
     for name in ("front", "price", "trajectories"):
-        assert "through finals" in figures[name].remarks(data), name
+        assert "finals" in figures[name].remarks(data), name
         assert "finals" not in figures[name].remarks(small(points[1:])), name
     beyond = small([noisy("a", 0.1, 0.95, is_final=False), *points[1:]])
-    assert [step.trial for step in front.info(beyond).steps] == ["a"], "one that is better beyond both intervals counts"
+    assert [(step.trial, step.is_explorer) for step in front.info(beyond).steps] == [("a", False)], (
+        "beyond both intervals"
+    )
 
 
 def test_the_legend_names_no_dominated_points_that_lie_beyond_the_axes(small):

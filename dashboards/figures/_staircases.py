@@ -1,0 +1,197 @@
+"""Staircases: what is achievable within an epsilon, and how figures draw that."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from math import isfinite, nan
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboards.data import finite
+from dashboards.figures._base import FigureInfo
+from dashboards.figures._common import SYMBOLS, epsilon_axis, interval_bars, new_figure, reached
+from dashboards.figures._theme import Theme
+from sweeper.records import Direction, Interval, Objective, Point
+from sweeper.results.pick import surest
+
+EXPLORERS = "dot"  # the dash of a line left of finals
+_MANY_STEPS = 12  # of one staircase
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """From ``epsilon`` on, ``value`` is achievable; ``point`` achieves it."""
+
+    epsilon: float
+    value: float
+    trial: str
+    epoch: int
+    made_from: str = ""
+    interval: Interval | None = None  # of a value that is an estimate from noisy scores
+    is_explorer: bool = False  # whether it lies left of the points among which the best is looked for
+
+    @property
+    def moment(self) -> str:
+        """The epoch, and what the model was made from, in words."""
+        return f"{self.epoch}, {self.made_from}" if self.made_from else str(self.epoch)
+
+
+def own_epsilon(point: Point) -> float:
+    """Return the epsilon of one training, NaN where it is not known."""
+    return point.values.get("epsilon", nan)
+
+
+def staircase(
+    points: Iterable[Point],
+    name: str,
+    direction: Direction = Direction.MAXIMIZE,
+    *,
+    at: Callable[[Point], float] = own_epsilon,
+) -> tuple[Step, ...]:
+    """What is achievable at epsilon <= x, or at another number of a point: each step is better than every one before.
+
+    Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
+
+    Where scores are noisy, it passes through the points among which the best is looked for: finals, see
+    `sweeper.results.pick.surest`. Left of the first of them it passes through explorers, whose steps may be higher.
+    """
+    known = [point for point in points if isfinite(at(point)) and finite(point, name)]
+    chosen = surest(known, Objective(name, direction))
+    first = min(map(at, chosen), default=nan)
+    explorers = _climb([point for point in known if at(point) < first], name, direction.sign, at, is_explorer=True)
+    return (*explorers, *_climb(chosen, name, direction.sign, at, is_explorer=False))
+
+
+def _climb(
+    points: Sequence[Point], name: str, sign: float, at: Callable[[Point], float], *, is_explorer: bool
+) -> list[Step]:
+    """The points that are better than every one before them."""
+    places = np.fromiter(map(at, points), np.float64, len(points))
+    values = sign * np.fromiter((point.values[name] for point in points), np.float64, len(points))
+    order = np.lexsort((-values, places))
+    ahead = values[order] >= np.maximum.accumulate(values[order])
+    steps = [
+        Step(at(p), p.values[name], p.trial, p.epoch, p.made_from, p.interval(name), is_explorer)
+        for p in (points[i] for i in order[ahead].tolist())
+    ]
+    kept: list[Step] = []
+    for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):
+        if not kept or sign * step.value > sign * kept[-1].value:
+            kept.append(step)
+    return kept
+
+
+def step_lines(
+    steps: Sequence[Step], right_end: float, color: str, *, name: str, width: float = 2, dash: str = "solid"
+) -> list[go.Scatter]:
+    """A staircase, drawn to the right end of the axis; dotted as far as it passes through explorers."""
+    explorers, others = _apart(steps)
+    lines = []
+    if explorers:
+        lines.append(_step_line(explorers, others[0].epsilon, color, f"{name}, explorers", width, EXPLORERS))
+    return [*lines, _step_line(others, right_end, color, name, width, dash)]
+
+
+def _step_line(steps: Sequence[Step], end: float, color: str, name: str, width: float, dash: str) -> go.Scatter:
+    return go.Scatter(
+        x=[*(step.epsilon for step in steps), *[end][: len(steps)]],
+        y=[step.value for step in (*steps, *steps[-1:])],
+        mode="lines",
+        line={"shape": "hv", "width": width, "color": color, "dash": dash},
+        name=name,
+        hoverinfo="skip",
+    )
+
+
+def _apart(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
+    """The steps of explorers, and the others, which some are wherever there is a step."""
+    return [step for step in steps if step.is_explorer], [step for step in steps if not step.is_explorer]
+
+
+def curve_line(
+    steps: Sequence[Step], right_end: float, color: str, symbol: str, *, name: str, texts: Sequence[str]
+) -> go.Scatter:
+    """One of several staircases, told apart by colour and mark, and drawn to the right end of the axis.
+
+    Its line is solid: dashes of a staircase look like gaps in it. It has a gap between explorers and finals. Every step
+    is marked, many with smaller marks.
+    """
+    explorers, others = _apart(steps)
+    drawn: list[Step | None] = [*explorers, *([explorers[-1], None] if explorers else []), *others, others[-1]]
+    ends = {len(explorers): others[0].epsilon} if explorers else {}
+    ends[len(drawn) - 1] = right_end
+    size = 7 if len(steps) <= _MANY_STEPS else 5
+    by_step = dict(zip(steps, texts, strict=True))
+    values = [0.0 if step is None else step.value for step in drawn]
+    return go.Scatter(
+        x=[None if step is None else ends.get(i, step.epsilon) for i, step in enumerate(drawn)],
+        y=[None if step is None else step.value for step in drawn],
+        mode="lines+markers",
+        line={"shape": "hv", "width": 1.6, "color": color},
+        marker={
+            "size": [0 if step is None or i in ends else size for i, step in enumerate(drawn)],
+            "symbol": symbol,
+            "color": color,
+            "opacity": 1,
+            "line": {"width": 1 if symbol.endswith("-open") else 0, "color": color},
+        },
+        error_y=interval_bars(
+            values, [None if step is None or i in ends else step.interval for i, step in enumerate(drawn)], color
+        ),
+        cliponaxis=False,
+        text=["" if step is None else by_step[step] for step in drawn],
+        hovertemplate="%{text}<extra></extra>",
+        name=name,
+    )
+
+
+def curve_look(theme: Theme, index: int) -> tuple[str, str]:
+    """Colour and mark of one of several lines."""
+    return (theme.hue(index % 6 - 1) if index % 6 else theme.ink), SYMBOLS[index % len(SYMBOLS)]
+
+
+@dataclass(frozen=True, slots=True)
+class Staircase:
+    """One staircase as it is drawn.
+
+    Its name in the legend, what its values are, words before each step's text, and its colour and mark where these
+    mean something.
+    """
+
+    legend: str
+    value: str
+    steps: tuple[Step, ...]
+    before: str = ""
+    look: tuple[str, str] | None = None
+
+
+def step_row(step: Step, value: str) -> dict[str, Any]:
+    """A step as a row of a table, its value under the name given."""
+    return {
+        "epsilon": step.epsilon,
+        value: step.value,
+        "trial": step.trial,
+        "epoch": step.epoch,
+        "made_from": step.made_from,
+    }
+
+
+def draw(
+    info: FigureInfo, theme: Theme, curves: Sequence[Staircase], right_end: float, *, height: int, yaxis: dict[str, Any]
+) -> go.Figure:
+    """Draw staircases over one epsilon axis, told apart by colour and mark."""
+    epsilons = [step.epsilon for stairs in curves for step in stairs.steps]
+    axis = epsilon_axis(info, [*epsilons, *([right_end] if epsilons else [])])
+    figure = new_figure(info, theme, empty=not epsilons, height=height, xaxis=axis, yaxis=yaxis, showlegend=True)
+    for i, stairs in enumerate(curves):
+        texts = [_text(stairs, step) for step in stairs.steps]
+        look = stairs.look or curve_look(theme, i)
+        figure.add_trace(curve_line(stairs.steps, right_end, *look, name=stairs.legend, texts=texts))
+    return figure
+
+
+def _text(stairs: Staircase, step: Step) -> str:
+    where = f"{stairs.before}{escape(step.trial)}, epoch {escape(step.moment)}"
+    return f"{where}<br>{reached(step.epsilon, stairs.value, step.value, step.interval)}"
