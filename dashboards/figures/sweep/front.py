@@ -269,21 +269,32 @@ def _shapes(info: FrontInfo, points: Sequence[Point], theme: Theme) -> dict[str,
 
 def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """What the legend shows for the front; where colours are values, a middle one of the scale."""
-    what = "front; larger: better certified" if info.certificate else "front"
-    inside = len(_within(info, info.front))
-    if info.still and inside < len(info.front):
-        what = f"{what} ({inside} of {len(info.front)} points)"  # a picture cannot be zoomed
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
         marker = {"size": 10 * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
-    entries = {what: "circle"}
+    kinds: dict[str, tuple[str, Sequence[Point]]] = {"front": ("circle", info.front)}
     if info.finals_first:
-        entries = {what.replace("front", "front, finals", 1): "circle", "front, explorers": EXPLORER}
+        finals, explorers = ([p for p in info.front if p.is_final is is_final] for is_final in (True, False))
+        kinds = {"front, finals": ("circle", finals), "front, explorers": (EXPLORER, explorers)}
     rim = {"width": _OPEN * _scale(info), "color": theme.paper}
     return [
-        go.Scatter(x=[None], y=[None], mode="markers", marker={**marker, "symbol": symbol, "line": rim}, name=name)
-        for name, symbol in entries.items()
+        go.Scatter(
+            x=[None],
+            y=[None],
+            mode="markers",
+            marker={**marker, "symbol": symbol, "line": rim},
+            name=_counted(info, name, points),
+        )
+        for name, (symbol, points) in kinds.items()
+        if points
     ]
+
+
+def _counted(info: FrontInfo, name: str, points: Sequence[Point]) -> str:
+    """What the legend calls points of the front, and how many of them are seen: a picture cannot be zoomed."""
+    name += "; larger: better certified" if info.certificate and name == "front" else ""
+    inside = len(_within(info, points))
+    return f"{name} ({inside} of {len(points)} points)" if info.still and inside < len(points) else name
 
 
 def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
