@@ -17,6 +17,7 @@ _TEXT_PIXELS = 13.0  # of the text of a figure before it is scaled
 _PIXELS_OF_MM, _PIXELS_OF_POINT = 96.0 / 25.4, 96.0 / 72.0
 _RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch, and says so
 _NARROW = 600.0  # pixels
+_INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BETWEEN, _DEEP = 0.5, 0.22, 0.8  # heights, as shares of the width of a column
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.4, 38.0, 10.5  # pixels
@@ -79,13 +80,15 @@ def _make_narrow(figure: Figure, width: float) -> float:
         title={"text": "<br>".join(title), "font": {"size": 15}, **place} if title else None,
         margin={"t": _margin(figure, "t") + more},
     )
-    rows = max(len({axis.domain for axis in figure.select_yaxes()}), 1)
+    domains = {tuple(axis.domain or (0.0, 1.0)) for axis in figure.select_yaxes()}
+    insets = {one for one in domains if any(low < one[0] and one[1] < high for low, high in domains)}
+    rows = max(len(domains - insets), 1) + (_INSET if insets else 0.0)
     _thin_ticks(figure, width)
     for trace in figure.select_traces(lambda trace: trace.type in ("scatter", "scatter3d")):
         bar = trace.marker.colorbar.title
         bar.text = bar.text and bar.text.replace(" at radius", "<br>at radius")  # a bar is as high as a panel
     has_depth = any(trace.type == "scatter3d" for trace in figure.data)
-    return width * (_DEEP if has_depth else _PANEL * rows + _BETWEEN * (rows - 1))
+    return width * (_DEEP if has_depth else _PANEL * rows + _BETWEEN * (int(rows) - 1))
 
 
 def _move_legend(figure: Figure, width: float, panels: float) -> None:

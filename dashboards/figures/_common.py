@@ -35,6 +35,9 @@ PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it 
 _COLUMN_LETTERS = 44  # of the title of an axis in one line
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
+_LEGEND_LETTERS, _SYMBOL_LETTERS = 140, 9  # that fit one row of a legend, and that a symbol takes
+_THREE_ROWS = 102  # pixels for a title, and a legend of two rows
+_ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
 _SMALLEST_SPREAD = 0.05  # to either side of the values of an axis whose values are all alike
 _PERCENT = [  # as many digits as the distance of the ticks asks for, however far a reader zooms
@@ -169,6 +172,26 @@ def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None],
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
 
 
+def color_ends(values: Sequence[float]) -> dict[str, float]:
+    """The ends of a scale of colours; a value that stands alone is in its middle."""
+    low, high = min(values), max(values)
+    pad = 0.0 if low < high else _ALONE
+    return {"cmin": low - pad, "cmax": high + pad}
+
+
+def color_bar(title: str) -> dict[str, Any]:
+    """A slim bar inside the right margin, its title along it, so that it fits a phone."""
+    return {
+        "title": {"text": title, "side": "right", "font": {"size": 12}},
+        "thickness": 10,
+        "len": 0.9,
+        "outlinewidth": 0,
+        "tickformat": ".0%",
+        "tickfont": {"size": 11},
+        "xpad": 8,
+    }
+
+
 def marks(x: Sequence[float], y: Sequence[Any], texts: Sequence[str], marker: Any, **more: Any) -> go.Scatter:
     """Marks with a text each."""
     hover = "%{text}<extra></extra>"
@@ -218,6 +241,15 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
     return figure
 
 
+def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
+    """Give a figure room above its axes for a legend of two rows, where it is too long for one; return the figure."""
+    names = [trace.name or "" for trace in figure.data if trace.showlegend is not False]
+    letters = sum(len(name) + _SYMBOL_LETTERS for name in names)
+    if not info.narrow and letters > _LEGEND_LETTERS:
+        figure.update_layout(margin={"t": _THREE_ROWS})
+    return figure
+
+
 def over_epsilon(
     info: FigureInfo,
     theme: Theme,
@@ -255,11 +287,13 @@ def compared(comparison: Comparison, title: str) -> dict[str, Any]:
     deltas = {t.delta for run in comparison.runs for t in run.front.trials.values() if t.delta is not None}
     deltas_in_words = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
     names = " and ".join(group.name for group in comparison.groups)
+    both = "both" if len(comparison.runs) == 2 else f"all {len(comparison.runs)}"
+    together = f"; price of {both} together: {show_epsilon(comparison.price.epsilon)}" if comparison.price else ""
     halves = [half_width(run.front, (comparison.utility.name,)) for run in comparison.runs if run.front.points]
     known = [half for half in halves if half is not None]
     return {
         "title": f"{escape(names)}: {title}",
-        "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}",
+        "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}{together}",
         "scores": f"{VALIDATION}, {up_to(max(known))}" if known and len(known) == len(halves) else VALIDATION,
         "exploratory": comparison.exploratory,
     }

@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass
 from html import escape
+from math import nan
 
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, compared, label, over_epsilon, reached
 from dashboards.figures._staircases import Step, curve_line, staircase, step_row
+from dashboards.figures._tested import Tested, crosses, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN, Price
 from sweeper.results.comparison import Comparison, prices_in_words
+
+BEST_ON_TEST = "the best model of a line, on test rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,7 @@ class RunLine:
     run: str
     steps: tuple[Step, ...]
     price: Price | None  # of the sweep, None where it is not known
+    tested: tuple[Tested, ...]  # its best model on test rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +40,12 @@ class OverlayInfo(FigureInfo):
 def info(comparison: Comparison) -> OverlayInfo:
     """Compute the overlay of the fronts."""
     utility = comparison.utility
-    lines = [
-        RunLine(
-            group.name,
-            run.label,
-            staircase(run.front.points, utility.name, utility.direction),
-            run.front.price,
-        )
-        for group in comparison.groups
-        for run in group.runs
-    ]
+    lines = []
+    for group in comparison.groups:
+        for run in group.runs:
+            steps = staircase(run.front.points, utility.name, utility.direction)
+            on_test = tested(run.front, steps[-1:], utility.name)
+            lines.append(RunLine(group.name, run.label, steps, run.front.price, on_test))
     return OverlayInfo(
         **compared(comparison, f"{label(utility.name)} against {OWN}"),
         utility=utility.name,
@@ -67,7 +68,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     epsilons = [step.epsilon for line in info.lines for step in line.steps]
     figure = over_epsilon(info, theme, epsilons, info.utility, height=480)
     apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
-    entries = [line.run if apart else line.spec for line in info.lines]
+    entries = [line.run.rpartition("/")[2] if apart else line.spec for line in info.lines]
     prices = {
         entry: prices_in_words([line.price for line, one in zip(info.lines, entries, strict=True) if one == entry])
         for entry in entries
@@ -77,6 +78,10 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
         drawn = _line(info, line, f"{escape(entry)} ({prices[entry]})", look, max(epsilons))
         figure.add_trace(drawn.update(showlegend=entries.index(entry) == i))
+        if line.tested:
+            figure.add_trace(crosses(line.tested, look[0], narrow=info.narrow).update(showlegend=False))
+    if any(line.tested for line in info.lines):
+        figure.add_trace(crosses((Tested(nan, nan, None, ""),), theme.muted, narrow=info.narrow, name=BEST_ON_TEST))
     return figure
 
 
@@ -96,7 +101,8 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     summary="the fronts of all sweeps in one plane",
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
-        "unless they alone are compared and few. "
+        "unless they alone are compared and few. A cross is the best model of a line on test rows, which did not "
+        "choose it. "
         "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too. "
         "Points of a front below its line, which give up some of this score for a better certificate, are not drawn."
     ),

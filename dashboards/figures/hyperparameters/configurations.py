@@ -13,13 +13,12 @@ from plotly.colors import sample_colorscale
 
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import header, label, new_figure, short_names
+from dashboards.figures._common import color_bar, header, label, new_figure, short_names
 from dashboards.figures._comparable import mark
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
 from dashboards.figures.hyperparameters._compared import compare, order, remarks_of
-from dashboards.figures.sweep.front import color_bar
 from sweeper.privacy.pricing import value_name
 
 DRAWN_TRIALS = 300

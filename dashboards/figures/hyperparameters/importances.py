@@ -102,7 +102,8 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         for importance in info.importances
         for name, loss in importance.losses.items()
     )
-    ends = {"range": [0.0, 1.08 * (largest or 1.0)], "tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
+    longest = 1.08 * (largest or 1.0)
+    look = {"tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
     gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
     width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
     for i, importance in enumerate(info.importances):
@@ -110,6 +111,7 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         left, top = column * (width + beside), 1.0 - row * height
         is_last = i == len(info.importances) - 1
         right = 1.0 if is_last else left + width  # the last one has the room of a panel that is not there
+        ends = {"range": [0.0, longest * (right - left) / width], **look}  # on the scale of the others
         bottom = max(top - height + gap, 0.0)
         x, y = (f"x{i + 1}", f"y{row + 1}") if i else ("x", "y")
         figure.update_layout({f"xaxis{i + 1}": {"domain": [left, right], "anchor": y, **ends}})

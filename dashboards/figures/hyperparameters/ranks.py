@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
-from dashboards.figures._common import label, marks
+from dashboards.figures._common import color_bar, label, marks
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
 from dashboards.figures.hyperparameters._compared import remarks_of
@@ -27,7 +27,6 @@ from dashboards.figures.hyperparameters._pairs import (
     texts,
 )
 from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
-from dashboards.figures.sweep.front import color_bar
 
 MOST_SPREAD = 0.12  # share of an axis between a place and the farthest of its marks
 _STEP = 0.04  # share of an axis between a place and the nearest other mark of it

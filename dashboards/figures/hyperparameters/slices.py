@@ -33,7 +33,7 @@ def info(data: SweepData) -> SlicesInfo:
     base = ConfigurationsInfo(**content)
     axes = find_axes(base)
     if len(axes) > MOST_PANELS:
-        content["title"] += f", {MOST_PANELS} of {len(axes)}"
+        content["title"] += f", {MOST_PANELS}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{len(axes)}"
     return SlicesInfo(**content, slices=axes[:MOST_PANELS], stages=_stages(data, base.trials))
 
 

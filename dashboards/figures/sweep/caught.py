@@ -21,6 +21,7 @@ from dashboards.figures._common import (
     new_figure,
     point_rows,
     value_axis,
+    with_room,
     zoom,
 )
 from dashboards.figures._scores import intervals_in_words, open_marks
@@ -111,7 +112,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     line = {"color": theme.muted, "dash": "dot", "width": 1.5}
     figure.add_vline(x=100.0 * _GUESSING, line=line)
     figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"guessing: {percent(_GUESSING)}"))
-    return figure
+    return with_room(figure, info)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from dashboards.figures._common import (
     new_figure,
     value_axis,
 )
+from dashboards.figures._comparable import stage_epsilon
 from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon, show_value
@@ -50,7 +51,7 @@ class CurvesInfo(FigureInfo):
 
     utility: str  # name on the vertical axis
     curves: tuple[Curve, ...]  # by trial; `DRAWN_TRIALS` of many, those on the front first
-    stages: int  # of the budget, 1 where it was not cut
+    stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
 
 
 def info(data: SweepData) -> CurvesInfo:
@@ -72,9 +73,10 @@ def info(data: SweepData) -> CurvesInfo:
             intervals=tuple(point.interval(data.utility) for point in own),
         )
         curves.append(curve)
-    stages = max(len(data.result.stages), 1)
+    count = len(data.result.stages)
+    stages = [f"stage {stage + 1}, {stage_epsilon(data, stage)}" for stage in range(count)] if count > 1 else ()
     return CurvesInfo(
-        **header(data, "trials over their epochs"), utility=data.utility, curves=tuple(curves), stages=stages
+        **header(data, "trials over their epochs"), utility=data.utility, curves=tuple(curves), stages=tuple(stages)
     )
 
 
@@ -116,8 +118,8 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _group(info: CurvesInfo) -> list[str]:
     """What the colour of each curve stands for: its stage, or itself where they are few and of one stage."""
-    if info.stages > 1:
-        return [f"stage {(curve.stage or 0) + 1}" for curve in info.curves]
+    if info.stages:
+        return [info.stages[curve.stage or 0] for curve in info.curves]
     return [escape(curve.trial) if len(info.curves) <= HUES else "trials" for curve in info.curves]
 
 

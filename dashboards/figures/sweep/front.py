@@ -13,11 +13,24 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import header, hover_texts, label, over_epsilon, point_name, point_rows, zoom
+from dashboards.figures._common import (
+    color_bar,
+    color_ends,
+    header,
+    hover_texts,
+    label,
+    over_epsilon,
+    point_name,
+    point_rows,
+    with_room,
+    zoom,
+)
 from dashboards.figures._scores import bars_in_words, half_width, open_marks, up_to
 from dashboards.figures._staircases import Step, staircase, step_lines
+from dashboards.figures._tested import Tested, crosses, crosses_in_words, ends_on_test, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
+from dashboards.figures.sweep._inset import add_inset, crowded, has_room
 from dashboards.text import show
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
@@ -39,8 +52,6 @@ _FINALS = (
     "interval is better than that of every final."
 )
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
-THREE_ROWS = 102  # pixels for a title, and a legend that does not fit one row
-_ALONE = 0.05  # from the one value of a scale to either of its ends
 _CROWDED = 200  # more points than this are drawn at half the size
 
 
@@ -61,6 +72,7 @@ class FrontInfo(FigureInfo):
     ]  # points of the front that the axes begin and end with: they may beat the majority-class baseline
     lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
+    tested: tuple[Tested, ...]  # what the models on the line reach on test rows
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
 
 
@@ -72,6 +84,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     drawn = evenly(dominated, DRAWN_DOMINATED)
     knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
+    steps = staircase(usable, utility, data.direction(utility))
     return FrontInfo(
         **header(data, f"{label(utility)} against {OWN}", utility),
         utility=utility,
@@ -81,7 +94,8 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         dominated=drawn,
         dominated_hover=hover_texts(data, drawn, configured=False),
         dominated_total=len(dominated),
-        steps=staircase(usable, utility, data.direction(utility)),
+        steps=steps,
+        tested=tested(data.result, steps, utility),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=_lines(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
@@ -131,10 +145,11 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         best = f"best {label(info.utility)}"
         figure.add_traces(step_lines(info.steps, max(epsilons), theme.ink, name=best, width=width))
         figure.add_traces(_front(info, theme))
+        figure.add_traces([crosses(info.tested, theme.orange, narrow=info.narrow)] if info.tested else [])
         figure.add_traces(_keys(info, theme))
+        if info.still:
+            _enlarge(figure, info, theme)
     shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
-    if info.still and not info.narrow and len(shown) > 1:
-        figure.update_layout(margin={"t": THREE_ROWS})
     line = {"color": theme.muted, "dash": "dot", "width": 1.5}
     for _, value in info.lines if epsilons else ():
         figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
@@ -142,7 +157,18 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         text = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
         name = text.replace(" on validation rows", "") if info.narrow else text
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
-    return figure
+    return with_room(figure, info)
+
+
+def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:
+    """Add an inset where many points of the front lie close together, if there is room for it."""
+    region = crowded([(p.values["epsilon"], p.values[info.utility]) for p in _within(info, info.front)])
+    drawn = [(p.values["epsilon"], p.values[info.utility]) for p in (*info.front, *info.dominated)]
+    drawn += [(one.epsilon, one.value) for one in info.tested]
+    if region is None or not has_room(figure, drawn, [value for _, value in info.lines]):
+        return
+    enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]
+    add_inset(figure, enlarged, region, info.utility, theme)
 
 
 def _is_within(figure: go.Figure, value: float) -> bool:
@@ -158,7 +184,7 @@ def _scale(info: FrontInfo, count: int = 0) -> float:
 
 def _span(info: FrontInfo) -> list[float] | None:
     """The range of the vertical axis: values that are shown, ends of error bars among them."""
-    heights = [end for point in info.shown for end in ends_of(point, info.utility)]
+    heights = [end for point in info.shown for end in ends_of(point, info.utility)] + ends_on_test(info.tested)
     return zoom(heights, [value for _, value in info.lines])
 
 
@@ -311,26 +337,6 @@ def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
     )
 
 
-def color_ends(values: Sequence[float]) -> dict[str, float]:
-    """The ends of a scale of colours; a value that stands alone is in its middle."""
-    low, high = min(values), max(values)
-    pad = 0.0 if low < high else _ALONE
-    return {"cmin": low - pad, "cmax": high + pad}
-
-
-def color_bar(title: str) -> dict[str, Any]:
-    """A slim bar inside the right margin, its title along it, so that it fits a phone."""
-    return {
-        "title": {"text": title, "side": "right", "font": {"size": 12}},
-        "thickness": 10,
-        "len": 0.9,
-        "outlinewidth": 0,
-        "tickformat": ".0%",
-        "tickfont": {"size": 11},
-        "xpad": 8,
-    }
-
-
 def _remarks(data: SweepData) -> str:
     """How to read what this front has: points below its line, bars or how sure scores are, a knee."""
     said = ""
@@ -345,6 +351,7 @@ def _remarks(data: SweepData) -> str:
         said += " Bars are one standard deviation over repeats to either side."
     if half is not None and not finals_first(data.points):
         said += f" Scores tell what new rows would score {up_to(half)} (95 %): smaller differences may be chance."
+    said += crosses_in_words(data.result, data.utility)
     return said + (_KNEE if data.result.knee else "") + _outside(data)
 
 

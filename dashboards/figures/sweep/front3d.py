@@ -11,6 +11,8 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
+    color_bar,
+    color_ends,
     header,
     hover_texts,
     label,
@@ -20,15 +22,24 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks
-from dashboards.figures.sweep.front import color_bar, color_ends
 from dashboards.text import is_fraction, number
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
 _WITH_LINES = 200
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
-_NARROW_EYE = {"x": -1.98, "y": -2.4, "z": 1.07}
-_CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": -0.11, "y": 0.09, "z": -0.2}
+_NARROW_EYE = {"x": 1.55, "y": -2.85, "z": 1.0}
+_CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": 0.1, "y": 0.0, "z": -0.2}
+_CORNER: dict[str, Any] = {
+    "x": 0.01,
+    "y": 0.01,
+    "xref": "paper",
+    "yref": "paper",
+    "xanchor": "left",
+    "yanchor": "bottom",
+    "align": "left",
+    "showarrow": False,
+}
 _APART = 0.12  # share of an axis between two ticks
 
 
@@ -68,19 +79,22 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     name = info.certificate or ""
     certified = [point.values[name] for point in info.front]
     scene = {
-        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": _own_epsilon(info)}},
+        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": OWN}},
         "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
         "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
         "camera": {
             "eye": _NARROW_EYE if info.narrow else _EYE,
             "center": _NARROW_CENTER if info.narrow else _CENTER,
         },
-        "aspectratio": {"x": 1.2, "y": 1.2, "z": 1.0} if info.narrow else {"x": 1.9, "y": 1.2, "z": 0.9},
+        "aspectratio": {"x": 1.7, "y": 1.1, "z": 1.0} if info.narrow else {"x": 1.9, "y": 1.2, "z": 0.9},
     }
     margin = {"l": 8, "r": 8, "t": 40, "b": 8}
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
     if not epsilons:
         return figure
+    _, _, paid = info.epsilon_title.partition("; ")  # the title of an axis that turns has no room for it
+    said = (", " if not info.narrow else "<br>").join(filter(None, [paid, info.scores]))
+    figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     if len(epsilons) <= _WITH_LINES:
         figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
     figure.add_trace(
@@ -95,7 +109,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
                 "colorscale": theme.colorscale(),
                 "line": {"color": theme.paper, "width": 1},
                 **color_ends(certified),
-                "colorbar": color_bar(label(name)),
+                **({} if info.narrow else {"colorbar": color_bar(label(name))}),  # a column has the room of axes alone
             },
             customdata=[point_name(point) for point in info.front],
             text=info.hover,
@@ -104,12 +118,6 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
-
-
-def _own_epsilon(info: Front3dInfo) -> str:
-    """The title of the first axis, which turns with it and has no room for a line as long as that of a plane."""
-    _, _, paid = info.epsilon_title.partition("; ")
-    return f"{OWN}<br>({paid})" if paid else OWN
 
 
 def _few(axis: dict[str, Any]) -> dict[str, Any]:

@@ -15,9 +15,19 @@ import plotly.graph_objects as go
 
 from dashboards.data import PRICE, SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import epsilon_axis, header, interval_bars, last_epsilon, marks, new_figure, rows_axis
+from dashboards.figures._common import (
+    epsilon_axis,
+    header,
+    interval_bars,
+    last_epsilon,
+    marks,
+    new_figure,
+    rows_axis,
+    with_room,
+)
 from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._staircases import Step, staircase, step_lines
+from dashboards.figures._tested import ON_TEST, Tested, crosses, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
@@ -36,6 +46,7 @@ class Bought:
     name: str
     alone: tuple[Step, ...]  # its staircase over the points' own epsilons
     best: Step | None  # the best point, at the price of the sweep; None where that is not known or not finite
+    tested: tuple[Tested, ...]  # the same model on test rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +74,8 @@ def info(data: SweepData) -> PriceInfo:
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
     best = best_of(data, name)
     reached = None if best is None or not isfinite(epsilon) else _step(best, name, epsilon)
-    return Bought(name, staircase(data.front_points, name, data.direction(name)), reached)
+    on_test = tested(data.result, [] if reached is None else [reached], name)
+    return Bought(name, staircase(data.front_points, name, data.direction(name)), reached, on_test)
 
 
 def _step(point: Point, name: str, epsilon: float) -> Step:
@@ -97,15 +109,18 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
     yaxis = rows_axis(info, *(value.name for value in info.values))
     figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
     for i, value in enumerate(info.values):
-        figure.add_traces(_traces(value, info, 10.0 ** axis["range"][1], theme.hue(i), *_LOOKS[i]))
-    return figure
+        figure.add_traces(_traces(value, info, theme, 10.0 ** axis["range"][1], theme.hue(i), _LOOKS[i]))
+    return with_room(figure, info)
 
 
-def _traces(value: Bought, info: PriceInfo, right_end: float, color: str, dash: str, symbol: str) -> list[go.Scatter]:
+def _traces(
+    value: Bought, info: PriceInfo, theme: Theme, right_end: float, color: str, look: tuple[str, str]
+) -> list[go.Scatter]:
     """The lines of a value, to the end of the axis: what is bought at an epsilon is bought at every larger one."""
+    dash, symbol = look
     advance = "own" if info.narrow else _ADVANCE
     name = escape(value.name)  # the whole title would be cut on a phone
-    bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], color)
+    bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], theme.muted)
     traces = step_lines(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)
     traces += [_bars(value.alone, bars, color)] if bars else []
     if value.best is not None:
@@ -116,6 +131,8 @@ def _traces(value: Bought, info: PriceInfo, right_end: float, color: str, dash: 
         marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
+    if value.tested:
+        traces.append(crosses(value.tested, color, narrow=info.narrow, name=f"{name}, {ON_TEST}"))
     return traces
 
 

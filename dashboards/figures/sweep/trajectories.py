@@ -13,16 +13,24 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
-from dashboards.figures._common import MANY, SYMBOLS, header, interval_bars, label, marks, over_epsilon, reached
+from dashboards.figures._common import (
+    MANY,
+    SYMBOLS,
+    header,
+    interval_bars,
+    label,
+    marks,
+    over_epsilon,
+    reached,
+    with_room,
+)
 from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep.front import THREE_ROWS
 from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
-_ONE_ROW = 6  # entries of the legend that fit one
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
@@ -126,7 +134,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     if epsilons:  # below the trials, which it would hide
         last = max([*epsilons, *(step.epsilon for step in info.steps)])
-        name = f"best {label(info.utility)} so far"
+        name = f"best {label(info.utility)}"
         figure.add_traces(step_lines(info.steps, last, theme.ink, name=name, width=1.5 if info.narrow else 2))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
@@ -135,12 +143,10 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         _draw_named(figure, info, theme)
     else:
         _draw_grouped(figure, info, theme)
-    if not info.narrow and sum(trace.showlegend is not False for trace in figure.data) > _ONE_ROW:
-        figure.update_layout(margin={"t": THREE_ROWS})
     if any(t.passed for t in info.trajectories):
         size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=size))
-    return figure
+    return with_room(figure, info)
 
 
 def _draw_named(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -162,8 +168,12 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
                 is_staged = info.stages > 1
                 color = theme.hue(stage) if is_staged else getattr(theme, name)
                 group = f"stage {stage + 1}, {status.value}" if is_staged else status.value
-                width = _WIDTH + _WIDER * stage
-                figure.add_trace(_paths(chosen, color, info.utility, group, width, crowded=crowded))
+                mark = SYMBOLS[stage % len(SYMBOLS)]  # of each epoch, so that stages differ in grey too
+                symbol = mark if is_staged and status is TrialStatus.COMPLETED else symbol
+                path = _paths(chosen, color, info.utility, group, _WIDTH + _WIDER * stage, crowded=crowded)
+                if is_staged and not crowded:
+                    path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": color})
+                figure.add_trace(path)
                 figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8, symbol=symbol))
 
 
@@ -242,7 +252,7 @@ def _remarks(data: SweepData) -> str:
         said += " Diamonds on it are averages of the weights of a trial (free points), which lie on the way of none."
     said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
-        said += " Each stage of the budget has its colour, a later one a wider line."
+        said += " Each stage of the budget has its colour and mark, a later one a wider line."
     return said + intervals_in_words(data)
 
 

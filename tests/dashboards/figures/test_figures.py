@@ -129,7 +129,7 @@ def test_one_value_alone_has_room_around_it():
 def test_the_front_beside_a_trial_that_ended_early_goes_to_the_right(sweep):
     info = trajectories.info(sweep)
     short = replace(info, trajectories=(replace(info.trajectories[0], epsilons=(1e-3,), values=(0.5,), epochs=(1,)),))
-    (front,) = (trace for trace in trajectories.plot(short).data if trace.name == "best accuracy so far")
+    (front,) = (trace for trace in trajectories.plot(short).data if trace.name == "best accuracy")
     assert list(front.x) == sorted(front.x)
 
 
@@ -141,12 +141,14 @@ def test_the_tenth_worker_comes_behind_the_second():
 def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
     figure = trajectories.plot(trajectories.info(sweep))
     lines = {
-        trace.name: trace.line for trace in figure.data if trace.name.startswith("stage") and trace.mode == "lines"
+        trace.name: trace.line for trace in figure.data if trace.name.startswith("stage") and "lines" in trace.mode
     }
     assert {name.partition(",")[0] for name in lines} == {"stage 1", "stage 2", "stage 3"}
     for look in ("color", "width"):
         assert len({(name.partition(",")[0], line[look]) for name, line in lines.items()}) == 3
         assert len({line[look] for line in lines.values()}) == 3
+    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in figure.data if "lines" in trace.mode}
+    assert len({marks[stage] for stage in ("stage 1", "stage 2", "stage 3")}) == 3, "in grey, too"
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from dashboards import data
 from dashboards.figures import LIGHT, is_empty
 from dashboards.figures.hyperparameters import importances
@@ -75,6 +77,8 @@ def test_bars_are_called_what_they_are_and_no_panel_of_a_column_is_empty(sweep):
     assert {"r_squared", "permutation_importance"} <= importances.rows(info)[0].keys()
     three = replace(info, importances=info.importances[:3], narrow=True)
     assert importances.plot(three).layout.xaxis3.domain == (0.0, 1.0)
+    scales = [(axis.range[1] / (axis.domain[1] - axis.domain[0])) for axis in importances.plot(three).select_xaxes()]
+    assert scales == pytest.approx([scales[0]] * 3), "bars of all panels compare"
     one = replace(info, importances=info.importances[:1], narrow=True)
     assert importances.plot(one).layout.xaxis.domain == (0.0, 1.0)
 

@@ -81,7 +81,7 @@ def test_each_figure_has_a_title_of_its_own(sweep):
     titles = [kind.info(sweep).title for kind in (configurations, slices, contours, ranks)]
     assert titles == [
         "digits: configurations and their best points",
-        "digits: best accuracy by hyperparameter, 4 of 8",
+        "digits: best accuracy by hyperparameter, 4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}8",
         "digits: best accuracy by hyperparameter pair",
         "digits: order in accuracy by hyperparameter pair",
     ]

@@ -308,3 +308,48 @@ def test_the_legend_names_no_dominated_points_that_lie_beyond_the_axes(small):
         figure = front.plot(front.info(small(far)))
         (trace,) = (t for t in figure.data if t.name == "dominated points")
         assert trace.showlegend is near
+
+
+def with_test(point, value, interval=None):
+    if interval is None:
+        return replace(point, test={"accuracy": value})
+    scores = replace(point.noisy, test_intervals={"accuracy": interval})
+    return replace(point, test={"accuracy": value}, noisy=scores)
+
+
+def test_models_of_the_line_are_shown_on_test_rows_too(small):
+    data = small([with_test(point("a", 1, 1.0, 0.8), 0.75), with_test(point("a", 2, 2.0, 0.85), 0.78)])
+    figure = front.FIGURE.draw(data)
+    (crosses,) = (trace for trace in figure.data if trace.name == "same models on test rows")
+    assert (crosses.x, crosses.y, crosses.error_y.array) == ((1.0, 2.0), (0.75, 0.78), None)
+    low, high = figure.layout.yaxis.range
+    assert low < 0.75 < 0.85 < high
+    assert "Crosses: the same models on test rows; validation rows chose them" in front.FIGURE.remarks(data)
+    untested = small([point("a", 1, 1.0, 0.8)])
+    assert "Crosses" not in front.FIGURE.remarks(untested)
+    assert "same models on test rows" not in [trace.name for trace in front.FIGURE.draw(untested).data]
+
+
+def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small):
+    data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81)), with_test(noisy("b", 2.0, 0.85), 0.78)])
+    (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name == "same models on test rows")
+    assert crosses.y == (0.75,)
+    assert crosses.x[0] > 1.0, "beside the bar of its validation score"
+    assert (crosses.error_y.array, crosses.error_y.arrayminus) == (pytest.approx((0.06,)), pytest.approx((0.05,)))
+    assert ", with their 95 % intervals;" in front.FIGURE.remarks(data)
+
+
+def test_a_picture_enlarges_where_points_crowd_and_covers_none(small):
+    many = [point("a", epoch, 0.3 * 1.1**epoch, 0.9 + 0.001 * epoch) for epoch in range(5, 30)]
+    steep = [point("b", 1, 0.2, 0.3), point("b", 2, 0.25, 0.6)]
+    still = front.FIGURE.draw(small([*steep, *many]), still=True)
+    inside = [trace for trace in still.data if trace.yaxis == "y2"]
+    assert inside
+    assert not any(trace.showlegend for trace in inside)
+    low, high = still.layout.yaxis2.range
+    assert low < 0.905 < 0.929 < high
+    assert still.layout.shapes[0].y0 == low
+    assert "yaxis2" not in front.FIGURE.draw(small([*steep, *many])).layout, "a page can be zoomed"
+    below = [point("c", 1, 5.0, 0.5, 0.9)]
+    drawn = small([*steep, *many, *below], objectives=("epsilon", "accuracy", "certified@0.25"))
+    assert "yaxis2" not in front.FIGURE.draw(drawn, still=True).layout, "a point lies where it would stand"

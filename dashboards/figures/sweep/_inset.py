@@ -1,0 +1,81 @@
+"""An inset that enlarges where most points of a front lie, in a picture that nobody can zoom."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log10
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.figures._common import percent_axis
+from dashboards.figures._theme import Theme
+from dashboards.figures._ticks import log_ticks
+
+_MANY = 20  # points, of which half lie in
+_UPPER = 0.12  # this share of the height of the axes
+_WIDE, _HIGH = (0.5, 0.97), (0.17, 0.52)  # where the inset stands, as shares of the axes
+_AROUND = 0.05  # share of the axes around it that is empty as well
+_PAD = 0.08  # share of the inset around its points
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A rectangle of the axes: the ends of own epsilon, and of the values."""
+
+    epsilons: tuple[float, float]
+    values: tuple[float, float]
+
+
+def crowded(points: Sequence[tuple[float, float]]) -> Region | None:
+    """Return the rectangle of the uppermost of many points, by epsilon and value, where half of them lie in it.
+
+    >>> crowded([(1.0, 0.2), *((2.0 + i, 0.9 + i / 1000) for i in range(20))])
+    Region(epsilons=(2.0, 21.0), values=(0.9, 0.919))
+    >>> crowded([(1.0, i / 20) for i in range(21)]) is None
+    True
+    """
+    if len(points) <= _MANY:
+        return None
+    values = [value for _, value in points]
+    least = max(values) - _UPPER * (max(values) - min(values))
+    inside = [(epsilon, value) for epsilon, value in points if value >= least]
+    if 2 * len(inside) < len(points):
+        return None
+    epsilons, values = [epsilon for epsilon, _ in inside], [value for _, value in inside]
+    return Region((min(epsilons), max(epsilons)), (min(values), max(values)))
+
+
+def has_room(figure: go.Figure, points: Sequence[tuple[float, float]], heights: Sequence[float]) -> bool:
+    """Return whether an inset covers none of the points, by epsilon and value, and no line at one of the heights."""
+    (first, last), (least, most) = figure.layout.xaxis.range, figure.layout.yaxis.range
+    left, low, high = _WIDE[0] - _AROUND, _HIGH[0] - _AROUND, _HIGH[1] + _AROUND
+    at = [((log10(epsilon) - first) / (last - first), value) for epsilon, value in points if epsilon > 0]
+    places = [(x, (value - least) / (most - least)) for x, value in [*at, *((1.0, height) for height in heights)]]
+    return not any(x >= left and low <= y <= high for x, y in places)
+
+
+def add_inset(figure: go.Figure, traces: Sequence[go.Scatter], region: Region, name: str, theme: Theme) -> None:
+    """Draw traces once more, enlarged to a region, and mark the region."""
+    ticks = log_ticks(region.epsilons)
+    low, high = region.values
+    pad = _PAD * ((high - low) or 0.1)
+    frame: dict[str, Any] = {"showline": True, "mirror": True, "linecolor": theme.muted, "tickfont": {"size": 10}}
+    figure.update_layout(
+        xaxis2={"type": "log", "domain": _WIDE, "anchor": "y2", **ticks, **frame},
+        yaxis2={
+            "domain": _HIGH,
+            "anchor": "x2",
+            "range": [low - pad, high + pad],
+            "nticks": 5,
+            **percent_axis(name),
+            **frame,
+        },
+    )
+    for trace in traces:
+        copy = go.Scatter(trace).update(xaxis="x2", yaxis="y2", showlegend=False, cliponaxis=True, error_y=None)
+        if copy.marker.showscale is not None or copy.marker.colorbar.title.text:
+            copy.update(marker={"showscale": False, "colorbar": None})
+        figure.add_trace(copy)
+    first, last = (10.0**end for end in ticks["range"])
+    corners = {"x0": first, "x1": last, "y0": low - pad, "y1": high + pad}
+    figure.add_shape(type="rect", line={"color": theme.muted, "width": 0.8}, **corners)
