@@ -27,7 +27,7 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._staircases import Step, staircase, step_lines
-from dashboards.figures._tested import ON_TEST, Tested, crosses, tested
+from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
@@ -160,7 +160,11 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     plot=plot,
     rows=rows,
     awaits="The price beside own epsilons,<br>as soon as a trial has finished its first epoch",
-    remarks=lambda data: (" Dashed: what is certified." if data.certificate else "") + intervals_in_words(data),
+    remarks=lambda data: (
+        (" Dashed: what is certified." if data.certificate else "")
+        + intervals_in_words(data)
+        + crosses_in_words(data.result, data.utility)
+    ),
     topic=Topic.FRONT,
     epsilon_axis=True,
 )
