@@ -3,10 +3,18 @@
 From the event that the card states and the rows of the ledger follow both prices of the training, what the sweep costs,
 what the scores cost, and what all of it means to a person. Scores, audits and what the data set declares do not follow
 from them; a signature says who stands for those.
+
+On one kind of processor, with the same versions, all numbers are computed alike to the last bit, whatever the number of
+threads. On another kind, exp, log and sums of products round differently: a divergence changes by a few 2^-53 for each
+step, which add up like a random walk, and a price by as much relative to delta. So prices may differ by
+``64 sqrt(steps) / delta`` units of last place, twice the most that was measured, as long as their digits shown are the
+same. What is derived for several rows from the price of one takes the far end of its profile and magnifies this. What
+is copied, like rates and numbers of steps, is compared exactly.
 """
 
 from collections.abc import Iterator, Mapping
-from math import hypot, isclose
+from dataclasses import dataclass
+from math import hypot, isclose, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +25,43 @@ from sweeper.adapters import dump
 from sweeper.privacy.card_prices import charged_entries, point_exposure, point_guarantee, price_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
-from sweeper.privacy.selection import WINNER_TRIAL
+from sweeper.privacy.selection import WINNER_TRIAL, same_event
+from sweeper.rounding import round_up
 from sweeper.store.jsonl import plain
 
-TOLERANCE = 1e-6
-"""By how much numbers may differ, relatively, that other versions or machines have computed."""
+_STEP_ROUNDING = 2.0**-47  # 64 units of last place, of a divergence, times the root of the steps
+_MEANING = 2.0**-20  # relative, of probabilities and of several rows' own epsilons; 2e-7 was measured
+_DERIVED = 2.0**-11  # relative, of epsilons that several rows have by group privacy; 2e-4 was measured
 
 
-def first_false_claim(card: Mapping[str, Any], path: Path) -> str | None:
-    """Return in one sentence which claim of a card does not follow from a ledger, ``None`` if all do.
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """By how much numbers may differ, relatively, that another kind of processor has computed."""
+
+    price: float = 0.0
+    meaning: float = 0.0  # of what a price means to a person, of which digits are not compared
+    derived: float = 0.0
+
+    @classmethod
+    def across_processors(cls, delta: float, steps: int) -> "Tolerance":
+        """Return it for prices at a delta, of a sweep of so many steps."""
+        price = _STEP_ROUNDING * sqrt(steps) / delta
+        return cls(price=price, meaning=max(price, _MEANING), derived=max(price, _DERIVED))
+
+
+EXACT = Tolerance()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What a ledger says of the claims of a card: which is false, in one sentence, or whether all are exact."""
+
+    false: str | None = None
+    exact: bool = False
+
+
+def compare_claims(card: Mapping[str, Any], path: Path) -> Comparison:
+    """Compute the claims of a card again from a ledger.
 
     Args:
         card: content of ``card.json``, as its schema says.
@@ -38,29 +74,51 @@ def first_false_claim(card: Mapping[str, Any], path: Path) -> str | None:
     event = PoissonGaussian.from_json(card["event"])
     false = next((one for one in contradictions(card, event, ledger) if one is not None), None)
     if false is not None:
-        return false
-    prices = ledger.answers(card["guarantee"]["delta"])
+        return Comparison(false)
+    delta = card["guarantee"]["delta"]
+    prices = ledger.answers(delta)
     if sorted(card["ledger"]) != sorted(prices):
         answered = ", ".join(sorted(card["ledger"])) or "nothing"
-        return f"Expected ledger to answer {', '.join(sorted(prices))}, got {answered}"
-    loose = compute_claims(card, event, ledger, prices)
-    if first_difference(card, loose) is None:
-        return None
-    tight = compute_claims(card, event, ledger, ledger.answers(card["guarantee"]["delta"], tight=True))
-    return first_difference(card, tight)
+        return Comparison(f"Expected ledger to answer {', '.join(sorted(prices))}, got {answered}")
+    steps = event.steps + sum(entry.planned.steps for entry in ledger.entries())
+    tolerance = Tolerance.across_processors(delta, steps)
+    computed = compute_claims(card, event, ledger, prices)
+    false = first_difference(card, computed, tolerance)
+    if false is not None:
+        computed = compute_claims(card, event, ledger, ledger.answers(delta, tight=True))
+        false = first_difference(card, computed, tolerance)
+    return Comparison(false, exact=false is None and first_difference(card, computed) is None)
 
 
-def first_difference(stated: Any, computed: Any, field: str = "") -> str | None:
+def first_difference(stated: Any, computed: Any, tolerance: Tolerance = EXACT) -> str | None:
     """Return in one sentence where what is stated is not what was computed; only what was computed is looked at."""
-    stated, computed = plain(stated), plain(computed)
+    return _difference(plain(stated), plain(computed), "", tolerance)
+
+
+def _difference(stated: Any, computed: Any, field: str, tolerance: Tolerance) -> str | None:
     if isinstance(computed, Mapping) and isinstance(stated, Mapping):
         pairs = ((name, stated.get(name), value) for name, value in computed.items())
     elif isinstance(computed, list) and isinstance(stated, list) and len(stated) == len(computed):
         pairs = ((str(place), *both) for place, both in enumerate(zip(stated, computed, strict=True)))
     else:
-        return None if _same(stated, computed) else f"Expected {field} = {computed!r}, got {stated!r}"
-    found = (first_difference(one, other, f"{field}.{name}" if field else name) for name, one, other in pairs)
-    return next((one for one in found if one is not None), None)
+        return None if _same(stated, computed, tolerance) else f"Expected {field} = {computed!r}, got {stated!r}"
+    for name, one, other in pairs:
+        allowed = _inside(name, computed, tolerance)
+        found = _difference(one, other, f"{field}.{name}" if field else name, allowed)
+        if found is not None:
+            return found
+    return None
+
+
+def _inside(name: str, record: Any, tolerance: Tolerance) -> Tolerance:
+    """Return the tolerance of one field of a record."""
+    if name == "delta":
+        return EXACT
+    if name == "exposure":
+        return Tolerance(meaning=tolerance.meaning, derived=tolerance.derived)
+    if name == "epsilon" and record.get("own") is False:
+        return Tolerance(meaning=tolerance.derived)
+    return tolerance
 
 
 def compute_claims(
@@ -96,7 +154,7 @@ def contradictions(card: Mapping[str, Any], event: PoissonGaussian, ledger: Ledg
     yield first_difference(card, follows)
     if not 1 <= card["epoch"] <= facts["planned_epochs"]:
         yield f"Expected epoch from 1 to guarantee.planned_epochs = {facts['planned_epochs']}, got {card['epoch']}"
-    if not _same(sampling["batch_size"], event.sampling_rate * facts["population"]):
+    if not isclose(sampling["batch_size"], event.sampling_rate * facts["population"], rel_tol=2.0**-51):
         expected = event.sampling_rate * facts["population"]
         yield f"Expected sampling.batch_size = {expected!r}, of guarantee.population, got {sampling['batch_size']!r}"
     if not card["exploratory"] and (
@@ -112,7 +170,7 @@ def _too_little_noise(card: Mapping[str, Any], event: PoissonGaussian) -> str | 
     if card["method"] != Method.CLIPLESS.value or card["freezing"] is not None or event.noise_multiplier <= 0:
         return None
     signal = hypot(*(float(one["sensitivity"]) / float(one["noise_std"]) for one in card["parameters"]))
-    if signal * event.noise_multiplier <= 1.0 + TOLERANCE:
+    if signal * event.noise_multiplier <= 1.0:  # noise is planned with a little more
         return None
     return f"Expected parameters with a noise multiplier of {event.noise_multiplier!r} together, got {1.0 / signal!r}"
 
@@ -122,15 +180,18 @@ def _another_training(card: Mapping[str, Any], event: PoissonGaussian, ledger: L
     planned = event.with_steps(card["guarantee"]["repeats"] * event.steps)
     found = [entry.planned for entry in charged_entries(ledger, card["trial"])]
     if not found and ledger.held is not None and card["trial"] == WINNER_TRIAL:
-        found = [ledger.held.event]
+        found = [planned if same_event(planned, ledger.held.event) else ledger.held.event]
     if not found:
         return f"Expected what trial {card['trial']} spent in {ledger.path}, got nothing (trial)"
-    return next(
-        (one for one in (first_difference(planned.to_json(), spent.to_json(), "event") for spent in found) if one), None
-    )
+    others = (first_difference({"event": planned.to_json()}, {"event": spent.to_json()}) for spent in found)
+    return next((one for one in others if one is not None), None)
 
 
-def _same(stated: object, computed: object) -> bool:
-    if isinstance(stated, bool) or isinstance(computed, bool) or not isinstance(computed, int | float):
-        return stated == computed and type(stated) is type(computed)
-    return isinstance(stated, int | float) and isclose(stated, computed, rel_tol=TOLERANCE)
+def _same(stated: object, computed: object, tolerance: Tolerance) -> bool:
+    if stated == computed and type(stated) is type(computed):
+        return True
+    if not isinstance(computed, float) or isinstance(stated, bool) or not isinstance(stated, int | float):
+        return False
+    if tolerance.price:
+        return isclose(stated, computed, rel_tol=tolerance.price) and round_up(stated) == round_up(computed)
+    return isclose(stated, computed, rel_tol=tolerance.meaning)

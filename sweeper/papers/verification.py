@@ -25,7 +25,7 @@ from sweeper.papers.files import (
     file_hash,
     sums_of,
 )
-from sweeper.papers.recomputation import TOLERANCE, first_difference, first_false_claim
+from sweeper.papers.recomputation import compare_claims, first_difference
 from sweeper.papers.signature import signer_of
 from sweeper.privacy.card import Card
 from sweeper.privacy.claims import AccountClaim
@@ -37,6 +37,8 @@ from sweeper.store.jsonl import read_object, to_text
 
 _WORDS = ("deployment", "public", "conditions", "config")  # fields in which a text is one
 _MEANING = "and what it means to a person"
+_EXACT = "all of these numbers are those of the ledger to the last bit"
+_ROUNDED = "prices are those of the ledger to the last digit shown; digits behind it differ as between processors"
 # of content that keeps to the schema and makes no sense
 _FAILURES = (SweeperError, CliplessError, KeyError, TypeError, ValueError, ArithmeticError, OSError)
 
@@ -58,8 +60,9 @@ def verify_papers(path: Path, public: bytes | None = None) -> Iterator[Check]:
 
     Guarantees:
         If no check fails, model, configuration, ledger and spec are those whose hashes the card has; every price, every
-        epsilon of the point and what they mean to a person are those of the ledger; and who is named as signer signed
-        these bytes. Without a signature anybody can have written all of it.
+        epsilon of the point is that of the ledger in all digits shown, and what they mean to a person follows from it,
+        see `sweeper.papers.recomputation`; and who is named as signer signed these bytes. Without a signature anybody
+        can have written all of it.
     """
     folder = path.parent if path.name == CARD_NAME else path
     try:
@@ -199,12 +202,12 @@ def _check_sources(folder: Path, card: dict[str, Any]) -> str:
 def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
     path = folder / LEDGER_NAME
     try:
-        false = first_false_claim(card, path)
+        found = compare_claims(card, path)
     except _FAILURES as error:
         yield Check(failure=_in_words(error, folder))
         return
-    if false is not None:
-        yield Check(failure=f"{false} in {folder / CARD_NAME}, computed from {path}")
+    if found.false is not None:
+        yield Check(failure=f"{found.false} in {folder / CARD_NAME}, computed from {path}")
         return
     facts, delta = card["guarantee"], card["guarantee"]["delta"]
     yield Check(holds=f"the training is one that {LEDGER_NAME} charges, and the card's sampling and noise are its own")
@@ -218,7 +221,5 @@ def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
     if card["score_noise"] is not None:
         epsilon = round_up(card["score_noise"]["of_the_trial"]["epsilon"])
         yield Check(holds=f"score_noise: epsilon {epsilon} of validation rows")
-    yield Check(
-        holds=f"not computed again, by whoever made the card: scores, audits, what data and people declare; numbers "
-        f"were compared to {TOLERANCE:g} of themselves"
-    )
+    yield Check(holds=_EXACT if found.exact else _ROUNDED)
+    yield Check(holds="not computed again, by whoever made the card: scores, audits, what data and people declare")

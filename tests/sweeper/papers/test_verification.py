@@ -2,7 +2,10 @@
 
 import copy
 import json
+import math
+import os
 import subprocess
+import sys
 from dataclasses import asdict
 
 import pytest
@@ -208,6 +211,87 @@ def test_every_number_that_follows_from_the_ledger_is_compared(signed, content):
     assert len(list(leaves(claims))) > 90
     for path in leaves(claims):
         assert recomputation.first_difference(changed(content, path), claims) is not None, path
+
+
+def test_a_price_agrees_to_its_last_shown_digit_and_within_the_rounding_of_processors():
+    tolerance = recomputation.Tolerance.across_processors(1e-9, 100_000)
+    assert 0.001 < tolerance.price < 0.01  # so that digits are what is refused
+    for stated, computed, differs in (
+        (1.2341, 1.2349, False),
+        (1.2339, 1.2341, True),
+        (1.2351, 1.2349, True),
+        (3.0, 3.0000000000000004, True),
+        (float("inf"), 3.0, True),
+    ):
+        told = recomputation.first_difference({"epsilon": stated}, {"epsilon": computed}, tolerance)
+        assert bool(told) is differs, (stated, computed)
+    tolerance = recomputation.Tolerance.across_processors(1e-5, 100)
+    assert tolerance.price == 64 * 100**0.5 * 2.0**-53 / 1e-5
+    for sign in (1, -1):
+        for share, differs in ((0.9, False), (1.1, True)):
+            other = 1.2345 * (1 + sign * share * tolerance.price)
+            told = recomputation.first_difference({"epsilon": other}, {"epsilon": 1.2345}, tolerance)
+            assert bool(told) is differs, (sign, share)
+
+
+def test_what_is_copied_is_compared_exactly():
+    tolerance = recomputation.Tolerance.across_processors(1e-9, 100_000)
+    for name, value, other in (("delta", 1e-9, 1.0000000000000003e-09), ("steps", 10**9 + 1, 10**9 + 2)):
+        assert recomputation.first_difference({name: other}, {name: value}, tolerance), name
+        assert recomputation.first_difference({name: value}, {name: value}, tolerance) is None
+
+
+@pytest.mark.parametrize("path", [("guarantee", "fixed_in_advance", "epsilon"), ("ledger", "winner", "epsilon")])
+def test_a_price_less_by_a_digit_or_more_than_rounding_is_noticed(papers, content, forge, path):
+    (papers / "card.sig").unlink()
+    *above, last = path
+    record = content
+    for name in above:
+        record = record[name]
+    epsilon, delta = record[last], content["guarantee"]["delta"]
+    steps = content["event"]["steps"] + sum(entry.planned.steps for entry in Ledger(papers / "ledger.jsonl").entries())
+    allowed = 64 * steps**0.5 * 2.0**-53 / delta
+    for change in (-(10 ** (math.floor(math.log10(epsilon)) - 3)), -1.1 * allowed * epsilon):
+        record[last] = epsilon + change
+        forge(papers, content)
+        assert f"Expected {'.'.join(path)}" in failure(papers), change
+    record[last] = epsilon * (1 - 0.5 * allowed)
+    forge(papers, content)
+    assert "differ as between processors" in [check.holds for check in verify_papers(papers)][-2]
+
+
+def test_noise_that_is_a_little_less_than_the_price_says_is_noticed(papers, content, forge):
+    (papers / "card.sig").unlink()
+    for parameter in content["parameters"]:
+        parameter["noise_std"] *= 1 - 1e-11
+    forge(papers, content)
+    assert "Expected parameters with a noise multiplier" in failure(papers)
+
+
+def test_a_training_that_is_almost_the_charged_one_is_noticed(papers, content, forge):
+    (papers / "card.sig").unlink()
+    for name in ("event", "noise"):
+        content[name]["noise_multiplier"] *= 1 - 1e-9
+    forge(papers, content)
+    assert "Expected event.noise_multiplier" in failure(papers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ({"OMP_NUM_THREADS": "1"}, "to the last bit"),
+        ({"OMP_NUM_THREADS": "8", "MKL_NUM_THREADS": "8", "OPENBLAS_NUM_THREADS": "8"}, "to the last bit"),
+        ({"OPENBLAS_CORETYPE": "Nehalem"}, "to the last"),  # bit or digit: some machines have other kernels
+        ({"GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX512F,-AVX"}, "to the last"),
+    ],
+    ids=str,
+)
+def test_what_holds_here_holds_in_another_process_and_with_the_arithmetic_of_another_processor(signed, setting, told):
+    command = [sys.executable, "-c", "from sweeper.cli.main import main; main()", "verify", str(signed.folder)]
+    done = subprocess.run(command, env=os.environ | setting, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told in done.stdout
 
 
 def test_a_ledger_that_has_spent_more_is_noticed_though_its_hash_fits(papers, content, forge, event):
