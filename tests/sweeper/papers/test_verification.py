@@ -95,6 +95,35 @@ def test_every_changed_byte_is_noticed_and_its_file_named(papers, name, call):
         assert failure(papers) is not None
 
 
+def unseen(folder, name, *, step, mask, fits):
+    """The places at which a changed byte of a file goes unseen; where it ``fits``, SHA256SUMS has the hash of it."""
+    path, found = folder / name, []
+    whole = path.read_bytes()
+    for place in range(0, len(whole), step):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ mask]) + whole[place + 1 :])
+        if fits:
+            (folder / "SHA256SUMS").write_text(sums_of(folder))
+        found += [] if failure(folder) else [place]
+    path.write_bytes(whole)
+    (folder / "SHA256SUMS").write_text(sums_of(folder))
+    return found
+
+
+def test_flipped_bytes_are_noticed_from_end_to_end(papers):
+    for name in FILES:
+        assert unseen(papers, name, step=97, mask=0x20, fits=False) == [], name
+    assert unseen(papers, "card.md", step=199, mask=0x01, fits=True) == []
+    assert failure(papers) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FILES)
+def test_every_flipped_byte_is_noticed(papers, name):
+    assert unseen(papers, name, step=1, mask=0x20, fits=False) == []  # the bit of the letter case
+    if name not in ("SHA256SUMS", "card.sig"):  # which it does not have
+        assert unseen(papers, name, step=1, mask=0x01, fits=True) == []
+
+
 def test_every_field_of_a_signed_card_is_noticed_whatever_else_fits_it(papers, content, forge):
     for path in leaves(content):
         if path[0] != "files":  # which `forge` writes itself
