@@ -170,7 +170,7 @@ def offered(
         lost = (Action.EXTEND, *_MORE)
     else:
         course = manifest.course
-        full = (course.stages and standing.state is SweepStatus.COMPLETED) or not course.has_room(trials)
+        full = not course.has_room(trials, completed=standing.state is SweepStatus.COMPLETED)
         lost = (
             *((Action.EXTEND,) if course.stages else ()),
             *(() if course.can_be_steered else (Action.STEER,)),

@@ -26,6 +26,7 @@ from sweeper.planning.sources import check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import EXTENDED
 from sweeper.results.sweep import Sweep
+from sweeper.rounding import number_of
 from sweeper.specification.plugins import is_declared
 from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
@@ -193,8 +194,9 @@ def resume_sweep(
         if course.stages:
             raise RecordError(
                 f"Expected a sweep that can take other trials, but the budget of {directory} was cut into "
-                f"{course.trials} trials before its first result, got trials={trials}; start another sweep with a "
-                "larger budget, or one with privacy.accounting: filter, which takes trials as long as they fit"
+                f"{number_of(course.trials, 'trial')} before its first result, got trials={trials}; start "
+                "another sweep with a larger budget, or one with privacy.accounting: filter, which takes trials as "
+                "long as they fit"
             )
         if trials < course.trials:
             raise RecordError(

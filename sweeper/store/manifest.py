@@ -40,9 +40,12 @@ class Course:
     can_be_steered: bool = False  # whether proposals look at results, so that a region can be asked for
     announcement: str = ""  # the price, in one line
 
-    def has_room(self, trials: int) -> bool:
-        """Whether a sweep of so many trials has room for another configuration: a slot, where its budget has slots."""
-        return not self.stages or trials < sum(self.stages)
+    def has_room(self, trials: int, *, completed: bool = False) -> bool:
+        """Whether a sweep of so many trials has room for another configuration: a slot, where its budget has slots.
+
+        ``completed`` is whether all that the sweep was to train has ended; what has no slots can be extended.
+        """
+        return not self.stages or (trials < sum(self.stages) and not completed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import SweepStatus
+from sweeper.rounding import number_of
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.dimensions import proposal
 from sweeper.specification.fields.messages import tell
@@ -148,19 +149,27 @@ def steer(folder: Path, region: Sequence[str], *, by: str | None = None) -> tupl
 
     Raises:
         SpecError: not bounds on this sweep's objectives, or a search that nothing steers.
-        RecordError: not the folder of a sweep, a private selection, or not written.
+        RecordError: not the folder of a sweep, a private selection, one without a trial that is left, or not written.
 
     Guarantees:
         What is spent depends on the trials alone: a region changes what is proposed for them, not how many they are,
         nor what the budget allows.
     """
-    manifest = SweepFolder(folder).read_manifest()
+    sweep = SweepFolder(folder)
+    manifest = sweep.read_manifest()
     if manifest.selects_privately:
         raise RecordError(f"Expected a sweep whose search learns, but {folder} selects privately from one prior")
     spec = manifest.read_spec()
     if not manifest.course.can_be_steered:
         raise spec.mistaken(
             "a sampler that learns from outcomes, or stages", "search.sampler", spec.to_plain()["search"]["sampler"]
+        )
+    completed = manifest.status is SweepStatus.COMPLETED
+    if not manifest.course.has_room(len(sweep.trials()), completed=completed):
+        raise RecordError(
+            f"Expected a sweep that has trials to propose, but the budget of {folder} was cut into "
+            f"{number_of(manifest.course.trials, 'trial')} before its first result, and none is left; start another "
+            "sweep, or one with privacy.accounting: filter, which can be extended"
         )
     if len(region) > MOST:
         raise SpecError(f"Expected at most {MOST} bounds, got {len(region)}")

@@ -19,6 +19,7 @@ from sweeper.driver.selection.hidden_folder import check_recorded_cluster, has_f
 from sweeper.errors import AccountError, RecordError, RefusalError, SweeperError, UnknownSweepError
 from sweeper.records import SweepStatus
 from sweeper.results.housekeeping import delete_sweep, delete_unstarted
+from sweeper.rounding import number_of
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.catalog import NO_SWEEP, Catalog
 from sweeper.service.security.spec_policy import AcceptedSpec
@@ -351,8 +352,8 @@ def check_resumable(folder: Path, state: SweepStatus, trials: int | None) -> Non
         raise RecordError(f"Expected a sweep with trials to do, but {name} has completed all of them; extend it")
     if trials is not None and course.stages:
         raise RecordError(
-            f"Expected a sweep that can take other trials, but the budget of {name} was cut into {course.trials} "
-            f"trials before its first result, got trials={trials}; submit another sweep"
+            f"Expected a sweep that can take other trials, but the budget of {name} was cut into "
+            f"{number_of(course.trials, 'trial')} before its first result, got trials={trials}; submit another sweep"
         )
     if trials is not None and trials < course.trials:
         raise RecordError(f"Expected at least the {course.trials} trials of {name}, got trials={trials}")

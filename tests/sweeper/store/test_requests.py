@@ -88,6 +88,19 @@ def test_what_nothing_steers_is_not_steered(search, said, folder):
     assert not (folder / "requests.jsonl").exists()
 
 
+@pytest.mark.parametrize(("stages", "status"), [([2, 1], "interrupted"), ([2, 2], "completed")])
+def test_a_sweep_without_a_trial_that_is_left_is_not_steered(stages, status, folder):
+    content = json.loads((folder / "sweep.json").read_text())
+    content["course"] |= {"stages": stages, "trials": sum(stages)}
+    (folder / "sweep.json").write_text(json.dumps(content | {"status": status}))
+    with pytest.raises(RecordError, match=rf"was cut into {sum(stages)} trials before .*, and none is left; start"):
+        steer(folder, ["epsilon <= 3"])
+    assert not (folder / "requests.jsonl").exists()
+    (folder / "sweep.json").write_text(json.dumps(content | {"status": "interrupted"}))
+    if sum(stages) > len(SweepFolder(folder).trials()):
+        assert steer(folder, ["epsilon <= 3"])
+
+
 def ask_many(folder, who):
     for i in range(20):
         enqueue(folder, {"training.learning_rate": 0.03 + who / 100 + i / 10000})
