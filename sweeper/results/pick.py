@@ -39,8 +39,8 @@ def pick(
     ``{"certified@36/255": 0.3}``.
 
     Raises:
-        PickError: no such objective, a condition that is no number, a larger price, or no point that meets the
-            conditions; names the nearest.
+        PickError: no such objective, a condition that is no number, or no share of an objective, a larger price, or no
+            point that meets the conditions; names the nearest.
     """
     _check_price(front, max_price)
     ceiling, floors = _conditions(front, max_epsilon, minimum)
@@ -49,6 +49,7 @@ def pick(
         raise PickError(_empty(front))
     allowed = _meeting(candidates, ceiling, floors)
     if not allowed:
+        _check_shares(floors)
         nearest = min(candidates, key=lambda point: _distance(point, ceiling, floors))
         raise PickError(_nearest(nearest, ceiling, floors) + _refusals(front))
     utility = next(o for o in front.objectives if o.name != "epsilon")
@@ -136,6 +137,14 @@ def _number(name: str, value: float) -> float:
     if not -inf < value < inf:  # NaN fails
         raise PickError(f"Expected a finite number for {name}, got {value!r}")
     return float(value)
+
+
+def _check_shares(floors: Mapping[str, float]) -> None:
+    """Refuse a minimum that no share can reach, as every objective but epsilon is one; a percentage is asked about."""
+    for name, floor in floors.items():
+        if floor > 1.0:
+            meant = f"; did you mean {floor / 100:g}?" if floor <= 100.0 else ""
+            raise PickError(f"Expected a share from 0 to 1 as the minimum of {name}, got {floor:g}{meant}")
 
 
 def _objective(front: FrontRecord, name: str) -> str:

@@ -43,6 +43,8 @@ def test_the_best_utility_within_the_conditions_is_picked(front, max_epsilon, mi
         (0.4, None, r"No point of the front has own epsilon <= 0.4; the nearest is trial t0001, epoch 1: own epsilon=0.5"),
         (2.1, {"certified@1/4": 0.55, "accuracy": 0.75}, r"epsilon <= 2.1 and certified@1/4 >= 0.55 and accuracy >= 0.75; the nearest is trial t0001, epoch 1|epoch 2"),
         (None, {"accuracy": 0.99}, r"accuracy >= 0.99; the nearest is trial t0001, epoch 6"),
+        (None, {"accuracy": 90}, r"a share from 0 to 1 as the minimum of accuracy, got 90; did you mean 0\.9\?$"),
+        (None, {"certified@0.25": 101}, r"a share from 0 to 1 as the minimum of certified@1/4, got 101$"),
         (math.nan, None, "Expected a finite number for max_epsilon, got nan"),
         (1.0, {"accuracy": math.inf}, "Expected a finite number for accuracy, got inf"),
         (1.0, {"acuracy": 0.5}, "Expected an objective.*got 'acuracy'"),
