@@ -31,7 +31,6 @@ from sweeper.results.highlights import (
     PICKED,
     Highlight,
     best,
-    explain,
     notable_points,
     scores_in_words,
     spread,
@@ -42,11 +41,12 @@ from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
 from sweeper.rounding import number_of
 from sweeper.tracking.outbox import Undelivered
 
-MAX_FAILURES = 5
+MAX_FAILURES = 3
 LINE_EVERY_SECONDS = 30.0
 REFRESH_PER_SECOND = 2
 SHOWN_REHEARSALS = 3  # that lead, while configurations are rehearsed
-MAX_REHEARSALS = 8  # in the closing summary
+MAX_REHEARSALS = 4  # in the closing summary
+CLOSING_POINTS = 2  # of a front in it, its ends, beside those that have a name
 WIDTH = 100  # of what a notebook shows
 LONG_START_SECONDS = 30.0  # longer than workers take on machines that have room for them
 NOTHING_TRAINS = "no trial has begun yet: workers are starting, or wait for room that others have"
@@ -340,8 +340,7 @@ def line(progress: SweepProgress) -> str:
         return f"{progress.name}: {_rehearsing(progress.rehearsals, progress)}"
     parts = [_starting(progress)] if progress.phase is Phase.STARTING else []
     parts.append(_counts(progress))
-    if progress.best:
-        parts.append(f"best {_point(progress.best, progress.objectives)}")
+    parts += _best_so_far(progress)
     if progress.hypervolume is not None and progress.front:
         parts.append(f"hypervolume {progress.hypervolume:.3f}")
     parts += [] if progress.scoring is None else [progress.scoring.in_words]
@@ -365,6 +364,7 @@ def closing_summary(
 ) -> str:
     """Return what to say when a sweep has ended: how it went, where to look, and last its best score, price and model.
 
+    It fits a screen: of the front it names the ends and the points that have a name; the report has all.
     ``price`` is that of the sweep, ``named`` has the points that are shown whatever else is, ``claim`` what scores are
     compared with, ``look`` says how to see its runs, ``failures`` why each failed trial did, ``goes_on`` whether a
     sweep that ended early can be resumed.
@@ -378,14 +378,13 @@ def closing_summary(
         volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
         lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}, each at its {OWN_EPSILON}:")
         titles = {one.point.key: f": {one.title}" for one in named}
-        shown = spread(progress.front, always=[one.point for one in named])
+        shown = spread(progress.front, CLOSING_POINTS, [one.point for one in named])
         lines += [
             f"  {_point(point, progress.objectives)}{titles.get(point.key, '')}{_below(point, progress.utility, claim)}"
             for point in shown
         ]
-        lines += [f"  and {size - len(shown)} more: {folder / 'front.csv'}"] if size > len(shown) else []
+        lines += [f"  and {size - len(shown)} more: {program()} show {folder}"] if size > len(shown) else []
         lines += [NOISY] if any(point.noisy is not None for point in progress.front) else []
-        lines += explain(shown, named) if named else []
     lines += [f"  {trial} failed: {why}" for trial, why in list((failures or {}).items())[:MAX_FAILURES]]
     hidden = len(failures or {}) - MAX_FAILURES
     lines += [f"  and {hidden} more failed"] if hidden > 0 else []
@@ -453,6 +452,17 @@ def _counts(progress: SweepProgress, *, closing: bool = False) -> str:
     of_all = "" if closing and progress.done == progress.total else f" of {progress.total}"
     of_planned = "" if rehearsals.done == rehearsals.total else f" of {rehearsals.total}"
     return f"{rehearsals.done}{of_planned} rehearsed, {progress.done}{of_all} trained{running}{failed}"
+
+
+def _best_so_far(progress: SweepProgress) -> list[str]:
+    """Return the best score of the front, the own epsilon that it has and the point's other values."""
+    utility, point = progress.utility, progress.best
+    if utility is None or point is None:
+        return []
+    head = "pick takes" if why_first(point, progress.front, utility) else "best"
+    values = {one.name: f"{value_name(one.name)} {value_text(point, one.name)}" for one in progress.objectives}
+    own = f" at {values.pop('epsilon')}" if "epsilon" in values else ""
+    return [f"{', '.join([f'{head} {values.pop(utility.name)}{own}', *values.values()])} ({point.label})"]
 
 
 def _starting(progress: SweepProgress) -> str:

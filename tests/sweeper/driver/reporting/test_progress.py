@@ -196,7 +196,8 @@ def test_the_closing_summary_always_has_the_named_points_and_counts_the_rest():
     lines = closing_summary(state(front=front), Path("out"), named=named).splitlines()
     assert "  own epsilon 14, accuracy 0.500, certified@1/4 0.100 (t0013, epoch 7): best accuracy, picked" in lines
     assert "  own epsilon 41, accuracy 0.500, certified@1/4 0.100 (t0040, epoch 7): knee" in lines
-    assert f"  and {100 - MAX_ROWS - 2} more: out/front.csv" in lines
+    assert [text.partition("(")[2][:5] for text in lines[2:6]] == ["t0000", "t0013", "t0040", "t0099"], "and its ends"
+    assert lines[6] == f"  and 96 more: {program()} show out"
 
 
 @pytest.mark.parametrize(
@@ -222,9 +223,10 @@ def test_a_plain_line_says_the_same_and_of_the_best_point():
     assert state(objectives=OBJECTIVES[:1]).best is None
     assert line(state()) == (
         "digits: 3 of 16 trials done, 2 running, 1 failed; "
-        "best own epsilon 3, accuracy 0.900, certified@1/4 0.100 (t0002, epoch 7); "
+        "best accuracy 0.900 at own epsilon 3, certified@1/4 0.100 (t0002, epoch 7); "
         "hypervolume 0.500; 1:30 elapsed, about 3:50 left"
     )
+    assert "best accuracy 0.900 (t0002, epoch 7)" in line(state(objectives=OBJECTIVES[1:2]))
 
 
 def test_without_a_terminal_a_line_is_printed_now_and_then():
@@ -366,6 +368,7 @@ def test_the_last_lines_call_no_score_the_best_where_the_list_has_a_larger_estim
     *_, best, _ = closing_summary(state(front=front), Path("out"), claim=claim(Baselines())).splitlines()
     why = "a final; no other is better beyond the intervals"
     assert best.startswith(f"What pick takes (t0002, epoch 7; {why}): accuracy 0.749 on validation rows (95 %")
+    assert "; pick takes accuracy 0.749 [0.679, 0.819] at own epsilon 0.9001, certified" in line(state(front=front))
 
 
 def test_what_has_ended_has_no_time_left():
@@ -375,12 +378,15 @@ def test_what_has_ended_has_no_time_left():
     )
 
 
-def test_the_closing_summary_explains_the_words_of_its_list():
-    made = replace(point("t0002", 2.991, 0.9), made_from="slow-midpoint")
-    named = [Highlight(made, (KNEE,))]
-    lines = closing_summary(state(front=(made,)), Path("out"), named=named).splitlines()
-    assert lines[2].endswith("(t0002, epoch 7, slow-midpoint): knee")
-    assert [line.partition(":")[0] for line in lines[3:7]] == ["hypervolume", "certified@1/4", "knee", "slow-midpoint"]
+def test_the_closing_summary_fits_a_screen():
+    found = join_trainings(make_rehearsals(*[(0.8 - n / 100, 0.5) for n in range(16)]))
+    rehearsed = rehearsing(16, 1.0, {f"t{n:04d}": one.config for n, one in enumerate(found)})
+    front = tuple(replace(point(f"t{i:04d}", 1.0 + i, 0.5), made_from="slow-midpoint") for i in range(100))
+    named = [Highlight(front[i], (title,)) for i, title in enumerate([KNEE, PICKED, "best certified@1/4"], start=1)]
+    price = Price(epsilon=5.9921, delta=1e-4, events=16, statement="Price: epsilon 5.993.", fixed=True)
+    ends = {"price": price, "look": "mlflow ui", "notes": ["one", "two"], "claim": claim(Baselines())}
+    ended = state(rehearsals=rehearsed, front=front, done=16, failed=0, running=())
+    assert len(closing_summary(ended, Path("out"), named=named, **ends).splitlines()) <= 20
 
 
 def test_an_epsilon_is_never_shown_as_less_than_it_is():
@@ -409,7 +415,7 @@ def test_the_closing_summary_finds_the_best_point_and_hides_most_failures():
         state(front=(point("t0001", 2.934, 0.9),)), Path("out"), failures={f"t{i:04d}": "lost" for i in range(9)}
     )
     assert "The front has 1 point," in text
-    assert "and 4 more failed" in text
+    assert "and 6 more failed" in text
     assert text.endswith(" pick out")
     assert closing_summary(state(front=(point("t0001", math.inf, 0.9),)), Path("out")).endswith("pick out")
 
