@@ -52,6 +52,7 @@
   const stand = ({ solid, linear, radius, radii, filters }) => {
     byId(solid ? "space-3d" : "space-2d").checked = true;
     byId("axis-log").checked = !linear;
+    byId("pick").hidden = !filters.length;
     byId("control-radius").hidden = radii.length < 2;
     byId("label-space").parentElement.hidden = radii.length < 2 && !solid;
     const slider = byId("radius");

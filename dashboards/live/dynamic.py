@@ -147,14 +147,14 @@ class DynamicFragments:
     def _head(self, view: View, standing: Standing, rights: Rights) -> Html:
         if not standing.started:
             actions, why_not = self._offered(standing, None, rights)
-            offers = header.offers(view, actions, why_not, may_write=rights.may_write, readable=False)
+            offers = header.offers(view, actions, why_not, may_write=rights.may_write, has_points=False)
             spec = submitted_spec(self._catalog.out, view.sweep)
             return header.waiting_header(standing, spec, offers=offers)
         snapshot = self._snapshots.get(view.sweep)
         manifest = self._manifest(snapshot)
-        readable = snapshot.data is not None
+        has_points = snapshot.data is not None and bool(snapshot.data.points)
         actions, why_not = self._offered(standing, manifest, rights, snapshot.data)
-        offers = header.offers(view, actions, why_not, may_write=rights.may_write, readable=readable)
+        offers = header.offers(view, actions, why_not, may_write=rights.may_write, has_points=has_points)
         progress = header.Progress(0)
         if snapshot.data is not None:
             progress = header.progress_of(snapshot.data, manifest, view.sweep, self._pace, runs=standing.runs)

@@ -179,10 +179,10 @@ def offered(
     return tuple(action for action in actions if action not in lost)
 
 
-def offers(view: View, actions: Sequence[Action], why_not: str = "", *, may_write: bool, readable: bool) -> Html:
+def offers(view: View, actions: Sequence[Action], why_not: str = "", *, may_write: bool, has_points: bool) -> Html:
     """What can be done now: links that lead to it; ``why_not`` says why something is missing."""
     links: list[Child] = []
-    if readable:
+    if has_points:
         links.append(_link("Pick a point", replace(View(sweep=view.sweep), tab=Tab.FRONT), "#pick"))
         links.append(_link("Take files", replace(View(sweep=view.sweep), tab=Tab.EXPORT)))
     if may_write:
@@ -281,7 +281,8 @@ def _running(standing: Standing, progress: Progress) -> Html:
     if progress.total is None:
         return _big("yes" if standing.state is SweepStatus.RUNNING else in_words(standing.state), "")
     if progress.rehearses:
-        return _big(f"{progress.rehearsed} of {progress.rehearsals}", f"rehearsals, {in_words(standing.state)}")
+        ended = "" if standing.state is SweepStatus.RUNNING else f", {in_words(standing.state)}"
+        return _big(f"{progress.rehearsed} of {progress.rehearsals}", f"configurations rehearsed{ended}")
     return _big(f"{progress.ended} of {progress.total}", f"trials, {_doing(standing, progress)}")
 
 
@@ -298,6 +299,8 @@ def _detail(progress: Progress, *, runs: bool) -> Html | None:
     counts = dict(progress.counts or {})
     rehearsals = number_of(progress.rehearsed, "configuration")
     said = [f"{rehearsals} rehearsed before"] if progress.rehearsals and not progress.rehearses else []
+    if runs and progress.rehearses and progress.total is not None:
+        said.append(f"rehearsing, then {number_of(progress.total, 'trial')}")
     if set(counts) != {TrialStatus.COMPLETED.value}:  # which the number above says
         said += [f"{count} {word}" for word, count in counts.items()]
     if runs and progress.scores:

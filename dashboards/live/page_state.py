@@ -57,7 +57,7 @@ class PageState:
     linear: bool = False  # whether epsilon has a linear axis
     radius: int = 0  # which of the radii the front is drawn for
     radii: Sequence[tuple[str, str]] = ()  # what stands on the radius slider, and its mark; the utility first
-    filters: Sequence[Filter] = ()  # epsilon first
+    filters: Sequence[Filter] = ()  # epsilon first; none before there is a point to pick
 
 
 def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> PageState:
@@ -141,7 +141,7 @@ def _sweep(snapshot: Snapshot, view: View, token: str) -> PageState:
         linear=view.linear,
         radius=names.index(view.radius) if view.radius in names else 0,
         radii=[(names[0], "0"), *((name, radius_of(name) or "0") for name in names[1:])],
-        filters=filters_of(snapshot.data, view),
+        filters=filters_of(snapshot.data, view) if snapshot.data.points else (),
     )
 
 

@@ -507,7 +507,10 @@ def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_lea
     head = show("part", "head", view)
     assert "rehearsing 2 of 8" in show("part", "sweeps")
     assert "2 of 8" in head
-    assert "rehearsals, running" in head
+    assert "configurations rehearsed<" in head
+    assert "rehearsing, then 2 trials" in head
+    assert "Pick a point" not in head
+    assert "Take files" not in head
     assert '<progress value="2" max="8" aria-label="configurations rehearsed on public rows">' in head
     assert "c0002 leads with accuracy 0.900, certified@0.25 0.600" in head
     assert "none of them is a model of this sweep" in head
@@ -517,6 +520,8 @@ def test_while_configurations_are_rehearsed_the_head_says_how_many_and_which_lea
     clock.now += 100
     head = show("part", "head", view)
     assert "0 of 2" in head
+    assert "Pick a point" in head
+    assert "Take files" in head
     assert "<progress" not in head
     assert "leads with" not in head
 

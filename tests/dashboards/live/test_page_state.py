@@ -39,6 +39,7 @@ def test_only_what_changed_gets_another_address(state, growing, clock):
     clock.now += 100
     after = state(f"?sweep={RUNNING}")
     assert after.resources.keys() == before.resources.keys()
+    assert (before.filters, filters(after)) == ((), ANY), "nothing is to pick before there is a point"
     assert all(after.resources[place] != address for place, address in before.resources.items())
     linear = state(f"?sweep={RUNNING}&axis=linear").resources
     moved = {place for place, address in linear.items() if address != after.resources[place]}
