@@ -11,7 +11,7 @@ from clipless.datasets.metadata import units_word
 from sweeper.markup import paragraph
 from sweeper.planning.estimate import Estimate, clock, estimate, in_words
 from sweeper.planning.make import make_sweep_plan
-from sweeper.planning.preview import Preview, find_lack_of_gpus, find_loose_bounds, preview
+from sweeper.planning.preview import Preview, find_lack_of_gpus, find_lack_of_signal, find_loose_bounds, preview
 from sweeper.planning.sources import check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.rounding import number_of, round_up
@@ -44,6 +44,7 @@ class CheckedSpec:
         """What would be trained, on how many rows and about how long, in a few sentences."""
         words = count_trials(self.plan)
         parts = [_rows_in_words(self.plan, self.data), f"{words[0].upper()}{words[1:]}"]
+        parts += filter(None, [find_lack_of_signal(self.plan, self.previews)])
         if self.estimate is not None:
             parts.append(f"It takes about {clock(self.estimate.seconds)} on this machine")
         return "".join(f"{part}. " for part in parts).strip()
@@ -66,6 +67,8 @@ class CheckedSpec:
         yield plan.announcement
         if plan.advice:
             yield plan.advice
+        if lack := find_lack_of_signal(plan, self.previews):
+            yield f"{lack}."
         if self.unchecked:
             yield self.unchecked
         for number, one in enumerate(self.previews, start=1):

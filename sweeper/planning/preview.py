@@ -1,6 +1,6 @@
 """What configurations of a sweep would be, without training: plans, sensitivities, epsilons, slots of batches."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -17,10 +17,14 @@ from clipless.training.placing import training_places
 from clipless.training.trainer import default_micro_batch
 from sweeper.planning.configurations import find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.pricing import price, signal_of
 from sweeper.specification.fields.ranges import Choices, Scalar
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_augmentation, build_loss, build_model
 
+LEAST_REACH = 10.0  # below it no training beat a constant prediction; measured, see docs/mathematics.md
+USUAL_REACH = 100.0  # at which small networks begin to
+_OWN_NOISE = ("privacy.epsilon", "privacy.noise_multiplier")
 _LOOSE = frozenset({"cpl", "shift-net"})  # architectures whose gradients stay far below their bounds
 
 
@@ -129,4 +133,29 @@ def find_loose_bounds(plan: SweepPlan) -> str:
         f"Gradients of {' and '.join(loose)} stay far below their bounds, which noise follows: with "
         "training.sensitivity_fraction 1 the noise is several times as large as it has to be; search "
         "sensitivity_fraction: {log: [0.03, 0.3]}"
+    )
+
+
+def find_lack_of_signal(plan: SweepPlan, previews: Sequence[Preview]) -> str:
+    """Return that noise hides all rows together, and about which epsilon would do; empty where it does not.
+
+    The reach of a training is ``N q sqrt(T) / sigma``: by so many standard deviations of its noise it moves weights if
+    the gradients of all rows are as large as they may be and point the same way. That of the final counts; where
+    trials choose their own noise nothing is said.
+    """
+    slot = plan.spending.final_slot
+    if slot is not None:
+        events = [slot.with_steps(slot.steps // plan.shared.repeats)]
+    else:
+        values = {one.name: one.value for one in plan.shared.space.dimensions}
+        is_fixed = all(isinstance(values.get(name, 0.0), float | int) for name in _OWN_NOISE)
+        events = [one.plan.event() for one in previews if is_fixed and one.plan.method is not Method.NON_PRIVATE]
+    best = max(events, key=signal_of, default=None)
+    if best is None or (reach := plan.population * signal_of(best)) >= LEAST_REACH:
+        return ""
+    usual = price([replace(best, noise_multiplier=best.noise_multiplier * reach / USUAL_REACH)], plan.privacy.delta)
+    return (
+        "The noise hides all rows together: if all gradients were as large as allowed and pointed the same way, a "
+        f"training would move its weights by {reach:.2g} standard deviations of the noise. Models stay at chance below "
+        f"about {LEAST_REACH:g}, and usually need {USUAL_REACH:g}: here an epsilon of about {usual.epsilon:.1g}"
     )

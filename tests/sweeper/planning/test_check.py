@@ -9,7 +9,7 @@ import sweeper
 from sweeper.cli.check_tables import render_check
 from sweeper.errors import SweeperError
 from sweeper.planning.make import make_sweep_plan
-from sweeper.planning.preview import find_loose_bounds
+from sweeper.planning.preview import find_lack_of_signal, find_loose_bounds
 from sweeper.privacy.baselines import Baselines
 from sweeper.specification.spec import Spec
 from tests.factories import small_content
@@ -53,6 +53,31 @@ def test_a_sensitivity_fraction_is_advised_where_bounds_are_loose(architecture, 
     plan = make_sweep_plan(Spec.from_mapping(content), clipless.datasets.load("digits"))
     assert find_loose_bounds(plan).startswith(said)
     assert bool(find_loose_bounds(plan)) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("privacy", "said"),
+    [
+        ({"sweep_epsilon": 0.001, "delta": 1e-4}, True),
+        ({"sweep_epsilon": 0.1, "delta": 1e-4}, False),
+        ({"epsilon": 0.003, "delta": 1e-4}, True),
+        ({"epsilon": {"log": [0.003, 3]}, "delta": 1e-4}, False),
+        ({"epsilon": None, "delta": None}, False),
+    ],
+)
+def test_a_budget_whose_noise_hides_all_rows_is_warned_of(privacy, said):
+    method = "non-private" if privacy["delta"] is None else "clipless"
+    given = {name: value for name, value in privacy.items() if value is not None}
+    found = sweeper.check(small_content(privacy=given, training={"method": method}), measure=False)
+    lack = find_lack_of_signal(found.plan, found.previews)
+    lines = map(str, render_check(found.plan, found.data, found.previews).renderables)
+    assert [bool(lack), bool(lack) and f"{lack}." in lines] == [said, said]
+    assert (lack in found.course, lack in " ".join(repr(found).split())) == (True, True)
+    if said:
+        plan = found.previews[0].plan
+        reach = plan.batch_size * (plan.epochs * plan.steps_per_epoch) ** 0.5 / plan.noise_multiplier
+        assert f"move its weights by {reach:.2g} standard deviations" in lack
+        assert lack.endswith("here an epsilon of about 0.2")
 
 
 def _check_own_table(folder, ranges, **data):
