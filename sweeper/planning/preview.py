@@ -24,6 +24,7 @@ from sweeper.trials.build import build_augmentation, build_loss, build_model
 
 LEAST_REACH = 10.0  # below it no training beat a constant prediction; measured, see docs/mathematics.md
 USUAL_REACH = 100.0  # at which small networks begin to
+MOST_EPSILON = 20.0  # that is named as one that would do
 _OWN_NOISE = ("privacy.epsilon", "privacy.noise_multiplier")
 _LOOSE = frozenset({"cpl", "shift-net"})  # architectures whose gradients stay far below their bounds
 
@@ -154,8 +155,9 @@ def find_lack_of_signal(plan: SweepPlan, previews: Sequence[Preview]) -> str:
     if best is None or (reach := plan.population * signal_of(best)) >= LEAST_REACH:
         return ""
     usual = price([replace(best, noise_multiplier=best.noise_multiplier * reach / USUAL_REACH)], plan.privacy.delta)
+    needed = f"here an epsilon of about {usual.epsilon:.1g}" if usual.epsilon <= MOST_EPSILON else "here too few rows"
     return (
         "The noise hides all rows together: if all gradients were as large as allowed and pointed the same way, a "
         f"training would move its weights by {reach:.2g} standard deviations of the noise. Models stay at chance below "
-        f"about {LEAST_REACH:g}, and usually need {USUAL_REACH:g}: here an epsilon of about {usual.epsilon:.1g}"
+        f"about {LEAST_REACH:g}, and usually need {USUAL_REACH:g}: {needed}"
     )
