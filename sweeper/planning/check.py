@@ -91,9 +91,8 @@ def count_trials(plan: SweepPlan) -> str:
     """Return how many configurations would be rehearsed and how many trained, in words."""
     selection, trials = plan.spending.selection, number_of(plan.trials, "trial")
     if plan.rehearsals:
-        return (
-            f"{number_of(plan.rehearsals, 'configuration')} to rehearse on {plan.rehearsed_on.in_words}, then {trials}"
-        )
+        rehearsed = f"{number_of(plan.rehearsals, 'configuration')} to rehearse on {plan.rehearsed_on.in_words}"
+        return f"{rehearsed} (search.trials), then {trials} (privacy.finals)"
     if selection is None:
         return trials
     final = ", then one final" if plan.spending.budget else ""

@@ -18,6 +18,7 @@ from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending import Spending
 from sweeper.privacy.spending._composition import compose
 from sweeper.records import RehearsalSource
+from sweeper.rounding import number_of
 from sweeper.specification.addresses import AccountAddress
 from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.left_out import Default
@@ -114,8 +115,16 @@ class SweepPlan:
 
     @property
     def announcement(self) -> str:
-        """The name of the sweep and `price_in_words`, in one line."""
-        return f"{self.name}: {self.price_in_words}"
+        """The name of the sweep, `price_in_words` and how many configurations come before its trials, in one line."""
+        return f"{self.name}: {' '.join(filter(None, [self.price_in_words, self._rehearsals_in_words]))}"
+
+    @property
+    def _rehearsals_in_words(self) -> str:
+        """How many configurations are rehearsed and how many trials follow, empty without rehearsals."""
+        if not self.rehearsals:
+            return ""
+        rehearsed = f"{number_of(self.rehearsals, 'configuration')} on {self.rehearsed_on.in_words}"
+        return f"It rehearses {rehearsed}, then trains {number_of(self.trials, 'trial')}."
 
     @property
     def price_in_words(self) -> str:

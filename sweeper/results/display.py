@@ -173,17 +173,17 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
     all of them where it has none there. So it may differ from the best of all points of the trial, where another trial
     is as good at a smaller epsilon. Columns:
 
-    ``trial``, ``status``, ``reason``
-        Which trial, how it ended, and why.
+    ``trial``, ``status``
+        Which trial, and how it ended.
+    ``epsilon``, ``accuracy``, ...
+        The values of its point; where scores are noisy they are estimates, and ``low.NAME`` and ``high.NAME`` are the
+        ends of their intervals. Its epsilon is its own, fixed in advance.
+    ``on_front``, ``epoch``, ``made_from``
+        The point: whether it is on the front, its epoch, how its weights were made (empty: those of the epoch).
     ``stage``
         Of the sweep's budget, from 1; only where the budget is cut.
-    ``epochs``
-        How many epochs were scored.
-    ``epoch``, ``made_from``, ``on_front``
-        The point: its epoch, how its weights were made (empty: those of the epoch), whether it is on the front.
-    ``epsilon``, ``accuracy``, ...
-        The values of that point; where scores are noisy they are estimates, and ``low.NAME`` and ``high.NAME`` are the
-        ends of their intervals. Its epsilon is its own, fixed in advance.
+    ``epochs``, ``reason``
+        How many epochs were scored, and why the trial ended as it did.
     ``config.NAME``
         The configuration.
     """
@@ -194,14 +194,14 @@ def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
         yield {
             "trial": id_,
             "status": trial.status,
-            **({} if stage is None else {"stage": stage + 1}),
-            "epochs": max((point.epoch for point in points), default=0),
+            **({} if found is None else _values(found)),
+            "on_front": found is not None and found.key in front.on_front,
             "epoch": None if found is None else found.epoch,
             "made_from": "" if found is None else found.made_from,
-            "on_front": found is not None and found.key in front.on_front,
-            **({} if found is None else _values(found)),
-            **{f"config.{name}": value for name, value in flatten(trial.config).items()},
+            **({} if stage is None else {"stage": stage + 1}),
+            "epochs": max((point.epoch for point in points), default=0),
             "reason": trial.reason,
+            **{f"config.{name}": value for name, value in flatten(trial.config).items()},
         }
 
 

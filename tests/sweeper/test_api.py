@@ -148,6 +148,10 @@ def test_trials_with_noisy_scores_have_their_intervals(make_front, make_point):
     (row,) = trial_rows(front)
     assert (row["low.accuracy"], row["accuracy"], row["high.accuracy"]) == (0.6, 0.7, 0.8)
     assert row["stage"] == 1
+    names = list(row)
+    assert names[:2] == ["trial", "status"]
+    assert names.index("accuracy") < names.index("epoch") < names.index("epochs"), "what is looked at first"
+    assert all(name.startswith("config.") for name in names[names.index("reason") + 1 :])
     assert "0.700 [0.600, 0.800]" in repr(front)
 
 

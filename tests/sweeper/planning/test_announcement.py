@@ -5,6 +5,7 @@ from rich.console import Console
 
 from sweeper.cli.check_tables import render_check
 from sweeper.planning import make
+from sweeper.planning.check import count_trials
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
@@ -35,6 +36,14 @@ def test_the_price_of_a_budget_is_known_before_anything_is_trained(within, digit
     assert f"epsilon {round_up(budget.price)} at delta 0.0001, for the search and every model, however results" in said
     assert "It is fixed before any row is read, for 4 + 1 + 1 trials." in said
     assert "about" not in said
+
+
+def test_what_is_rehearsed_and_what_is_trained_is_said_before_anything_is_done(within, digits):
+    search = within.to_plain()["search"] | {"rehearse": True, "trials": 10}
+    plan = make_sweep_plan(Spec.from_mapping(within.to_plain() | {"search": search}, "digits.yaml"), digits)
+    assert plan.announcement.endswith("It rehearses 10 configurations on public rows, then trains 1 trial.")
+    said = "10 configurations to rehearse on public rows (search.trials), then 1 trial (privacy.finals)"
+    assert count_trials(plan) == said
 
 
 def test_a_filter_states_its_budget(spec, digits):

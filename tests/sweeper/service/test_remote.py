@@ -115,7 +115,9 @@ def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_
     assert remote.pick(max_epsilon=1.0).epoch == 1
     with pytest.raises(PickError, match="price"):
         remote.pick(max_price=1.0)
-    with pytest.raises(PickError, match="The service refuses these conditions: No point of the front has"):
+    with pytest.raises(
+        PickError, match="The service refuses these conditions: Expected a share from 0 to 1 as the minimum of accuracy"
+    ):
         remote.pick(minimum={"accuracy": 2.0})
     (out / DONE / "models").rename(out / "elsewhere")
     with pytest.raises(UnknownSweepError):
