@@ -118,12 +118,16 @@ def name_score(point: Point, name: str, claim: Claim) -> str:
     return f"{shown.split} {name} {shown.value:.3f}{in_brackets(shown.interval)}"
 
 
+def shown_text(point: Point, name: str, claim: Claim) -> str:
+    """Return the score that is shown first, with its interval and the rows that it is of."""
+    shown = shown_score(point, name, claim)
+    return f"{shown.value:.3f}{in_brackets(shown.interval)} on {shown.split} rows"
+
+
 def score_by_split(point: Point, name: str, claim: Claim) -> str:
     """Return a score of a point, that of test rows first where they are scored, and that of validation rows."""
-    if name not in (point.test or {}):
-        return f"{name} {value_text(point, name)} on validation rows"
-    score = name_score(point, name, claim).removeprefix("test ")
-    return f"{score} on test rows, {value_text(point, name)} on validation rows"
+    chose = f", {value_text(point, name)} on validation rows" if name in (point.test or {}) else ""
+    return f"{name} {shown_text(point, name, claim)}{chose}"
 
 
 def best_of_trial(front: FrontRecord, trial: str) -> Point | None:
@@ -164,12 +168,6 @@ def explain(front: Sequence[Point], named: Sequence[Highlight] = ()) -> list[str
         *([_KNEE] if any(KNEE in one.titles for one in named) else []),
         *([f"{', '.join(sorted(made))}: {_FREE}"] if made else []),
     ]
-
-
-def shown_text(point: Point, name: str, claim: Claim) -> str:
-    """Return the score that is shown first, with its interval and the rows that it is of."""
-    shown = shown_score(point, name, claim)
-    return f"{shown.value:.3f}{in_brackets(shown.interval)} on {shown.split} rows"
 
 
 def scores_in_words(point: Point, name: str, claim: Claim) -> str:

@@ -58,7 +58,7 @@ def test_the_picked_point_is_the_best_within_the_conditions(sweep):
     assert cheap.point.values["epsilon"] == limit
     assert cheap.trial.id == cheap.point.trial
     with pytest.raises(PickError, match="nearest"):
-        sweep.pick(minimum={"accuracy": 2.0})
+        sweep.pick(minimum={"accuracy": 0.9999})
 
 
 def test_every_model_that_is_kept_has_the_scores_of_its_point_whatever_it_was_made_from(sweep):
