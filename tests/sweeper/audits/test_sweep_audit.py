@@ -139,7 +139,7 @@ def test_a_contradiction_is_one_sentence_an_exit_code_and_a_refusal_everywhere(s
     assert "refused by an audit" in (sweep_copy / "front.html").read_text()
     rows = csv.DictReader((sweep_copy / "front.csv").read_text().splitlines())
     assert {row["on_front"] for row in rows if row["trial"] == guilty} == {"False"}
-    assert call("pick", sweep_copy, "--min", "accuracy=2")[2].count("refused by an audit") == 1
+    assert call("pick", sweep_copy, "--min", "accuracy=0.9999")[2].count("refused by an audit") == 1
     if front_trials(sweep_copy):  # of points that came up the model may not have been kept
         assert pick(read_front(sweep_copy / "front.json")).trial != guilty
 
