@@ -70,7 +70,9 @@ def _reached(comparison: Comparison, run: Run) -> list[Html | str]:
         return []
     value, note = lead_with_test(point, name, run.front.claim)
     cost = "at an unknown price" if price is None else f"for epsilon {show_epsilon(price.epsilon)}"
-    return [f"{run.front.sweep}: ", tag("strong", value), f" ({note}) {cost}"]
+    alike = [one for one in comparison.runs if one.front.sweep == run.front.sweep]
+    which = f", the best of {len(alike)} on validation rows ({run.label})" if len(alike) > 1 else ""
+    return [f"{run.front.sweep}{which}: ", tag("strong", value), f" ({note}) {cost}"]
 
 
 def differences(comparison: Comparison) -> Html:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from html import escape
-from math import nan
 
 import plotly.graph_objects as go
 
@@ -81,7 +80,8 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         if line.tested:
             figure.add_trace(crosses(line.tested, look[0], narrow=info.narrow).update(showlegend=False))
     if any(line.tested for line in info.lines):
-        figure.add_trace(crosses((Tested(nan, nan, None, ""),), theme.muted, narrow=info.narrow, name=BEST_ON_TEST))
+        key = crosses((), theme.muted, narrow=info.narrow, name=BEST_ON_TEST)
+        figure.add_trace(key.update(x=[None], y=[None]))
     return figure
 
 

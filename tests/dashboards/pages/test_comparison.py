@@ -47,8 +47,12 @@ def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(c
         "digits (price: epsilon 13.61)",
         "&lt;b&gt;cold (price: epsilon 13.61)",
     ]
-    assert len(figure.data) == 5
-    assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in figure.data}) == 2
+    lines = [trace for trace in figure.data if "lines" in trace.mode]
+    assert len(lines) == 5
+    assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in lines}) == 2
+    crosses = [trace for trace in figure.data if trace.marker.symbol == "x-thin-open" and trace.showlegend is False]
+    assert [trace.y[0] for trace in crosses] == [0.9385553793882327] * 5, "what the best of each reaches on test rows"
+    assert figure.data[-1].name == overlay.BEST_ON_TEST
     for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):
         assert line.run == label
         assert line.steps[-1].value == max(p.values["accuracy"] for p in front.points)
@@ -80,7 +84,7 @@ def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
 
 def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
     two = compare(fronts[:2])
-    lines = overlay.plot(overlay.info(two)).data
+    lines = [trace for trace in overlay.plot(overlay.info(two)).data if "lines" in trace.mode]
     assert [trace.name for trace in lines if trace.showlegend] == [
         "digits-0.0 (price: epsilon 13.61)",
         "digits-0.01 (price: epsilon 13.61)",
@@ -146,7 +150,9 @@ def test_the_page_says_what_can_be_said(comparison, fronts):
     best = max(fronts[0][1].front_points, key=lambda point: point.values["accuracy"])
     tested, chosen = (f"{100 * values['accuracy']:.1f}\xa0%" for values in (best.test, best.values))
     noted = f"</strong> ({chosen} on the validation rows that chose it) for epsilon 13.61</p>"
-    assert f"digits: <strong>{tested} accuracy on test rows{noted}" in page
+    assert (
+        f"digits, the best of 3 on validation rows (digits-0.0): <strong>{tested} accuracy on test rows{noted}" in page
+    )
     labels = re.findall(r'<td class="number" data-label="([^"]+)">([^<]+)</td>', page)
     assert labels[:2] == [("best accuracy, test", tested), ("validation", chosen)]
     assert page.index(f"costs {comparison.bound}.</p>") < page.index('<section id="fronts">')
