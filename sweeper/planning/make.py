@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil, inf, sqrt
+from math import ceil, inf, isfinite, sqrt
 from pathlib import Path
 
 from clipless.datasets import Dataset, Evaluation, HashSplit, input_format
@@ -21,7 +21,7 @@ from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.claims import CERTIFIED_MODEL, Claim, Steering
 from sweeper.privacy.evaluation.curve_noise import CurveNoise
 from sweeper.privacy.evaluation.paid_scores import FINAL_SCORES, ScoreNoise
-from sweeper.privacy.pricing import Price
+from sweeper.privacy.pricing import Price, price
 from sweeper.privacy.spending import Request, Spending, UnmetRequestError, find_spending
 from sweeper.rounding import round_up
 from sweeper.schedulers import make_scheduler
@@ -83,7 +83,16 @@ def make_sweep_plan(
     def expect() -> Price | None:
         return plan.expected_price(plan_first(shared, plan.trials, data))
 
-    return replace(plan, stated=spending.in_words(spec.privacy.delta, expect))
+    stated = spending.in_words(spec.privacy.delta, expect)
+    return replace(plan, stated=f"{stated}{_why_infinite(plan)}")
+
+
+def _why_infinite(plan: SweepPlan) -> str:
+    """Return that scores alone make the price infinite, empty where one release of them has a finite one."""
+    noise = plan.shared.noise
+    if noise is None or isfinite(price([noise.paid(1).event], plan.privacy.delta).epsilon):
+        return ""
+    return " Scores of private rows make it infinite, whatever a training costs: raise privacy.score_noise."
 
 
 def steer_plan(plan: SweepPlan, steering: Steering) -> SweepPlan:

@@ -3,6 +3,7 @@
 import pytest
 from rich.console import Console
 
+import clipless
 from sweeper.cli.check_tables import render_check
 from sweeper.planning import make
 from sweeper.planning.check import count_trials
@@ -11,7 +12,7 @@ from sweeper.planning.preview import preview
 from sweeper.privacy.pricing import price
 from sweeper.rounding import round_up
 from sweeper.specification.spec import Spec
-from tests.factories import plan_first_configuration
+from tests.factories import plan_first_configuration, small_content
 
 
 @pytest.fixture
@@ -44,6 +45,16 @@ def test_what_is_rehearsed_and_what_is_trained_is_said_before_anything_is_done(w
     assert plan.announcement.endswith("It rehearses 10 configurations on public rows, then trains 1 trial.")
     said = "10 configurations to rehearse on public rows (search.trials), then 1 trial (privacy.finals)"
     assert count_trials(plan) == said
+
+
+@pytest.mark.parametrize(("noise", "told"), [(0.02, True), (1.0, False)])
+def test_a_price_that_scores_make_infinite_says_so(noise, told):
+    privacy = {"epsilon": 3.0, "delta": 1e-4, "score_noise": noise}
+    content = small_content(privacy=privacy, data={"evaluation": "private"}, search={"trials": 1})
+    spec = Spec.from_mapping(content)
+    said = make_sweep_plan(spec, clipless.datasets.load(**spec.data_options(None))).announcement
+    assert ("epsilon inf" in said) == told
+    assert said.endswith("make it infinite, whatever a training costs: raise privacy.score_noise.") == told
 
 
 def test_a_filter_states_its_budget(spec, digits):
