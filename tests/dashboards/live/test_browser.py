@@ -250,7 +250,8 @@ def test_sweeps_are_chosen_and_compared(visit, out, write_sweep):
     page.get_by_role("button", name="Compare the chosen sweeps").click()
     expect(page.get_by_role("heading", name="second and digits")).to_be_visible(timeout=PATIENCE)
     page.wait_for_function(
-        "document.querySelector('#figure-fronts .js-plotly-plot')?.data?.length === 2", timeout=PATIENCE
+        "document.querySelector('#figure-fronts .js-plotly-plot')?.data?.filter((t) => t.mode.includes('lines')).length === 2",
+        timeout=PATIENCE,
     )
 
 

@@ -359,11 +359,11 @@ def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, s
     xs = [
         value
         for trace in figure["data"]
-        if trace.get("mode") == "lines" and trace["name"].endswith("completed")
+        if "lines" in trace.get("mode", "") and trace["name"].endswith("completed")
         for value in trace["x"]
     ]
     assert len([x for x in xs if x is not None]) == len(points)
-    assert any(trace.get("name") == "best accuracy so far" for trace in figure["data"])
+    assert any(trace.get("name") == "best accuracy" for trace in figure["data"])
 
 
 def test_a_trial_offers_no_model_that_an_audit_refuses(show, ended, sweep, clock):
