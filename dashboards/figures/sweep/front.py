@@ -184,7 +184,9 @@ def _scale(info: FrontInfo, count: int = 0) -> float:
 
 def _span(info: FrontInfo) -> list[float] | None:
     """The range of the vertical axis: values that are shown, ends of error bars among them."""
-    heights = [end for point in info.shown for end in ends_of(point, info.utility)] + ends_on_test(info.tested)
+    shown = {point.values["epsilon"] for point in info.shown}
+    heights = [end for point in info.shown for end in ends_of(point, info.utility)]
+    heights += ends_on_test([one for one in info.tested if one.epsilon in shown])
     return zoom(heights, [value for _, value in info.lines])
 
 

@@ -324,6 +324,9 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     assert (crosses.x, crosses.y, crosses.error_y.array) == ((1.0, 2.0), (0.75, 0.78), None)
     low, high = figure.layout.yaxis.range
     assert low < 0.75 < 0.85 < high
+    below = replace(data.result.claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.82}))
+    axis = front.FIGURE.draw(replace(data, result=replace(data.result, claim=below))).layout.yaxis.range
+    assert axis[0] > 0.75, "what lies beyond the axes leaves them as they are"
     assert "Crosses: the same models on test rows; validation rows chose them" in front.FIGURE.remarks(data)
     untested = small([point("a", 1, 1.0, 0.8)])
     assert "Crosses" not in front.FIGURE.remarks(untested)
