@@ -1,14 +1,16 @@
-"""What figures of released curves share: the points that have some, a line with its band, and its rows."""
+"""What figures of released curves share: the points that have some, what is said of them, panels, and their rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypeVar
+from html import escape
+from textwrap import wrap
+from typing import Any, TypeAlias, TypeVar
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, Table, omitted
-from dashboards.figures._common import DASHES, header, new_figure
+from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -18,7 +20,12 @@ T = TypeVar("T")
 Part: TypeAlias = Callable[[ReleasedCurves], T | None]
 
 MOST_LINES = 4
-_OPACITY = 0.16
+_FILL = 0.14  # opacity of a band
+_LETTERS, _COLUMN_LETTERS = 100, 46  # of a line below a figure, and of one in a column
+_PAGE_LETTERS = 80  # below panels as wide as a page
+_IN_COLUMN = 2  # panels side by side
+_LINE = 18  # pixels of a line of text
+_HEIGHT = 400
 
 Outline = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -28,31 +35,50 @@ class HeldOutCurve:
     """One curve of one point."""
 
     point: Point
-    name: str  # in the legend
+    comes_to: tuple[str, ...]  # in words, a part for each line above a panel
     x: tuple[float, ...]
     y: tuple[float, ...]
     below: Outline  # the lower end of the band, as x and y
     above: Outline  # the upper end
 
+    @property
+    def epsilon(self) -> str:
+        """The own epsilon of the point in words."""
+        return f"{OWN} {show_epsilon(self.point.values['epsilon'])}"
+
+    @property
+    def name(self) -> str:
+        """The curve in one line."""
+        return f"{self.epsilon}: {' '.join(self.comes_to)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinesInfo(FigureInfo):
-    """The curves of points of the front, smallest epsilon first."""
+    """The curves of points of the front, the best first."""
 
     lines: tuple[HeldOutCurve, ...]
     confidence: float
+    test_rows: int  # their public number
     radius_unit: str = ""  # of what is drawn over radii
 
 
 def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], HeldOutCurve]) -> LinesInfo:
-    """Collect the lines of a few points of the front, spread over it with both ends; ``of`` takes a part of curves."""
+    """Collect the lines of a few points of the front, spread over it with both ends; ``of`` takes a part of curves.
+
+    The best come first, by the score that chose them.
+    """
     found = _with(data, of)
     last, shown = len(found) - 1, found
     if len(found) > MOST_LINES:
         shown = [found[round(i * last / (MOST_LINES - 1))] for i in range(MOST_LINES)]
-    confidence = next((point.curves.confidence for point, _ in found if point.curves is not None), 0.0)
-    lines = tuple(line(point, part) for point, part in shown)
-    return LinesInfo(**header(data, title), lines=lines, confidence=confidence)
+    shown = sorted(shown, key=lambda pair: -pair[0].values.get(data.utility, 0.0))
+    curves = [point.curves for point, _ in found if point.curves is not None]
+    return LinesInfo(
+        **header(data, title),
+        lines=tuple(line(point, part) for point, part in shown),
+        confidence=curves[0].confidence if curves else 0.0,
+        test_rows=curves[0].rows if curves else 0,
+    )
 
 
 def left_out(data: SweepData, of: Part[T]) -> str:
@@ -64,11 +90,6 @@ def _with(data: SweepData, of: Part[T]) -> list[tuple[Point, T]]:
     """The points of the front that have such a part of curves, smallest epsilon first."""
     parts = [(point, None if point.curves is None else of(point.curves)) for point in data.front_points]
     return [(point, part) for point, part in parts if part is not None]
-
-
-def legend(point: Point, words: str) -> str:
-    """A point in the legend: its epsilon, and what its curve comes to."""
-    return f"{OWN} {show_epsilon(point.values['epsilon'])}: {words}"
 
 
 def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
@@ -88,49 +109,94 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
     ]
 
 
-def draw(
-    info: LinesInfo,
-    theme: Theme,
-    axes: Mapping[str, object],
-    *,
-    height: int,
-    diagonal: bool = False,
-    marked: bool = False,
-    corner: str = "top right",
-) -> go.Figure:
-    """Draw the bands, the lines on top of them, and their names in a corner where no curve goes."""
-    figure = new_figure(info, theme, empty=not info.lines, **axes, **({"height": height} if info.lines else {}))
-    _add(figure, info.lines, theme, marked=marked, corner=corner)
-    if diagonal and info.lines:
-        figure.add_shape(type="line", x0=0, y0=0, x1=1, y1=1, line={"color": theme.line, "width": 1, "dash": "dot"})
+def title_below(info: LinesInfo, axis: str, note: str = "") -> str:
+    """The title of a horizontal axis, what the epsilons promise, of how many rows and how sure: in lines that fit."""
+    certain = f"{info.epsilon_title}; {info.test_rows} test rows; bands at {info.confidence:.0%}"
+    letters = _COLUMN_LETTERS if info.narrow else _LETTERS
+    return "<br>".join(
+        escape(line) for text in filter(None, (axis, certain, note)) for line in _in_lines(text, letters)
+    )
+
+
+def _in_lines(text: str, letters: int) -> list[str]:
+    """A text in lines of so many letters, broken behind semicolons where possible."""
+    lines: list[str] = []
+    for part in text.split("; "):
+        if lines and len(lines[-1]) + len(part) + 2 < letters:
+            lines[-1] += f"; {part}"
+        else:
+            lines[-1:] = [f"{line};" for line in lines[-1:]]
+            lines += wrap(part, letters - 1, break_on_hyphens=False)
+    return lines
+
+
+def panels(info: LinesInfo, theme: Theme, below: str, xaxis: dict[str, Any], yaxis: dict[str, Any]) -> go.Figure:
+    """A panel for each line with its name above, side by side or two in a row of a column, and a title below all."""
+    figure = new_figure(info, theme, empty=not info.lines, showlegend=False)
+    if not info.lines:
+        return figure
+    down = place(info, len(info.lines) - 1)["row"]
+    gaps = {"horizontal_spacing": 0.13 if info.narrow else 0.055, "vertical_spacing": 0.36 / down}
+    filled = iter(info.lines)
+    specs = [[{} if next(filled, None) else None for _ in range(_across(info))] for _ in range(down)]
+    figure.set_subplots(down, _across(info), shared_yaxes=True, specs=specs, **gaps)
+    figure.update_xaxes(**xaxis)
+    figure.update_yaxes(**{**yaxis, "title": None})
+    figure.update_yaxes(title=yaxis["title"], col=1)
+    above = ["<br>".join([line.epsilon, *line.comes_to]) for line in info.lines]
+    margin = {side: 62 + _LINE * text.count("<br>") for side, text in (("t", above[0]), ("b", below))}
+    figure.update_layout(height=_HEIGHT, margin=margin)
+    for heading, y in zip(above, figure.select_yaxes(), strict=True):
+        panel = {"xref": f"{y.anchor} domain", "yref": f"{y.anchor.replace('x', 'y')} domain", "x": 0, "y": 1}
+        font, look = {"size": 12}, {"align": "left", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
+        figure.add_annotation(text=heading, showarrow=False, font=font, **panel, **look)
+    middle_below = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0, "yanchor": "top", "yshift": -28}
+    figure.add_annotation(text=below, showarrow=False, font={"color": theme.muted}, **middle_below)
     return figure
 
 
-def _add(figure: go.Figure, lines: Sequence[HeldOutCurve], theme: Theme, *, marked: bool, corner: str) -> None:
-    y, x = corner.split()
-    place = {"x": 0.99 if x == "right" else 0.01, "y": 0.99 if y == "top" else 0.02}
-    figure.update_layout(legend={"orientation": "v", "xanchor": x, "yanchor": y, "bgcolor": "rgba(0,0,0,0)", **place})
-    for index, line in enumerate(lines):
-        (x_low, y_low), (x_high, y_high) = line.below, line.above
-        figure.add_trace(
-            go.Scatter(
-                x=[*x_high, *reversed(x_low)],
-                y=[*y_high, *reversed(y_low)],
-                mode="lines",
-                fill="toself",
-                fillcolor=theme.hue(index),
-                opacity=_OPACITY,
-                line={"width": 0},
-                hoverinfo="skip",
-                showlegend=False,
-                legendgroup=line.point.name,
-            )
-        )
-    for index, line in enumerate(lines):
-        style = {"width": 2, "color": theme.hue(index), "dash": DASHES[index % len(DASHES)]}
-        mode = "lines+markers" if marked else "lines"
-        more = {"mode": mode, "line": style, "name": line.name, "legendgroup": line.point.name}
-        figure.add_trace(go.Scatter(x=line.x, y=line.y, hovertemplate="%{x:.3g}, %{y:.3g}<extra></extra>", **more))
+def place(info: LinesInfo, index: int) -> dict[str, int]:
+    """Row and column of the panel of a line."""
+    return {"row": index // _across(info) + 1, "col": index % _across(info) + 1}
+
+
+def letters(info: LinesInfo) -> int:
+    """How many letters have room below a panel."""
+    return (_COLUMN_LETTERS if info.narrow else _PAGE_LETTERS) // _across(info)
+
+
+def _across(info: LinesInfo) -> int:
+    return min(_IN_COLUMN if info.narrow else MOST_LINES, len(info.lines))
+
+
+def band(line: HeldOutCurve, color: str, *, dash: str = "solid") -> tuple[go.Scatter, go.Scatter]:
+    """The band of a curve: filled lightly, with both its ends as lines."""
+    (x_low, y_low), (x_high, y_high) = line.below, line.above
+    common = {"mode": "lines", "hoverinfo": "skip", "showlegend": False, "legendgroup": line.point.name}
+    inside = {"fill": "toself", "fillcolor": color, "opacity": _FILL, "line": {"width": 0}}
+    edge = {"color": color, "width": 1.2, "dash": dash}
+    return (
+        go.Scatter(x=[*x_high, *reversed(x_low)], y=[*y_high, *reversed(y_low)], **inside, **common),
+        go.Scatter(x=[*x_low, None, *x_high], y=[*y_low, None, *y_high], line=edge, **common),
+    )
+
+
+def middle(line: HeldOutCurve, color: str, *, dash: str = "solid", width: float) -> go.Scatter:
+    """The released curve itself."""
+    return go.Scatter(
+        x=line.x,
+        y=line.y,
+        mode="lines",
+        line={"width": width, "color": color, "dash": dash},
+        name=line.name,
+        legendgroup=line.point.name,
+        hovertemplate="%{x:.3g}, %{y:.3g}<extra></extra>",
+    )
+
+
+def reference(x: Sequence[float], y: Sequence[float], theme: Theme) -> go.Scatter:
+    """The dotted line that a curve is compared with, to be drawn on top."""
+    return go.Scatter(x=x, y=y, mode="lines", line={"color": theme.ink, "width": 1.2, "dash": "dot"}, hoverinfo="skip")
 
 
 def _ends(line: HeldOutCurve) -> tuple[tuple[str, Outline], tuple[str, Outline]]:

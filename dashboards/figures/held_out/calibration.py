@@ -1,15 +1,26 @@
 """Calibration of predicted probabilities on private test rows: released with the ROC curve, at no further cost."""
 
+from collections.abc import Sequence
+from math import exp, log
+from typing import Any
+
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic
 from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import thin
 from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
+
+_SAYS_NOTHING = 0.9  # width of a band
+_LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large
+_TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+_LEAST_SHARE = 5e-4  # beyond the outermost thresholds
+_DIAGONAL = 61  # points of it
 
 
 def info(data: SweepData) -> LinesInfo:
@@ -18,18 +29,81 @@ def info(data: SweepData) -> LinesInfo:
 
 
 def rows(info: LinesInfo) -> Table:
-    """One row per group of each point."""
-    return _released.rows(info, "predicted", "observed")
+    """One row per group of each point, with the statistic of all groups of the point."""
+    fits = [_fit(line.point) for line in info.lines for _ in line.x]
+    return [row | fit for row, fit in zip(_released.rows(info, "predicted", "observed"), fits, strict=True)]
 
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
+    axis = "mean predicted probability of a group (log-odds axis)"
+    below = _released.title_below(info, axis, _silent_in_words(info))
     yaxis = {"title": {"text": "share of class 1 (test)"}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
-    gap = "<br>" if info.narrow else " "
-    title = f"mean predicted probability of a group;{gap}bands at {info.confidence:.0%}"
-    xaxis = {"title": {"text": title}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
-    axes = {"xaxis": xaxis, "yaxis": yaxis}
-    return _released.draw(info, theme, axes, height=520, diagonal=True, marked=True, corner="top left")
+    places = [_log_odds(x) for line in info.lines for x in line.x]
+    low, high = min([*places, _log_odds(0.1)]) - 0.4, max([*places, _log_odds(0.9)]) + 0.4
+    figure = _released.panels(info, theme, below, _odds_axis(info, low, high), yaxis)
+    steps = [low + i * (high - low) / (_DIAGONAL - 1) for i in range(_DIAGONAL)]
+    calibrated = _released.reference(steps, [1.0 / (1.0 + exp(-step)) for step in steps], theme)
+    for i, line in enumerate(info.lines):
+        silent = _silent(line)
+        others = [j for j in range(len(line.x)) if j not in silent]
+        pale = _bars(line, silent, theme.line, "circle-open", 1)
+        for trace in (pale, _bars(line, others, theme.hue(i), "circle", 2.5), calibrated):
+            figure.add_trace(trace, **_released.place(info, i))
+    return figure
+
+
+def _odds_axis(info: LinesInfo, low: float, high: float) -> dict[str, Any]:
+    """An axis of the logarithm of odds, with probabilities at its ticks, as many as have room."""
+    inside = [tick for tick in _TICKS if low <= _log_odds(tick) <= high]
+    at, texts = [_log_odds(tick) for tick in inside], [f"{100 * tick:g}%" for tick in inside]
+    kept = thin(at, texts, (low, high), _released.letters(info)) if info.lines else []
+    return {"range": [low, high], "tickvals": [at[i] for i in kept], "ticktext": [texts[i] for i in kept]}
+
+
+def _bars(line: HeldOutCurve, groups: Sequence[int], color: str, symbol: str, thickness: float) -> go.Scatter:
+    """Groups with their bands as bars."""
+    y = [line.y[i] for i in groups]
+    above = [line.above[1][i] - line.y[i] for i in groups]
+    below = [line.y[i] - line.below[1][i] for i in groups]
+    ends = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
+    return go.Scatter(
+        x=[_log_odds(line.x[i]) for i in groups],
+        y=y,
+        mode="markers",
+        marker={"color": color, "symbol": symbol, "size": 6},
+        error_y={**ends, "color": color, "thickness": thickness, "width": 3},
+        text=[f"{line.x[i]:.2%} predicted<br>{line.below[1][i]:.1%} to {line.above[1][i]:.1%}" for i in groups],
+        hovertemplate="%{text}<extra></extra>",
+    )
+
+
+def _silent(line: HeldOutCurve) -> list[int]:
+    """The groups whose bands say nothing."""
+    return [i for i in range(len(line.x)) if line.above[1][i] - line.below[1][i] > _SAYS_NOTHING]
+
+
+def _silent_in_words(info: LinesInfo) -> str:
+    """How many groups say nothing, and the remedy where these are most; empty where there are none."""
+    silent, groups = sum(len(_silent(line)) for line in info.lines), sum(len(line.x) for line in info.lines)
+    words = f"too much noise for a statement on {silent} of {groups} groups (pale)"
+    remedy = "; remedy: a smaller privacy.curve_noise or more test rows"
+    return words + (remedy if silent > groups / 2 else "") if silent else ""
+
+
+def _remarks(data: SweepData) -> str:
+    words = _silent_in_words(info(data))
+    return _released.left_out(data, _scores) + (f" There is {words}." if words else "")
+
+
+def _fit(point: Point) -> dict[str, float]:
+    scores = None if point.curves is None else point.curves.scores
+    return {} if scores is None else {"hosmer_lemeshow": scores.hosmer_lemeshow, "p_value": scores.p_value}
+
+
+def _log_odds(share: float) -> float:
+    inside = min(max(share, _LEAST_SHARE), 1.0 - _LEAST_SHARE)
+    return log(inside / (1.0 - inside))
 
 
 def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
@@ -37,10 +111,10 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
 
 
 def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
-    fit = f"Hosmer-Lemeshow {number(scores.hosmer_lemeshow, 3)}, p {number(scores.p_value, 2)}"
+    p = f"p ≤ {number(_LEAST_P, 1)}" if scores.p_value <= _LEAST_P else f"p {number(scores.p_value, 2)}"
     x = scores.group_predicted
-    ends = (x, scores.group_low), (x, scores.group_high)
-    return HeldOutCurve(point, _released.legend(point, fit), x, scores.group_rates, *ends)
+    fit = "Hosmer-Lemeshow", f"{number(scores.hosmer_lemeshow, 3)}, {p}"
+    return HeldOutCurve(point, fit, x, scores.group_rates, (x, scores.group_low), (x, scores.group_high))
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
@@ -49,15 +123,18 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     summary="observed shares over predicted probabilities of private test rows, and the Hosmer-Lemeshow statistic",
     caption=(
         "Ten groups of about equal size by predicted probability, from the counts that the ROC curve was released "
-        "with. A calibrated model is on the dotted diagonal. The band covers the noise: the share among these rows is "
-        "in it, for all groups at once. The p-value is that of calibrated models under the same noise, and small where "
-        "the model is not calibrated."
+        "with; a panel for each point, the best one first. The bars cover the noise: the share among these rows is in "
+        "them, for all groups at once. On the dotted curve, the diagonal over log-odds, the share is what was "
+        "predicted: bars of a calibrated model meet it. Bars wider than 90 points say nothing and are pale. The "
+        "p-value is that of calibrated models under the same noise, for all groups together, and small where the model "
+        "is not calibrated."
     ),
     position=46,
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: _released.left_out(data, _scores),
+    remarks=_remarks,
     topic=Topic.FRONT,
+    wide=True,
     needs="points of the front that released curves of two classes",
 )

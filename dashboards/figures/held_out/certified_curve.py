@@ -1,18 +1,20 @@
 """Certified accuracy of private test rows at every radius: one release for each point, with a band."""
 
 from dataclasses import replace
-from html import escape
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic
-from dashboards.figures._common import percent_axis
+from dashboards.figures._common import DASHES, new_figure, percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from dashboards.text import show
 from sweeper.records import Point, ReleasedCurves
+
+_TOGETHER = ",\N{NO-BREAK SPACE}"  # the ends of an interval stay in one line
+_NEXT_TO_NOTHING = 0.02  # of certified accuracy
 
 
 def info(data: SweepData) -> LinesInfo:
@@ -28,11 +30,31 @@ def rows(info: LinesInfo) -> Table:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
+    below = _released.title_below(info, f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER))
     yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
-    gap = "<br>" if info.narrow else " "
-    title = f"Euclidean radius in {escape(info.radius_unit)};{gap}bands at {info.confidence:.0%}"
-    xaxis = {"title": {"text": title}, "rangemode": "tozero"}
-    return _released.draw(info, theme, {"xaxis": xaxis, "yaxis": yaxis}, height=460)
+    xaxis = {"title": {"text": below}, "range": [0, _end(info)]}
+    legend = {"y": -0.22, "yanchor": "top"}  # below the title of the axis
+    figure = new_figure(info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, legend=legend)
+    if info.lines:
+        figure.update_layout(height=500, showlegend=True)
+    looks = [(line, theme.hue(i), DASHES[i]) for i, line in enumerate(info.lines)]
+    figure.add_traces([trace for line, color, dash in looks for trace in _released.band(line, color, dash=dash)])
+    figure.add_traces([_released.middle(line, color, dash=dash, width=2) for line, color, dash in looks])
+    return figure
+
+
+def _end(info: LinesInfo) -> float:
+    """Where the axis ends: at the first radius from which on all curves are next to nothing, else at the last one."""
+    radii = [radius for line in info.lines[:1] for radius in line.x]  # the same for all
+    seen = [x for line in info.lines for x, y in zip(line.x, line.y, strict=True) if y > _NEXT_TO_NOTHING]
+    return next((radius for radius in radii if radius > max(seen, default=0.0)), max(radii, default=1.0))
+
+
+def _remarks(data: SweepData) -> str:
+    found = info(data)
+    cut = any(line.x[-1] > _end(found) for line in found.lines)
+    beyond = f" Beyond the axis no released curve is above {_NEXT_TO_NOTHING:.0%}; a double click shows all radii."
+    return _released.left_out(data, _whole) + (beyond if cut else "")
 
 
 def _whole(curves: ReleasedCurves) -> ReleasedCurves:
@@ -40,9 +62,10 @@ def _whole(curves: ReleasedCurves) -> ReleasedCurves:
 
 
 def _line(point: Point, curves: ReleasedCurves) -> HeldOutCurve:
-    words = f"accuracy {show('accuracy', curves.certified[0])}"
+    low, high = (f"{100 * ends[0]:.1f}" for ends in (curves.certified_low, curves.certified_high))
+    accuracy = f"accuracy {show('accuracy', curves.certified[0])}", f"[{low}, {high}]"
     below, above = (curves.radii, curves.certified_low), (curves.radii, curves.certified_high)
-    return HeldOutCurve(point, _released.legend(point, words), curves.radii, curves.certified, below, above)
+    return HeldOutCurve(point, accuracy, curves.radii, curves.certified, below, above)
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
@@ -58,7 +81,8 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: _released.left_out(data, _whole),
+    remarks=_remarks,
     topic=Topic.ROBUSTNESS,
+    wide=True,
     needs="points of the front that released curves",
 )

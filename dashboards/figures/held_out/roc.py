@@ -23,11 +23,16 @@ def rows(info: LinesInfo) -> Table:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
-    yaxis = {"title": {"text": "true positive rate (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
-    title = {"title": {"text": f"false positive rate (test); bands at {info.confidence:.0%}"}}
-    xaxis = {**title, **percent_axis("accuracy"), "range": [-0.005, 1.005]}
-    axes = {"xaxis": xaxis, "yaxis": yaxis}
-    return _released.draw(info, theme, axes, height=520, diagonal=True, corner="bottom right")
+    below = _released.title_below(info, "false positive rate (test)")
+    yaxis = {"title": {"text": "true positive rate (test)"}, **percent_axis("accuracy"), "range": [-0.01, 1.01]}
+    xaxis = {**percent_axis("accuracy"), "range": [-0.01, 1.01], "nticks": 4}
+    figure = _released.panels(info, theme, below, xaxis, yaxis)
+    for i, line in enumerate(info.lines):
+        color = theme.hue(i)
+        drawn = (*_released.band(line, color), _released.middle(line, color, width=1))
+        for trace in (*drawn, _released.reference((0, 1), (0, 1), theme)):
+            figure.add_trace(trace, **_released.place(info, i))
+    return figure
 
 
 def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
@@ -36,9 +41,9 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
 
 def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
     low, middle, high = (f"{value:.3f}" for value in scores.auroc)
-    name = _released.legend(point, f"AUROC {middle} [{low}, {high}]")
+    area = f"AUROC {middle}", f"[{low}, {high}]"
     below, above = (scores.false_high, scores.true_low), (scores.false_low, scores.true_high)
-    return HeldOutCurve(point, name, scores.false_rates, scores.true_rates, below, above)
+    return HeldOutCurve(point, area, scores.false_rates, scores.true_rates, below, above)
 
 
 FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
@@ -46,9 +51,11 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     heading="ROC curves of private test rows",
     summary="true over false positive rates of private test rows, released as one curve for each point",
     caption=(
-        "Released once for each point of the front, with noise that the ledger holds. The true curve of the "
-        "distribution that the rows come from lies in the band at all thresholds at once with the stated confidence; "
-        "so does the area under it between its two bounds. Chance is the dotted diagonal."
+        "Released once for each point of the front, with noise that the ledger holds; a panel for each, the best one "
+        "first. The true curve of the distribution that the rows come from lies in the band at all thresholds at once "
+        "with the stated confidence; so does the area under it between its two bounds. The thin line in the middle is "
+        "what was released. Chance is the dotted diagonal: where the band contains all of it, the model may be no "
+        "better than chance."
     ),
     position=44,
     info=info,
@@ -56,5 +63,6 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     rows=rows,
     remarks=lambda data: _released.left_out(data, _scores),
     topic=Topic.FRONT,
+    wide=True,
     needs="points of the front that released curves of two classes",
 )

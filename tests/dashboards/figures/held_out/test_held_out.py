@@ -1,13 +1,17 @@
 """Released curves of private test rows: whose, in what band, and nothing where there are none."""
 
 from dataclasses import replace
+from inspect import signature
+from math import exp, log
 
 import pytest
 
-from dashboards.figures import is_empty, sweep_figures
+from clipless.curves.classes import null_of_hosmer_lemeshow
+from dashboards.figures import LIGHT, is_empty, sweep_figures
 from dashboards.figures.held_out import calibration, certified_curve, roc
 from dashboards.pages.report import build_report
 from sweeper.adapters import dump
+from sweeper.privacy.pricing import Price
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 from sweeper.store.sweep_folder import points_of
 
@@ -40,6 +44,7 @@ CURVES = ReleasedCurves(
     certified_high=(1.0, 0.7, 0.3),
     scores=SCORES,
 )
+UNIT = "columns scaled to [-1, 1] by their declared ranges"
 NAMES = ("roc", "calibration", "certified-curve")
 
 
@@ -55,8 +60,10 @@ def data(small):
 
 def test_every_point_has_its_curve_with_both_ends_of_the_band(data):
     info = certified_curve.info(data)
-    assert [line.name for line in info.lines] == [f"own epsilon {number}: accuracy 90.0 %" for number in (1, 2, 3)]
-    first = certified_curve.rows(info)[1]
+    assert [line.name for line in info.lines] == [
+        f"own epsilon {number}: accuracy 90.0 % [80.0, 100.0]" for number in (3, 2, 1)
+    ]
+    first = certified_curve.rows(info)[1 + 2 * len(CURVES.radii)]
     assert first == {
         "trial": "t0001",
         "epoch": 1,
@@ -70,7 +77,7 @@ def test_every_point_has_its_curve_with_both_ends_of_the_band(data):
 
 def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
     info = roc.info(data)
-    assert info.lines[0].name == "own epsilon 1: AUROC 0.820 [0.700, 0.910]"
+    assert info.lines[0].name == "own epsilon 3: AUROC 0.820 [0.700, 0.910]"
     row = roc.rows(info)[1]
     assert (row["false_positive_rate"], row["true_positive_rate"]) == (0.2, 0.85)
     assert (row["false_positive_rate_of_low"], row["true_positive_rate_low"]) == (0.35, 0.6)  # the worst corner
@@ -78,16 +85,110 @@ def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
     figure = roc.plot(info)
     assert figure.data[0].fill == "toself"
     assert set(zip(figure.data[0].x, figure.data[0].y, strict=True)) >= {(0.35, 0.6), (0.1, 0.95)}
-    assert [trace.showlegend for trace in figure.data] == [False] * 3 + [None] * 3
 
 
 def test_calibration_states_the_statistic_and_its_p_value(data):
     info = calibration.info(data)
-    assert info.lines[0].name == "own epsilon 1: Hosmer-Lemeshow 3.25, p 0.12"
+    assert info.lines[0].name == "own epsilon 3: Hosmer-Lemeshow 3.25, p 0.12"
+    assert all((row["hosmer_lemeshow"], row["p_value"]) == (3.25, 0.125) for row in calibration.rows(info))
     assert [(row["predicted"], row["observed"], row["observed_low"]) for row in calibration.rows(info)[:2]] == [
         (0.2, 0.1, 0.0),
         (0.7, 0.8, 0.6),
     ]
+
+
+def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
+    draws = signature(null_of_hosmer_lemeshow).parameters["draws"].default
+    for extreme, words in ((0, "p ≤ 0.005"), (1, "p 0.01")):
+        scores = replace(SCORES, p_value=(1 + extreme) / (1 + draws))
+        (line,) = calibration.info(small([point(1, replace(CURVES, scores=scores))])).lines
+        assert line.name.endswith(f"3.25, {words}")
+
+
+def test_groups_that_say_nothing_are_pale_and_counted_with_a_remedy(small):
+    silent = replace(SCORES, group_low=(0.0, 0.0), group_high=(0.95, 1.0))
+    few, half = small([point(1)]), small([point(1), point(2, replace(CURVES, scores=silent))])
+    words = "too much noise for a statement on 2 of 4 groups (pale)"
+    assert calibration.FIGURE.remarks(half) == f" There is {words}."
+    assert words in _texts(calibration.plot(calibration.info(half)))[-1]
+    assert (calibration.FIGURE.remarks(few), "pale" in _texts(calibration.plot(calibration.info(few)))[-1]) == (
+        "",
+        False,
+    )
+    all_of_them = small([point(1, replace(CURVES, scores=silent))])
+    assert "2 of 2 groups (pale); remedy: a smaller privacy.curve_noise" in calibration.FIGURE.remarks(all_of_them)
+    bars = calibration.plot(calibration.info(all_of_them)).data
+    assert [(len(trace.x), trace.error_y.color) for trace in bars[:2]] == [(2, LIGHT.line), (0, LIGHT.blue)]
+
+
+@pytest.mark.parametrize("figure", [roc, calibration])
+def test_each_point_has_a_panel_with_the_reference_on_top_and_none_is_empty(small, figure):
+    info = figure.info(small([point(number) for number in range(1, 4)]))
+    for narrow, columns in ((False, 3), (True, 2)):
+        drawn = figure.plot(replace(info, narrow=narrow))
+        panels = {trace.yaxis for trace in drawn.data}
+        assert len(panels) == len(list(drawn.select_yaxes())) == 3
+        assert len({axis.domain for axis in drawn.select_xaxes()}) == columns
+        for panel in panels:
+            *others, last = (trace for trace in drawn.data if trace.yaxis == panel)
+            assert (last.line.dash, last.line.color) == ("dot", LIGHT.ink)
+            assert all(trace.line.color != LIGHT.ink for trace in others)
+        assert drawn.layout.showlegend is False
+        assert [text.split("<br>")[0] for text in _texts(drawn)[:3]] == [f"own epsilon {i}" for i in (3, 2, 1)]
+
+
+def test_probabilities_of_groups_lie_apart_on_an_axis_that_is_named(small):
+    scores = replace(SCORES, group_predicted=(0.0009, 0.99))
+    figure = calibration.plot(calibration.info(small([point(i, replace(CURVES, scores=scores)) for i in range(1, 5)])))
+    axis = figure.layout.xaxis
+    assert axis.ticktext == ("0.1%", "10%", "90%")  # as many as do not touch
+    assert figure.data[1].x == pytest.approx([log(0.0009 / 0.9991), log(99)])
+    assert "(log-odds axis)" in _texts(figure)[-1]
+    diagonal = figure.data[2]
+    assert [diagonal.y[i] for i in (0, -1)] == pytest.approx([1 / (1 + exp(-end)) for end in axis.range])
+
+
+def test_a_band_of_a_roc_curve_has_an_outline_and_a_thin_line_in_it(data):
+    filled, outline, line = roc.plot(roc.info(data)).data[:3]
+    assert filled.opacity < 0.2
+    assert outline.line.color == filled.fillcolor == LIGHT.blue
+    assert line.line.width < outline.line.width
+    assert {(0.35, 0.6), (0.1, 0.95)} <= set(zip(outline.x, outline.y, strict=True))
+
+
+def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
+    price = Price(epsilon=2.5, delta=1e-5, events=3)
+    paid = replace(data.result, ledger={"winner": price}, claim=replace(data.result.claim, radius_unit=UNIT))
+    for name in NAMES:
+        kind = sweep_figures()[name]
+        for narrow, letters in ((False, 100), (True, 46)):
+            figure = kind.draw(replace(data, result=paid), narrow=narrow)
+            below = figure.layout.xaxis.title.text or _texts(figure)[-1]
+            assert max(map(len, below.split("<br>"))) <= letters
+            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%"):
+                assert words in below
+
+
+def test_the_axis_of_radii_ends_where_nothing_is_certified_any_more(small):
+    radii = tuple(0.5 * i for i in range(7))
+    far = replace(
+        CURVES,
+        radii=radii,
+        certified=(0.9, 0.3, 0.021, 0.019, 0.01, 0.0, 0.0),
+        certified_low=(0.8, 0.2, *(0.0,) * 5),
+        certified_high=(1.0, 0.4, *(0.12,) * 5),
+    )
+    sweep = small([point(1, far)])
+    assert certified_curve.plot(certified_curve.info(sweep)).layout.xaxis.range == (0, 1.5)
+    assert "no released curve is above 2%; a double click shows all radii" in certified_curve.FIGURE.remarks(sweep)
+    assert [row["radius"] for row in certified_curve.rows(certified_curve.info(sweep))] == list(radii)
+    whole = small([point(1)])
+    assert certified_curve.plot(certified_curve.info(whole)).layout.xaxis.range == (0, 1.0)
+    assert certified_curve.FIGURE.remarks(whole) == ""
+
+
+def _texts(figure):
+    return [note.text for note in figure.layout.annotations]
 
 
 def test_few_of_many_points_are_drawn_with_both_ends_and_it_is_said(small):
@@ -95,7 +196,7 @@ def test_few_of_many_points_are_drawn_with_both_ends_and_it_is_said(small):
     for name in NAMES:
         kind = sweep_figures()[name]
         info = kind.info(many)
-        assert [line.point.trial for line in info.lines] == ["t0001", "t0004", "t0007", "t0010"]
+        assert [line.point.trial for line in info.lines] == ["t0010", "t0007", "t0004", "t0001"]
         assert kind.remarks(many) == " Drawn: 4 of 10 points of the front with curves."
 
 
