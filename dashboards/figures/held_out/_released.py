@@ -21,7 +21,7 @@ Part: TypeAlias = Callable[[ReleasedCurves], T | None]
 
 MOST_LINES = 4
 _FILL = 0.14  # opacity of a band
-_LETTERS, _COLUMN_LETTERS = 100, 46  # of a line below a figure, and of one in a column
+_LETTERS, _COLUMN_LETTERS = 106, 46  # of a line below a figure, and of one in a column
 _PAGE_LETTERS = 80  # below panels as wide as a page
 _IN_COLUMN = 2  # panels side by side
 _LINE = 18  # pixels of a line of text
@@ -138,7 +138,9 @@ def panels(info: LinesInfo, theme: Theme, below: str, xaxis: dict[str, Any], yax
     down = place(info, len(info.lines) - 1)["row"]
     gaps = {"horizontal_spacing": 0.13 if info.narrow else 0.055, "vertical_spacing": 0.36 / down}
     filled = iter(info.lines)
-    specs = [[{} if next(filled, None) else None for _ in range(_across(info))] for _ in range(down)]
+    specs: list[list[dict[str, Any] | None]] = [
+        [{} if next(filled, None) else None for _ in range(_across(info))] for _ in range(down)
+    ]
     figure.set_subplots(down, _across(info), shared_yaxes=True, specs=specs, **gaps)
     figure.update_xaxes(**xaxis)
     figure.update_yaxes(**{**yaxis, "title": None})

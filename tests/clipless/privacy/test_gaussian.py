@@ -25,7 +25,7 @@ def test_a_divergence_is_rounded_up_by_little(signal, epsilon):
     exact, first = exact_divergence(signal, epsilon)
     found = gaussian_divergence(signal, epsilon)
     assert min(exact, 1) <= found or exact < 1e-290
-    assert found <= exact + 3e-11 * first + 1e-300
+    assert found <= exact + 3e-11 * first + 1e-290  # less than this is told as its first probability alone
 
 
 @given(st.floats(0.01, 60.0), DELTAS)

@@ -161,7 +161,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
     paid = replace(data.result, ledger={"winner": price}, claim=replace(data.result.claim, radius_unit=UNIT))
     for name in NAMES:
         kind = sweep_figures()[name]
-        for narrow, letters in ((False, 100), (True, 46)):
+        for narrow, letters in ((False, 106), (True, 46)):
             figure = kind.draw(replace(data, result=paid), narrow=narrow)
             below = figure.layout.xaxis.title.text or _texts(figure)[-1]
             assert max(map(len, below.split("<br>"))) <= letters
