@@ -35,7 +35,8 @@ PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it 
 _COLUMN_LETTERS = 44  # of the title of an axis in one line
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
-_LEGEND_LETTERS, _SYMBOL_LETTERS = 140, 9  # that fit one row of a legend, and that a symbol takes
+_LEGEND_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
+_SYMBOL_LETTERS = 9  # that a symbol of it takes
 _THREE_ROWS = 102  # pixels for a title, and a legend of two rows
 _ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
@@ -245,7 +246,7 @@ def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
     """Give a figure room above its axes for a legend of two rows, where it is too long for one; return the figure."""
     names = [trace.name or "" for trace in figure.data if trace.showlegend is not False]
     letters = sum(len(name) + _SYMBOL_LETTERS for name in names)
-    if not info.narrow and letters > _LEGEND_LETTERS:
+    if not info.narrow and letters > (_LEGEND_LETTERS if info.still else _PAGE_LETTERS):
         figure.update_layout(margin={"t": _THREE_ROWS})
     return figure
 
