@@ -10,11 +10,14 @@ from pathlib import Path
 from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
 from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, refuse, sweep_figures
+from sweeper.errors import ExportError
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
+from sweeper.store.manifest import MANIFEST_NAME
 
 export_compared = export_comparison
+_WHOLE = ("json", "csv", "html")  # formats in which a sweep keeps its front
 
 
 def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | None = None) -> Path:
@@ -23,9 +26,18 @@ def export(folder: Path, path: Path, figure: str | None = None, paper: Paper | N
     Raises:
         RecordError: the folder holds no readable front.
         EmptyFigureError: the sweep has nothing for the figure.
-        ExportError: an unknown suffix or figure, no browser for an image, or a file that cannot be written.
+        ExportError: an unknown suffix or figure, no browser for an image, a file that the sweep itself keeps, or one
+            that cannot be written.
     """
+    _check_place(folder, path, figure)
     return export_front(read(folder), path, figure=figure, paper=paper)
+
+
+def _check_place(folder: Path, path: Path, figure: str | None) -> None:
+    """Refuse to write over records of a sweep, and a figure over its front."""
+    kept = {MANIFEST_NAME} if figure is None else {MANIFEST_NAME, *(f"front.{one}" for one in _WHOLE)}
+    if path.name in kept and path.resolve().parent == folder.resolve():
+        raise ExportError(f"Expected another file than {path}, which the sweep itself keeps (--output); name another")
 
 
 def export_diagnostics(record: Path, path: Path) -> Path:

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
-from dashboards.figures._scores import VALIDATION, half_width, scores_in_words, up_to
+from dashboards.figures._scores import VALIDATION, half_width, scores_in_words, within
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -166,9 +166,9 @@ def interval_bars(values: Sequence[float], intervals: Sequence[Interval | None],
     """The intervals of noisy scores as error bars, as far as they lie beyond the values; None without, or of many."""
     if not any(intervals) or len(values) > MANY:
         return None
-    ends = [interval or (value, value) for value, interval in zip(values, intervals, strict=True)]
-    above = [max(high - value, 0.0) for value, (_, high) in zip(values, ends, strict=True)]
-    below = [max(value - low, 0.0) for value, (low, _) in zip(values, ends, strict=True)]
+    pairs = list(zip(values, intervals, strict=True))
+    above = [None if ends is None else max(ends[1] - value, 0.0) for value, ends in pairs]
+    below = [None if ends is None else max(value - ends[0], 0.0) for value, ends in pairs]
     look = {"color": color, "thickness": 1, "width": 3}
     return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, **look}
 
@@ -211,9 +211,25 @@ def point_name(point: Point) -> str:
     return ".".join(map(str, filter(None, point.key)))
 
 
-def point_rows(points: Iterable[Point], **more: Any) -> Table:
-    """One row per point: what identifies it, and its values."""
-    return [{"trial": p.trial, "epoch": p.epoch, "made_from": p.made_from, **dict(p.values), **more} for p in points]
+def point_rows(points: Iterable[Point], name: str = "", **more: Any) -> Table:
+    """One row per point: what identifies it, its values, and of the value of one name intervals and test number."""
+    return [
+        {"trial": p.trial, "epoch": p.epoch, "made_from": p.made_from, **dict(p.values), **_known(p, name), **more}
+        for p in points
+    ]
+
+
+def _known(point: Point, name: str) -> dict[str, float | None]:
+    if not name:
+        return {}
+    tested = (point.test or {}).get(name)
+    return {**interval_row(point.interval(name)), "test": tested, **interval_row(point.test_interval(name), "test ")}
+
+
+def interval_row(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
+    """The ends of an interval as columns of a table, empty where there is none."""
+    low, high = interval or (None, None)
+    return {f"{prefix}low": low, f"{prefix}high": high}
 
 
 def header(data: SweepData, title: str, *names: str) -> dict[str, Any]:
@@ -289,12 +305,14 @@ def compared(comparison: Comparison, title: str) -> dict[str, Any]:
     deltas_in_words = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
     names = " and ".join(group.name for group in comparison.groups)
     both = "both" if len(comparison.runs) == 2 else f"all {len(comparison.runs)}"
-    together = f"; price of {both} together: {show_epsilon(comparison.price.epsilon)}" if comparison.price else ""
+    price, together = comparison.price, ""
+    if price is not None:
+        together = f"; price of {both} together: {show_epsilon(price.epsilon)} at delta = {number(price.delta)}"
     halves = [half_width(run.front, (comparison.utility.name,)) for run in comparison.runs if run.front.points]
     known = [half for half in halves if half is not None]
     return {
         "title": f"{escape(names)}: {title}",
         "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}{together}",
-        "scores": f"{VALIDATION}, {up_to(max(known))}" if known and len(known) == len(halves) else VALIDATION,
+        "scores": f"{VALIDATION}, {within(max(known))}" if known and len(known) == len(halves) else VALIDATION,
         "exploratory": comparison.exploratory,
     }

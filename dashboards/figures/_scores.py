@@ -21,16 +21,16 @@ def scores_in_words(front: Front, names: Iterable[str]) -> str:
         return VALIDATION
     rows = front.claim.baselines.rows.get(VALIDATION, 0)
     of = "noisy validation scores" if _is_noisy(front) else f"{rows} validation rows"
-    return f"{of}, {up_to(half)}"
+    return f"{of}, {within(half)}"
 
 
-def up_to(half: float) -> str:
+def within(half: float) -> str:
     """Return how far a score may be from what new rows would score, in words.
 
-    >>> up_to(0.0604)
-    'up to ±6 points'
+    >>> within(0.0604)
+    '95 % within ±6 points'
     """
-    return f"up to ±{number(100 * half, 2)} points"
+    return f"95 % within ±{number(100 * half, 2)} points"
 
 
 def half_width(front: Front, names: Iterable[str]) -> float | None:
@@ -66,6 +66,12 @@ def bars_in_words(data: SweepData) -> str:
 def intervals_in_words(data: SweepData) -> str:
     """Return what a caption says of bars, and of which points lines pass through where finals come first."""
     return bars_in_words(data) + (_FINALS if finals_first(data.points) else "")
+
+
+def gaps_in_words(data: SweepData) -> str:
+    """Return the same of figures of many lines, which have a gap where finals begin."""
+    gap = " A line has a gap between explorers and finals." if finals_first(data.points) else ""
+    return bars_in_words(data) + gap
 
 
 def open_marks(data: SweepData) -> str:

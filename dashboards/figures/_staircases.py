@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import finite
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import SYMBOLS, epsilon_axis, interval_bars, new_figure, reached
+from dashboards.figures._common import SYMBOLS, epsilon_axis, interval_bars, interval_row, new_figure, reached
 from dashboards.figures._theme import Theme
 from sweeper.records import Direction, Interval, Objective, Point
 from sweeper.results.pick import surest
@@ -175,6 +175,7 @@ def step_row(step: Step, value: str) -> dict[str, Any]:
         "trial": step.trial,
         "epoch": step.epoch,
         "made_from": step.made_from,
+        **interval_row(step.interval),
     }
 
 

@@ -29,11 +29,15 @@ class Tested:
 
 
 def tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]:
-    """Return what the models of the steps reach on test rows, of those that are scored there."""
+    """Return what the models of the steps reach on test rows, of those that are scored there.
+
+    Of points that are alike in epsilon and this value one is a step, and another may be the one on the front.
+    """
     points = {point.key: point for point in front.front_points}
+    alike = {(point.values.get("epsilon"), point.values.get(name)): point for point in front.front_points}
     found = []
     for step in steps:
-        point = points.get((step.trial, step.epoch, step.made_from))
+        point = points.get((step.trial, step.epoch, step.made_from), alike.get((step.epsilon, step.value)))
         value = nan if point is None else (point.test or {}).get(name, nan)
         is_bare = point is not None and point.noisy is not None and point.test_interval(name) is None
         if point is not None and isfinite(value) and not is_bare:  # nothing noisy stands without its interval
@@ -54,7 +58,7 @@ def crosses(found: Sequence[Tested], color: str, *, narrow: bool, name: str = f"
     size, line = (_NARROW_SIZE, 1.2) if narrow else (_SIZE, 1.6)
     look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
     x, y, texts = [aside * one.epsilon for one in found], [one.value for one in found], [one.text for one in found]
-    return marks(x, y, texts, look, name=name, error_y=bars)
+    return marks(x, y, texts, look, name=f"{name} (moved right)" if bars else name, error_y=bars)
 
 
 def crosses_in_words(front: Front, name: str) -> str:

@@ -80,9 +80,9 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
     _draw(figure, info, theme, columns=columns, rows=rows)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False, ticks="", ticklabelstandoff=6)
     figure.add_annotation(
-        text="R² lost by permutation"
+        text="R² lost by permutation, ±1 standard deviation"
         if info.narrow
-        else "permutation importance: R² lost when its values are shuffled",
+        else "permutation importance: R² lost when its values are shuffled, ±1 standard deviation",
         x=0.5,
         y=0.0,
         yshift=-40,

@@ -15,7 +15,7 @@ _MANY = 20  # points, of which half lie in
 _UPPER = 0.12  # this share of the height of the axes
 _WIDE, _HIGH = (0.5, 0.97), (0.17, 0.52)  # where the inset stands, as shares of the axes
 _AROUND = 0.05  # share of the axes around it that is empty as well
-_PAD = 0.08  # share of the inset around its points
+_PAD = 0.12  # share of the inset around its points
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
-from dashboards.figures._scores import bars_in_words, half_width, open_marks, up_to
+from dashboards.figures._scores import bars_in_words, half_width, open_marks, within
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._tested import Tested, crosses, crosses_in_words, ends_on_test, tested
 from dashboards.figures._theme import LIGHT, Theme
@@ -120,9 +120,9 @@ def rows(info: FrontInfo) -> Table:
     marked = None if info.knee is None else info.knee[0].key
     front = [
         row | {"knee": (row["trial"], row["epoch"], row["made_from"]) == marked}
-        for row in point_rows(info.front, on_front=True)
+        for row in point_rows(info.front, info.utility, on_front=True)
     ]
-    return front + point_rows(info.dominated, on_front=False, knee=False)
+    return front + point_rows(info.dominated, info.utility, on_front=False, knee=False)
 
 
 def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -352,7 +352,7 @@ def _remarks(data: SweepData) -> str:
     elif any(point.deviation(data.utility) for point in data.front_points):
         said += " Bars are one standard deviation over repeats to either side."
     if half is not None and not finals_first(data.points):
-        said += f" Scores tell what new rows would score {up_to(half)} (95 %): smaller differences may be chance."
+        said += f" New rows would score the same, {within(half)}: smaller differences may be chance."
     said += crosses_in_words(data.result, data.utility)
     return said + (_KNEE if data.result.knee else "") + _outside(data)
 

@@ -6,7 +6,7 @@ nothing that this sweep has shown could choose.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import inf, isfinite
 from typing import Any
@@ -26,7 +26,7 @@ from dashboards.figures._common import (
     with_room,
 )
 from dashboards.figures._scores import intervals_in_words
-from dashboards.figures._staircases import Step, staircase, step_lines
+from dashboards.figures._staircases import Step, staircase, step_lines, step_row
 from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -88,17 +88,12 @@ def rows(info: PriceInfo) -> Table:
     for value in info.values:
         after = [] if value.best is None else [value.best]
         for way, steps in ((_ADVANCE, value.alone), (_SWEEP, after)):
-            table += [
-                {
-                    "way": way,
-                    "name": value.name,
-                    "epsilon": s.epsilon,
-                    "value": s.value,
-                    "trial": s.trial,
-                    "epoch": s.epoch,
-                }
-                for s in steps
-            ]
+            table += [{"way": way, "name": value.name} | step_row(step, "value") for step in steps]
+        table += [
+            {"way": ON_TEST, "name": value.name}
+            | step_row(replace(best, value=one.value, interval=one.interval), "value")
+            for best, one in zip(after, value.tested, strict=False)
+        ]
     return table
 
 

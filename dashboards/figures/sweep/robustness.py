@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import SYMBOLS, header, last_epsilon, rows_axis
-from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._scores import gaps_in_words
 from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
@@ -113,7 +113,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
         "example keeps its prediction under every perturbation of at most that Euclidean norm."
     ),
-    remarks=lambda data: (_SMOOTHED if data.smoothed else "") + intervals_in_words(data),
+    remarks=lambda data: (_SMOOTHED if data.smoothed else "") + gaps_in_words(data),
     position=40,
     info=info,
     plot=plot,

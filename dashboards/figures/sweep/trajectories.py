@@ -18,6 +18,7 @@ from dashboards.figures._common import (
     SYMBOLS,
     header,
     interval_bars,
+    interval_row,
     label,
     marks,
     over_epsilon,
@@ -119,12 +120,13 @@ def rows(info: TrajectoriesInfo) -> Table:
             "epoch": epoch,
             "epsilon": epsilon,
             info.utility: value,
+            **interval_row(interval),
             "decision": t.ended.get(epoch) or t.passed.get(epoch) or "",
             "status": t.status.value,
             "reason": t.reason,
         }
         for t in info.trajectories
-        for epoch, epsilon, value in zip(t.epochs, t.epsilons, t.values, strict=True)
+        for epoch, epsilon, value, interval in zip(t.epochs, t.epsilons, t.values, t.intervals, strict=True)
     ]
 
 

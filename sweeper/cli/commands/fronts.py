@@ -88,7 +88,8 @@ def front(
     if figure == NAMES_OF_FIGURES:
         typer.echo("\n".join(figure_names()))
         return
-    path = output or sweep / f"{figure or 'front'}.{format_ or 'html'}"
+    place = sweep if figure is None else sweep / "figures"  # a figure called front is not the front of the sweep
+    path = output or place / f"{figure or 'front'}.{format_ or 'html'}"
     if format_ is not None and path.suffix != f".{format_}":
         raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
     exporter("front")(sweep, path, figure, Paper.of(preset, width, font, title=not no_title))

@@ -235,7 +235,7 @@ def test_bars_show_the_intervals_of_noisy_scores(sweep, name):
     data = replace(sweep, result=replace(sweep.result, points=points))
     bars = [trace.error_y for trace in FIGURES[name].draw(data).data if trace.error_y.array is not None]
     assert bars
-    assert max(max(bar.array) for bar in bars) == pytest.approx(0.1)
+    assert max(above for bar in bars for above in bar.array if above is not None) == pytest.approx(0.1)
 
 
 def test_few_trials_and_those_of_one_worker_have_no_lanes(sweep):

@@ -73,7 +73,7 @@ def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
 def test_bars_are_called_what_they_are_and_no_panel_of_a_column_is_empty(sweep):
     info = importances.info(sweep)
     words = [note.text for note in importances.plot(info).layout.annotations]
-    assert "permutation importance: R² lost when its values are shuffled" in words
+    assert "permutation importance: R² lost when its values are shuffled, ±1 standard deviation" in words
     assert {"r_squared", "permutation_importance"} <= importances.rows(info)[0].keys()
     three = replace(info, importances=info.importances[:3], narrow=True)
     assert importances.plot(three).layout.xaxis3.domain == (0.0, 1.0)

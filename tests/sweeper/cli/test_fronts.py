@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 
 import pytest
 
@@ -113,3 +114,15 @@ def test_without_an_exporter_there_is_a_sentence(monkeypatch):
     monkeypatch.setattr(exporters, "entry_points", lambda **_: ())
     with pytest.raises(SweeperError, match="Expected an exporter of front, found none; install"):
         exporter("front")
+
+
+def test_a_figure_takes_the_place_of_no_file_that_the_sweep_keeps(ran, answer, refusal, tmp_path):
+    folder = tmp_path / "copy"
+    shutil.copytree(ran.folder, folder)
+    kept = {name: (folder / name).read_bytes() for name in ("front.json", "front.csv", "front.html", "sweep.json")}
+    for format_ in ("json", "csv", "html"):
+        said = answer("front", folder, "--figure", "front", "--format", format_)
+        assert said.strip() == str(folder / "figures" / f"front.{format_}")
+    for name in kept:
+        assert "which the sweep itself keeps" in refusal("front", folder, "--figure", "front", "-o", folder / name)
+    assert {name: (folder / name).read_bytes() for name in kept} == kept

@@ -225,12 +225,12 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     counted = {"classes": ("a", "b"), "majority": {"validation": 0.81}, "rows": {"validation": 261}}
     data = sweep_with(small, SPREAD, **counted)
     figure = front.FIGURE.draw(data)
-    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, up to ±6 points)"
+    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within ±6 points)"
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
-    assert "new rows would score up to ±6 points" in front.FIGURE.remarks(data)
+    assert "New rows would score the same, 95 % within ±6 points" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
     assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
-    assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, up to ±6 points)")
+    assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, 95 % within ±6 points)")
     claim = replace(data.result.claim, unit="patient")
     for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
         assert front.FIGURE.draw(other).layout.yaxis.title.text == "accuracy (validation)"
@@ -293,7 +293,7 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
         "front, finals": "circle",
         "front, explorers": "circle-open",
     }
-    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, up to ±6 points)"
+    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, 95 % within ±6 points)"
     for name in ("front", "price", "trajectories"):
         assert "finals" in figures[name].remarks(data), name
         assert "finals" not in figures[name].remarks(small(points[1:])), name
@@ -333,10 +333,22 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     assert "same models on test rows" not in [trace.name for trace in front.FIGURE.draw(untested).data]
 
 
+def test_a_model_that_is_alike_another_of_the_front_has_the_test_score_of_that_one(small):
+    first, second = point("a", 1, 1.0, 0.8, 0.4), with_test(point("b", 1, 1.0, 0.8, 0.5), 0.75)
+    data = small([first, second], objectives=("epsilon", "accuracy", "certified@0.25"))
+    assert [one.value for one in front.info(data).tested] == [0.75]
+
+
+def test_the_numbers_of_the_front_have_intervals_and_test_scores(small):
+    (row,) = front.rows(front.info(small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81))])))
+    ends = (row["low"], row["high"], row["test"], row["test low"], row["test high"])
+    assert ends == pytest.approx((0.74, 0.86, 0.75, 0.7, 0.81))
+
+
 def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small):
     data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81)), with_test(noisy("b", 2.0, 0.85), 0.78)])
-    (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name == "same models on test rows")
-    assert crosses.y == (0.75,)
+    (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("same models"))
+    assert (crosses.name, crosses.y) == ("same models on test rows (moved right)", (0.75,))
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
     assert (crosses.error_y.array, crosses.error_y.arrayminus) == (pytest.approx((0.06,)), pytest.approx((0.05,)))
     assert ", with their 95 % intervals;" in front.FIGURE.remarks(data)

@@ -87,7 +87,9 @@ def test_nothing_is_bought_below_the_price_of_a_look(sweep):
     assert utility.best.value == max(point.values["accuracy"] for point in sweep.points)
     after = [row for row in price.rows(info) if row["way"] == "price"]
     assert [row["epsilon"] for row in after] == [13.61, 13.61]
-    assert all(row["epsilon"] <= 10 for row in price.rows(info) if row not in after)
+    on_test = [row for row in price.rows(info) if row["way"] == "on test rows"]
+    assert [(row["name"], row["epsilon"]) for row in on_test] == [("accuracy", 13.61), ("certified@0.25", 13.61)]
+    assert all(row["epsilon"] <= 10 for row in price.rows(info) if row not in (*after, *on_test))
 
 
 @pytest.mark.parametrize("epsilon", [None, float("inf")])
