@@ -21,6 +21,7 @@ Part: TypeAlias = Callable[[ReleasedCurves], T | None]
 
 MOST_LINES = 4
 _FILL = 0.14  # opacity of a band
+_EDGE, _RELEASED = 0.8, 2.4  # widths of the lines at its ends, and of the released one
 _LETTERS, _COLUMN_LETTERS = 106, 46  # of a line below a figure, and of one in a column
 _PAGE_LETTERS = 80  # below panels as wide as a page
 _IN_COLUMN = 2  # panels side by side
@@ -59,7 +60,7 @@ class LinesInfo(FigureInfo):
     lines: tuple[HeldOutCurve, ...]
     confidence: float
     test_rows: int  # their public number
-    radius_unit: str = ""  # of what is drawn over radii
+    radius_unit: str  # of what is drawn over radii
 
 
 def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], HeldOutCurve]) -> LinesInfo:
@@ -78,6 +79,7 @@ def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T
         lines=tuple(line(point, part) for point, part in shown),
         confidence=curves[0].confidence if curves else 0.0,
         test_rows=curves[0].rows if curves else 0,
+        radius_unit=data.result.claim.radius_unit,
     )
 
 
@@ -171,28 +173,23 @@ def _across(info: LinesInfo) -> int:
     return min(_IN_COLUMN if info.narrow else MOST_LINES, len(info.lines))
 
 
-def band(line: HeldOutCurve, color: str, *, dash: str = "solid") -> tuple[go.Scatter, go.Scatter]:
-    """The band of a curve: filled lightly, with both its ends as lines."""
+def band(line: HeldOutCurve, color: str) -> tuple[go.Scatter, go.Scatter, go.Scatter]:
+    """A curve in its band, which is filled lightly, with both its ends as lines that are thinner than the curve."""
     (x_low, y_low), (x_high, y_high) = line.below, line.above
-    common = {"mode": "lines", "hoverinfo": "skip", "showlegend": False, "legendgroup": line.point.name}
+    common = {"mode": "lines", "hoverinfo": "skip"}
     inside = {"fill": "toself", "fillcolor": color, "opacity": _FILL, "line": {"width": 0}}
-    edge = {"color": color, "width": 1.2, "dash": dash}
+    edge, released = ({"color": color, "width": width} for width in (_EDGE, _RELEASED))
     return (
         go.Scatter(x=[*x_high, *reversed(x_low)], y=[*y_high, *reversed(y_low)], **inside, **common),
         go.Scatter(x=[*x_low, None, *x_high], y=[*y_low, None, *y_high], line=edge, **common),
-    )
-
-
-def middle(line: HeldOutCurve, color: str, *, dash: str = "solid", width: float) -> go.Scatter:
-    """The released curve itself."""
-    return go.Scatter(
-        x=line.x,
-        y=line.y,
-        mode="lines",
-        line={"width": width, "color": color, "dash": dash},
-        name=line.name,
-        legendgroup=line.point.name,
-        hovertemplate="%{x:.3g}, %{y:.3g}<extra></extra>",
+        go.Scatter(
+            x=line.x,
+            y=line.y,
+            mode="lines",
+            line=released,
+            name=line.name,
+            hovertemplate="%{x:.3g}, %{y:.1%}<extra></extra>",
+        ),
     )
 
 

@@ -1,12 +1,12 @@
 """Certified accuracy of private test rows at every radius: one release for each point, with a band."""
 
-from dataclasses import replace
+from math import floor
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic
-from dashboards.figures._common import DASHES, new_figure, percent_axis
+from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
@@ -15,12 +15,12 @@ from sweeper.records import Point, ReleasedCurves
 
 _TOGETHER = ",\N{NO-BREAK SPACE}"  # the ends of an interval stay in one line
 _NEXT_TO_NOTHING = 0.02  # of certified accuracy
+_FAR_ABOVE = 0.3  # of certified accuracy, above 0
 
 
 def info(data: SweepData) -> LinesInfo:
     """Collect the curves of a few points of the front."""
-    found = _released.collected(data, "certified accuracy of private test rows", _whole, _line)
-    return replace(found, radius_unit=data.result.claim.radius_unit)
+    return _released.collected(data, "certified accuracy of private test rows", _whole, _line)
 
 
 def rows(info: LinesInfo) -> Table:
@@ -31,15 +31,11 @@ def rows(info: LinesInfo) -> Table:
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
     below = _released.title_below(info, f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER))
-    yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [0, 1.02]}
-    xaxis = {"title": {"text": below}, "range": [0, _end(info)]}
-    legend = {"y": -0.22, "yanchor": "top"}  # below the title of the axis
-    figure = new_figure(info, theme, empty=not info.lines, xaxis=xaxis, yaxis=yaxis, legend=legend)
-    if info.lines:
-        figure.update_layout(height=500, showlegend=True)
-    looks = [(line, theme.hue(i), DASHES[i]) for i, line in enumerate(info.lines)]
-    figure.add_traces([trace for line, color, dash in looks for trace in _released.band(line, color, dash=dash)])
-    figure.add_traces([_released.middle(line, color, dash=dash, width=2) for line, color, dash in looks])
+    yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [_start(info), 1.01]}
+    figure = _released.panels(info, theme, below, {"range": [0, _end(info)], "nticks": 4}, yaxis)
+    for i, line in enumerate(info.lines):
+        for trace in _released.band(line, theme.hue(i)):
+            figure.add_trace(trace, **_released.place(info, i))
     return figure
 
 
@@ -50,11 +46,20 @@ def _end(info: LinesInfo) -> float:
     return next((radius for radius in radii if radius > max(seen, default=0.0)), max(radii, default=1.0))
 
 
+def _start(info: LinesInfo) -> float:
+    """Where the vertical axis begins: at a whole ten percent below all bands, at 0 where that saves little room."""
+    end = _end(info)
+    lowest = min((y for line in info.lines for x, y in zip(*line.below, strict=True) if x <= end), default=0.0)
+    below = floor(10 * lowest) / 10
+    return below if below >= _FAR_ABOVE else 0.0
+
+
 def _remarks(data: SweepData) -> str:
     found = info(data)
     cut = any(line.x[-1] > _end(found) for line in found.lines)
     beyond = f" Beyond the axis no released curve is above {_NEXT_TO_NOTHING:.0%}; a double click shows all radii."
-    return _released.left_out(data, _whole) + (beyond if cut else "")
+    begins = f" The vertical axis begins at {_start(found):.0%}." if _start(found) else ""
+    return _released.left_out(data, _whole) + begins + (beyond if cut else "")
 
 
 def _whole(curves: ReleasedCurves) -> ReleasedCurves:
@@ -73,9 +78,10 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     heading="Certified accuracy at every radius",
     summary="certified accuracy of private test rows over the radius, released as one curve for each point",
     caption=(
-        "Released once for each point of the front, with noise that the ledger holds. The true curve of the "
-        "distribution that the rows come from lies in the band at all radii at once with the stated confidence: the "
-        "band covers the noise and that the rows are a sample."
+        "Released once for each point of the front, with noise that the ledger holds; a panel for each, the best one "
+        "first. The true curve of the distribution that the rows come from lies in the band at all radii at once with "
+        "the stated confidence: the band covers the noise and that the rows are a sample. The thickest line is what "
+        "was released."
     ),
     position=42,
     info=info,

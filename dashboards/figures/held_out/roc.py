@@ -28,9 +28,7 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     xaxis = {**percent_axis("accuracy"), "range": [-0.01, 1.01], "nticks": 4}
     figure = _released.panels(info, theme, below, xaxis, yaxis)
     for i, line in enumerate(info.lines):
-        color = theme.hue(i)
-        drawn = (*_released.band(line, color), _released.middle(line, color, width=1))
-        for trace in (*drawn, _released.reference((0, 1), (0, 1), theme)):
+        for trace in (*_released.band(line, theme.hue(i)), _released.reference((0, 1), (0, 1), theme)):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
 
@@ -53,8 +51,8 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     caption=(
         "Released once for each point of the front, with noise that the ledger holds; a panel for each, the best one "
         "first. The true curve of the distribution that the rows come from lies in the band at all thresholds at once "
-        "with the stated confidence; so does the area under it between its two bounds. The thin line in the middle is "
-        "what was released. Chance is the dotted diagonal: where the band contains all of it, the model may be no "
+        "with the stated confidence; so does the area under it between its two bounds. The thickest line is what "
+        "was released. Chance is the dotted diagonal: where the band contains all of it, the model may be no "
         "better than chance."
     ),
     position=44,

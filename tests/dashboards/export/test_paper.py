@@ -97,7 +97,7 @@ def test_a_legend_of_one_name_stands_below_and_none_leaves_no_room_above(sweep):
 
 def test_a_legend_below_leaves_room_for_each_line_of_a_title(sweep):
     paper, room = of("column"), {}
-    for name in ("certified-curve", "front"):
+    for name in ("front", "curves"):
         figure = draw(sweep, name, paper)
         layout = fit(figure, paper)
         panels = layout.height - figure.layout.margin.t - figure.layout.margin.b

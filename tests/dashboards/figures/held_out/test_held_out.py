@@ -121,7 +121,7 @@ def test_groups_that_say_nothing_are_pale_and_counted_with_a_remedy(small):
     assert [(len(trace.x), trace.error_y.color) for trace in bars[:2]] == [(2, LIGHT.line), (0, LIGHT.blue)]
 
 
-@pytest.mark.parametrize("figure", [roc, calibration])
+@pytest.mark.parametrize("figure", [roc, calibration, certified_curve])
 def test_each_point_has_a_panel_with_the_reference_on_top_and_none_is_empty(small, figure):
     info = figure.info(small([point(number) for number in range(1, 4)]))
     for narrow, columns in ((False, 3), (True, 2)):
@@ -131,7 +131,7 @@ def test_each_point_has_a_panel_with_the_reference_on_top_and_none_is_empty(smal
         assert len({axis.domain for axis in drawn.select_xaxes()}) == columns
         for panel in panels:
             *others, last = (trace for trace in drawn.data if trace.yaxis == panel)
-            assert (last.line.dash, last.line.color) == ("dot", LIGHT.ink)
+            assert (last.line.dash == "dot") == (last.line.color == LIGHT.ink) == (figure is not certified_curve)
             assert all(trace.line.color != LIGHT.ink for trace in others)
         assert drawn.layout.showlegend is False
         assert [text.split("<br>")[0] for text in _texts(drawn)[:3]] == [f"own epsilon {i}" for i in (3, 2, 1)]
@@ -148,12 +148,29 @@ def test_probabilities_of_groups_lie_apart_on_an_axis_that_is_named(small):
     assert [diagonal.y[i] for i in (0, -1)] == pytest.approx([1 / (1 + exp(-end)) for end in axis.range])
 
 
-def test_a_band_of_a_roc_curve_has_an_outline_and_a_thin_line_in_it(data):
-    filled, outline, line = roc.plot(roc.info(data)).data[:3]
+@pytest.mark.parametrize("figure", [roc, certified_curve])
+def test_a_band_has_an_outline_and_the_released_curve_is_the_thickest_line(data, figure):
+    info = figure.info(data)
+    drawn = figure.plot(info).data
+    filled, outline, released = drawn[:3]
     assert filled.opacity < 0.2
-    assert outline.line.color == filled.fillcolor == LIGHT.blue
-    assert line.line.width < outline.line.width
-    assert {(0.35, 0.6), (0.1, 0.95)} <= set(zip(outline.x, outline.y, strict=True))
+    assert outline.line.color == filled.fillcolor == released.line.color == LIGHT.blue
+    assert (released.x, released.y) == (info.lines[0].x, info.lines[0].y)
+    assert all(trace.line.width < released.line.width for trace in drawn if trace.name is None)
+    for ends in (info.lines[0].below, info.lines[0].above):
+        assert set(zip(*ends, strict=True)) <= set(zip(outline.x, outline.y, strict=True))
+
+
+def test_the_axis_of_certified_accuracy_begins_near_the_lowest_band_and_it_is_said(small):
+    def drawn(*low):
+        sweep = small([point(1, replace(CURVES, certified_low=low))])
+        figure = certified_curve.plot(certified_curve.info(sweep))
+        return figure.layout.yaxis.range[0], certified_curve.FIGURE.remarks(sweep)
+
+    assert drawn(0.8, 0.7, 0.62) == (0.6, " The vertical axis begins at 60%.")
+    assert drawn(0.8, 0.5, 0.1) == (0.0, "")
+    beyond = replace(CURVES, certified=(0.9, 0.01, 0.0), certified_low=(0.8, 0.5, 0.0))
+    assert certified_curve.plot(certified_curve.info(small([point(1, beyond)]))).layout.yaxis.range[0] == 0.5
 
 
 def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
@@ -163,7 +180,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
         kind = sweep_figures()[name]
         for narrow, letters in ((False, 106), (True, 46)):
             figure = kind.draw(replace(data, result=paid), narrow=narrow)
-            below = figure.layout.xaxis.title.text or _texts(figure)[-1]
+            below = _texts(figure)[-1]
             assert max(map(len, below.split("<br>"))) <= letters
             for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%"):
                 assert words in below
