@@ -61,6 +61,7 @@ class LinesInfo(FigureInfo):
     confidence: float
     test_rows: int  # their public number
     radius_unit: str  # of what is drawn over radii
+    positive: str  # the class whose share and rates are drawn, of two
 
 
 def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], HeldOutCurve]) -> LinesInfo:
@@ -80,6 +81,7 @@ def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T
         confidence=curves[0].confidence if curves else 0.0,
         test_rows=curves[0].rows if curves else 0,
         radius_unit=data.result.claim.radius_unit,
+        positive=(data.result.claim.baselines.classes or ("0", "1"))[1],
     )
 
 

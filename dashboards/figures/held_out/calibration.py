@@ -1,6 +1,7 @@
 """Calibration of predicted probabilities on private test rows: released with the ROC curve, at no further cost."""
 
 from collections.abc import Sequence
+from html import escape
 from math import exp, log
 from typing import Any
 
@@ -21,6 +22,7 @@ _LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large
 _TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 _LEAST_SHARE = 5e-4  # beyond the outermost thresholds
 _DIAGONAL = 61  # points of it
+_CLASS_LETTERS, _IN_COLUMN = 24, 9  # of the name of a class beside a panel, and beside one in a column
 
 
 def info(data: SweepData) -> LinesInfo:
@@ -38,7 +40,8 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
     axis = "mean predicted probability of a group (log-odds axis)"
     below = _released.title_below(info, axis, _silent_in_words(info))
-    yaxis = {"title": {"text": "share of class 1 (test)"}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
+    share = f"share of class {_class(info)} (test)"
+    yaxis = {"title": {"text": share}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
     places = [_log_odds(x) for line in info.lines for x in line.x]
     low, high = min([*places, _log_odds(0.1)]) - 0.4, max([*places, _log_odds(0.9)]) + 0.4
     figure = _released.panels(info, theme, below, _odds_axis(info, low, high), yaxis)
@@ -51,6 +54,12 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
         for trace in (pale, _bars(line, others, theme.hue(i), "circle", 2.5), calibrated):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
+
+
+def _class(info: LinesInfo) -> str:
+    """The name of the class for Plotly's markup, as much of it as has room beside a panel."""
+    most = _IN_COLUMN if info.narrow else _CLASS_LETTERS
+    return escape(info.positive if len(info.positive) <= most else f"{info.positive[: most - 1]}…")
 
 
 def _odds_axis(info: LinesInfo, low: float, high: float) -> dict[str, Any]:
@@ -126,8 +135,8 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
         "with; a panel for each point, the best one first. The bars cover the noise: the share among these rows is in "
         "them, for all groups at once. On the dotted curve, the diagonal over log-odds, the share is what was "
         "predicted: bars of a calibrated model meet it. Bars wider than 90 points say nothing and are pale. The "
-        "p-value is that of calibrated models under the same noise, for all groups together, and small where the model "
-        "is not calibrated."
+        "p-value is that of calibrated models under the same noise, and small where the model is not calibrated. The "
+        "statistic counts all groups, pale ones too."
     ),
     position=46,
     info=info,

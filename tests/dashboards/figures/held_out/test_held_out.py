@@ -11,6 +11,7 @@ from dashboards.figures import LIGHT, is_empty, sweep_figures
 from dashboards.figures.held_out import calibration, certified_curve, roc
 from dashboards.pages.report import build_report
 from sweeper.adapters import dump
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 from sweeper.store.sweep_folder import points_of
@@ -171,6 +172,15 @@ def test_the_axis_of_certified_accuracy_begins_near_the_lowest_band_and_it_is_sa
     assert drawn(0.8, 0.5, 0.1) == (0.0, "")
     beyond = replace(CURVES, certified=(0.9, 0.01, 0.0), certified_low=(0.8, 0.5, 0.0))
     assert certified_curve.plot(certified_curve.info(small([point(1, beyond)]))).layout.yaxis.range[0] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"), [((), "1"), (("<=50K", ">50K"), "&gt;50K"), (("n", "malignant neoplasms"), "malignan…")]
+)
+def test_calibration_names_the_class_as_far_as_there_is_room(data, classes, words):
+    claim = replace(data.result.claim, baselines=Baselines(classes=classes))
+    info = replace(calibration.info(replace(data, result=replace(data.result, claim=claim))), narrow=True)
+    assert calibration.plot(info).layout.yaxis.title.text == f"share of class {words} (test)"
 
 
 def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
