@@ -46,23 +46,24 @@ const sweeperFigures = {
     return at ? `${text.slice(0, at).trimEnd()}<br>${text.slice(at)}` : text;
   },
 
-  // On a phone the colour bar lies below the plot instead of taking a fifth of its width.
+  // On a phone the colour bar lies below the plot and its title instead of taking a fifth of its width.
   narrow(figure) {
     figure.layout.margin = { ...figure.layout.margin, l: 0, r: 8 };
+    for (const [name, axis] of Object.entries(figure.layout)) {
+      if (/^xaxis/.test(name) && axis.title) axis.title.text = sweeperFigures.broken(axis.title.text);
+    }
     for (const trace of figure.data) {
       const bar = trace.marker?.colorbar;
       if (!bar) continue;
-      Object.assign(bar, { orientation: "h", x: 0.5, xanchor: "center", y: -0.2, yanchor: "top", len: 1, thickness: 8 });
+      const [y, room] = figure.layout.xaxis?.title?.text?.includes("<br>") ? [-0.3, 140] : [-0.2, 120];
+      Object.assign(bar, { orientation: "h", x: 0.5, xanchor: "center", y, yanchor: "top", len: 1, thickness: 8 });
       bar.title.side = "top";
-      figure.layout.margin.b = 120;
+      figure.layout.margin.b = room;
     }
     for (const name of ["xaxis", "xaxis2"]) sweeperFigures.thin(figure.layout[name]);
     const eye = figure.layout.scene?.camera.eye;
     for (const axis in eye ?? {}) eye[axis] *= 1.75;
     if (eye) figure.layout.height = 380;
-    for (const [name, axis] of Object.entries(figure.layout)) {
-      if (/^xaxis/.test(name) && axis.title) axis.title.text = sweeperFigures.broken(axis.title.text);
-    }
     for (const note of figure.layout.annotations ?? []) {
       const letters = note.text.replace(/<[^>]*>/g, "").length; // a second line would lie over the legend
       if (letters > 50) note.font = { ...note.font, size: Math.max(9, Math.floor((11 * 56) / letters)) };

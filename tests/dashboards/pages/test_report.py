@@ -413,29 +413,47 @@ document.body.append(JSON.stringify({up, down, drawn, seen, sort: head.closest("
 </script>"""
 
 
+BARS = """<script>
+const place = (name) => document.querySelector(`#plot-front ${name}`).getBoundingClientRect();
+const [title, bar, plot] = [place(".xtitle"), place(".cbtitle"), document.getElementById("plot-front").getBoundingClientRect()];
+const ends = {lines: document.querySelectorAll("#plot-front .xtitle tspan").length, title: title.bottom, bar: bar.top};
+const last = Math.max(...[...document.querySelectorAll("#plot-front .cbaxis text")].map((one) => one.getBoundingClientRect().bottom));
+document.body.innerHTML = "";
+document.body.append(JSON.stringify({...ends, last, end: plot.bottom}));
+</script>"""
+
+
+def browse(html, names, script, size, folder):
+    """What a script leaves in a report with some of its figures."""
+    path = folder / "report.html"
+    figures = re.search(r'id="figures">(.*?)</script>', html).group(1)
+    chosen = json.dumps({plot: figure for plot, figure in json.loads(figures).items() if plot[5:] in names})
+    path.write_text(html.replace(figures, chosen).replace("</html>", f"{script}</html>"))
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--disable-dev-shm-usage"]
+    options += ["--disable-background-networking", f"--window-size={size}", f"--user-data-dir={folder / 'profile'}"]
+    command = [str(find_browser()), *options, "--dump-dom", path.as_uri()]
+    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    return json.loads(re.search(r"<body[^>]*>(\{.*?\})", dom).group(1))
+
+
 @pytest.mark.chromium
 @pytest.mark.parametrize("names", [("front", "stages"), pytest.param(tuple(FIGURES), marks=pytest.mark.long)])
 def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp_path, names):
-    path = tmp_path / "report.html"
-    figures = re.search(r'id="figures">(.*?)</script>', html).group(1)
-    chosen = json.dumps({plot: figure for plot, figure in json.loads(figures).items() if plot[5:] in names})
-    path.write_text(html.replace(figures, chosen).replace("</html>", f"{CLICKS}</html>"))
-    options = ["--headless", "--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader", "--disable-dev-shm-usage"]
-    options += [
-        "--disable-background-networking",
-        "--window-size=1280,720",
-        f"--user-data-dir={tmp_path / 'profile'}",
-        "--dump-dom",
-    ]
-    command = [str(find_browser()), *options, path.as_uri()]
-    dom = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
-    seen = json.loads(re.search(r'\{"up".*?\}', dom).group(0))
+    seen = browse(html, names, CLICKS, "1280,720", tmp_path)
     accuracies = sorted(p.values["accuracy"] for p in sweep.front_points)
     assert seen["up"] == accuracies
     assert seen["down"] == accuracies[::-1]
     assert seen["sort"] == "descending"
     assert seen["seen"]  # the front, above the fold
     assert set(seen["drawn"]) == {f"plot-{name}" for name in names}
+
+
+@pytest.mark.chromium
+def test_on_a_phone_the_colour_bar_of_the_front_is_below_a_title_of_two_lines(html, tmp_path):
+    low = re.sub(r'"height":\s*\d+', '"height":420', html)  # as flat as a plot below a legend of many lines
+    seen = browse(low, ("front",), BARS, "400,900", tmp_path)
+    assert seen["lines"] == 2
+    assert seen["title"] <= seen["bar"] < seen["last"] <= seen["end"]
 
 
 def test_text_is_escaped_markup_is_not_and_json_cannot_hold_what_javascript_cannot():
