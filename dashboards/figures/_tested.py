@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from math import isfinite, nan
+from statistics import fmean
 
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks
 from dashboards.figures._staircases import Step
-from dashboards.text import show_test
+from dashboards.text import is_fraction, number, show_test
 from sweeper.records import Interval
 from sweeper.results.front import Front
 
@@ -61,10 +62,17 @@ def crosses(found: Sequence[Tested], color: str, *, narrow: bool, name: str = f"
     return marks(x, y, texts, look, name=f"{name} (moved right)" if bars else name, error_y=bars)
 
 
-def crosses_in_words(front: Front, name: str) -> str:
-    """Return what a caption says of crosses, empty where nothing is scored on test rows."""
+def crosses_in_words(front: Front, steps: Sequence[Step], name: str) -> str:
+    """Return what a caption says of crosses, and how far those of public rows lie below; empty where there are none."""
     known = [point for point in front.front_points if name in (point.test or {})]
     if not known:
         return ""
-    noisy = ", with their 95 % intervals" if any(point.test_interval(name) for point in known) else ""
-    return f" Crosses: the same models {ON_TEST}{noisy}; validation rows chose them, and flatter them a little."
+    said = f" Crosses: the same models {ON_TEST}, which did not choose them"
+    if any(point.noisy is not None for point in known):
+        return f"{said}, with their 95 % intervals."
+    reached = {step.epsilon: step.value for step in steps}
+    gaps = [reached[one.epsilon] - one.value for one in tested(front, steps, name)]
+    if not gaps or not is_fraction(name):
+        return f"{said}."
+    gap = 100.0 * fmean(gaps)
+    return f"{said}, {number(abs(gap), 2)} points {'lower' if gap > 0 else 'higher'} on average."

@@ -352,8 +352,10 @@ def _remarks(data: SweepData) -> str:
     elif any(point.deviation(data.utility) for point in data.front_points):
         said += " Bars are one standard deviation over repeats to either side."
     if half is not None and not finals_first(data.points):
-        said += f" New rows would score the same, {within(half)}: smaller differences may be chance."
-    said += crosses_in_words(data.result, data.utility)
+        said += (
+            f" A score tells what new rows would score, {within(half)}, unless it is the best of many: luck chose it."
+        )
+    said += crosses_in_words(data.result, info(data).steps, data.utility)
     return said + (_KNEE if data.result.knee else "") + _outside(data)
 
 

@@ -158,7 +158,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     remarks=lambda data: (
         (" Dashed: what is certified." if data.certificate else "")
         + intervals_in_words(data)
-        + crosses_in_words(data.result, data.utility)
+        + crosses_in_words(data.result, (), data.utility)
     ),
     topic=Topic.FRONT,
     epsilon_axis=True,

@@ -611,7 +611,9 @@ def test_what_a_sweep_has_not_is_not_explained(sweep, small):
     assert price.remarks(plain) == ""
     assert "better value in another" not in front.remarks(plain)
     assert "better value in another" in front.remarks(sweep)
-    assert price.remarks(sweep).startswith(" Dashed: what is certified. Crosses: the same models on test rows")
+    assert price.remarks(sweep).startswith(
+        " Dashed: what is certified. Crosses: the same models on test rows, which did not choose them."
+    )
 
 
 @pytest.mark.parametrize(("rows", "overlap"), [(40, True), (4000, False)])

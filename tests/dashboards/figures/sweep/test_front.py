@@ -227,7 +227,7 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     figure = front.FIGURE.draw(data)
     assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within ±6 points)"
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
-    assert "New rows would score the same, 95 % within ±6 points" in front.FIGURE.remarks(data)
+    assert "tells what new rows would score, 95 % within ±6 points" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
     assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
     assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, 95 % within ±6 points)")
@@ -327,7 +327,10 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     below = replace(data.result.claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.82}))
     axis = front.FIGURE.draw(replace(data, result=replace(data.result, claim=below))).layout.yaxis.range
     assert axis[0] > 0.75, "what lies beyond the axes leaves them as they are"
-    assert "Crosses: the same models on test rows; validation rows chose them" in front.FIGURE.remarks(data)
+    assert (
+        "Crosses: the same models on test rows, which did not choose them, 6 points lower on average."
+        in front.FIGURE.remarks(data)
+    )
     untested = small([point("a", 1, 1.0, 0.8)])
     assert "Crosses" not in front.FIGURE.remarks(untested)
     assert "same models on test rows" not in [trace.name for trace in front.FIGURE.draw(untested).data]
@@ -351,7 +354,7 @@ def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small)
     assert (crosses.name, crosses.y) == ("same models on test rows (moved right)", (0.75,))
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
     assert (crosses.error_y.array, crosses.error_y.arrayminus) == (pytest.approx((0.06,)), pytest.approx((0.05,)))
-    assert ", with their 95 % intervals;" in front.FIGURE.remarks(data)
+    assert ", with their 95 % intervals." in front.FIGURE.remarks(data)
 
 
 def test_a_picture_enlarges_where_points_crowd_and_covers_none(small):
