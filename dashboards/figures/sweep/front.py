@@ -6,6 +6,7 @@ it: they trade utility for a better certificate, which their colour and size sho
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf, isfinite, log10, nan
 from typing import Any
 
@@ -39,7 +40,7 @@ from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
 _SIZES = (6.5, 11.5)
-EXPLORER = "circle-open"  # of points that a line leaves out, where finals come first
+EXPLORER = "circle-open"  # of explorers, where finals come first
 _OPEN = 2.0  # pixels of the rim of an open mark
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
@@ -165,6 +166,7 @@ def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:
     region = crowded([(p.values["epsilon"], p.values[info.utility]) for p in _within(info, info.front)])
     drawn = [(p.values["epsilon"], p.values[info.utility]) for p in (*info.front, *info.dominated)]
     drawn += [(one.epsilon, one.value) for one in info.tested]
+    drawn += [(after.epsilon, before.value) for before, after in pairwise(info.steps)]  # where the line runs level to
     if region is None or not has_room(figure, drawn, [value for _, value in info.lines]):
         return
     enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]

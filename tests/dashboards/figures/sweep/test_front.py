@@ -368,6 +368,9 @@ def test_a_picture_enlarges_where_points_crowd_and_covers_none(small):
     assert low < 0.905 < 0.929 < high
     assert still.layout.shapes[0].y0 == low
     assert "yaxis2" not in front.FIGURE.draw(small([*steep, *many])).layout, "a page can be zoomed"
+    level = [point("b", 1, 0.2, 0.3), point("b", 2, 0.25, 0.5)]
+    level += [point("a", epoch, 2.0 * 1.05**epoch, 0.9 + 0.001 * epoch) for epoch in range(5, 30)]
+    assert "yaxis2" not in front.FIGURE.draw(small(level), still=True).layout, "the line runs level through its place"
     below = [point("c", 1, 5.0, 0.5, 0.9)]
     drawn = small([*steep, *many, *below], objectives=("epsilon", "accuracy", "certified@0.25"))
     assert "yaxis2" not in front.FIGURE.draw(drawn, still=True).layout, "a point lies where it would stand"
