@@ -211,19 +211,24 @@ def point_name(point: Point) -> str:
     return ".".join(map(str, filter(None, point.key)))
 
 
-def point_rows(points: Iterable[Point], name: str = "", **more: Any) -> Table:
-    """One row per point: what identifies it, its values, and of the value of one name intervals and test number."""
+def point_rows(points: Iterable[Point], *names: str, **more: Any) -> Table:
+    """One row per point: what identifies it, its values, those of the names on test rows, intervals of the first."""
     return [
-        {"trial": p.trial, "epoch": p.epoch, "made_from": p.made_from, **dict(p.values), **_known(p, name), **more}
+        {"trial": p.trial, "epoch": p.epoch, "made_from": p.made_from, **dict(p.values), **_known(p, *names), **more}
         for p in points
     ]
 
 
-def _known(point: Point, name: str) -> dict[str, float | None]:
+def _known(point: Point, name: str = "", *others: str) -> dict[str, float | None]:
     if not name:
         return {}
-    tested = (point.test or {}).get(name)
-    return {**interval_row(point.interval(name)), "test": tested, **interval_row(point.test_interval(name), "test ")}
+    test = point.test or {}
+    known = {
+        **interval_row(point.interval(name)),
+        "test": test.get(name),
+        **interval_row(point.test_interval(name), "test "),
+    }
+    return known | {f"test {other}": test.get(other) for other in others}
 
 
 def interval_row(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
@@ -299,8 +304,8 @@ def last_epsilon(points: Iterable[Point]) -> float:
     return max((point.values["epsilon"] for point in points if finite(point, "epsilon")), default=1.0)
 
 
-def compared(comparison: Comparison, title: str) -> dict[str, Any]:
-    """The fields of `FigureInfo`."""
+def compared(comparison: Comparison, title: str, *, objective: str = "") -> dict[str, Any]:
+    """The fields of `FigureInfo`, with scores of an objective, by default the utility."""
     deltas = {t.delta for run in comparison.runs for t in run.front.trials.values() if t.delta is not None}
     deltas_in_words = f"delta = {number(deltas.pop())}" if len(deltas) == 1 else "of different deltas"
     names = " and ".join(group.name for group in comparison.groups)
@@ -308,7 +313,9 @@ def compared(comparison: Comparison, title: str) -> dict[str, Any]:
     price, together = comparison.price, ""
     if price is not None:
         together = f"; price of {both} together: {show_epsilon(price.epsilon)} at delta = {number(price.delta)}"
-    halves = [half_width(run.front, (comparison.utility.name,)) for run in comparison.runs if run.front.points]
+    halves = [
+        half_width(run.front, (objective or comparison.utility.name,)) for run in comparison.runs if run.front.points
+    ]
     known = [half for half in halves if half is not None]
     return {
         "title": f"{escape(names)}: {title}",

@@ -17,6 +17,7 @@ from sweeper.records import Direction, Interval, Objective, Point
 from sweeper.results.pick import surest
 
 EXPLORERS = "dot"  # the dash of a line left of finals
+EXPLORER = "circle-open"  # the mark of explorers, where finals come first
 _MANY_STEPS = 12  # of one staircase
 
 

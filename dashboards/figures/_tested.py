@@ -1,7 +1,7 @@
 """What models reach on test rows, as crosses beside the validation scores that chose them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import isfinite, nan
 from statistics import fmean
@@ -10,13 +10,14 @@ import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks
 from dashboards.figures._staircases import Step
-from dashboards.text import is_fraction, number, show_test
+from dashboards.text import is_fraction, show_test
 from sweeper.records import Interval
 from sweeper.results.front import Front
 
-_ASIDE = 1.02  # by which crosses with bars stand to the right of their points, whose bars they would cover
+_ASIDE = 1.02  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
 _SIZE, _NARROW_SIZE = 7.0, 4.5  # pixels
 ON_TEST = "on test rows"
+BEST_ON_TEST = f"the best model of a line, {ON_TEST}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +48,56 @@ def tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]
     return tuple(found)
 
 
+def best_on_test(steps: Sequence[Step], found: Sequence[Tested]) -> list[Step]:
+    """Return the last step with what it reaches on test rows, if that is found."""
+    return [replace(step, value=one.value, interval=one.interval) for step, one in zip(steps[-1:], found, strict=False)]
+
+
 def ends_on_test(found: Sequence[Tested]) -> list[float]:
     """Return what an axis has to show of them."""
     return [end for one in found for end in one.interval or (one.value,)]
 
 
-def crosses(found: Sequence[Tested], color: str, *, narrow: bool, name: str = f"same models {ON_TEST}") -> go.Scatter:
-    """Draw them as crosses, with bars where they are noisy."""
+def crosses(
+    found: Sequence[Tested],
+    color: str,
+    *,
+    narrow: bool,
+    name: str = f"same models {ON_TEST}",
+    is_aside: bool = False,
+) -> go.Scatter:
+    """Draw them as crosses, with bars where they are noisy, which stand to the right as crosses ``is_aside`` do."""
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
-    aside = 1.0 if bars is None else _ASIDE
+    is_aside |= bars is not None
+    aside = _ASIDE if is_aside else 1.0
     size, line = (_NARROW_SIZE, 1.2) if narrow else (_SIZE, 1.6)
     look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
     x, y, texts = [aside * one.epsilon for one in found], [one.value for one in found], [one.text for one in found]
-    return marks(x, y, texts, look, name=f"{name} (moved right)" if bars else name, error_y=bars)
+    return marks(x, y, texts, look, name=f"{name} (moved right)" if is_aside else name, error_y=bars)
+
+
+def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], color: str, *, narrow: bool) -> list[go.Scatter]:
+    """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
+    drawn = [crosses(found, own, narrow=narrow).update(showlegend=False) for found, own in lines if found]
+    key = crosses((), color, narrow=narrow, name=BEST_ON_TEST).update(x=[None], y=[None])
+    return [*drawn, key] if drawn else []
+
+
+def gap_in_words(front: Front, name: str) -> str:
+    """Return how far the models of the front lie lower or higher on test rows, on average.
+
+    Empty where none is scored there, or scores are noisy: then the gap would be mostly of the noise.
+    """
+    gaps = [
+        point.values[name] - point.test[name]
+        for point in front.front_points
+        if point.test and point.noisy is None and isfinite(point.values.get(name, nan) - point.test.get(name, nan))
+    ]
+    return _lower(fmean(gaps)) if gaps and is_fraction(name) else ""
+
+
+def _lower(gap: float) -> str:
+    return f"{100.0 * abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
 
 
 def crosses_in_words(front: Front, steps: Sequence[Step], name: str) -> str:
@@ -74,5 +112,4 @@ def crosses_in_words(front: Front, steps: Sequence[Step], name: str) -> str:
     gaps = [reached[one.epsilon] - one.value for one in tested(front, steps, name)]
     if not gaps or not is_fraction(name):
         return f"{said}."
-    gap = 100.0 * fmean(gaps)
-    return f"{said}, {number(abs(gap), 2)} points {'lower' if gap > 0 else 'higher'} on average."
+    return f"{said}, {_lower(fmean(gaps))} on average."

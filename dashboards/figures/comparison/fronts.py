@@ -6,15 +6,14 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, compared, label, over_epsilon, reached
+from dashboards.figures._common import SYMBOLS, compared, label, last_epsilon, over_epsilon, reached, with_room
 from dashboards.figures._staircases import Step, curve_line, staircase, step_row
-from dashboards.figures._tested import Tested, crosses, tested
+from dashboards.figures._tested import Tested, crosses_of_lines, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN, Price
+from sweeper.records import Objective
 from sweeper.results.comparison import Comparison, prices_in_words
-
-BEST_ON_TEST = "the best model of a line, on test rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +31,30 @@ class RunLine:
 class OverlayInfo(FigureInfo):
     """Numbers of the overlay: the lines by spec, in the order given; runs without a point are left out."""
 
-    utility: str
+    objective: str  # on the vertical axis
     lines: tuple[RunLine, ...]
+    right_end: float
 
 
 def info(comparison: Comparison) -> OverlayInfo:
     """Compute the overlay of the fronts."""
-    utility = comparison.utility
+    return overlay(comparison, comparison.utility)
+
+
+def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
+    """Compute the overlay of the fronts with an objective on the vertical axis."""
+    name = objective.name
     lines = []
     for group in comparison.groups:
         for run in group.runs:
-            steps = staircase(run.front.points, utility.name, utility.direction)
-            on_test = tested(run.front, steps[-1:], utility.name)
+            steps = staircase(run.front.points, name, objective.direction)
+            on_test = tested(run.front, steps[-1:], name)
             lines.append(RunLine(group.name, run.label, steps, run.front.price, on_test))
     return OverlayInfo(
-        **compared(comparison, f"{label(utility.name)} against {OWN}"),
-        utility=utility.name,
+        **compared(comparison, f"{label(name)} against {OWN}", objective=name),
+        objective=name,
         lines=tuple(line for line in lines if line.steps),
+        right_end=last_epsilon(point for run in comparison.runs for point in run.front.points),
     )
 
 
@@ -56,7 +62,7 @@ def rows(info: OverlayInfo) -> Table:
     """The numbers of the figure: one row per step of each line."""
     return [
         {"name": line.spec, "sweep": line.run, "price": None if line.price is None else line.price.epsilon}
-        | step_row(step, info.utility)
+        | step_row(step, info.objective)
         for line in info.lines
         for step in line.steps
     ]
@@ -65,7 +71,7 @@ def rows(info: OverlayInfo) -> Table:
 def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the overlay; the lines of one spec share a legend entry, unless they are few and of one spec."""
     epsilons = [step.epsilon for line in info.lines for step in line.steps]
-    figure = over_epsilon(info, theme, epsilons, info.utility, height=480)
+    figure = over_epsilon(info, theme, [*epsilons, info.right_end] if epsilons else [], info.objective, height=480)
     apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
     entries = [line.run.rpartition("/")[2] if apart else line.spec for line in info.lines]
     prices = {
@@ -73,26 +79,24 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         for entry in entries
     }
     places = list(dict.fromkeys(entries))
+    on_test: list[tuple[tuple[Tested, ...], str]] = []
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
-        drawn = _line(info, line, f"{escape(entry)} ({prices[entry]})", look, max(epsilons))
+        drawn = _line(info, line, f"{escape(entry)} ({prices[entry]})", look)
         figure.add_trace(drawn.update(showlegend=entries.index(entry) == i))
-        if line.tested:
-            figure.add_trace(crosses(line.tested, look[0], narrow=info.narrow).update(showlegend=False))
-    if any(line.tested for line in info.lines):
-        key = crosses((), theme.muted, narrow=info.narrow, name=BEST_ON_TEST)
-        figure.add_trace(key.update(x=[None], y=[None]))
-    return figure
+        on_test.append((line.tested, look[0]))
+    figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
+    return with_room(figure, info)
 
 
-def _line(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str], right_end: float) -> go.Scatter:
+def _line(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str]) -> go.Scatter:
     priced = "" if line.price is None else f"price: epsilon {show_epsilon(line.price.epsilon)}<br>"
     texts = [
         f"<b>{escape(line.run)}</b><br>{priced}{escape(step.trial)}, epoch {escape(step.moment)}<br>"
-        f"{reached(step.epsilon, info.utility, step.value, step.interval)}"
+        f"{reached(step.epsilon, info.objective, step.value, step.interval)}"
         for step in line.steps
     ]
-    return curve_line(line.steps, right_end, *look, name=name, texts=texts).update(legendgroup=name)
+    return curve_line(line.steps, info.right_end, *look, name=name, texts=texts).update(legendgroup=name)
 
 
 FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(

@@ -26,21 +26,19 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
+from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import bars_in_words, half_width, open_marks, within
-from dashboards.figures._staircases import Step, staircase, step_lines
-from dashboards.figures._tested import Tested, crosses, crosses_in_words, ends_on_test, tested
+from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines
+from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, ends_on_test, gap_in_words, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.sweep._inset import add_inset, crowded, has_room
-from dashboards.text import show
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
-from sweeper.specification.objectives import AUROC, BALANCED
 
 DRAWN_DOMINATED = 1000
 _SIZES = (6.5, 11.5)
-EXPLORER = "circle-open"  # of explorers, where finals come first
 _OPEN = 2.0  # pixels of the rim of an open mark
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
@@ -52,7 +50,6 @@ _FINALS = (
     "looked for. The dotted one is of explorers: a better score of one may be luck, and counts only if its whole "
     "interval is better than that of every final."
 )
-_CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 _CROWDED = 200  # more points than this are drawn at half the size
 
 
@@ -71,7 +68,7 @@ class FrontInfo(FigureInfo):
     shown: tuple[
         Point, ...
     ]  # points of the front that the axes begin and end with: they may beat the majority-class baseline
-    lines: tuple[tuple[str, float], ...]  # what to compare with, each with its words: escaped
+    lines: tuple[Reference, ...]  # what to compare with
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
@@ -98,32 +95,21 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         steps=steps,
         tested=tested(data.result, steps, utility),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
-        lines=_lines(data, utility),
+        lines=references(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
         finals_first=finals_first(usable),
     )
 
 
-def _lines(data: SweepData, utility: str) -> tuple[tuple[str, float], ...]:
-    """What the majority-class baseline reaches where labels are open, and what was reached without privacy."""
-    baselines = data.result.claim.baselines
-    constant, given = baselines.constant(utility), baselines.without_privacy.get(utility)
-    trained = [p.values[utility] for p in data.points if p.values.get("epsilon") == inf and finite(p, utility)]
-    how = "majority class on validation rows" if baselines.rows else "majority class"
-    how = how if "validation" in baselines.majority else "majority class, at least"
-    lines = [] if constant is None else [(_CONSTANT.get(utility, how), constant)]
-    lines += [] if given is None else [("without privacy, as given", given)]
-    return (*lines, *([("without privacy", max(trained))] if trained else []))
-
-
 def rows(info: FrontInfo) -> Table:
     """The numbers of the figure: one row per drawn point."""
     marked = None if info.knee is None else info.knee[0].key
+    names = [info.utility, *([info.certificate] if info.certificate else [])]
     front = [
         row | {"knee": (row["trial"], row["epoch"], row["made_from"]) == marked}
-        for row in point_rows(info.front, info.utility, on_front=True)
+        for row in point_rows(info.front, *names, on_front=True)
     ]
-    return front + point_rows(info.dominated, info.utility, on_front=False, knee=False)
+    return front + point_rows(info.dominated, *names, on_front=False, knee=False)
 
 
 def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -150,14 +136,8 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces(_keys(info, theme))
         if info.still:
             _enlarge(figure, info, theme)
-    shown = [(words, value) for words, value in info.lines if epsilons and _is_within(figure, value)]
-    line = {"color": theme.muted, "dash": "dot", "width": 1.5}
-    for _, value in info.lines if epsilons else ():
-        figure.add_hline(y=value, line=line)  # those beyond the axis are there for who zooms out
-    for words, value in shown:
-        text = f"{words}: {show(info.utility, value)}"  # in the legend, where it covers no point
-        name = text.replace(" on validation rows", "") if info.narrow else text
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name))
+    if epsilons:
+        draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
 
 
@@ -167,16 +147,10 @@ def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:
     drawn = [(p.values["epsilon"], p.values[info.utility]) for p in (*info.front, *info.dominated)]
     drawn += [(one.epsilon, one.value) for one in info.tested]
     drawn += [(after.epsilon, before.value) for before, after in pairwise(info.steps)]  # where the line runs level to
-    if region is None or not has_room(figure, drawn, [value for _, value in info.lines]):
+    if region is None or not has_room(figure, drawn, [line.value for line in info.lines]):
         return
     enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]
     add_inset(figure, enlarged, region, info.utility, theme)
-
-
-def _is_within(figure: go.Figure, value: float) -> bool:
-    """Whether a value lies on the vertical axis as the figure opens."""
-    low, high = figure.layout.yaxis.range or (-inf, inf)
-    return bool(low <= value <= high)
 
 
 def _scale(info: FrontInfo, count: int = 0) -> float:
@@ -189,7 +163,7 @@ def _span(info: FrontInfo) -> list[float] | None:
     shown = {point.values["epsilon"] for point in info.shown}
     heights = [end for point in info.shown for end in ends_of(point, info.utility)]
     heights += ends_on_test([one for one in info.tested if one.epsilon in shown])
-    return zoom(heights, [value for _, value in info.lines])
+    return zoom(heights, [line.value for line in info.lines])
 
 
 def _within(info: FrontInfo, points: Sequence[Point]) -> list[Point]:
@@ -244,7 +218,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
             "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
             "colorscale": theme.colorscale(),
             **color_ends(values),
-            "colorbar": color_bar(label(info.certificate or "")),
+            "colorbar": color_bar(f"{label(info.certificate or '')} (validation)"),
         }
         traces.append(_points(info, theme, known, marker))
     if plain:
@@ -358,6 +332,8 @@ def _remarks(data: SweepData) -> str:
             f" A score tells what new rows would score, {within(half)}, unless it is the best of many: luck chose it."
         )
     said += crosses_in_words(data.result, info(data).steps, data.utility)
+    if data.certificate and (gap := gap_in_words(data.result, data.certificate)):
+        said += f" Colours are of validation rows too; {ON_TEST} {label(data.certificate)} is {gap} on average."
     return said + (_KNEE if data.result.knee else "") + _outside(data)
 
 

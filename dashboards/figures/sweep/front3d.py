@@ -20,6 +20,7 @@ from dashboards.figures._common import (
     point_name,
     point_rows,
 )
+from dashboards.figures._tested import ON_TEST, gap_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks
 from dashboards.text import is_fraction, number
@@ -40,6 +41,7 @@ _CORNER: dict[str, Any] = {
     "align": "left",
     "showarrow": False,
 }
+_TERMS = 0.24  # share of the height of a column that the terms below the axes take
 _APART = 0.12  # share of an axis between two ticks
 
 
@@ -51,6 +53,7 @@ class Front3dInfo(FigureInfo):
     certificate: str | None  # name on the third axis; None when no point has a certificate, and nothing is drawn
     front: tuple[Point, ...]  # points of the front for which all three numbers are finite
     hover: tuple[str, ...]  # one text for each
+    gaps: tuple[str, ...]  # how far each score lies lower on test rows, in words, where that is known
 
 
 def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
@@ -64,12 +67,15 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
         certificate=certificate,
         front=front,
         hover=hover_texts(data, front),
+        gaps=tuple(
+            f"{label(name)} {words}" for name in names[1:] if name and (words := gap_in_words(data.result, name))
+        ),
     )
 
 
 def rows(info: Front3dInfo) -> Table:
     """The numbers of the figure: one row per point."""
-    return point_rows(info.front)
+    return point_rows(info.front, info.utility, *([info.certificate] if info.certificate else []))
 
 
 def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -86,14 +92,17 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             "eye": _NARROW_EYE if info.narrow else _EYE,
             "center": _NARROW_CENTER if info.narrow else _CENTER,
         },
+        "domain": {"y": [_TERMS if info.narrow else 0.0, 1.0]},
         "aspectratio": {"x": 1.7, "y": 1.1, "z": 1.0} if info.narrow else {"x": 1.9, "y": 1.2, "z": 0.9},
     }
     margin = {"l": 8, "r": 8, "t": 40, "b": 8}
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
     if not epsilons:
         return figure
-    _, _, paid = info.epsilon_title.partition("; ")  # the title of an axis that turns has no room for it
-    said = (", " if not info.narrow else "<br>").join(filter(None, [paid, info.scores]))
+    _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
+    between = "<br>" if info.narrow else ", "
+    on_test = f"<br>{ON_TEST}, on average: {between.join(info.gaps)}" if info.gaps else ""
+    said = between.join(filter(None, [terms, info.scores])) + on_test
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     if len(epsilons) <= _WITH_LINES:
         figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
@@ -161,7 +170,10 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     name="front-3d",
     heading="Privacy, utility and robustness together",
     summary="own epsilon, utility and certified accuracy in space",
-    caption="The points of the front; drag to turn.",
+    caption=(
+        "The points of the front; drag to turn. Scores are of validation rows, which chose the models; below the axes "
+        "stands how far they lie lower on test rows."
+    ),
     position=60,
     info=info,
     plot=plot,

@@ -6,7 +6,7 @@ nothing that this sweep has shown could choose.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from math import inf, isfinite
 from typing import Any
@@ -24,10 +24,12 @@ from dashboards.figures._common import (
     new_figure,
     rows_axis,
     with_room,
+    zoom,
 )
+from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import intervals_in_words
-from dashboards.figures._staircases import Step, staircase, step_lines, step_row
-from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, tested
+from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines, step_row
+from dashboards.figures._tested import ON_TEST, Tested, best_on_test, crosses, crosses_in_words, ends_on_test, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
@@ -55,6 +57,7 @@ class PriceInfo(FigureInfo):
 
     values: tuple[Bought, ...]  # utility, and the certificate where there is one
     right_end: float
+    lines: tuple[Reference, ...]  # what to compare the utility with
 
 
 def info(data: SweepData) -> PriceInfo:
@@ -65,9 +68,11 @@ def info(data: SweepData) -> PriceInfo:
     values = tuple(_bought(data, name, epsilon) for name in names)
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
-        **header(data, "what a budget buys", *names) | {"epsilon_title": f"epsilon that is paid, {delta_text(data)}"},
+        **header(data, "what a budget buys", *names)
+        | {"epsilon_title": f"{OWN} (thin), epsilon that is paid (thick), {delta_text(data)}"},
         values=tuple(value for value in values if value.alone),
         right_end=_BEYOND * last,
+        lines=references(data, data.utility),
     )
 
 
@@ -87,13 +92,8 @@ def rows(info: PriceInfo) -> Table:
     table = []
     for value in info.values:
         after = [] if value.best is None else [value.best]
-        for way, steps in ((_ADVANCE, value.alone), (_SWEEP, after)):
-            table += [{"way": way, "name": value.name} | step_row(step, "value") for step in steps]
-        table += [
-            {"way": ON_TEST, "name": value.name}
-            | step_row(replace(best, value=one.value, interval=one.interval), "value")
-            for best, one in zip(after, value.tested, strict=False)
-        ]
+        ways = ((_ADVANCE, value.alone), (_SWEEP, after), (ON_TEST, best_on_test(after, value.tested)))
+        table += [{"way": way, "name": value.name} | step_row(step, "value") for way, steps in ways for step in steps]
     return table
 
 
@@ -101,11 +101,21 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw what budgets buy: thin in advance, thick from the price of the sweep on; dashed what is certified."""
     epsilons = [step.epsilon for value in info.values for step in value.alone]
     axis = epsilon_axis(info, [*epsilons, *([info.right_end] if epsilons else [])])
-    yaxis = rows_axis(info, *(value.name for value in info.values))
+    yaxis = rows_axis(info, *(value.name for value in info.values)) | {"range": _span(info)}
     figure = new_figure(info, theme, empty=not epsilons, height=420, xaxis=axis, yaxis=yaxis)
     for i, value in enumerate(info.values):
         figure.add_traces(_traces(value, info, theme, 10.0 ** axis["range"][1], theme.hue(i), _LOOKS[i]))
+    if epsilons:
+        draw_references(figure, info, info.lines, info.values[0].name, theme)
     return with_room(figure, info)
+
+
+def _span(info: PriceInfo) -> list[float] | None:
+    """The range of the vertical axis: all values and the ends of their bars."""
+    steps = [step for value in info.values for step in (*value.alone, *([value.best] if value.best else []))]
+    tests = [end for value in info.values for end in ends_on_test(value.tested)]
+    ends = [end for step in steps for end in step.interval or (step.value,)]
+    return zoom([*ends, *tests], [line.value for line in info.lines])
 
 
 def _traces(
@@ -127,16 +137,15 @@ def _traces(
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
     if value.tested:
-        traces.append(crosses(value.tested, color, narrow=info.narrow, name=f"{name}, {ON_TEST}"))
+        traces.append(crosses(value.tested, color, narrow=info.narrow, name=f"{name}, {ON_TEST}", is_aside=True))
     return traces
 
 
 def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter:
     """The intervals of the steps of a line, whose corners are not all steps."""
     x, y = [step.epsilon for step in steps], [step.value for step in steps]
-    return go.Scatter(
-        x=x, y=y, mode="markers", marker={"size": 4, "color": color}, error_y=bars, hoverinfo="skip", showlegend=False
-    )
+    marker = {"size": 5, "color": color, "symbol": [EXPLORER if step.is_explorer else "circle" for step in steps]}
+    return go.Scatter(x=x, y=y, mode="markers", marker=marker, error_y=bars, hoverinfo="skip", showlegend=False)
 
 
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
@@ -148,7 +157,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
         "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
         "between the last step of a thin line and the price pays for the other trainings, for spare steps, and for "
-        "later epochs that gave no better model."
+        "later epochs that gave no better model. Dots: the majority-class baseline, where it is near."
     ),
     position=15,
     info=info,

@@ -16,9 +16,19 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import SYMBOLS, header, last_epsilon, rows_axis
-from dashboards.figures._scores import gaps_in_words
+from dashboards.figures._common import SYMBOLS, header, label, last_epsilon, rows_axis, with_room, zoom
+from dashboards.figures._references import Reference, draw_references, references
+from dashboards.figures._scores import VALIDATION, gaps_in_words
 from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
+from dashboards.figures._tested import (
+    BEST_ON_TEST,
+    Tested,
+    best_on_test,
+    crosses_of_lines,
+    ends_on_test,
+    gap_in_words,
+    tested,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
@@ -34,6 +44,7 @@ class RadiusCurve:
     name: str
     radius: float
     steps: tuple[Step, ...]
+    tested: tuple[Tested, ...]  # its best model on test rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,44 +53,58 @@ class RobustnessInfo(FigureInfo):
 
     curves: tuple[RadiusCurve, ...]
     right_end: float
+    lines: tuple[Reference, ...]  # what a constant prediction reaches at every radius
 
 
 def info(data: SweepData) -> RobustnessInfo:
     """Compute one front per radius over all points, not only over the points of the joint front."""
     certified = (*data.certificates, *data.smoothed)
     names = (data.utility, *certified) if certified else ()
-    curves = [
-        RadiusCurve(
-            name,
-            float(radius(name) or smoothed_radius(name) or 0),
-            staircase(data.points, name, Direction.MAXIMIZE),
-        )
-        for name in names
-    ]
+    curves = [_curve(data, name) for name in names]
     return RobustnessInfo(
         **header(data, "one front per certified radius", *names),
         curves=tuple(curve for curve in curves if curve.steps),
         right_end=last_epsilon(data.points),
+        lines=references(data, data.utility),
     )
 
 
+def _curve(data: SweepData, name: str) -> RadiusCurve:
+    steps = staircase(data.points, name, Direction.MAXIMIZE)
+    at = float(radius(name) or smoothed_radius(name) or 0)
+    return RadiusCurve(name, at, steps, tested(data.result, steps[-1:], name))
+
+
 def rows(info: RobustnessInfo) -> Table:
-    """The numbers of the figure: one row per step of each curve."""
+    """The numbers of the figure: one row per step of each curve, and of its best model on test rows."""
     return [
-        {"name": curve.name, "radius": curve.radius} | step_row(step, "value")
+        {"name": curve.name, "radius": curve.radius, "rows": where} | step_row(step, "value")
         for curve in info.curves
-        for step in curve.steps
+        for where, steps in ((VALIDATION, curve.steps), ("test", best_on_test(curve.steps, curve.tested)))
+        for step in steps
     ]
 
 
 def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
-    yaxis = rows_axis(info, *(curve.name for curve in info.curves))
+    yaxis = rows_axis(info, *(curve.name for curve in info.curves)) | {"range": _span(info)}
     looks = _looks(info.curves, theme)
     curves = [
         Staircase(_legend(c.name), c.name, c.steps, look=look) for c, look in zip(info.curves, looks, strict=True)
     ]
-    return draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
+    figure = draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
+    on_test = [(curve.tested, color) for curve, (color, _) in zip(info.curves, looks, strict=True)]
+    figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
+    if info.curves:
+        draw_references(figure, info, info.lines, info.curves[0].name, theme)
+    return with_room(figure, info)
+
+
+def _span(info: RobustnessInfo) -> list[float] | None:
+    """The range of the vertical axis: all values and the ends of their bars."""
+    ends = [end for curve in info.curves for step in curve.steps for end in step.interval or (step.value,)]
+    tests = [end for curve in info.curves for end in ends_on_test(curve.tested)]
+    return zoom([*ends, *tests], [line.value for line in info.lines])
 
 
 def _looks(curves: Sequence[RadiusCurve], theme: Theme) -> list[tuple[str, str]]:
@@ -105,6 +130,16 @@ _SMOOTHED = (
     " Smoothed lines are of the smoothed classifier, and each of their certificates holds but for a small probability."
 )
 
+
+def _remarks(data: SweepData) -> str:
+    said = (_SMOOTHED if data.smoothed else "") + gaps_in_words(data)
+    if any(curve.tested for curve in info(data).curves):
+        said += f" Crosses: {BEST_ON_TEST}, which did not choose it."
+    gaps = {name: gap_in_words(data.result, name) for name in (data.utility, *data.certificates)}
+    found = ", ".join(f"{label(name)} {words}" for name, words in gaps.items() if words)
+    return said + (f" On test rows, on average over the front: {found}." if found else "")
+
+
 FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     name="robustness",
     heading="Robustness at each radius",
@@ -113,7 +148,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
         "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
         "example keeps its prediction under every perturbation of at most that Euclidean norm."
     ),
-    remarks=lambda data: (_SMOOTHED if data.smoothed else "") + gaps_in_words(data),
+    remarks=_remarks,
     position=40,
     info=info,
     plot=plot,

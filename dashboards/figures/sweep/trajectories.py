@@ -25,13 +25,15 @@ from dashboards.figures._common import (
     reached,
     with_room,
 )
-from dashboards.figures._scores import intervals_in_words
+from dashboards.figures._scores import intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from sweeper.records import Interval, Point, TrialStatus
+from sweeper.results.highlights import finals_first
 
 DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
+_BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
@@ -67,6 +69,7 @@ class TrajectoriesInfo(FigureInfo):
     trajectories: tuple[Trajectory, ...]
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
     stages: int  # of the budget, 1 where it was not cut
+    finals_first: bool  # whether the last stage is told apart from those before it, which have open marks
 
 
 def info(data: SweepData) -> TrajectoriesInfo:
@@ -99,6 +102,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
         trajectories=tuple(trajectories),
         steps=staircase(data.front_points, data.utility, data.direction(data.utility)),
         stages=max(len(data.result.stages), 1),
+        finals_first=finals_first(data.points),
     )
 
 
@@ -137,7 +141,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:  # below the trials, which it would hide
         last = max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)}"
-        figure.add_traces(step_lines(info.steps, last, theme.ink, name=name, width=1.5 if info.narrow else 2))
+        figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=_BROAD[info.narrow]))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
             figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
@@ -170,7 +174,8 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
                 is_staged = info.stages > 1
                 color = theme.hue(stage) if is_staged else getattr(theme, name)
                 group = f"stage {stage + 1}, {status.value}" if is_staged else status.value
-                mark = SYMBOLS[stage % len(SYMBOLS)]  # of each epoch, so that stages differ in grey too
+                is_open = info.finals_first and stage < info.stages - 1
+                mark = SYMBOLS[stage % len(SYMBOLS)] + "-open" * is_open  # of each epoch: stages differ in grey too
                 symbol = mark if is_staged and status is TrialStatus.COMPLETED else symbol
                 path = _paths(chosen, color, info.utility, group, _WIDTH + _WIDER * stage, crowded=crowded)
                 if is_staged and not crowded:
@@ -255,7 +260,7 @@ def _remarks(data: SweepData) -> str:
     said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour and mark, a later one a wider line."
-    return said + intervals_in_words(data)
+    return said + intervals_in_words(data) + open_marks(data)
 
 
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
@@ -264,7 +269,7 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does). The heavy line is the best of all trials within each epsilon."
+        "the legend does). The broad pale line is the best of all trials within each epsilon."
     ),
     position=70,
     info=info,

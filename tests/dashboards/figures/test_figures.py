@@ -4,18 +4,21 @@ import itertools
 import re
 from dataclasses import replace
 from math import inf, nan
+from statistics import fmean
 
 import pytest
 
 from dashboards.figures import DARK, LIGHT, NotebookFigure, as_json, exchange, has_content, is_empty, sweep_figures
 from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
+from dashboards.figures._tested import BEST_ON_TEST
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.sweep import curves, front3d, hypervolume, price, robustness, trajectories, workers
 from dashboards.text import MISSING, show_epsilon
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import Price
 from sweeper.records import NoisyScores, Point, Trial, TrialStatus
 
@@ -43,18 +46,53 @@ def test_smoothed_accuracy_has_a_line_of_its_own_and_is_no_certificate_of_the_mo
     data = replace(sweep, result=replace(sweep.result, points=points))
     info = robustness.info(data)
     assert (info.curves[-1].name, info.curves[-1].radius) == ("smoothed@0.5", 0.5)
-    assert [trace.name for trace in robustness.plot(info).data][-1] == "smoothed, radius 0.5"
+    assert robustness.plot(info).data[len(info.curves) - 1].name == "smoothed, radius 0.5"
     assert data.certificates == sweep.certificates
     assert data.certificate == sweep.certificate
 
 
 def test_robustness_curves_differ_in_symbol_too_and_no_staircase_is_dashed(sweep):
-    figure = robustness.plot(robustness.info(sweep))
-    assert len({trace.marker.symbol for trace in figure.data}) == len(figure.data) == 4
-    assert {trace.line.dash for trace in figure.data} == {None}
-    inks = [LIGHT.scale.index(trace.line.color) for trace in figure.data[1:]]
+    lines = robustness.plot(robustness.info(sweep)).data[:4]
+    assert len({trace.marker.symbol for trace in lines}) == 4
+    assert {trace.line.dash for trace in lines} == {None}
+    inks = [LIGHT.scale.index(trace.line.color) for trace in lines[1:]]
     assert inks == sorted(set(inks), reverse=True)  # less ink for a larger radius
-    assert [trace.name for trace in figure.data] == ["clean", "radius 0.1", "radius 0.25", "radius 0.5"]
+    assert [trace.name for trace in lines] == ["clean", "radius 0.1", "radius 0.25", "radius 0.5"]
+
+
+def test_each_line_of_robustness_has_its_best_model_on_test_rows_and_the_baseline_beside_it(sweep):
+    claim = replace(sweep.result.claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.52}))
+    info = robustness.info(replace(sweep, result=replace(sweep.result, claim=claim)))
+    figure = robustness.plot(info)
+    points = {point.key: point for point in sweep.result.front_points}
+    best = [(curve.name, curve.steps[-1]) for curve in info.curves]
+    reached = {name: points[step.trial, step.epoch, step.made_from].test[name] for name, step in best}
+    crosses = [trace for trace in figure.data if trace.marker.symbol == "x-thin-open" and trace.showlegend is False]
+    assert [trace.y[0] for trace in crosses] == list(reached.values())
+    assert [trace.marker.color for trace in crosses] == [trace.line.color for trace in figure.data[: len(info.curves)]]
+    tests = {row["name"]: row["value"] for row in robustness.rows(info) if row["rows"] == "test"}
+    assert tests == reached
+    low, high = figure.layout.yaxis.range
+    assert all(low < value < high for value in reached.values())
+    names = [trace.name for trace in figure.data]
+    assert BEST_ON_TEST in names
+    assert [shape.y0 for shape in figure.layout.shapes] == [0.52]
+    assert names[-1] == "majority class: 52.0 %"
+    assert "On test rows, on average over the front: accuracy " in FIGURES["robustness"].remarks(sweep)
+
+
+def test_colours_and_heights_of_certified_accuracy_are_said_to_be_of_validation_rows(sweep):
+    points = [point for point in sweep.result.front_points if point.test]
+    gap = 100.0 * fmean(point.values["certified@0.25"] - point.test["certified@0.25"] for point in points)
+    said = f"certified accuracy at radius 0.25 {abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
+    terms = next(a for a in FIGURES["front-3d"].draw(sweep).layout.annotations if a.name == "terms")
+    assert said in terms.text
+    assert "delta = 1e-4" in terms.text
+    assert f"on test rows {said.replace('0.25 ', '0.25 is ')} on average" in FIGURES["front"].remarks(sweep)
+    bars = [trace.marker.colorbar.title.text for trace in FIGURES["front"].draw(sweep).data]
+    assert "certified accuracy at radius 0.25 (validation)" in bars
+    (row, *_) = front3d.rows(front3d.info(sweep))
+    assert row["test certified@0.25"] == points[0].test["certified@0.25"]
 
 
 def test_the_three_dimensional_front_has_the_three_numbers_of_every_point(sweep):
@@ -118,7 +156,7 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
 
 def test_every_step_of_a_line_over_epsilon_is_marked(sweep):
     info = robustness.info(sweep)
-    for curve, trace in zip(info.curves, robustness.plot(info).data, strict=True):
+    for curve, trace in zip(info.curves, robustness.plot(info).data, strict=False):
         assert [size > 0 for size in trace.marker.size] == [*[True] * len(curve.steps), False]
 
 
@@ -163,7 +201,7 @@ def test_what_a_budget_buys_is_the_model_of_the_headline(small):
     (bought,) = info.values
     assert (bought.best.trial, bought.best.epsilon, bought.best.value) == ("t0002", 1.0, 0.749)
     assert [(step.epsilon, step.value) for step in bought.alone] == [(0.02, 0.785), (0.9, 0.749)]
-    (bars,) = (trace.error_y for trace in price.plot(info).data if trace.mode == "markers" and trace.marker.size == 4)
+    (bars,) = (trace.error_y for trace in price.plot(info).data if trace.mode == "markers" and trace.marker.size == 5)
     assert (bars.array, bars.arrayminus) == (pytest.approx((0.07, 0.07)), pytest.approx((0.07, 0.07)))
 
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.figures import sweep_figures
+from dashboards.figures import comparison_figures, sweep_figures
 from dashboards.live import page_state
 from dashboards.live.page_state import show_view
 from dashboards.live.skeleton import PARTS_OF, document, figures_of
@@ -131,6 +131,6 @@ def test_a_sweep_without_a_front_has_only_a_head(state, growing):
 def test_a_comparison_names_every_sweep_in_its_addresses(state, growing):
     growing.start("t0001")
     found = state(f"?compare={ENDED}&compare={RUNNING}&axis=linear")
-    assert set(found.resources) == {"part-compared", "figure-fronts", "figure-attainment", "figure-hypervolumes"}
+    assert set(found.resources) == {"part-compared", *(f"figure-{name}" for name in comparison_figures())}
     for address in found.resources.values():
         assert f"axis=linear&compare={ENDED}&compare={RUNNING}&" in address

@@ -11,9 +11,10 @@ import pytest
 
 from dashboards import commands
 from dashboards.export.files import export_comparison
-from dashboards.figures import DARK, LIGHT, as_json, comparison_figures
+from dashboards.figures import DARK, LIGHT, as_json, comparison_figures, has_content
 from dashboards.figures._common import WATERMARK
-from dashboards.figures.comparison import attainment, hypervolumes
+from dashboards.figures._tested import BEST_ON_TEST
+from dashboards.figures.comparison import attainment, certified_fronts, hypervolumes
 from dashboards.figures.comparison import fronts as overlay
 from dashboards.figures.sweep import repeats
 from dashboards.pages.comparison import HYPERVOLUME, build_comparison
@@ -52,10 +53,27 @@ def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(c
     assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in lines}) == 2
     crosses = [trace for trace in figure.data if trace.marker.symbol == "x-thin-open" and trace.showlegend is False]
     assert [trace.y[0] for trace in crosses] == [0.9385553793882327] * 5, "what the best of each reaches on test rows"
-    assert figure.data[-1].name == overlay.BEST_ON_TEST
+    assert figure.data[-1].name == BEST_ON_TEST
     for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):
         assert line.run == label
         assert line.steps[-1].value == max(p.values["accuracy"] for p in front.points)
+
+
+def test_fronts_are_compared_in_certified_accuracy_too_where_all_sweeps_have_one(comparison):
+    info = certified_fronts.info(comparison)
+    for line, run in zip(info.lines, comparison.runs, strict=True):
+        assert line.steps[-1].value == max(p.values["certified@0.25"] for p in run.front.points)
+    figure = certified_fronts.plot(info)
+    assert figure.layout.yaxis.title.text.startswith("certified accuracy at radius 0.25 (")
+    bare = replace(comparison, objectives=tuple(o for o in comparison.objectives if "certified" not in o.name))
+    assert not has_content(certified_fronts.FIGURE, bare)
+
+
+def test_lines_of_a_comparison_end_where_the_last_training_does(comparison):
+    last = max(p.values["epsilon"] for run in comparison.runs for p in run.front.points)
+    for info in (overlay.info(comparison), certified_fronts.info(comparison)):
+        ends = {trace.x[-1] for trace in overlay.plot(info).data if "lines" in trace.mode}
+        assert ends == {last}
 
 
 def test_the_bands_lie_between_what_all_and_what_one_attain_and_are_filled_where_all_have_a_point(comparison):

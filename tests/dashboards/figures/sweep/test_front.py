@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from dashboards.figures import sweep_figures
+from dashboards.figures._references import Reference
 from dashboards.figures._staircases import curve_line, staircase
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
@@ -119,7 +120,7 @@ def test_a_point_made_from_iterates_says_so_wherever_it_is_shown(small):
 
 def test_training_without_privacy_is_a_line_not_a_point(small):
     info = front.info(small([point("a", 1, 1.0, 0.94), point("n", 1, inf, 0.9), point("n", 2, inf, 0.95)]))
-    assert info.lines == (("without privacy", 0.95),)
+    assert info.lines == (Reference("without privacy", 0.95),)
     assert [p.key for p in info.front] == [("a", 1, "")]
     names = {trace.name for trace in front.plot(info).data}
     assert "without privacy: 95.0 %" in names
@@ -198,7 +199,7 @@ def test_where_nothing_beats_a_constant_answer_everything_is_shown(small):
 
 def test_what_the_spec_gives_as_reached_without_privacy_is_a_line(small):
     info = front.info(sweep_with(small, SPREAD, without_privacy={"accuracy": 0.9, "auroc": 0.99}))
-    assert info.lines == (("without privacy, as given", 0.9),)
+    assert info.lines == (Reference("without privacy, as given", 0.9),)
 
 
 def test_bars_of_repeats_lie_within_the_axes(sweep):
@@ -328,7 +329,7 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     axis = front.FIGURE.draw(replace(data, result=replace(data.result, claim=below))).layout.yaxis.range
     assert axis[0] > 0.75, "what lies beyond the axes leaves them as they are"
     assert (
-        "Crosses: the same models on test rows, which did not choose them, 6 points lower on average."
+        "Crosses: the same models on test rows, which did not choose them, 6.0 points lower on average."
         in front.FIGURE.remarks(data)
     )
     untested = small([point("a", 1, 1.0, 0.8)])

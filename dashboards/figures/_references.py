@@ -1,0 +1,50 @@
+"""Lines to compare with: what the majority-class baseline reaches, and what was reached without privacy."""
+
+from dataclasses import dataclass
+from math import inf
+
+import plotly.graph_objects as go
+
+from dashboards.data import SweepData, finite
+from dashboards.figures._base import FigureInfo
+from dashboards.figures._theme import Theme
+from dashboards.text import show
+from sweeper.specification.objectives import AUROC, BALANCED
+
+_CONSTANT = {AUROC: "chance", BALANCED: "chance"}
+_ON_VALIDATION = " on validation rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A value to compare with, and its words: escaped."""
+
+    words: str
+    value: float
+
+
+def references(data: SweepData, name: str) -> tuple[Reference, ...]:
+    """Return what the majority-class baseline reaches where labels are open, and what was reached without privacy.
+
+    A constant prediction has every radius: its share of rows is also what it reaches in any certified accuracy.
+    """
+    baselines = data.result.claim.baselines
+    constant, given = baselines.constant(name), baselines.without_privacy.get(name)
+    trained = [p.values[name] for p in data.points if p.values.get("epsilon") == inf and finite(p, name)]
+    how = f"majority class{_ON_VALIDATION}" if baselines.rows else "majority class"
+    how = how if "validation" in baselines.majority else "majority class, at least"
+    lines = [] if constant is None else [Reference(_CONSTANT.get(name, how), constant)]
+    lines += [] if given is None else [Reference("without privacy, as given", given)]
+    return (*lines, *([Reference("without privacy", max(trained))] if trained else []))
+
+
+def draw_references(figure: go.Figure, info: FigureInfo, lines: tuple[Reference, ...], name: str, theme: Theme) -> None:
+    """Draw the lines, and name in the legend, where a name covers no point, those on the axis as the figure opens."""
+    line = {"color": theme.muted, "dash": "dot", "width": 1.5}
+    low, high = figure.layout.yaxis.range or (-inf, inf)
+    for one in lines:
+        figure.add_hline(y=one.value, line=line)  # those beyond the axis are there for who zooms out
+        if low <= one.value <= high:
+            text = f"{one.words}: {show(name, one.value)}"
+            text = text.replace(_ON_VALIDATION, "") if info.narrow else text
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=text))
