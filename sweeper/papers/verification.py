@@ -28,6 +28,7 @@ from sweeper.papers.files import (
 from sweeper.papers.recomputation import compare_claims, first_difference
 from sweeper.papers.signature import signer_of
 from sweeper.privacy.card import Card
+from sweeper.privacy.card_person import GUARANTEES
 from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.pricing import Price, prices_by_release
 from sweeper.rounding import round_up
@@ -211,9 +212,9 @@ def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
         return
     facts, delta = card["guarantee"], card["guarantee"]["delta"]
     yield Check(holds=f"the training is one that {LEDGER_NAME} charges, and the card's sampling and noise are its own")
-    for name in ("fixed_in_advance", "chosen_afterwards"):
-        epsilon = round_up(facts[name]["epsilon"])
-        yield Check(holds=f"guarantee.{name}: epsilon {epsilon} at delta {delta!r}, {_MEANING}")
+    for name, words in GUARANTEES.items():
+        cost = f"epsilon {round_up(facts[name]['epsilon'])} at delta {delta!r}"
+        yield Check(holds=f"guarantee of the training, {words}: {cost}, {_MEANING}")
     prices = {question: parse(Price, price) for question, price in card["ledger"].items()}
     for what, price in prices_by_release(prices).items():
         cost = f"epsilon {round_up(price.epsilon)} at delta {delta!r}, {_MEANING}"

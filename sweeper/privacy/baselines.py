@@ -118,7 +118,8 @@ class Baselines:
         if reached is None:
             return ""
         least = "" if known in self.majority or name in (AUROC, BALANCED) else "at least "
-        return f"the majority-class baseline reaches {least}{reached:.3f}"
+        rows = f" on {known} rows" if known in self.majority and name not in (AUROC, BALANCED) else ""
+        return f"the majority-class baseline reaches {least}{reached:.3f}{rows}"
 
     def advice(self, objectives: Iterable[str]) -> str:
         """Say that accuracy tells little where nearly all rows are of one class, empty where others are objectives.

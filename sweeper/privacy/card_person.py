@@ -7,11 +7,8 @@ from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis, Exposure
 from sweeper.adapters import parse
 from sweeper.rounding import round_up
 
-_COLUMNS = {
-    "fixed_in_advance": "fixed in advance",
-    "chosen_afterwards": "epoch chosen afterwards",
-    "price": "at the price",
-}
+GUARANTEES = {"fixed_in_advance": "fixed in advance", "chosen_afterwards": "epoch chosen afterwards"}
+_COLUMNS = {**GUARANTEES, "price": "at the price"}
 GROUP_PRIVACY = (
     "Where the mechanism of several rows is not known, they are derived from that of one row by group privacy; an "
     "infinite epsilon there means that nothing follows at this delta."

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import inf, isfinite, isnan
 
 from sweeper.errors import UnexpectedValueError
-from sweeper.specification.objectives import near_name, same
+from sweeper.specification.objectives import is_paid_score, near_name, same
 
 FARTHEST = 1e6
 _FORM = re.compile(r"\s*(\S+?)\s*(<=|>=)\s*(\S+)\s*")
@@ -47,7 +47,8 @@ def parse_constraint(text: str, recorded: Sequence[str]) -> OutcomeConstraint:
     It takes over the spelling of the name in ``recorded``.
 
     Raises:
-        SpecError: another form, a value that is not recorded, or a bound that is no finite number.
+        SpecError: another form, a value that is not recorded, or a bound that is no finite number, or no share where
+            the value is one.
     """
     matched = _FORM.fullmatch(text)
     if matched is None:
@@ -63,4 +64,7 @@ def parse_constraint(text: str, recorded: Sequence[str]) -> OutcomeConstraint:
         number = inf
     if not isfinite(number):
         raise UnexpectedValueError(f"a finite number behind {sign}", f"{bound!r} in {text!r}")
+    if number > 1.0 and is_paid_score(spelled):
+        meant = f"did you mean {number / 100:g}?" if number <= 100.0 else ""
+        raise UnexpectedValueError(f"a share from 0 to 1 as the bound of {spelled}", f"{number:g}", meant)
     return OutcomeConstraint(spelled, sign == ">=", number)

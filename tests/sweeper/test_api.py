@@ -89,7 +89,7 @@ def test_what_is_shown_leads_with_test_scores_their_interval_and_the_baseline(ra
     for shown in (sweep, front, picked):
         for text in (shown._repr_html_(), " ".join(repr(shown).split())):
             assert lead in text
-            assert f"the majority-class baseline reaches {reached:.3f}" in text
+            assert f"the majority-class baseline reaches {reached:.3f} on test rows" in text
     assert "<th>test accuracy [95 % interval]</th>" in front._repr_html_()
     assert "  test accuracy  " in repr(front)
     short = repr(picked.point)
@@ -102,7 +102,7 @@ def test_a_best_point_that_is_no_better_than_a_constant_prediction_says_so(make_
     point = make_point("t0001", 2, 1.0, 0.7, 0.4)
     tested = replace(point, test={"accuracy": 0.5})
     doubted = "On test rows this model is no better in accuracy than always predicting the most frequent class"
-    for one, said in ((tested, doubted), (point, "the majority-class baseline reaches 0.600")):
+    for one, said in ((tested, doubted), (point, "the majority-class baseline reaches 0.600 on validation rows")):
         front = replace(make_front([one]), claim=guess)
         assert said in " ".join(repr(front).split())
         assert said in front._repr_html_()

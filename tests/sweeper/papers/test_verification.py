@@ -68,7 +68,7 @@ def test_everything_holds_of_what_pick_writes(signed, call):
         "SHA256SUMS",
         f"{signed.public.hex()} has signed",
         "price of one model or all: epsilon",
-        "fixed_in_advance",
+        "guarantee of the training, fixed in advance: epsilon",
     ):
         assert told in out
     assert (

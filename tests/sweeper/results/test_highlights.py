@@ -110,5 +110,5 @@ def test_a_score_leads_with_test_rows_and_is_judged_by_the_interval_that_is_show
         assert scores.startswith(
             f"  accuracy 0.900 on test rows (95 % interval {low:.3f} to {high:.3f}), 0.950 on the validation rows"
         )
-        assert scores.endswith(f"the majority-class baseline reaches {reached:.3f}")
+        assert scores.endswith(f"the majority-class baseline reaches {reached:.3f} on test rows")
         assert more[0].startswith(f"  On test rows this model is {said}") is (said is not None)

@@ -38,6 +38,8 @@ def test_constraints_are_read(text, expected):
         ("certified@0.5 >= 0.3", "or one listed in search.metrics"),
         ("epsilon <= many", "finite number"),
         ("epsilon <= nan", "finite number"),
+        ("accuracy >= 90", "a share from 0 to 1 as the bound of accuracy, got 90; did you mean 0.9?"),
+        ("certified@36/255 >= 300", "a share from 0 to 1 as the bound of certified@36/255, got 300$"),
     ],
 )
 def test_what_cannot_be_read_is_refused(text, words):

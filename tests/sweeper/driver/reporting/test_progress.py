@@ -343,7 +343,7 @@ def test_the_last_lines_set_the_best_score_beside_a_constant_answer_and_say_what
     ).splitlines()
     assert best == (
         "Best accuracy (t0002, epoch 7; pick takes it): 0.720 on validation rows (95 % interval 0.650 to 0.790); "
-        "the majority-class baseline reaches 0.700."
+        "the majority-class baseline reaches 0.700 on validation rows."
     )
     what = "no better in accuracy than always predicting the most frequent class"
     assert doubted == f"On validation rows this model is perhaps {what}, which lies within the 95 % interval."
