@@ -26,6 +26,7 @@ from dashboards.pages._html import Child, Html, join, json_script, tag
 
 D = TypeVar("D")
 
+_TITLE, _LEGEND = 40, 40  # pixels above a figure for its title, and for a legend of one row
 SCRIPTS = ("figures.js", "tables.js", "compare.js", "report.js")
 COMPLETE = "This page is complete: it loads nothing from elsewhere."
 # No network; plotly's WebGL figures compile their shaders' drivers with Function().
@@ -186,7 +187,9 @@ def strip_title(figure: dict[str, Any]) -> dict[str, Any]:
     """
     layout = {**figure["layout"]}
     layout.pop("title", None)
-    layout["margin"] = {"l": 0, "r": 16, "t": 40, "b": 52, **layout.get("margin", {})}
+    own = layout.get("margin", {})
+    above = max(own.get("t", 0) - _TITLE, _LEGEND)
+    layout["margin"] = {"l": 0, "r": 16, "b": 52, **own, "t": above}
     return {"data": _round(figure["data"]), "layout": layout}
 
 

@@ -18,6 +18,7 @@ from dashboards.pages import _html
 from dashboards.pages import _sections as sections
 from dashboards.pages import _tables as tables
 from dashboards.pages._html import Html, each, json_script, tag
+from dashboards.pages._page import strip_title
 from dashboards.pages._sections import attacks, cost
 from dashboards.pages._tables import decisions_table
 from dashboards.pages._top import RUNNING, smoothing_in_words, top
@@ -625,3 +626,10 @@ def test_cards_say_when_their_difference_may_be_chance(small, rows, overlap):
     ]
     said = "Where the intervals of two cards overlap, their difference may be chance."
     assert (said in str(sections.headline(small(points)))) is overlap
+
+
+@pytest.mark.parametrize(("own", "above"), [({}, 40), ({"t": 102}, 62), ({"t": 40, "l": 8}, 40)])
+def test_a_figure_on_a_page_has_no_room_for_the_title_that_the_page_has_above_it(own, above):
+    layout = strip_title({"data": [], "layout": {"title": {"text": "digits"}, "margin": own}})["layout"]
+    assert "title" not in layout
+    assert (layout["margin"]["t"], layout["margin"]["l"]) == (above, own.get("l", 0))
