@@ -62,10 +62,14 @@ const sweeperFigures = {
     }
     for (const name of ["xaxis", "xaxis2"]) sweeperFigures.thin(figure.layout[name]);
     const eye = figure.layout.scene?.camera.eye;
-    for (const axis in eye ?? {}) eye[axis] *= 1.75;
-    if (eye) figure.layout.height = 380;
+    for (const axis in eye ?? {}) eye[axis] *= 1.45;
+    if (eye) {
+      figure.layout.height = 420;
+      figure.layout.scene.domain = { y: [0.28, 1] }; // above what stands in the corner
+    }
     for (const note of figure.layout.annotations ?? []) {
-      const letters = note.text.replace(/<[^>]*>/g, "").length; // a second line would lie over the legend
+      const lines = note.text.split("<br>").map((line) => line.replace(/<[^>]*>/g, "").length);
+      const letters = Math.max(...lines); // a line that breaks would lie over the legend
       if (letters > 50) note.font = { ...note.font, size: Math.max(9, Math.floor((11 * 56) / letters)) };
       if (note.name === "watermark") note.font.size = 22;
     }

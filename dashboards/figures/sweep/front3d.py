@@ -100,9 +100,8 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     if not epsilons:
         return figure
     _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
-    between = "<br>" if info.narrow else ", "
-    on_test = f"<br>{ON_TEST}, on average: {between.join(info.gaps)}" if info.gaps else ""
-    said = between.join(filter(None, [terms, info.scores])) + on_test
+    on_test = f"{ON_TEST}, on average: {'<br>'.join(info.gaps)}" if info.gaps else ""
+    said = "<br>".join(filter(None, [terms, info.scores, on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     if len(epsilons) <= _WITH_LINES:
         figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
