@@ -1,11 +1,17 @@
 """What figures say that compare trials of one noise, or rehearsals in place of trials."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._theme import Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
+
+_LINE = 16  # pixels of a line of a note
+_LARGER = 6  # pixels by which a star is larger than the marks beside it
 
 
 def noise_note(data: SweepData) -> str:
@@ -26,7 +32,27 @@ def stage_epsilon(data: SweepData, stage: int) -> str:
 def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: bool = False) -> None:
     """Write above a figure what it compares, so many pixels above its axes; nothing where these are trials."""
     if note:
-        note = note.replace("; ", ";<br>") if narrow else note
+        note = (note.replace("; ", ";<br>") if narrow else note).replace("\n", "<br>")
         place = {"x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
         font = {"size": 11 if narrow else 12, "color": theme.orange}
         figure.add_annotation(name="rehearsed", text=note, showarrow=False, yshift=up, font=font, align="left", **place)
+
+
+def more_height(note: str) -> int:
+    """Return the pixels that the lines of a note take beyond the first."""
+    return _LINE * note.count("\n")
+
+
+def symbols(is_trained: Sequence[bool], size: int) -> dict[str, Any]:
+    """Return the shapes of marks: stars of rehearsed configurations that were trained, circles of all others."""
+    return {
+        "symbol": ["star" if one else "circle" for one in is_trained],
+        "size": [size + _LARGER if one else size for one in is_trained],
+    }
+
+
+def name_stars(figure: go.Figure, theme: Theme, **legend: Any) -> None:
+    """Say in the legend of a figure what its stars are."""
+    marker = {"symbol": "star", "size": 12, "color": theme.ink}
+    figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name="trained", showlegend=True))
+    figure.update_layout(showlegend=True, legend=legend)

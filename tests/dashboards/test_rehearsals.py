@@ -14,7 +14,10 @@ from dashboards.pages._html import tag
 from dashboards.pages._rehearsals import rehearsals_table
 from dashboards.pages._trials import trials_table
 from dashboards.summary import front_rows
+from dashboards.text import number
+from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import Price
+from sweeper.records import RehearsalSource
 from sweeper.results.front import read_front
 from sweeper.results.importance import rehearsed_importances
 from sweeper.results.rehearsal_ranking import Rehearsed
@@ -122,3 +125,60 @@ def test_constraints_of_the_spec_rank_rehearsals(rehearsed_sweep, tmp_path):
     spec["search"]["constraints"] = ["accuracy <= 0.5"]
     folder.write_manifest(replace(rehearsed_sweep.manifest, spec=spec))
     assert read(tmp_path).rehearsals[0].id == "c0001"
+
+
+@pytest.mark.parametrize("kind", [configurations, slices, ranks, contours])
+def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, kind):
+    trained = {row["configuration"]: row["trained_as"] for row in kind.rows(kind.info(rehearsed_sweep))}
+    assert {id_: trials for id_, trials in trained.items() if trials} == {"c0004": "t0001"}
+    figure = kind.FIGURE.draw(rehearsed_sweep, still=True)
+    assert [trace.name for trace in figure.data if trace.showlegend is not False and trace.name] == ["trained"]
+    marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
+    stars = [trace.text[trace.marker.symbol.index("star")] for trace in marked]
+    assert all(text.startswith("<b>c0004</b>, trained as t0001<br>") for text in stars)
+    assert bool(stars) is (kind is not configurations)
+    assert "trained afterwards" in kind.FIGURE.remarks(rehearsed_sweep)
+    early = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, trials={}, points=()))
+    early = replace(early, rehearsals=Rehearsed(replace(one, trials=()) for one in rehearsed_sweep.rehearsals))
+    assert not kind.FIGURE.draw(early, still=True).layout.showlegend
+    assert "trained afterwards" not in kind.FIGURE.remarks(early)
+
+
+def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_lines(rehearsed_sweep):
+    info = configurations.info(rehearsed_sweep)
+    last = configurations.plot(info).data[0].dimensions[-1]
+    assert (last.label, last.ticktext) == ("trained", ("no", "yes"))
+    assert [bool(value) for value in last.values] == [id_ == "c0004" for id_ in info.trials]
+    lines = [trace for trace in configurations.FIGURE.draw(rehearsed_sweep, still=True).data if trace.line.width]
+    assert [trace.mode for trace in lines if trace.line.width > 2] == ["lines+markers"]
+    assert len(lines) == len(info.trials)
+
+
+def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
+    claim = rehearsed_sweep.result.claim
+    known = replace(claim, baselines=replace(claim.baselines, rows={"validation": 261}), unit="row")
+    data = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, claim=known))
+    words = "Scores of 261 validation rows: 95 % within ±"
+    shares = [value for values in compare(data).reached.values() for value in values.values()]
+    low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), 261)
+    assert compare(data).certainty == f"{words}{number(50 * (high - low), 2)} points"
+    for kind in (configurations, slices, ranks, contours):
+        assert words in json.dumps(as_json(kind.FIGURE.draw(data)), default=str, ensure_ascii=False)
+        assert "scored once" in kind.FIGURE.remarks(data)
+    people = replace(data, result=replace(data.result, claim=replace(known, unit="person")))
+    assert compare(people).certainty == ""
+    source = replace(data.rehearsals[0].configuration, source=RehearsalSource.SKETCH)
+    first = replace(data.rehearsals[0], configuration=source)
+    sketched = replace(data, rehearsals=Rehearsed([first, *data.rehearsals[1:]]))
+    assert compare(sketched).certainty == "Scores are of synthetic rows, not of rows of the data"
+
+
+def test_a_contour_has_the_colours_of_its_bar_and_says_what_is_interpolated(rehearsed_sweep):
+    figure = contours.FIGURE.draw(rehearsed_sweep)
+    filled = [trace for trace in figure.data if trace.type == "contour"]
+    marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
+    for fill, mark in zip(filled, marked, strict=True):
+        assert (fill.opacity, fill.contours.coloring, mark.marker.opacity) == (None, "heatmap", 1)
+        assert (fill.zmin, fill.zmax, fill.colorscale) == (mark.marker.cmin, mark.marker.cmax, mark.marker.colorscale)
+    assert set(marked[0].marker.color) == set(contours.info(rehearsed_sweep).colors)
+    assert "interpolated between marks" in filled[0].colorbar.title.text

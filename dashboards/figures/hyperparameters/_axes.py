@@ -17,7 +17,7 @@ from dashboards.text import MISSING, is_fraction, number, setting
 from sweeper.specification.fields.ranges import Range
 
 _LOG_SPAN = 10.0
-_TOUCHING = 0.04  # share of an axis
+_TOUCHING = 0.07  # share of an axis
 _BELOW = 0.2  # share of an axis, from its lower end to the dash of a value that a trial does not have
 _ALIKE = 1e-9  # numbers whose spread is a smaller share of them differ by rounding alone
 _KINDS = {"uniform": False, "int": False, "log": True, "log_int": True}

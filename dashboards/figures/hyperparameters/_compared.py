@@ -3,22 +3,33 @@
 Where configurations are rehearsed, few of them are trained, and what hyperparameters do shows in the rehearsals alone.
 Where a budget is cut into stages, trials differ in noise, which hides what hyperparameters do: some figures compare
 the trials of one stage alone. A figure says either in itself: pictures of it are shown without the page around them.
+
+A score of public rows that were rehearsed on is as sure as a share of the validation rows: each row is scored once, by
+a model that was trained on the other half.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._comparable import noise_note
+from dashboards.figures._scores import VALIDATION, within
 from dashboards.figures.hyperparameters._axes import declared_ranges
 from dashboards.text import rehearsed_text
-from sweeper.records import Objective
+from sweeper.privacy.held_out import wilson
+from sweeper.records import Objective, RehearsalSource
 from sweeper.results.highlights import best_by_trial
 from sweeper.specification.fields.nested import flatten
+from sweeper.specification.objectives import is_share_of_rows
 
 _DIGITS = 2  # of importances that differ; a smaller difference is chance
+_ON_ROWS = (
+    " Each row is scored once, by a model trained on the other half. The interval is Wilson's, where it is widest; it "
+    "leaves out how much trainings differ, and the best epoch of several scores a little too high."
+)
+_STARS = " Stars are configurations that were trained afterwards; point at one to see as which trial."
 UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
 
 
@@ -31,6 +42,8 @@ class Compared:
     settings: Mapping[str, Mapping[str, Any]]  # dotted values by id, of those that reached every objective
     reached: Mapping[str, Mapping[str, float]]  # values by objective, by id
     note: str = ""  # what they are; empty where they are all trials
+    certainty: str = ""  # of rehearsals, how sure their scores are; empty where that is not known
+    trained: Mapping[str, str] | None = None  # of rehearsals, the trials that train each, empty where none does
 
 
 def compare(data: SweepData, *, one_noise: bool = False) -> Compared:
@@ -41,9 +54,14 @@ def compare(data: SweepData, *, one_noise: bool = False) -> Compared:
 def remarks_of(data: SweepData, limit: int, *, one_noise: bool = False) -> str:
     """Return what a caption adds: what is compared where that are not all trials, and how many of them are drawn."""
     if data.compares_rehearsals:
-        return f" {_note(data)}."
+        return _rehearsals_in_words(data)
     note, count = (noise_note(data), len(data.comparable)) if one_noise else ("", len(data.trials))
     return f"{f' {note}.' if note else ''}{omitted(limit, count, 'trials')}"
+
+
+def trained_in_words(data: SweepData, words: str = _STARS) -> str:
+    """Return what a caption says of rehearsed configurations that were trained; empty where none was."""
+    return words if data.compares_rehearsals and any(one.trials for one in data.rehearsals) else ""
 
 
 def order(data: SweepData) -> tuple[str, ...]:
@@ -83,9 +101,30 @@ def _rehearsals(data: SweepData) -> Compared:
         objectives=objectives,
         settings={id_: flatten(found[id_].configuration.config) for id_ in best},
         reached=best,
-        note=_note(data),
+        note=rehearsed_text(data.rehearsal_source),
+        certainty=_certainty(data, objectives, best),
+        trained={id_: ", ".join(found[id_].trials) for id_ in best},
     )
 
 
-def _note(data: SweepData) -> str:
-    return rehearsed_text(data.rehearsal_source)
+def _certainty(data: SweepData, objectives: Sequence[str], reached: Mapping[str, Mapping[str, float]]) -> str:
+    """Return how sure the scores of rehearsals are: half the widest 95 % interval of a share of the validation rows."""
+    if data.rehearsal_source is RehearsalSource.SKETCH:
+        return "Scores are of synthetic rows, not of rows of the data"
+    claim, names = data.result.claim, [name for name in objectives if is_share_of_rows(name)]
+    rows = claim.baselines.rows.get(VALIDATION, 0)
+    shares = [share for values in reached.values() for name in names if 0.0 <= (share := values[name]) <= 1.0]
+    if not rows or not shares or claim.unit != "row":
+        return ""
+    low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), rows)
+    what = "Scores" if len(names) == len(objectives) else "Accuracies"
+    return f"{what} of {rows} validation rows: {within((high - low) / 2.0)}"
+
+
+def _rehearsals_in_words(data: SweepData) -> str:
+    """Return what a caption says of rehearsals."""
+    shown = compare(data)
+    words = f" {shown.note}." + (f" {shown.certainty}." if shown.certainty else "")
+    if data.rehearsal_source is RehearsalSource.SKETCH:
+        return f"{words} How far the two differ is not known."
+    return words + (_ON_ROWS if shown.certainty else "")

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
-from dashboards.figures._comparable import mark
+from dashboards.figures._comparable import mark, more_height, name_stars
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
@@ -46,7 +46,7 @@ def both(first: Axis, second: Axis) -> list[int]:
 
 def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
     """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
-    margin = {"t": 84} if info.note else {}
+    margin = {"t": 84 + more_height(info.note)} if info.note else {}
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False, margin=margin)
     if count:
         across = min(columns, count)
@@ -54,6 +54,8 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, 
         gaps = {"horizontal_spacing": 0.28 / max(across, 2), "vertical_spacing": 0.3 / down}
         figure.set_subplots(down, across, **gaps, **layout)
         mark(figure, info.note, theme, narrow=info.narrow)
+        if any(info.trained):
+            name_stars(figure, theme, x=1, xanchor="right")
     else:
         words = f"fewer than {LEAST_TRIALS} trials with different hyperparameters"
         figure.update_annotations(selector={"text": "no points yet"}, text=words)
@@ -102,12 +104,16 @@ def texts(info: ConfigurationsInfo, axes: Sequence[Axis], chosen: Sequence[int])
     found = []
     for i in chosen:
         lines = [
-            f"<b>{escape(info.trials[i])}</b>",
+            f"<b>{escape(info.trials[i])}</b>{_trained(info, i)}",
             f"{escape(info.color_name)}: {show(info.color_name, info.colors[i])}",
         ]
         lines += [f"{escape(axis.label)}: {_in_words(axis.values[i])}" for axis in axes]
         found.append("<br>".join(lines))
     return found
+
+
+def _trained(info: ConfigurationsInfo, i: int) -> str:
+    return f", trained as {escape(info.trained[i])}" if info.trained and info.trained[i] else ""
 
 
 def _in_words(value: Any) -> str:

@@ -3,7 +3,7 @@
 Only values that differ between them have an axis; `dashboards.figures.hyperparameters._axes` says how it is scaled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -14,16 +14,21 @@ from plotly.colors import sample_colorscale
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import color_bar, header, label, new_figure, short_names
-from dashboards.figures._comparable import mark
+from dashboards.figures._comparable import mark, more_height, name_stars, symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
-from dashboards.figures.hyperparameters._compared import compare, order, remarks_of
+from dashboards.figures.hyperparameters._compared import compare, order, remarks_of, trained_in_words
 from sweeper.privacy.pricing import value_name
 
 DRAWN_TRIALS = 300
 _NARROW_AXES = 4  # of hyperparameters that fit a column
 _ANGLE = (-18, -45)  # of names, on a page and in a column
+_TRAINED = (
+    ' Configurations that were trained afterwards are at "yes" on the axis "trained"; in a picture their lines are '
+    "thicker and have stars."
+)
+_TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
 _SHORT = 8  # letters of a name between two axes of a column
 _RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
 
@@ -33,7 +38,8 @@ class ConfigurationsInfo(FigureInfo):
     """Numbers of the parallel coordinates."""
 
     subject: str = "trial"  # what a line is, as a table calls it
-    note: str = ""  # what is compared, where that are not all trials
+    note: str = ""  # what is compared, where that are not all trials, and how sure scores are; in one line each
+    trained: tuple[str, ...] = ()  # of each rehearsed configuration the trials that train it, empty where none does
     # ids of the trials that have a point with every objective, or of rehearsed configurations; evenly spread ones
     # of more than `DRAWN_TRIALS`
     trials: tuple[str, ...]
@@ -66,7 +72,8 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
         color_name=data.utility,
         colors=tuple(shown.reached[id_][data.utility] for id_ in ids) if axes else (),
         subject=shown.subject,
-        note=shown.note,
+        note="\n".join(filter(None, (shown.note, shown.certainty))),
+        trained=tuple(shown.trained[id_] for id_ in ids) if axes and shown.trained is not None else (),
         order=order(data) if axes else (),
     )
 
@@ -84,11 +91,19 @@ def in_order(info: ConfigurationsInfo) -> list[Axis]:
     return sorted(settings, key=lambda axis: (places.get(axis.name, len(places)), not axis.is_range))
 
 
+def identify(info: ConfigurationsInfo, i: int) -> dict[str, Any]:
+    """Return the first columns of a row: the trial, or the rehearsed configuration and the trials that train it."""
+    return {info.subject: info.trials[i]} | ({"trained_as": info.trained[i]} if info.trained else {})
+
+
+def is_trained(info: ConfigurationsInfo, chosen: Iterable[int]) -> list[bool]:
+    """Return which of them are rehearsed configurations that trials train."""
+    return [bool(info.trained and info.trained[i]) for i in chosen]
+
+
 def rows(info: ConfigurationsInfo) -> Table:
     """The numbers of the figure: one row per line."""
-    return [
-        {info.subject: id_, **{axis.name: axis.values[i] for axis in info.axes}} for i, id_ in enumerate(info.trials)
-    ]
+    return [identify(info, i) | {axis.name: axis.values[i] for axis in info.axes} for i in range(len(info.trials))]
 
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
@@ -98,8 +113,8 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     margin = {
         "l": 40 if info.narrow else 64,
         "r": 36,
-        "t": (48 if info.narrow else 64) + rise + ((46 if info.narrow else 36) if info.note else 0),
-        "b": 28,
+        "t": (48 if info.narrow else 64) + rise + _height_of_note(info),
+        "b": 52 if info.still and not info.narrow and any(info.trained) else 28,
     }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
@@ -111,7 +126,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(
             go.Parcoords(
                 line={"color": info.colors, **look},
-                dimensions=[_dimension(axis) for axis in axes],
+                dimensions=[_dimension(axis) for axis in (*axes, *_trained_axis(info))],
                 labelangle=_ANGLE[info.narrow],
                 labelfont={"size": 12, "color": theme.ink},
                 tickfont={"size": 11, "color": theme.ink},
@@ -122,19 +137,31 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
+def _height_of_note(info: ConfigurationsInfo) -> int:
+    return (46 if info.narrow else 36) + more_height(info.note) if info.note else 0
+
+
 def _draw_lines(
     figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[Axis], theme: Theme, look: Mapping[str, Any]
 ) -> None:
     """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
     low, high = min(info.colors), max(info.colors)
     heights = [_heights(axis, axis.positions) for axis in axes]
+    trained = is_trained(info, range(len(info.trials)))
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
-    for i in sorted(range(len(shares)), key=lambda i: shares[i]):
-        line = {"color": sample_colorscale(theme.colorscale(), [shares[i]])[0], "width": 1.0 if info.narrow else 1.4}
-        trial = [column[i] for column in heights]
-        figure.add_trace(go.Scatter(x=list(range(len(axes))), y=trial, mode="lines", line=line, opacity=0.75))
+    for i in sorted(range(len(shares)), key=lambda i: (trained[i], shares[i])):
+        color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
+        trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
+        if trained[i]:
+            outline = {"width": 1, "color": theme.paper}
+            marker = {"color": color, "opacity": 1, "line": outline, **symbols([True] * len(axes), 5)}
+            line = {"color": color, "width": _TRAINED_WIDTH}
+            figure.add_trace(go.Scatter(**trial, mode="lines+markers", line=line, marker=marker))
+        else:
+            line = {"color": color, "width": 1.0 if info.narrow else 1.4}
+            figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=0.75))
     ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}
-    figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends))
+    figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x, axis in enumerate(axes):
         figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
         for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True):
@@ -157,6 +184,8 @@ def _draw_lines(
         xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE[info.narrow], "range": [-0.45, len(axes) - 0.9]},
         yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
     )
+    if any(trained):
+        name_stars(figure, theme, y=-0.03, yanchor="top")
 
 
 def _heights(axis: Axis, positions: Sequence[float]) -> list[float]:
@@ -173,6 +202,12 @@ def _shown(info: ConfigurationsInfo) -> list[Axis]:
         best = settings[:_NARROW_AXES]
         axes = [axis for axis in axes if axis in best or axis.name in info.objectives]
     return axes
+
+
+def _trained_axis(info: ConfigurationsInfo) -> list[Axis]:
+    """The axis that tells which rehearsed configurations were trained, where some were: lines have no other mark."""
+    trained = is_trained(info, range(len(info.trials)))
+    return [make_axis("trained", "trained", ["yes" if one else "no" for one in trained])] if any(trained) else []
 
 
 def _dimension(axis: Axis) -> dict[str, Any]:
@@ -200,7 +235,7 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     plot=plot,
     rows=rows,
     awaits="One line for each trial through its settings,<br>as soon as two trials have points",
-    remarks=lambda data: remarks_of(data, DRAWN_TRIALS),
+    remarks=lambda data: trained_in_words(data, _TRAINED) + remarks_of(data, DRAWN_TRIALS),
     wide=True,
     needs="two trials with points",
 )

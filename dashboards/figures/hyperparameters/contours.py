@@ -9,9 +9,10 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import color_bar, label, marks
+from dashboards.figures._comparable import symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import remarks_of
+from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     both,
@@ -24,9 +25,17 @@ from dashboards.figures.hyperparameters._pairs import (
     places,
     texts,
 )
-from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
+from dashboards.figures.hyperparameters.configurations import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    content_of,
+    identify,
+    is_trained,
+)
 
 MOST_PANELS = 2
+_SIZE = 9  # pixels of a mark
+_BETWEEN = "(interpolated between marks)"
 CELLS = 24  # of the grid, along each axis
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.02  # within this share of an axis trials count alike
@@ -56,8 +65,8 @@ def _is_filled(axis: Axis) -> bool:
 def rows(info: ContoursInfo) -> Table:
     """The numbers of the figure: one row per trial and panel."""
     return [
-        {info.subject: info.trials[i], "x": x.name, "y": y.name, "at x": x.values[i], "at y": y.values[i]}
-        | {info.color_name: info.colors[i]}
+        identify(info, i)
+        | {"x": x.name, "y": y.name, "at x": x.values[i], "at y": y.values[i], info.color_name: info.colors[i]}
         for x, y in info.shown
         for i in both(x, y)
     ]
@@ -71,12 +80,16 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         chosen = both(x, y)
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
-        bar = {"showscale": not first, "colorbar": color_bar(label(info.color_name))}
-        ends = {"zmin": min(info.colors), "zmax": max(info.colors)}
-        look = {"colorscale": theme.colorscale(), "line": {"width": 0.5}, "opacity": 0.75, "hoverinfo": "skip"}
-        figure.add_trace(go.Contour(x=grid_x, y=grid_y, z=heights, **look, **bar, **ends), **place)
-        marker = {"size": 7, "color": theme.ink, "line": {"width": 1, "color": theme.paper}}
-        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), **place)
+        bar = {"showscale": not first, "colorbar": color_bar(f"{label(info.color_name)}<br>{_BETWEEN}")}
+        low, high = min(info.colors), max(info.colors)
+        scale = {"colorscale": theme.colorscale()}
+        look = {"contours": {"coloring": "heatmap"}, "line": {"width": 0.5}, "hoverinfo": "skip"}
+        filled = go.Contour(x=grid_x, y=grid_y, z=heights, zmin=low, zmax=high, **scale, **look, **bar)
+        figure.add_trace(filled, **place)
+        outline = {"width": 1.5, "color": theme.paper}
+        marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
+        marker |= symbols(is_trained(info, chosen), _SIZE)
+        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
         frame(figure, place, x, y, letters=letters(info, columns))
     return figure
 
@@ -98,14 +111,15 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     heading="Two hyperparameters at a time",
     summary="what trials reached over pairs of hyperparameters, filled in between",
     caption=(
-        "One mark per trial over two hyperparameters; the colour between marks is a mean of what the trials around "
-        "reached in their best points, in which nearer ones count more. It is a guess, not a measurement."
+        "One mark per trial over two hyperparameters, in the colour of what it reached in its best point. The colour "
+        "between marks is a mean of what the trials around reached, in which nearer ones count more: it is a guess, "
+        "not a measurement."
     ),
     position=102,
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
+    remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     needs="four trials with points and two numbers that take three values",
 )

@@ -11,9 +11,10 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import color_bar, label, marks
+from dashboards.figures._comparable import symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
-from dashboards.figures.hyperparameters._compared import remarks_of
+from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import (
     PAD,
     both,
@@ -26,8 +27,15 @@ from dashboards.figures.hyperparameters._pairs import (
     places,
     texts,
 )
-from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
+from dashboards.figures.hyperparameters.configurations import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    content_of,
+    identify,
+    is_trained,
+)
 
+_SIZE = 10  # pixels of a mark
 MOST_SPREAD = 0.12  # share of an axis between a place and the farthest of its marks
 _STEP = 0.04  # share of an axis between a place and the nearest other mark of it
 _NEAREST = 0.4  # share of the way to the next place
@@ -82,8 +90,8 @@ def _room(positions: Sequence[float]) -> float:
 def rows(info: RanksInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
-        {info.subject: id_, "ahead of": info.shares[i], info.color_name: info.colors[i]}
-        for i, id_ in enumerate(info.trials)
+        identify(info, i) | {"ahead of": info.shares[i], info.color_name: info.colors[i]}
+        for i in range(len(info.trials))
         if info.shown
     ]
 
@@ -96,18 +104,19 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
     for first, (place, (x, y)) in enumerate(zip(places(len(shown), columns), shown, strict=True)):
         chosen = sorted(both(x, y), key=lambda i: info.shares[i])  # the best one is drawn last
         marker = {
-            "size": 10,
+            **symbols(is_trained(info, chosen), _SIZE),
             "color": [info.shares[i] for i in chosen],
             "colorscale": theme.colorscale(),
             "cmin": 0,
             "cmax": 1,
+            "opacity": 1,
             "line": {"width": 1, "color": theme.line},
             "showscale": not first,
             "colorbar": color_bar(f"share of {info.subject}s it beats") | {"tickformat": ".0%"},
         }
         at = [x.positions[i] for i in chosen], [y.positions[i] for i in chosen]
         at_x, at_y = spread(*at)
-        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker), **place)
+        figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
         frame(figure, place, x, y, letters=letters(info, columns), pad=PAD if (at_x, at_y) == at else PAD + MOST_SPREAD)
     return figure
 
@@ -125,7 +134,7 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
+    remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     needs="four trials with points and two hyperparameters that differ",
 )

@@ -8,15 +8,22 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
-from dashboards.figures._comparable import stage_epsilon
+from dashboards.figures._comparable import stage_epsilon, symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import remarks_of
+from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, order_in_words, panels, places, texts
-from dashboards.figures.hyperparameters.configurations import DRAWN_TRIALS, ConfigurationsInfo, content_of
+from dashboards.figures.hyperparameters.configurations import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    content_of,
+    identify,
+    is_trained,
+)
 
 MOST_PANELS = 4
+_SIZE = 8  # pixels of a mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +57,10 @@ def _stages(data: SweepData, trials: Sequence[str]) -> tuple[str, ...]:
 def rows(info: SlicesInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
-        {info.subject: id_}
+        identify(info, i)
         | ({"stage": info.stages[i]} if info.stages else {})
         | {info.color_name: info.colors[i], **{axis.name: axis.values[i] for axis in info.slices}}
-        for i, id_ in enumerate(info.trials)
+        for i in range(len(info.trials))
         if info.slices
     ]
 
@@ -80,7 +87,9 @@ def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) ->
     """The trials of one stage over one hyperparameter, or all trials where there are no stages to tell apart."""
     chosen = [i for i in range(len(info.trials)) if not info.stages or info.stages[i] == group]
     x, y = [axis.positions[i] for i in chosen], [info.colors[i] for i in chosen]
-    marker = {"size": 8, "opacity": 0.7, **look}
+    marker = {"size": _SIZE, "opacity": 0.7, **look}
+    if info.trained:
+        marker |= symbols(is_trained(info, chosen), _SIZE)
     return marks(x, y, texts(info, [axis], chosen), marker, name=group, legendgroup=group)
 
 
@@ -114,7 +123,9 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: _staged(data) + order_in_words(data) + _panels(data) + remarks_of(data, DRAWN_TRIALS),
+    remarks=lambda data: (
+        _staged(data) + trained_in_words(data) + order_in_words(data) + _panels(data) + remarks_of(data, DRAWN_TRIALS)
+    ),
     wide=True,
     needs="four trials with points and a hyperparameter that differs",
 )
