@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -19,6 +21,11 @@ _FEW_BARS = 4  # fewer do not become thicker
 _NARROW_COLUMNS = 2
 _BESIDE = (0.05, 0.1)  # between panels side by side, as a share of the width, on a page and in a column
 _GAP = 0.2  # between rows of panels, as a share of the height
+_HOW_TO_READ = (
+    "Permutation importance: R² lost when values are shuffled, ±1 standard deviation. It may exceed the R² above the "
+    "bars."
+)
+_LETTERS_BELOW, _LETTERS_BESIDE = (82, 42), 20  # of a line of it: on a page and in a column, and beside a panel
 _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 
 
@@ -69,7 +76,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not info.importances,
         height=190 + _BAR_PIXELS * max(4, len(info.parameters)) * max(rows, 1),
         showlegend=False,
-        margin={"t": (140 if info.narrow else 116) if info.note else 92, "b": 76},
+        margin={"t": (140 if info.narrow else 116) if info.note else 92, "b": 84},
     )
     if not info.importances:
         figure.update_annotations(
@@ -78,20 +85,26 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         return figure
     columns = min(_NARROW_COLUMNS, len(info.importances)) if info.narrow else len(info.importances)
     _draw(figure, info, theme, columns=columns, rows=rows)
+    _say_how_to_read(figure, info, theme, has_room=len(info.importances) % columns > 0)
     figure.update_yaxes(autorange="reversed", type="category", showgrid=False, ticks="", ticklabelstandoff=6)
-    figure.add_annotation(
-        text="R² lost by permutation, ±1 standard deviation"
-        if info.narrow
-        else "permutation importance: R² lost when its values are shuffled, ±1 standard deviation",
-        x=0.5,
-        y=0.0,
-        yshift=-40,
-        yanchor="top",
-        **_ON_PAPER,
-        font={"size": 13, "color": theme.muted},
-    )
     mark(figure, info.note, theme, up=72 if info.narrow else 56, narrow=info.narrow)
     return figure
+
+
+def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, has_room: bool) -> None:
+    """Write what a bar is: in the place of a panel where the last row has room for one, else below the panels."""
+    place: dict[str, Any] = {"x": 0.5, "y": 0.0, "yanchor": "top", "yshift": -32}
+    letters = _LETTERS_BELOW[info.narrow]
+    if has_room:
+        letters = _LETTERS_BESIDE
+        lower = figure.layout[f"yaxis{len(figure.data) // _NARROW_COLUMNS + 1}"].domain
+        place = {"x": 1.0, "xanchor": "right", "y": lower[1], "yanchor": "top", "align": "left"}
+    figure.add_annotation(
+        text="<br>".join(wrap(_HOW_TO_READ, letters)),
+        **place,
+        **_ON_PAPER,
+        font={"size": 11 if info.narrow else 13, "color": theme.muted},
+    )
 
 
 def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int) -> None:
@@ -103,18 +116,15 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
         for name, loss in importance.losses.items()
     )
     longest = 1.08 * (largest or 1.0)
-    look = {"tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
+    look = {"range": [0.0, longest], "tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
     gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
     width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
     for i, importance in enumerate(info.importances):
         row, column = divmod(i, columns)
         left, top = column * (width + beside), 1.0 - row * height
-        is_last = i == len(info.importances) - 1
-        right = 1.0 if is_last else left + width  # the last one has the room of a panel that is not there
-        ends = {"range": [0.0, longest * (right - left) / width], **look}  # on the scale of the others
         bottom = max(top - height + gap, 0.0)
         x, y = (f"x{i + 1}", f"y{row + 1}") if i else ("x", "y")
-        figure.update_layout({f"xaxis{i + 1}": {"domain": [left, right], "anchor": y, **ends}})
+        figure.update_layout({f"xaxis{i + 1}": {"domain": [left, min(left + width, 1.0)], "anchor": y, **look}})
         figure.update_layout({f"yaxis{row + 1}": {"domain": [bottom, top]}})
         names = [labels[name] for name in info.parameters]
         figure.add_trace(_bars(info, importance, names, theme).update(xaxis=x, yaxis=y))

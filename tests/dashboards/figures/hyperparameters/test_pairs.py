@@ -133,3 +133,19 @@ def test_importances_that_explain_nothing_say_how_little_and_of_how_many_trials(
 def test_the_panel_of_a_trials_own_points_is_named_by_its_value(sweep):
     text = importances.plot(importances.info(sweep)).to_json()
     assert "hypervolume<br>" in text.replace("\\u003c", "<").replace("\\u003e", ">")
+
+
+def test_panels_of_importances_are_of_one_size_and_the_picture_says_that_a_loss_may_exceed_what_is_explained(
+    with_configs,
+):
+    data = with_configs(*({"a": i % 2, "b": i % 3} for i in range(12)))
+    names = ("accuracy", "certified@0.25", "hypervolume")
+    data.__dict__["importances"] = tuple(Importance(name, 0.4, {"a": 0.9, "b": 0.1}) for name in names)
+    for narrow in (False, True):
+        figure = importances.FIGURE.draw(data, narrow=narrow)
+        widths = [axis.domain[1] - axis.domain[0] for axis in figure.select_xaxes()]
+        assert widths == pytest.approx([widths[0]] * 3)
+        assert len({tuple(axis.range) for axis in figure.select_xaxes()}) == 1
+        (words,) = [one for one in figure.layout.annotations if one.text.startswith("Permutation")]
+        assert words.text.replace("<br>", " ").endswith("It may exceed the R² above the bars.")
+        assert (words.y > 0) is narrow  # in the place of a fourth panel
