@@ -2,15 +2,16 @@
 
 ``sweeper.exporters: front`` writes the front of a sweep folder, or one of its figures, to a file, in the format its
 suffix names; ``comparison`` does so for several sweeps; ``diagnostics`` writes the page of a recorded diagnosis;
-``figures`` names the figures of a sweep, and ``figure`` draws one of them.
+``figures`` names the figures of a sweep and what it lacks for them, and ``figure`` draws one of them.
 """
 
 from pathlib import Path
 
 from dashboards.data import SweepData, read
 from dashboards.export.files import export_comparison, export_front
-from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, refuse, sweep_figures
+from dashboards.figures import NotebookFigure, choose, comparison_figures, is_empty, needs, refuse, sweep_figures
 from sweeper.errors import ExportError
+from sweeper.results.comparison import Comparison
 from sweeper.results.exporters import Paper
 from sweeper.results.front import Front
 from sweeper.store.jsonl import replace_file
@@ -53,9 +54,14 @@ def export_diagnostics(record: Path, path: Path) -> Path:
     return path
 
 
-def figure_names(*, compared: bool = False) -> tuple[str, ...]:
-    """Return the names of the figures of a sweep, or of several that are compared, in the order of the page."""
-    return tuple(comparison_figures() if compared else sweep_figures())
+def figure_names(of: Path | Comparison | None = None, *, compared: bool = False) -> dict[str, str]:
+    """Return the names of the figures of a sweep, or of several that are compared, in the order of the page.
+
+    With a sweep folder or a comparison each has what it needs and these lack, "" where it has something to show.
+    """
+    if of is None:
+        return dict.fromkeys(comparison_figures() if compared else sweep_figures(), "")
+    return needs(comparison_figures(), of) if isinstance(of, Comparison) else needs(sweep_figures(), read(of))
 
 
 def draw(source: Path | Front, figure: str = "front") -> NotebookFigure:

@@ -11,7 +11,7 @@ from plotly.offline import get_plotlyjs
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic, figures_in
-from dashboards.figures._choice import choose, has_content, is_empty, names_with_content, refuse
+from dashboards.figures._choice import choose, has_content, is_empty, names_with_content, needs, refuse
 from dashboards.figures._common import linear_epsilon
 from dashboards.figures._notebook import NotebookFigure
 from dashboards.figures._theme import DARK, FONT, LIGHT, MONOSPACE, Theme, exchange
@@ -40,6 +40,7 @@ __all__ = [
     "is_empty",
     "linear_epsilon",
     "names_with_content",
+    "needs",
     "plotly_js",
     "refuse",
     "sweep_figures",

@@ -34,6 +34,12 @@ def names_with_content(kinds: Mapping[str, FigureKind[D, Any]], data: D) -> tupl
     return tuple(name for name, kind in kinds.items() if has_content(kind, data))
 
 
+def needs(kinds: Mapping[str, FigureKind[D, Any]], data: D) -> dict[str, str]:
+    """Return of every figure what it needs and ``data`` lacks, "" where it has something to say of it."""
+    found = names_with_content(kinds, data)
+    return {name: "" if name in found else kind.needs for name, kind in kinds.items()}
+
+
 def choose(kinds: Mapping[str, FigureKind[D, Any]], name: str, data: D) -> FigureKind[D, Any]:
     """Return the figure of a name.
 

@@ -4,7 +4,7 @@ So this package draws without importing what draws.
 """
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,6 +14,7 @@ from clipless.spelling import did_you_mean
 from sweeper.errors import ExportError, SweeperError
 
 if TYPE_CHECKING:
+    from sweeper.results.comparison import Comparison
     from sweeper.results.front_record import FrontRecord
 
 GROUP = "sweeper.exporters"
@@ -52,6 +53,7 @@ class Format(enum.Enum):
 
 PICTURES = (Format.PNG, Format.SVG, Format.PDF)
 PRESETS = {"column": (85.0, 8.0), "page": (178.0, 9.0)}  # millimetres and points
+_NOTHING = "Nothing to show here:"
 _WIDTHS, _FONTS = (30.0, 1000.0), (4.0, 40.0)
 _LEAST_MM_OF_POINT = 8.0  # a figure of less width has no room for its text
 
@@ -116,8 +118,20 @@ def figure_names(*, compared: bool = False) -> tuple[str, ...]:
     Raises:
         SweeperError: nothing that draws is installed.
     """
-    names: tuple[str, ...] = exporter("figures")(compared=compared)
-    return names
+    return tuple(exporter("figures")(compared=compared))
+
+
+def list_figures(of: "Path | Comparison") -> str:
+    """Return a line for each figure: names of those that show something of a sweep or a comparison, then the others.
+
+    Raises:
+        SweeperError: nothing that draws is installed.
+        RecordError: the folder holds no readable front.
+    """
+    needs: Mapping[str, str] = exporter("figures")(of)
+    names = [name for name, need in needs.items() if not need]
+    others = [f"  {name}: needs {need}" for name, need in needs.items() if need]
+    return "\n".join([*names, *([_NOTHING, *others] if others else [])])
 
 
 def draw(source: "Path | FrontRecord", figure: str) -> Any:

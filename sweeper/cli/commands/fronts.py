@@ -81,12 +81,12 @@ def front(
     no_title: NoTitle = False,
 ) -> None:
     """Write the front of a sweep, its report, or one of its figures to a file."""
-    from sweeper.results.exporters import Paper, exporter, figure_names
+    from sweeper.results.exporters import Paper, exporter, list_figures
     from sweeper.results.sweep import load
 
     load(sweep)
     if figure == NAMES_OF_FIGURES:
-        typer.echo("\n".join(figure_names()))
+        typer.echo(list_figures(sweep))
         return
     place = sweep if figure is None else sweep / "figures"  # a figure called front is not the front of the sweep
     path = output or place / f"{figure or 'front'}.{format_ or 'html'}"
@@ -121,15 +121,12 @@ def compare(
     """Compare sweeps: hypervolume of each, and differences between specs with their confidence."""
     from sweeper.cli.tables import comparison_view, print_view
     from sweeper.results.comparison import compare as compare_fronts
-    from sweeper.results.exporters import Paper, exporter, figure_names
+    from sweeper.results.exporters import Paper, exporter, list_figures
     from sweeper.results.pick import read_numbers
     from sweeper.results.sweep import load
 
     fronts = [(str(sweep), load(find_sweep(sweep)).front()) for sweep in sweeps]
-    if figure == NAMES_OF_FIGURES:
-        typer.echo("\n".join(figure_names(compared=True)))
-        return
-    if figure is not None and output is None:
+    if figure not in (None, NAMES_OF_FIGURES) and output is None:
         raise ExportError("Expected --output for a figure of several sweeps, got none: name the file to write")
     found = compare_fronts(
         fronts,
@@ -137,6 +134,9 @@ def compare(
         reference=read_numbers(reference, "epsilon=10", "--reference"),
         log_epsilon=not linear_epsilon,
     )
+    if figure == NAMES_OF_FIGURES:
+        typer.echo(list_figures(found))
+        return
     paper = Paper.of(preset, width, font, title=not no_title)
     if paper is not None and output is None:
         raise ExportError("Expected --output for a picture of a size, got none: name a png, svg or pdf")

@@ -46,14 +46,18 @@ def test_an_unknown_figure_is_one_sentence(ran, refusal, tmp_path):
 
 
 def test_the_names_of_figures_are_printed_and_the_help_says_how(ran, answer):
-    assert answer("front", ran.folder, "--figure", "list").split() == list(exporters.figure_names())
+    names, others = answer("front", ran.folder, "--figure", "list").split("Nothing to show here:\n")
+    needs = dict(line.strip().split(": needs ") for line in others.splitlines())
+    assert {*names.split(), *needs} == set(exporters.figure_names())
+    assert "front" in names.split()
+    assert needs["stages"] == "a budget of two stages with 4 trials"
     assert "`list`" in answer("front", "--help")
 
 
 def test_names_of_compared_figures_are_printed_and_a_figure_without_a_file_is_refused(ran, other, answer, refusal):
     for more in ((), ("-o", "both.png")):
         said = answer("compare", ran.folder, other, "--figure", "list", *more)
-        assert said.split() == ["fronts", "attainment", "hypervolumes"]
+        assert said.startswith("fronts\nhypervolumes\nNothing to show here:\n  attainment: needs ")
     sentence = "Expected --output for a figure of several sweeps, got none: name the file to write"
     assert sentence in refusal("compare", ran.folder, other, "--figure", "fronts")
 
