@@ -3,6 +3,7 @@
 It gets plotly.js from this machine and MathJax from nowhere.
 """
 
+import logging
 import zlib
 from pathlib import Path
 from struct import pack
@@ -20,6 +21,9 @@ _REMEDY = (
     "html, csv and json need no browser"
 )
 _TIMEOUT_SECONDS = 60
+# "{bye}", which choreographer's wrapper of the browser writes when that has ended, may arrive with the browser's last
+# answer: it is no JSON, which the reader logs with a traceback. An answer that is lost is a timeout, which is reported.
+logging.getLogger("choreographer.channels.pipe").setLevel(logging.CRITICAL)
 _INCHES_OF_METRE = 1 / 0.0254
 _HEADER_END = 33  # bytes: the signature of a PNG, and its header
 

@@ -1,11 +1,13 @@
 import csv
 import io
 import json
+import os
 import struct
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from choreographer.channels.pipe import Pipe
 from PIL import Image
 
 from dashboards import commands
@@ -113,6 +115,16 @@ def test_a_browser_that_fails_is_reported_in_one_line(sweep, tmp_path, monkeypat
     monkeypatch.setattr(pictures.kaleido, "calc_fig_sync", fail)
     with pytest.raises(ExportError, match=r"it failed \(The browser closed\): install Chromium"):
         export_front(sweep, tmp_path / "front.svg")
+
+
+def test_the_end_of_a_browser_is_no_traceback(caplog):
+    pipe = Pipe()
+    pipe.open()
+    os.write(pipe.from_external_to_choreo, b'{"id": 1}\0{bye}\n\0')
+    answers, _ = pipe.read_jsons()
+    assert answers == [{"id": 1}]
+    assert not caplog.records
+    pipe.close()
 
 
 @pytest.mark.chromium
