@@ -135,6 +135,7 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     assert [trace.name for trace in figure.data if trace.showlegend is not False and trace.name] == ["trained"]
     marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
     stars = [trace.text[trace.marker.symbol.index("star")] for trace in marked]
+    assert all(trace.marker.symbol[-1] == "star" for trace in marked)  # no other mark covers it
     assert all(text.startswith("<b>c0004</b>, trained as t0001<br>") for text in stars)
     assert bool(stars) is (kind is not configurations)
     assert "trained afterwards" in kind.FIGURE.remarks(rehearsed_sweep)

@@ -44,6 +44,11 @@ def both(first: Axis, second: Axis) -> list[int]:
     return [i for i, (a, b) in enumerate(values) if a is not None and b is not None]
 
 
+def stars_last(info: ConfigurationsInfo, chosen: Sequence[int]) -> list[int]:
+    """Return trials in the order in which their marks are drawn: no other mark covers a star."""
+    return sorted(chosen, key=lambda i: bool(info.trained and info.trained[i]))
+
+
 def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
     """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
     margin = {"t": 84 + more_height(info.note)} if info.note else {}

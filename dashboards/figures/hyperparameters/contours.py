@@ -23,6 +23,7 @@ from dashboards.figures.hyperparameters._pairs import (
     pairs,
     panels,
     places,
+    stars_last,
     texts,
 )
 from dashboards.figures.hyperparameters.configurations import (
@@ -77,7 +78,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     columns = 1 if info.narrow else MOST_PANELS
     figure = panels(info, theme, len(info.shown), columns=columns)
     for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), columns), info.shown, strict=True)):
-        chosen = both(x, y)
+        chosen = stars_last(info, both(x, y))
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
         bar = {"showscale": not first, "colorbar": color_bar(f"{label(info.color_name)}<br>{_BETWEEN}")}
@@ -111,9 +112,9 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     heading="Two hyperparameters at a time",
     summary="what trials reached over pairs of hyperparameters, filled in between",
     caption=(
-        "One mark per trial over two hyperparameters, in the colour of what it reached in its best point. The colour "
-        "between marks is a mean of what the trials around reached, in which nearer ones count more: it is a guess, "
-        "not a measurement."
+        "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
+        "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
+        "more: it is a guess, not a measurement."
     ),
     position=102,
     info=info,

@@ -126,9 +126,9 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     heading="The order of the trials",
     summary="trials over pairs of hyperparameters, coloured by their place in the order of what they reached",
     caption=(
-        "One mark per trial over two hyperparameters; its colour is the share of the other trials that it is ahead of "
-        "in its best point, so that one outlier does not take all the colours. Marks of one place lie side by side "
-        "around it, the best of them in its middle."
+        "One mark per trial or rehearsed configuration over two hyperparameters; its colour is the share of the others "
+        "that it is ahead of in its best point, so that one outlier does not take all the colours. Marks of one place "
+        "lie side by side around it, the best of them in its middle."
     ),
     position=103,
     info=info,

@@ -13,7 +13,16 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
-from dashboards.figures.hyperparameters._pairs import find_axes, frame, letters, order_in_words, panels, places, texts
+from dashboards.figures.hyperparameters._pairs import (
+    find_axes,
+    frame,
+    letters,
+    order_in_words,
+    panels,
+    places,
+    stars_last,
+    texts,
+)
 from dashboards.figures.hyperparameters.configurations import (
     DRAWN_TRIALS,
     ConfigurationsInfo,
@@ -85,7 +94,8 @@ def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) -> go.Scatter:
     """The trials of one stage over one hyperparameter, or all trials where there are no stages to tell apart."""
-    chosen = [i for i in range(len(info.trials)) if not info.stages or info.stages[i] == group]
+    found = [i for i in range(len(info.trials)) if not info.stages or info.stages[i] == group]
+    chosen = stars_last(info, found)
     x, y = [axis.positions[i] for i in chosen], [info.colors[i] for i in chosen]
     marker = {"size": _SIZE, "opacity": 0.7, **look}
     if info.trained:
@@ -116,8 +126,8 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     heading="One hyperparameter at a time",
     summary="what trials reached over each hyperparameter alone",
     caption=(
-        "One mark per trial at the best that it reached, over one hyperparameter in each panel. Other hyperparameters "
-        "differ between the marks."
+        "One mark per trial or rehearsed configuration at the best that it reached, over one hyperparameter in each "
+        "panel. Other hyperparameters differ between the marks."
     ),
     position=101,
     info=info,
