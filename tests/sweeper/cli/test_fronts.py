@@ -57,7 +57,7 @@ def test_the_names_of_figures_are_printed_and_the_help_says_how(ran, answer):
 def test_names_of_compared_figures_are_printed_and_a_figure_without_a_file_is_refused(ran, other, answer, refusal):
     for more in ((), ("-o", "both.png")):
         said = answer("compare", ran.folder, other, "--figure", "list", *more)
-        assert said.startswith("fronts\nhypervolumes\nNothing to show here:\n  attainment: needs ")
+        assert said.startswith("fronts\ncertified-fronts\nhypervolumes\nNothing to show here:\n  attainment: needs ")
     sentence = "Expected --output for a figure of several sweeps, got none: name the file to write"
     assert sentence in refusal("compare", ran.folder, other, "--figure", "fronts")
 
