@@ -32,7 +32,7 @@ from sweeper.records import Interval, Point
 from sweeper.results.comparison import Comparison
 
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
-_COLUMN_LETTERS = 44  # of the title of an axis in one line
+_COLUMN_LETTERS, _COLUMN_HEIGHT = 44, 36  # of the title of an axis in one line, across and along a column
 WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
 _LEGEND_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
@@ -89,7 +89,10 @@ def label(name: str) -> str:
 
 def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
-    return {"title": {"text": _in_lines(f"{label(name)} ({info.scores})", info)}, **percent_axis(name)}
+    title = f"{label(name)} ({info.scores})"
+    if info.narrow and len(title) > _COLUMN_HEIGHT:
+        title = title.replace(" at radius", "<br>at radius").replace(", ", ",<br>")
+    return {"title": {"text": title}, **percent_axis(name)}
 
 
 def _in_lines(title: str, info: FigureInfo) -> str:

@@ -68,12 +68,6 @@ def intervals_in_words(data: SweepData) -> str:
     return bars_in_words(data) + (_FINALS if finals_first(data.points) else "")
 
 
-def gaps_in_words(data: SweepData) -> str:
-    """Return the same of figures of many lines, which have a gap where finals begin."""
-    gap = " A line has a gap between explorers and finals." if finals_first(data.points) else ""
-    return bars_in_words(data) + gap
-
-
 def open_marks(data: SweepData) -> str:
     """Return what a caption says of open marks, empty where there are none."""
     return " Open marks: explorers." if finals_first(data.points) else ""

@@ -111,40 +111,60 @@ def _apart(steps: Sequence[Step]) -> tuple[list[Step], list[Step]]:
     return [step for step in steps if step.is_explorer], [step for step in steps if not step.is_explorer]
 
 
-def curve_line(
+def curve_lines(
     steps: Sequence[Step], right_end: float, color: str, symbol: str, *, name: str, texts: Sequence[str]
-) -> go.Scatter:
+) -> list[go.Scatter]:
     """One of several staircases, told apart by colour and mark, and drawn to the right end of the axis.
 
-    Its line is solid: dashes of a staircase look like gaps in it. It has a gap between explorers and finals. Every step
-    is marked, many with smaller marks.
+    Its line is solid, for dashes of a staircase look like gaps in it, but dotted with open marks through explorers.
+    Every step is marked, many with smaller marks.
     """
     explorers, others = _apart(steps)
-    drawn: list[Step | None] = [*explorers, *([explorers[-1], None] if explorers else []), *others, others[-1]]
-    ends = {len(explorers): others[0].epsilon} if explorers else {}
-    ends[len(drawn) - 1] = right_end
-    size = 7 if len(steps) <= _MANY_STEPS else 5
     by_step = dict(zip(steps, texts, strict=True))
-    values = [0.0 if step is None else step.value for step in drawn]
+    size = 7 if len(steps) <= _MANY_STEPS else 5
+    look = {"color": color, "legendgroup": name, "name": name, "size": size}
+    drawn = [_marked(others, right_end, [by_step[step] for step in others], symbol=symbol, dash="solid", **look)]
+    if explorers:
+        opened = symbol if symbol.endswith("-open") else f"{symbol}-open"
+        said = [by_step[step] for step in explorers]
+        line = _marked(explorers, others[0].epsilon, said, symbol=opened, dash=EXPLORERS, **look)
+        drawn.append(line.update(showlegend=False))
+    bars = interval_bars([step.value for step in steps], [step.interval for step in steps], color)
+    if bars:
+        x, y = [step.epsilon for step in steps], [step.value for step in steps]
+        hidden = {"marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False, "legendgroup": name}
+        drawn.append(go.Scatter(x=x, y=y, mode="markers", error_y=bars, **hidden))
+    return drawn
+
+
+def _marked(
+    steps: Sequence[Step],
+    end: float,
+    texts: Sequence[str],
+    *,
+    color: str,
+    symbol: str,
+    size: int,
+    dash: str,
+    **more: Any,
+) -> go.Scatter:
+    """A line with a mark at each step; its end, where the last value still holds, has none."""
     return go.Scatter(
-        x=[None if step is None else ends.get(i, step.epsilon) for i, step in enumerate(drawn)],
-        y=[None if step is None else step.value for step in drawn],
+        x=[*(step.epsilon for step in steps), end],
+        y=[step.value for step in (*steps, steps[-1])],
         mode="lines+markers",
-        line={"shape": "hv", "width": 1.6, "color": color},
+        line={"shape": "hv", "width": 1.6, "color": color, "dash": dash},
         marker={
-            "size": [0 if step is None or i in ends else size for i, step in enumerate(drawn)],
+            "size": [*[size] * len(steps), 0],
             "symbol": symbol,
             "color": color,
             "opacity": 1,
             "line": {"width": 1 if symbol.endswith("-open") else 0, "color": color},
         },
-        error_y=interval_bars(
-            values, [None if step is None or i in ends else step.interval for i, step in enumerate(drawn)], color
-        ),
         cliponaxis=False,
-        text=["" if step is None else by_step[step] for step in drawn],
+        text=[*texts, ""],
         hovertemplate="%{text}<extra></extra>",
-        name=name,
+        **more,
     )
 
 
@@ -190,7 +210,7 @@ def draw(
     for i, stairs in enumerate(curves):
         texts = [_text(stairs, step) for step in stairs.steps]
         look = stairs.look or curve_look(theme, i)
-        figure.add_trace(curve_line(stairs.steps, right_end, *look, name=stairs.legend, texts=texts))
+        figure.add_traces(curve_lines(stairs.steps, right_end, *look, name=stairs.legend, texts=texts))
     return figure
 
 

@@ -17,17 +17,27 @@ from sweeper.results.front import Front
 _ASIDE = 1.02  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
 _SIZE, _NARROW_SIZE = 7.0, 4.5  # pixels
 ON_TEST = "on test rows"
-BEST_ON_TEST = f"the best model of a line, {ON_TEST}"
+BEST_ON_TEST = f"the best model of a line {ON_TEST}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A score on test rows: where its point lies, the interval of a noisy one, and its text."""
+    """A score on test rows: of which step, the interval of a noisy one, and its text."""
 
-    epsilon: float
+    step: Step
     value: float
     interval: Interval | None
     text: str
+
+    @property
+    def epsilon(self) -> float:
+        """Where its point lies."""
+        return self.step.epsilon
+
+    @property
+    def as_step(self) -> Step:
+        """The step with what it reaches on test rows."""
+        return replace(self.step, value=self.value, interval=self.interval)
 
 
 def tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]:
@@ -44,13 +54,13 @@ def tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]
         is_bare = point is not None and point.noisy is not None and point.test_interval(name) is None
         if point is not None and isfinite(value) and not is_bare:  # nothing noisy stands without its interval
             text = f"<b>{escape(point.trial)}</b>, epoch {escape(point.moment)}<br>{label(name)}, test: "
-            found.append(Tested(step.epsilon, value, point.test_interval(name), text + show_test(point, name)))
+            found.append(Tested(step, value, point.test_interval(name), text + show_test(point, name)))
     return tuple(found)
 
 
-def best_on_test(steps: Sequence[Step], found: Sequence[Tested]) -> list[Step]:
-    """Return the last step with what it reaches on test rows, if that is found."""
-    return [replace(step, value=one.value, interval=one.interval) for step, one in zip(steps[-1:], found, strict=False)]
+def best_tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]:
+    """Return the same of the last step that is scored there, if there is one: private rows are scored a few times."""
+    return tested(front, steps, name)[-1:]
 
 
 def ends_on_test(found: Sequence[Tested]) -> list[float]:

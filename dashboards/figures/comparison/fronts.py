@@ -7,8 +7,8 @@ import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, compared, label, last_epsilon, over_epsilon, reached, with_room
-from dashboards.figures._staircases import Step, curve_line, staircase, step_row
-from dashboards.figures._tested import Tested, crosses_of_lines, tested
+from dashboards.figures._staircases import Step, curve_lines, staircase, step_row
+from dashboards.figures._tested import Tested, best_tested, crosses_of_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN, Price
@@ -24,7 +24,7 @@ class RunLine:
     run: str
     steps: tuple[Step, ...]
     price: Price | None  # of the sweep, None where it is not known
-    tested: tuple[Tested, ...]  # its best model on test rows
+    tested: tuple[Tested, ...]  # its best model that is scored on test rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
     for group in comparison.groups:
         for run in group.runs:
             steps = staircase(run.front.points, name, objective.direction)
-            on_test = tested(run.front, steps[-1:], name)
+            on_test = best_tested(run.front, steps, name)
             lines.append(RunLine(group.name, run.label, steps, run.front.price, on_test))
     return OverlayInfo(
         **compared(comparison, f"{label(name)} against {OWN}", objective=name),
@@ -82,21 +82,21 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     on_test: list[tuple[tuple[Tested, ...], str]] = []
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
-        drawn = _line(info, line, f"{escape(entry)} ({prices[entry]})", look)
-        figure.add_trace(drawn.update(showlegend=entries.index(entry) == i))
+        first, *others = _lines(info, line, f"{escape(entry)} ({prices[entry]})", look)
+        figure.add_traces([first.update(showlegend=entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
     figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
     return with_room(figure, info)
 
 
-def _line(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str]) -> go.Scatter:
+def _lines(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str]) -> list[go.Scatter]:
     priced = "" if line.price is None else f"price: epsilon {show_epsilon(line.price.epsilon)}<br>"
     texts = [
         f"<b>{escape(line.run)}</b><br>{priced}{escape(step.trial)}, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, info.objective, step.value, step.interval)}"
         for step in line.steps
     ]
-    return curve_line(line.steps, info.right_end, *look, name=name, texts=texts).update(legendgroup=name)
+    return curve_lines(line.steps, info.right_end, *look, name=name, texts=texts)
 
 
 FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(

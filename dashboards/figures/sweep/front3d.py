@@ -27,7 +27,7 @@ from dashboards.text import is_fraction, number
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
-_WITH_LINES = 200
+_WITH_LINES = (200, 24)  # points, on a page and in a column
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
 _NARROW_EYE = {"x": 1.55, "y": -2.85, "z": 1.0}
 _CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": 0.1, "y": 0.0, "z": -0.2}
@@ -42,6 +42,7 @@ _CORNER: dict[str, Any] = {
     "showarrow": False,
 }
 _TERMS = 0.24  # share of the height of a column that the terms below the axes take
+_FEW_TICKS = 2  # that a short axis of a column has room for
 _APART = 0.12  # share of an axis between two ticks
 
 
@@ -62,7 +63,7 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
     names = ("epsilon", data.utility, certificate or "")
     front = tuple(point for point in data.front_points if finite(point, *names))
     return Front3dInfo(
-        **header(data, "privacy, utility and robustness"),
+        **header(data, "privacy, utility and robustness", *filter(None, names[1:])),
         utility=data.utility,
         certificate=certificate,
         front=front,
@@ -86,8 +87,8 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     certified = [point.values[name] for point in info.front]
     scene = {
         "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": OWN}},
-        "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
-        "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
+        "yaxis": {**_ends(info, info.utility, utilities), "title": {"text": escape(info.utility)}},
+        "zaxis": {**_ends(info, name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
         "camera": {
             "eye": _NARROW_EYE if info.narrow else _EYE,
             "center": _NARROW_CENTER if info.narrow else _CENTER,
@@ -103,7 +104,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     on_test = f"{ON_TEST}, on average: {'<br>'.join(info.gaps)}" if info.gaps else ""
     said = "<br>".join(filter(None, [terms, info.scores, on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
-    if len(epsilons) <= _WITH_LINES:
+    if len(epsilons) <= _WITH_LINES[info.narrow]:
         figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
     figure.add_trace(
         go.Scatter3d(
@@ -112,12 +113,9 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             z=certified,
             mode="markers",
             marker={
-                "size": 3.0 if info.narrow or len(epsilons) > _WITH_LINES else 4.5,
-                "color": certified,
-                "colorscale": theme.colorscale(),
+                "size": 3.0 if info.narrow or len(epsilons) > _WITH_LINES[False] else 4.5,
                 "line": {"color": theme.paper, "width": 1},
-                **color_ends(certified),
-                **({} if info.narrow else {"colorbar": color_bar(label(name))}),  # a column has the room of axes alone
+                **({"color": theme.blue} if info.narrow else _colors(name, certified, theme)),
             },
             customdata=[point_name(point) for point in info.front],
             text=info.hover,
@@ -126,6 +124,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+def _colors(name: str, certified: Sequence[float], theme: Theme) -> dict[str, Any]:
+    """Colours that repeat the third axis, and their bar, for which a column has no room."""
+    bar = {"colorscale": theme.colorscale(), "colorbar": color_bar(label(name))}
+    return {"color": certified, **color_ends(certified), **bar}
 
 
 def _few(axis: dict[str, Any]) -> dict[str, Any]:
@@ -141,13 +145,14 @@ def _few(axis: dict[str, Any]) -> dict[str, Any]:
     return {**axis, "tickvals": kept, "ticktext": [number(tick) for tick in kept]}
 
 
-def _ends(name: str, values: Sequence[float]) -> dict[str, Any]:
-    """Range and ticks of a linear axis; no tick stands at its ends, where axes meet."""
+def _ends(info: FigureInfo, name: str, values: Sequence[float]) -> dict[str, Any]:
+    """Range and ticks of a linear axis, few in a column; no tick stands at its ends, where axes meet."""
     if not values:
         return {}
     low, high = min(values), max(values)
     pad = _APART * ((high - low) or 0.1) / 2
     ticks = [tick for tick in rounded_ticks(low, high) if tick >= low + (pad if low else 2 * pad)] or [high]
+    ticks = ticks[-1::-2][::-1] if info.narrow and len(ticks) > _FEW_TICKS else ticks
     texts = [f"{number(100 * tick)}%" if is_fraction(name) else number(tick) for tick in ticks]
     return {"range": [low - (pad if low else 0.0), high + pad], "tickvals": ticks, "ticktext": texts}
 

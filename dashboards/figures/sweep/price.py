@@ -29,7 +29,7 @@ from dashboards.figures._common import (
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines, step_row
-from dashboards.figures._tested import ON_TEST, Tested, best_on_test, crosses, crosses_in_words, ends_on_test, tested
+from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, ends_on_test, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
@@ -92,7 +92,7 @@ def rows(info: PriceInfo) -> Table:
     table = []
     for value in info.values:
         after = [] if value.best is None else [value.best]
-        ways = ((_ADVANCE, value.alone), (_SWEEP, after), (ON_TEST, best_on_test(after, value.tested)))
+        ways = ((_ADVANCE, value.alone), (_SWEEP, after), (ON_TEST, [one.as_step for one in value.tested]))
         table += [{"way": way, "name": value.name} | step_row(step, "value") for way, steps in ways for step in steps]
     return table
 
@@ -148,6 +148,14 @@ def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter
     return go.Scatter(x=x, y=y, mode="markers", marker=marker, error_y=bars, hoverinfo="skip", showlegend=False)
 
 
+def _untested(data: SweepData) -> str:
+    """Why a mark has no cross, where another has one."""
+    marked = [value for value in info(data).values if value.best is not None]
+    if all(value.tested for value in marked) or not any(value.tested for value in marked):
+        return ""
+    return " A mark without a cross is a model that is not scored on test rows."
+
+
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     name="price",
     heading="What a budget buys",
@@ -157,7 +165,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
         "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
         "between the last step of a thin line and the price pays for the other trainings, for spare steps, and for "
-        "later epochs that gave no better model. Dots: the majority-class baseline, where it is near."
+        "later epochs that gave no better model. Dashes and dots: the majority-class baseline, where it is near."
     ),
     position=15,
     info=info,
@@ -168,6 +176,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
         (" Dashed: what is certified." if data.certificate else "")
         + intervals_in_words(data)
         + crosses_in_words(data.result, (), data.utility)
+        + _untested(data)
     ),
     topic=Topic.FRONT,
     epsilon_axis=True,

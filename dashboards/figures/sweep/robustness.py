@@ -18,16 +18,15 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import SYMBOLS, header, label, last_epsilon, rows_axis, with_room, zoom
 from dashboards.figures._references import Reference, draw_references, references
-from dashboards.figures._scores import VALIDATION, gaps_in_words
+from dashboards.figures._scores import VALIDATION, intervals_in_words, open_marks
 from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
 from dashboards.figures._tested import (
     BEST_ON_TEST,
     Tested,
-    best_on_test,
+    best_tested,
     crosses_of_lines,
     ends_on_test,
     gap_in_words,
-    tested,
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
@@ -44,7 +43,7 @@ class RadiusCurve:
     name: str
     radius: float
     steps: tuple[Step, ...]
-    tested: tuple[Tested, ...]  # its best model on test rows
+    tested: tuple[Tested, ...]  # its best model that is scored on test rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +71,7 @@ def info(data: SweepData) -> RobustnessInfo:
 def _curve(data: SweepData, name: str) -> RadiusCurve:
     steps = staircase(data.points, name, Direction.MAXIMIZE)
     at = float(radius(name) or smoothed_radius(name) or 0)
-    return RadiusCurve(name, at, steps, tested(data.result, steps[-1:], name))
+    return RadiusCurve(name, at, steps, best_tested(data.result, steps, name))
 
 
 def rows(info: RobustnessInfo) -> Table:
@@ -80,7 +79,7 @@ def rows(info: RobustnessInfo) -> Table:
     return [
         {"name": curve.name, "radius": curve.radius, "rows": where} | step_row(step, "value")
         for curve in info.curves
-        for where, steps in ((VALIDATION, curve.steps), ("test", best_on_test(curve.steps, curve.tested)))
+        for where, steps in ((VALIDATION, curve.steps), ("test", [one.as_step for one in curve.tested]))
         for step in steps
     ]
 
@@ -132,9 +131,9 @@ _SMOOTHED = (
 
 
 def _remarks(data: SweepData) -> str:
-    said = (_SMOOTHED if data.smoothed else "") + gaps_in_words(data)
+    said = (_SMOOTHED if data.smoothed else "") + intervals_in_words(data) + open_marks(data)
     if any(curve.tested for curve in info(data).curves):
-        said += f" Crosses: {BEST_ON_TEST}, which did not choose it."
+        said += f" Crosses: {BEST_ON_TEST}, which did not choose it, of those that are scored there."
     gaps = {name: gap_in_words(data.result, name) for name in (data.utility, *data.certificates)}
     found = ", ".join(f"{label(name)} {words}" for name, words in gaps.items() if words)
     return said + (f" On test rows, on average over the front: {found}." if found else "")

@@ -54,7 +54,7 @@ def test_smoothed_accuracy_has_a_line_of_its_own_and_is_no_certificate_of_the_mo
 def test_robustness_curves_differ_in_symbol_too_and_no_staircase_is_dashed(sweep):
     lines = robustness.plot(robustness.info(sweep)).data[:4]
     assert len({trace.marker.symbol for trace in lines}) == 4
-    assert {trace.line.dash for trace in lines} == {None}
+    assert {trace.line.dash for trace in lines} == {"solid"}
     inks = [LIGHT.scale.index(trace.line.color) for trace in lines[1:]]
     assert inks == sorted(set(inks), reverse=True)  # less ink for a larger radius
     assert [trace.name for trace in lines] == ["clean", "radius 0.1", "radius 0.25", "radius 0.5"]

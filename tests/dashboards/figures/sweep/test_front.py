@@ -6,7 +6,7 @@ import pytest
 
 from dashboards.figures import sweep_figures
 from dashboards.figures._references import Reference
-from dashboards.figures._staircases import curve_line, staircase
+from dashboards.figures._staircases import curve_lines, staircase
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
 from dashboards.text import show_epsilon
@@ -284,9 +284,15 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
             ("solid", (1.0, 2.0)),
         ]
     assert [step.value for step in staircase(data.points, "accuracy")] == [0.80, 0.75, 0.78]
-    curve = curve_line(staircase(data.points, "accuracy"), 3.0, "#000", "circle", name="a", texts="abc")
-    assert (curve.x, curve.y) == ((0.1, 1.0, None, 1.0, 2.0, 3.0), (0.8, 0.8, None, 0.75, 0.78, 0.78))
-    assert curve.marker.size == (7, 0, 0, 7, 7, 0)
+    steps = staircase(data.points, "accuracy")
+    finals, explorers, bars = curve_lines(steps, 3.0, "#000", "circle", name="a", texts="abc")
+    assert (finals.x, finals.y, finals.marker.size) == ((1.0, 2.0, 3.0), (0.75, 0.78, 0.78), (7, 7, 0))
+    assert (explorers.x, explorers.y, explorers.marker.size) == ((0.1, 1.0), (0.8, 0.8), (7, 0))
+    assert [(line.line.dash, line.marker.symbol) for line in (finals, explorers)] == [
+        ("solid", "circle"),
+        ("dot", "circle-open"),
+    ]
+    assert (bars.x, bars.marker.opacity, len(bars.error_y.array)) == ((0.1, 1.0, 2.0), 0, 3), "no bar at a line's end"
     figure = figures["front"].draw(data)
     (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
     assert marks.marker.symbol == ("circle-open", "circle", "circle")
