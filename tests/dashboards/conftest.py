@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,15 @@ ENDS = {
 }
 
 
-def synthetic_front(*, exploratory: bool = False, name: str = "digits", seed: int = 0) -> dict[str, Any]:
-    """The contents of ``front.json`` of one imagined sweep."""
+def synthetic_front(**changes: Any) -> dict[str, Any]:
+    """The contents of ``front.json`` of one imagined sweep; `front_text` takes the same keywords."""
+    front: dict[str, Any] = json.loads(front_text(**changes))
+    return front
+
+
+@lru_cache
+def front_text(*, exploratory: bool = False, name: str = "digits", seed: int = 0) -> str:
+    """The text of that file."""
     generator = np.random.default_rng(seed)
     trials: dict[str, Any] = {}
     points: list[dict[str, Any]] = []
@@ -50,7 +58,7 @@ def synthetic_front(*, exploratory: bool = False, name: str = "digits", seed: in
         points += [_point(generator, id_, config, epoch) for epoch in range(1, epochs + 1)]
     _mark_front(points)
     cost = "epsilon 13.61 at delta 0.0001, the composition of all 24 trainings of the sweep"
-    return {
+    front = {
         "schema_version": 1,
         "sweep": name,
         "objectives": [
@@ -83,6 +91,7 @@ def synthetic_front(*, exploratory: bool = False, name: str = "digits", seed: in
             "conditions": ["The guarantee is for the training split: rows were assigned by keyed hash."],
         },
     }
+    return json.dumps(front)
 
 
 def _config(generator: np.random.Generator) -> dict[str, Any]:
@@ -180,10 +189,15 @@ def _mark_front(points: list[dict[str, Any]]) -> None:
 
 def write_folder(folder: Path, front: dict[str, Any], **sweep: Any) -> Path:
     """A sweep folder that holds this front and what was installed when it ran."""
+    return write_text(folder, json.dumps(front), front["sweep"], **sweep)
+
+
+def write_text(folder: Path, front: str, name: str, **sweep: Any) -> Path:
+    """The same, of the text of a front."""
     folder.mkdir(parents=True)
-    (folder / "front.json").write_text(json.dumps(front))
+    (folder / "front.json").write_text(front)
     versions = {"sweeper": "0.1.0", "torch": "2.13.0"}
-    named = {"name": front["sweep"], "status": "completed", "spec": {}, "source": "spec.yaml"}
+    named = {"name": name, "status": "completed", "spec": {}, "source": "spec.yaml"}
     (folder / "sweep.json").write_text(json.dumps({"format": 1, **named, "versions": versions, **sweep}))
     return folder
 
@@ -193,7 +207,7 @@ def write_sweep() -> Callable[..., Path]:
     """Write the folder of an ended sweep; the arguments after its place are those of `synthetic_front`."""
 
     def write(folder: Path, *, tracking: str | None = None, status: str = "completed", **front: Any) -> Path:
-        return write_folder(folder, synthetic_front(**front), status=status, tracking=tracking)
+        return write_text(folder, front_text(**front), front.get("name", "digits"), status=status, tracking=tracking)
 
     return write
 
