@@ -256,8 +256,7 @@ def header(data: SweepData, title: str, *names: str) -> dict[str, Any]:
 
 def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) -> go.Figure:
     """A figure in the theme: a watermark if the sweep is exploratory, a word if there is nothing to show."""
-    figure = go.Figure()
-    figure.update_layout(template=template(theme), title={"text": info.title}, **layout)
+    figure = go.Figure(layout={"template": template(theme), "title": {"text": info.title}, **layout})
     if empty:
         figure.update_layout(height=_EMPTY_HEIGHT, xaxis={"visible": False}, yaxis={"visible": False})
         figure.add_annotation(text=NOTHING_YET, font={"color": theme.muted}, **_MIDDLE)

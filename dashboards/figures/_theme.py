@@ -9,6 +9,7 @@ once and lets the reader's browser choose.
 """
 
 from dataclasses import dataclass, fields
+from functools import cache
 
 import plotly.graph_objects as go
 
@@ -94,6 +95,7 @@ def exchange(source: Theme, target: Theme) -> dict[str, str]:
     return dict(zip(source.colors(), target.colors(), strict=True))
 
 
+@cache
 def template(theme: Theme) -> go.layout.Template:
     """Axes, fonts, hover labels and margins of every figure."""
     axis = {
