@@ -4,8 +4,12 @@ import json
 
 import jsonschema
 import pytest
+from starlette.testclient import TestClient
 
-from ..conftest import DONE, SPEC, YAML
+from sweeper.service import app as app_module
+from sweeper.service.settings import ServiceSettings
+
+from ..conftest import DONE, SPEC, YAML, FakeLauncher
 
 URL = f"/api/v1/sweeps/{DONE}"
 OTHERS = {
@@ -42,9 +46,11 @@ ASKED = [
 ]
 
 
-@pytest.fixture
-def described(client):
-    return client.get("/api/openapi.json").json()
+@pytest.fixture(scope="module")
+def described(tmp_path_factory):
+    settings = ServiceSettings(out=tmp_path_factory.mktemp("out"))
+    with TestClient(app_module.create_app(settings, FakeLauncher()), base_url="http://127.0.0.1") as client:
+        return client.get("/api/openapi.json").json()
 
 
 def schemas(described):
