@@ -9,8 +9,9 @@ from dashboards.text import number
 
 MOST_TICKS = 6
 _TICKS = (1, 2, 3, 5)
-_FINE_TICKS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-_FEWEST_TICKS = 3
+_FINER_TICKS = ((1, 1.5, 2, 3, 4, 5, 7), (1, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9))
+_FEWEST_TICKS = 4
+_FEWEST_STEPS = 3  # between equal ticks
 _MOST_DECADES = 6  # of more, marks without text would touch
 _ALONE = 5.0  # decades that a single value has the room of
 _ALIKE = 1e-9  # numbers whose distance is a smaller share of them differ by rounding alone
@@ -20,7 +21,7 @@ def log_ticks(values: Iterable[float], *, steps: Sequence[int] = _TICKS, extra: 
     """Range of a logarithmic axis over the finite positive values, and ticks at ``steps`` and ``extra``.
 
     >>> log_ticks([0.9, 3.2])["ticktext"]
-    ['1', '2', '3']
+    ['1', '1.5', '2', '3']
     """
     usable = [value for value in values if isfinite(value) and value > 0]
     if not usable:
@@ -58,12 +59,13 @@ def minor_ticks(axis: Mapping[str, Any]) -> dict[str, Any]:
 def _fine_ticks(first: float, last: float) -> list[float]:
     """Ticks of less than a decade: round numbers, or equal steps where even these are too few."""
     decade = 10.0 ** floor(log10(first))
-    ticks = [round(tick * scale, 12) for scale in (decade, 10 * decade) for tick in _FINE_TICKS]
-    inside = [tick for tick in ticks if first <= tick <= last]
-    if len(inside) >= _FEWEST_TICKS:
-        return inside
-    step = 10.0 ** floor(log10((last - first) / _FEWEST_TICKS))
-    step *= next(factor for factor in (5, 2, 1) if (last - first) / (factor * step) >= _FEWEST_TICKS)
+    for finer in _FINER_TICKS:
+        ticks = [round(tick * scale, 12) for scale in (decade, 10 * decade) for tick in finer]
+        inside = [tick for tick in ticks if first <= tick <= last]
+        if len(inside) >= _FEWEST_TICKS:
+            return inside
+    step = 10.0 ** floor(log10((last - first) / _FEWEST_STEPS))
+    step *= next(factor for factor in (5, 2, 1) if (last - first) / (factor * step) >= _FEWEST_STEPS)
     return [round(i * step, 12) for i in range(ceil(first / step), floor(last / step) + 1)]
 
 
