@@ -1,5 +1,6 @@
 """Certified accuracy of private test rows at every radius: one release for each point, with a band."""
 
+from dataclasses import replace
 from math import floor
 
 import plotly.graph_objects as go
@@ -9,12 +10,13 @@ from dashboards.figures._base import FigureKind, Table, Topic
 from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.held_out import _released
-from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
+from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo, Outline
 from dashboards.text import show
 from sweeper.records import Point, ReleasedCurves
 
 _TOGETHER = ",\N{NO-BREAK SPACE}"  # the ends of an interval stay in one line
 _NEXT_TO_NOTHING = 0.02  # of certified accuracy
+_TICKS = 6  # of radii in a panel, at most
 _FAR_ABOVE = 0.3  # of certified accuracy, above 0
 
 
@@ -32,11 +34,22 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
     below = _released.title_below(info, f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER))
     yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [_start(info), 1.01]}
-    figure = _released.panels(info, theme, below, {"range": [0, _end(info)], "nticks": 4}, yaxis)
+    figure = _released.panels(info, theme, below, {"range": [0, _end(info)], "nticks": _TICKS}, yaxis)
     for i, line in enumerate(info.lines):
-        for trace in _released.band(line, theme.hue(i)):
+        stepped = replace(line, below=_lower_steps(*line.below), above=_upper_steps(*line.above))
+        for trace in _released.band(stepped, theme.hue(i)):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
+
+
+def _upper_steps(radii: tuple[float, ...], ends: tuple[float, ...]) -> Outline:
+    """The upper end of the band at every radius: up to the next radius no curve that falls rises above it."""
+    return (radii[0], *(r for r in radii[1:] for _ in range(2))), (*(y for y in ends[:-1] for _ in range(2)), ends[-1])
+
+
+def _lower_steps(radii: tuple[float, ...], ends: tuple[float, ...]) -> Outline:
+    """The lower end at every radius: before the next radius a curve may have fallen to what bounds it there."""
+    return (*(r for r in radii[:-1] for _ in range(2)), radii[-1]), (ends[0], *(y for y in ends[1:] for _ in range(2)))
 
 
 def _end(info: LinesInfo) -> float:
@@ -80,8 +93,9 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     caption=(
         "Released once for each point of the front, with noise that the ledger holds; a panel for each, the best one "
         "first. The true curve of the distribution that the rows come from lies in the band at all radii at once with "
-        "the stated confidence: the band covers the noise and that the rows are a sample. The thickest line is what "
-        "was released."
+        "the stated confidence: the band covers the noise and that the rows are a sample. It has steps because "
+        "certified accuracy never rises with the radius, and may fall anywhere between two released radii. The "
+        "thickest line joins what was released."
     ),
     position=42,
     info=info,

@@ -51,9 +51,10 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     caption=(
         "Released once for each point of the front, with noise that the ledger holds; a panel for each, the best one "
         "first. The true curve of the distribution that the rows come from lies in the band at all thresholds at once "
-        "with the stated confidence; so does the area under it between its two bounds. The thickest line is what "
-        "was released. Chance is the dotted diagonal: where the band contains all of it, the model may be no "
-        "better than chance."
+        "with the stated confidence; so does the area under it between its two bounds. Curve and area are those of "
+        "scores rounded to the released thresholds: straight lines join them, as ties count one half. The thickest "
+        "line is what was released. Chance is the dotted diagonal: where the band contains all of it, the model may "
+        "be no better than chance."
     ),
     position=44,
     info=info,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from inspect import signature
+from itertools import pairwise
 from math import exp, log
 
 import pytest
@@ -160,6 +161,35 @@ def test_a_band_has_an_outline_and_the_released_curve_is_the_thickest_line(data,
     assert all(trace.line.width < released.line.width for trace in drawn if trace.name is None)
     for ends in (info.lines[0].below, info.lines[0].above):
         assert set(zip(*ends, strict=True)) <= set(zip(outline.x, outline.y, strict=True))
+
+
+@pytest.mark.parametrize("fall", [0.001, 0.25, 0.499])  # behind a radius
+def test_the_band_contains_every_falling_curve_that_keeps_it_at_the_released_radii(data, fall):
+    outline = certified_curve.plot(certified_curve.info(data)).data[1]
+    ends = list(zip(outline.x, outline.y, strict=True))
+    low, high = ends[: ends.index((None, None))], ends[ends.index((None, None)) + 1 :]
+    for shares in (CURVES.certified_low, CURVES.certified_high):
+        for i in range(len(CURVES.radii) - 1):
+            at = CURVES.radii[i] + fall
+            for value in (shares[i], shares[i + 1]):  # before a fall to the next share, and behind it
+                assert _at(low, at) <= value <= _at(high, at)
+
+
+def _at(ends, radius):
+    """The height of an end of a band between two of its corners."""
+    (x, y), (next_x, next_y) = next(pair for pair in pairwise(ends) if pair[1][0] > radius)
+    return y + (next_y - y) * (radius - x) / (next_x - x)
+
+
+def test_the_roc_curve_of_rounded_scores_is_in_its_band_between_thresholds(data):
+    outline = roc.plot(roc.info(data)).data[1]
+    ends = list(zip(outline.x, outline.y, strict=True))
+    low, high = ends[: ends.index((None, None))], ends[ends.index((None, None)) + 1 :]
+    for x, y in ((SCORES.false_low, SCORES.true_low), (SCORES.false_high, SCORES.true_high)):
+        for i, weight in ((0, 0.2), (0, 0.9), (1, 0.5)):
+            false, true = (weight * one[i] + (1 - weight) * one[i + 1] for one in (x, y))
+            assert _at(low[::-1], false) <= true <= _at(high[::-1], false) + 1e-12
+    assert "scores rounded to the released thresholds" in roc.FIGURE.caption
 
 
 def test_the_axis_of_certified_accuracy_begins_near_the_lowest_band_and_it_is_said(small):
