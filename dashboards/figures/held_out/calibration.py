@@ -131,12 +131,14 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     heading="Calibration on private test rows",
     summary="observed shares over predicted probabilities of private test rows, and the Hosmer-Lemeshow statistic",
     caption=(
-        "Ten groups of about equal size by predicted probability, from the counts that the ROC curve was released "
-        "with; a panel for each point, the best one first. The bars cover the noise: the share among these rows is in "
+        "At most ten groups of about equal size by predicted probability, from the counts that the ROC curve was "
+        "released with: fewer where several tenths of the rows lie between two thresholds or noise leaves a group "
+        "empty. A panel for each point, the best one first. The bars cover the noise: the share among these rows is in "
         "them, for all groups at once. On the dotted curve, the diagonal over log-odds, the share is what was "
         "predicted: bars of a calibrated model meet it. Bars wider than 90 points say nothing and are pale. The "
-        "p-value is that of calibrated models under the same noise, and small where the model is not calibrated. The "
-        "statistic counts all groups, pale ones too."
+        "p-value is that of calibrated models under the same noise, and small where the model is not calibrated. It "
+        "may be small though nearly all bars are pale: the statistic adds up the misfit of all groups and is compared "
+        "with simulations of the noise in that sum, while bars allow for the largest noise at any threshold."
     ),
     position=46,
     info=info,

@@ -5,9 +5,13 @@ from inspect import signature
 from itertools import pairwise
 from math import exp, log
 
+import numpy as np
 import pytest
 
-from clipless.curves.classes import null_of_hosmer_lemeshow
+from clipless.curves.classes import ClassCurves, null_of_hosmer_lemeshow
+from clipless.curves.grid import Grid
+from clipless.curves.release import Gaussian
+from clipless.privacy.events import Relation
 from dashboards.figures import LIGHT, is_empty, sweep_figures
 from dashboards.figures.held_out import calibration, certified_curve, roc
 from dashboards.pages.report import build_report
@@ -97,6 +101,20 @@ def test_calibration_states_the_statistic_and_its_p_value(data):
         (0.2, 0.1, 0.0),
         (0.7, 0.8, 0.6),
     ]
+
+
+def test_scores_at_one_threshold_are_one_group_and_the_caption_says_why_there_are_fewer_than_ten():
+    grid = Grid(np.linspace(0.0, 1.0, 11))
+    apart, together = np.arange(1.0, 12.0), np.array([0.0, 0.0, *(10.0,) * 8, 11.0])
+    mechanism = Gaussian(1.0)
+    groups = [
+        len(ClassCurves(grid, counts, counts, mechanism, Relation.ADD_OR_REMOVE_ONE).calibration().rows)
+        for counts in (apart, together)
+    ]
+    assert groups == [10, 2]
+    assert "At most ten groups" in calibration.FIGURE.caption
+    assert "fewer where" in calibration.FIGURE.caption
+    assert "small though nearly all bars are pale" in calibration.FIGURE.caption
 
 
 def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
