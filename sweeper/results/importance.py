@@ -39,8 +39,8 @@ class Importance:
     # share of the variance over unseen trials that the forest explains (R squared); where it is near or below 0,
     # the importances mean nothing
     explained: float
-    # by parameter, the R squared that the forest loses when it is permuted, not below 0; they do not add up to
-    # ``explained``, and each may be larger
+    # by parameter, the R squared that the forest loses when it is permuted; they do not add up to ``explained``, and
+    # each may be larger; chance puts those of parameters that say nothing a little above or below 0
     losses: Mapping[str, float]
     # by parameter, the standard deviation of that loss over folds of unseen trials and shuffles
     deviations: Mapping[str, float] = field(default_factory=dict)
@@ -92,7 +92,6 @@ def _importances(
     kept[-1] &= not any(np.allclose(scaled[:, -1], scaled[:, i]) for i in np.flatnonzero(kept[:-1]))
     explained, losses, deviations = _explain(features, scaled[:, kept], np.random.default_rng(seed))
     varied = [name for name, keep in zip(targets, kept, strict=True) if keep]
-    losses = np.maximum(losses, 0.0)
     return tuple(
         Importance(
             target,

@@ -73,8 +73,9 @@ def order(data: SweepData) -> tuple[str, ...]:
     found = {one.target: one for one in data.importances if one.explained >= UNEXPLAINED}
     judges = [found[data.utility]] if data.utility in found else list(found.values())
     losses = {name: max(one.losses[name] for one in judges) for one in judges for name in one.losses}
+    places = {name: round(max(loss, 0.0), _DIGITS) for name, loss in losses.items()}  # below 0 is chance
     ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
-    return tuple(sorted(losses, key=lambda name: (-round(losses[name], _DIGITS), name not in ranges, -losses[name])))
+    return tuple(sorted(losses, key=lambda name: (-places[name], name not in ranges, -losses[name])))
 
 
 def _trials(data: SweepData, *, one_noise: bool) -> Compared:

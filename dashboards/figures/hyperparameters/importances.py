@@ -20,10 +20,11 @@ _BAR_PIXELS = 24
 _FEW_BARS = 4  # fewer do not become thicker
 _NARROW_COLUMNS = 2
 _BESIDE = (0.05, 0.1)  # between panels side by side, as a share of the width, on a page and in a column
+_PAD = 0.08  # of an axis, beyond its whiskers
 _GAP = 0.2  # between rows of panels, as a share of the height
 _HOW_TO_READ = (
-    "Permutation importance: R² lost when values are shuffled, ±1 standard deviation. It may exceed the R² above the "
-    "bars."
+    "Permutation importance: R² lost when values are shuffled, ±1 standard deviation "
+    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}). It may exceed the R² above the bars."
 )
 _LETTERS_BELOW, _LETTERS_BESIDE = (82, 42), 20  # of a line of it: on a page and in a column, and beside a panel
 _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
@@ -35,6 +36,7 @@ class ImportancesInfo(FigureInfo):
 
     parameters: tuple[str, ...]  # dotted names, the one that matters most for the utility first
     importances: tuple[Importance, ...]  # one for each panel; none with too few trials
+    seen: str  # how many trials or configurations the forest learnt from, in words
     note: str = ""  # what was compared, where that are not all trials
 
 
@@ -43,12 +45,13 @@ def info(data: SweepData) -> ImportancesInfo:
 
     None is known where configurations explain no result: then a forest that has learnt nothing would be asked.
     """
-    parameters = order(data)
+    parameters, shown = order(data), compare(data, one_noise=True)
     return ImportancesInfo(
         **header(data, "what mattered"),
         parameters=parameters,
         importances=data.importances if parameters else (),
-        note=compare(data, one_noise=True).note,
+        seen=number_of(min(len(shown.reached), MOST_TRIALS), shown.subject),
+        note=shown.note,
     )
 
 
@@ -86,7 +89,9 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
     columns = min(_NARROW_COLUMNS, len(info.importances)) if info.narrow else len(info.importances)
     _draw(figure, info, theme, columns=columns, rows=rows)
     _say_how_to_read(figure, info, theme, has_room=len(info.importances) % columns > 0)
-    figure.update_yaxes(autorange="reversed", type="category", showgrid=False, ticks="", ticklabelstandoff=6)
+    figure.update_yaxes(
+        autorange="reversed", type="category", showgrid=False, showline=False, ticks="", ticklabelstandoff=6
+    )
     mark(figure, info.note, theme, up=72 if info.narrow else 56, narrow=info.narrow)
     return figure
 
@@ -100,7 +105,7 @@ def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, 
         lower = figure.layout[f"yaxis{len(figure.data) // _NARROW_COLUMNS + 1}"].domain
         place = {"x": 1.0, "xanchor": "right", "y": lower[1], "yanchor": "top", "align": "left"}
     figure.add_annotation(
-        text="<br>".join(wrap(_HOW_TO_READ, letters)),
+        text="<br>".join(wrap(_HOW_TO_READ.format(info.seen), letters)),
         **place,
         **_ON_PAPER,
         font={"size": 11 if info.narrow else 13, "color": theme.muted},
@@ -110,13 +115,8 @@ def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, 
 def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int) -> None:
     """Add the panels, row by row from the top, each below its title."""
     labels = short_names(info.parameters, [importance.target for importance in info.importances])
-    largest = max(
-        loss + importance.deviations.get(name, 0.0)
-        for importance in info.importances
-        for name, loss in importance.losses.items()
-    )
-    longest = 1.08 * (largest or 1.0)
-    look = {"range": [0.0, longest], "tickformat": ".2~f", "nticks": 3 if info.narrow else 4}
+    look = {"range": _ends(info), "tickformat": ".2~f", "nticks": 3 if info.narrow else 6}
+    look |= {"zeroline": True, "zerolinecolor": theme.line, "zerolinewidth": 1}
     gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
     width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
     for i, importance in enumerate(info.importances):
@@ -139,6 +139,15 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
             **_ON_PAPER,
             font={"size": 12, "color": theme.ink},
         )
+
+
+def _ends(info: ImportancesInfo) -> list[float]:
+    """The ends of the axis of losses: around 0 and all whiskers."""
+    losses = [(loss, one.deviations.get(name, 0.0)) for one in info.importances for name, loss in one.losses.items()]
+    low = min(0.0, *(loss - deviation for loss, deviation in losses))
+    high = max(loss + deviation for loss, deviation in losses)
+    pad = _PAD * (high - low)
+    return [low - pad if low else 0.0, high + pad or 1.0]
 
 
 def _title(importance: Importance) -> str:
@@ -195,8 +204,9 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
         "Permutation importance: a random forest predicts the best point of trials it has not seen from their "
         "configurations (R² 1: exactly, 0: no better than their mean), and the bar is the R² that it loses when the "
         "values of one setting are shuffled. Bars compare settings with each other; they are no parts of the R² above "
-        "them, and one may be longer than it. Whiskers: one standard deviation "
-        "over shuffles and unseen trials. This is about the trials that were tried, not about all that could be."
+        "them, and one may be longer than it. Whiskers: one standard deviation over shuffles and unseen "
+        "trials. A bar left of 0 is chance: its setting says nothing. This is about the trials that were tried, not "
+        "about all that could be."
     ),
     position=90,
     info=info,

@@ -40,6 +40,15 @@ def test_what_matters_is_told_from_what_does_not(front_of):
     assert "same" not in accuracy.losses
 
 
+def test_a_loss_below_0_stays_what_it_is(front_of):
+    generator = np.random.default_rng(1)
+    values = generator.uniform(size=(60, 6))
+    configs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in values]
+    (found,) = importances(front_of(configs, 0.2 + 0.6 * values[:, 0]))
+    assert min(found.losses.values()) < 0.0 < found.losses["x0"]
+    assert found.deviations.keys() == found.losses.keys()
+
+
 def test_a_result_that_differs_by_rounding_alone_hides_no_other(front_of):
     rate = np.random.default_rng(3).uniform(size=40)
     front = front_of([{"rate": float(r)} for r in rate], 0.2 + 0.6 * rate)

@@ -147,5 +147,18 @@ def test_panels_of_importances_are_of_one_size_and_the_picture_says_that_a_loss_
         assert widths == pytest.approx([widths[0]] * 3)
         assert len({tuple(axis.range) for axis in figure.select_xaxes()}) == 1
         (words,) = [one for one in figure.layout.annotations if one.text.startswith("Permutation")]
+        assert "(n = 12 trials)" in words.text.replace("<br>", " ").replace("\N{NO-BREAK SPACE}", " ")
         assert words.text.replace("<br>", " ").endswith("It may exceed the R² above the bars.")
         assert (words.y > 0) is narrow  # in the place of a fourth panel
+
+
+def test_whiskers_of_losses_near_0_are_drawn_whole(with_configs):
+    data = with_configs(*({"a": i % 2, "b": i % 3} for i in range(12)))
+    losses, deviations = {"a": 0.9, "b": -0.02}, {"a": 0.1, "b": 0.08}
+    data.__dict__["importances"] = (Importance("accuracy", 0.4, losses, deviations),)
+    figure = importances.FIGURE.draw(data)
+    low, high = figure.layout.xaxis.range
+    assert low < -0.1
+    assert high > 1.0
+    assert figure.layout.xaxis.zeroline
+    assert "left of 0 is chance" in importances.FIGURE.caption
