@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from scipy.spatial import ConvexHull, QhullError
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
@@ -15,6 +16,7 @@ from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
+    PAD,
     both,
     find_axes,
     frame,
@@ -86,7 +88,9 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         scale = {"colorscale": theme.colorscale()}
         look = {"contours": {"coloring": "heatmap"}, "line": {"width": 0.5}, "hoverinfo": "skip"}
         filled = go.Contour(x=grid_x, y=grid_y, z=heights, zmin=low, zmax=high, **scale, **look, **bar)
-        figure.add_trace(filled, **place)
+        figure.add_traces(
+            [filled, _beyond(x, y, _hull(at_x, at_y), theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2
+        )
         outline = {"width": 1.5, "color": theme.paper}
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
         marker |= symbols(is_trained(info, chosen), _SIZE)
@@ -107,6 +111,37 @@ def fill_grid(
     return grid_x.tolist(), grid_y.tolist(), heights.tolist()
 
 
+def _hull(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
+    """The corners of the convex hull of points, counterclockwise; none where all are on one line."""
+    points = np.array([x, y], dtype=np.float64).T
+    try:
+        corners = ConvexHull((points - points.min(axis=0)) / np.ptp(points, axis=0)).vertices
+    except QhullError:
+        return [], []
+    return [x[i] for i in corners], [y[i] for i in corners]
+
+
+def _beyond(x: Axis, y: Axis, hull: tuple[list[float], list[float]], theme: Theme) -> go.Scatter:
+    """Paper over all of a panel that is not between marks: clockwise around it, with their hull as a hole."""
+    (left, right), (low, high) = (_widened(axis.ends) for axis in (x, y))
+    hull_x, hull_y = hull
+    return go.Scatter(
+        x=[left, left, right, right, left, None, *hull_x, *hull_x[:1]],
+        y=[low, high, high, low, low, None, *hull_y, *hull_y[:1]],
+        mode="lines",
+        line={"width": 0},
+        fill="toself",
+        fillcolor=theme.paper,
+        hoverinfo="skip",
+        showlegend=False,
+    )
+
+
+def _widened(ends: tuple[float, float]) -> tuple[float, float]:
+    pad = PAD * (ends[1] - ends[0])
+    return ends[0] - pad, ends[1] + pad
+
+
 FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     name="contours",
     heading="Two hyperparameters at a time",
@@ -114,7 +149,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
-        "more: it is a guess, not a measurement."
+        "more: it is a guess, not a measurement. Beyond the outermost marks there is no colour."
     ),
     position=102,
     info=info,

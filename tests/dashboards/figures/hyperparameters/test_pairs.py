@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from dashboards.figures import refuse
+from dashboards.figures import LIGHT, refuse
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
 from sweeper.errors import EmptyFigureError
@@ -92,6 +93,26 @@ def test_a_contour_goes_through_what_trials_reached():
     assert heights[0][-1] == pytest.approx(0.9, abs=0.01)
     assert heights[-1][0] == pytest.approx(0.5, abs=0.01)
     assert np.all((np.array(heights) > 0.1 - 1e-9) & (np.array(heights) < 0.9 + 1e-9))
+
+
+@pytest.mark.parametrize("on_one_line", [False, True])
+def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, on_one_line):
+    places = [(0, 0), (4, 0), (0, 4), (1, 1), (2, 1), (1, 2)]
+    data = with_configs(*({"a": float(a), "b": float(a if on_one_line else b)} for a, b in places))
+    info = contours.info(data)
+    (paper,) = [trace for trace in contours.plot(info).data if trace.type == "scatter" and trace.fill]
+    around, hole = (
+        [(x, y) for x, y in zip(paper.x[part], paper.y[part], strict=True)] for part in (slice(0, 5), slice(6, None))
+    )
+    assert (paper.x[5], paper.fillcolor) == (None, LIGHT.paper)
+    assert set(hole) == (set() if on_one_line else {(0.0, 0.0), (4.0, 0.0), (0.0, 4.0)})
+    assert min(around) < (0.0, 0.0) < (4.0, 4.0) < max(around)
+    if hole:
+        assert _area(around) < 0.0 < _area(hole), "a hole is one because it runs the other way"
+
+
+def _area(corners):
+    return sum(x * next_y - next_x * y for (x, y), (next_x, next_y) in pairwise(corners))
 
 
 def test_a_trial_without_a_value_is_in_no_pair_of_it(sweep):
