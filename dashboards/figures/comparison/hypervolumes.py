@@ -2,17 +2,25 @@
 
 from dataclasses import dataclass
 from html import escape
+from textwrap import wrap
 
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, compared, marks, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import number
-from sweeper.results.comparison import Comparison, Group
+from dashboards.figures._ticks import thin
+from dashboards.text import number, title_of
+from sweeper.pareto.dominance import Box
+from sweeper.results.comparison import Comparison, Group, Run
 
 _ROW_PIXELS = 56
 _LEAST_PAD = 0.05  # beyond the outermost hypervolumes
+_MEAN = "mean of the sweeps of one name"
+_MOST_NAMED = 5  # sweeps of one name
+_NAME_SHIFT = 20  # pixels of the name of a sweep, from its mark
+_ACROSS = (110, 24)  # letters across the panel, on a page and in a column
+_BELOW = (90, 42)  # of a line below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,11 +28,13 @@ class VolumesInfo(FigureInfo):
     """Numbers of the hypervolumes figure."""
 
     groups: tuple[Group, ...]
+    box: Box  # where hypervolumes were measured
 
 
 def info(comparison: Comparison) -> VolumesInfo:
     """Take the hypervolumes of the comparison."""
-    return VolumesInfo(**compared(comparison, "hypervolume of each run"), groups=comparison.groups)
+    head = compared(comparison, "hypervolume of each run")
+    return VolumesInfo(**head, groups=comparison.groups, box=comparison.box)
 
 
 def rows(info: VolumesInfo) -> Table:
@@ -39,13 +49,15 @@ def rows(info: VolumesInfo) -> Table:
 
 def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the hypervolumes."""
+    several = [i for i, group in enumerate(info.groups) if len(group.runs) > 1]
     figure = new_figure(
         info,
         theme,
         empty=False,
         height=150 + _ROW_PIXELS * max(2, len(info.groups)),
-        showlegend=False,
-        xaxis={"title": {"text": "hypervolume (share of the box)"}, "range": _ends(info)},
+        showlegend=bool(several),
+        legend={"itemsizing": "constant"},
+        xaxis={"title": {"text": _axis_title(info)}, "range": _ends(info)},
         yaxis={
             "range": [len(info.groups) - 0.5, -0.5],
             "type": "category",
@@ -58,12 +70,44 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         color, name = theme.hue(i), f"{escape(group.name)}<br>{group.price_in_words}"
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
-        figure.add_trace(marks(list(group.volumes), [name] * len(group.runs), texts, marker))
-        if len(group.runs) > 1:
+        figure.add_trace(marks(list(group.volumes), [name] * len(group.runs), texts, marker, showlegend=False))
+        if i in several:
             tick = {"size": 26, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
             text = f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"
-            figure.add_trace(marks([group.mean], [name], [text], tick))
+            figure.add_trace(marks([group.mean], [name], [text], tick, name=_MEAN, showlegend=i == several[0]))
+        for run, shift in _named(info, group):
+            look = {"font": {"size": 12, "color": color}, "showarrow": False, "yshift": shift}
+            figure.add_annotation(x=run.hypervolume, y=name, text=escape(_last_name(run)), **look)
     return figure
+
+
+def _last_name(run: Run) -> str:
+    return run.label.rpartition("/")[2]
+
+
+def _named(info: VolumesInfo, group: Group) -> list[tuple[Run, int]]:
+    """The runs that are named, above their mark or below it, as far as names do not touch; none of many."""
+    left = list(group.runs) if len(group.runs) <= _MOST_NAMED else []
+    found: list[tuple[Run, int]] = []
+    for shift in (_NAME_SHIFT, -_NAME_SHIFT):
+        at, names = [run.hypervolume for run in left], [_last_name(run) for run in left]
+        (low, high), letters = _ends(info), _ACROSS[info.narrow]
+        kept = thin(at, names, (low, high), letters)
+        found += [(left[i], shift) for i in kept]
+        left = [run for i, run in enumerate(left) if i not in kept]
+    return found
+
+
+def _axis_title(info: VolumesInfo) -> str:
+    """What a hypervolume is a share of, in lines that fit."""
+    ends: dict[str, list[str]] = {}
+    for name, worst in info.box.reference.items():
+        low, high = sorted((worst, info.box.ideal[name]))
+        scale = ", logarithmic" if name == "epsilon" and info.box.log_epsilon else ""
+        ends.setdefault(f"({number(low)} to {number(high)}{scale})", []).append(title_of(name))
+    box = ", ".join(f"{' and '.join(names)} {span}" for span, names in ends.items())
+    lines = ["hypervolume (share of the box)", *wrap(f"box: {box}", _BELOW[info.narrow])]
+    return "<br>".join(map(escape, lines))
 
 
 def _ends(info: VolumesInfo) -> list[float]:
@@ -76,7 +120,7 @@ def _ends(info: VolumesInfo) -> list[float]:
 
 def _means(comparison: Comparison) -> str:
     has_means = any(len(group.runs) > 1 for group in comparison.groups)
-    return " A tick is the mean of the sweeps of one name." if has_means else ""
+    return f" A tick is the {_MEAN}." if has_means else ""
 
 
 FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(

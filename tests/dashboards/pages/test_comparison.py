@@ -125,6 +125,28 @@ def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     assert "A tick is the mean" in hypervolumes.FIGURE.remarks(comparison)
 
 
+def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
+    figure = hypervolumes.plot(hypervolumes.info(compare(fronts[:2])))
+    assert {note.text for note in figure.layout.annotations} == {"digits-0.0", "digits-0.01"}
+    assert [trace.name for trace in figure.data if trace.showlegend] == ["mean of the sweeps of one name"]
+    drawn = hypervolumes.plot(hypervolumes.info(comparison))
+    assert sum(bool(trace.showlegend) for trace in drawn.data) == 1
+    title = figure.layout.xaxis.title.text.replace("<br>", " ")
+    assert "box: own epsilon (0.01 to 100, logarithmic), accuracy" in title
+    linear = compare(fronts[:2], reference={"epsilon": 10.0}, log_epsilon=False)
+    assert "own epsilon (0.01 to 10)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
+    many = replace(comparison.groups[0], runs=comparison.groups[0].runs * 2)
+    assert not hypervolumes.plot(replace(hypervolumes.info(comparison), groups=(many,))).layout.annotations
+
+
+def test_names_of_sweeps_do_not_touch(comparison):
+    info = hypervolumes.info(comparison)
+    one = info.groups[0].runs[0]
+    group = replace(info.groups[0], runs=tuple(replace(one, label=f"run-{i}") for i in range(3)))
+    notes = hypervolumes.plot(replace(info, groups=(group,))).layout.annotations
+    assert [(note.text, note.yshift > 0) for note in notes] == [("run-0", True), ("run-1", False)]
+
+
 def test_prices_of_runs_are_a_range_and_one_that_is_not_known_makes_all_unknown(fronts):
     label, front = fronts[0]
     cheap = replace(front, ledger={"winner": Price(epsilon=2.997, delta=1e-4, events=1)})
