@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from math import isfinite, log10
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -21,7 +22,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._comparable import mark, noise_note
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import delta_text, number, radius_of, show, show_epsilon, title_of
+from dashboards.text import number, radius_of, show, show_epsilon, title_of
 from sweeper.privacy.pricing import OWN
 from sweeper.records import MEMBERSHIP, Point, PointKey
 from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
@@ -31,6 +32,8 @@ BUDGETS = (3.0, 8.0)
 MOST_ROWS = 8
 _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
 _ROW_PIXELS = 46
+_LINE = 19  # pixels of a line below the figure
+_LETTERS = 35  # of one in a column and on a phone
 _PALE = 0.5  # of the colours of cells, so that ink can be read on each
 
 
@@ -65,7 +68,6 @@ class TemperatureInfo(FigureInfo):
     """Numbers of the temperature figure; no rows without two temperatures, a radius and trials to compare."""
 
     budget: float  # every cell has an epsilon of at most this
-    delta: str  # that the epsilons are stated at, in words
     radius_unit: str  # units of the radii
     columns: tuple[str, ...]  # names of the values, that of radius 0 first
     attacks: tuple[str, ...]  # names of the membership metrics
@@ -101,9 +103,8 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         rows = []
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
-        **header(data, f"{_subject(attacks)} at {OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(budget)}"),
+        **header(data, f"{_subject(attacks)} at {OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(budget)}", *columns),
         budget=budget,
-        delta=delta_text(data),
         radius_unit=data.result.claim.radius_unit,
         columns=columns,
         attacks=attacks if shown else (),
@@ -138,19 +139,27 @@ def rows(info: TemperatureInfo) -> Table:
 
 def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the temperature figure: two heat maps side by side that share their rows."""
+    below = _caption(info)
+    room = 50 + _LINE * len(below)
     share = len(info.columns) / (len(info.columns) + len(info.attacks))
     figure = new_figure(
         info,
         theme,
         empty=not info.rows,
-        height=(190 if _has_room(info) else 228) + _ROW_PIXELS * max(2, len(info.rows)),
-        margin={"b": 88 if _has_room(info) else 126, **({"t": 84} if info.note else {})},
-        xaxis={**_axis(theme), "title": {"text": _caption(info)}, "domain": [0.0, share - 0.02 * bool(info.attacks)]},
+        height=102 + room + _ROW_PIXELS * max(2, len(info.rows)),
+        margin={"b": room, **({"t": 84} if info.note else {})},
+        xaxis={
+            **_axis(theme),
+            "title": {"text": "<br>".join(map(escape, below))},
+            "domain": [0.0, share - 0.02 * bool(info.attacks)],
+        },
         yaxis={
             **_axis(theme),
             "autorange": "reversed",
             "ticklabelstandoff": 6,
-            "title": {"text": "temperature of the loss"},
+            "tickvals": [row.label for row in info.rows],
+            "ticktext": [f"{row.label} ({len(row.trials)})" for row in info.rows],
+            "title": {"text": "temperature of the loss (trials)"},
         },
     )
     if not info.rows:
@@ -219,11 +228,15 @@ def _axis(theme: Theme) -> dict[str, object]:
     return {"type": "category", "showgrid": False, "ticks": "", "showline": False, "tickfont": {"color": theme.ink}}
 
 
-def _caption(info: TemperatureInfo) -> str:
-    """Two lines where there is room for them, in a picture; four for a column and a phone."""
-    radius, best = f"Euclidean radius in {escape(info.radius_unit)};", "best of each temperature"
-    within, delta = f"at own epsilon ≤ {show_epsilon(info.budget)} (fixed in advance),", info.delta
-    return f"{radius} {best}<br>{within} {delta}" if _has_room(info) else "<br>".join([radius, best, within, delta])
+def _caption(info: TemperatureInfo) -> list[str]:
+    """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a column and a phone."""
+    what = [f"Euclidean radius in {info.radius_unit};", f"best of each temperature ({info.scores})"]
+    within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
+    if _has_room(info):
+        return [*what, within]
+    promised, sign, price = within.partition("; ")
+    parts = [*what, promised + sign.strip(), price]
+    return [line for part in parts for line in wrap(part, _LETTERS, break_on_hyphens=False)]
 
 
 def _has_room(info: TemperatureInfo) -> bool:
@@ -312,7 +325,8 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified accuracy at each radius."
+        "certified accuracy at each radius. The best of more trials is the better one by chance too: their number "
+        "stands behind the temperature."
     ),
     position=50,
     info=info,

@@ -9,6 +9,7 @@ from dashboards.figures import LIGHT, is_empty, sweep_figures
 from dashboards.figures.sweep import temperature
 from dashboards.pages.report import build_report
 from dashboards.text import is_fraction, show, title_of
+from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial, TrialStatus
 
 FIGURES = sweep_figures()
@@ -147,6 +148,20 @@ def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
     assert "pixels in [0, 1]" in picture
     assert on_page.replace("<br>", " ") == picture.replace("<br>", " ")
     assert max(map(len, on_page.split("<br>"))) < 40  # a phone has room for it
+
+
+def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what_the_sweep_costs(two_rows):
+    rows = replace(two_rows.result.claim.baselines, rows={"validation": 261})
+    claim = replace(two_rows.result.claim, baselines=rows, evaluation="public", unit="row")
+    price = Price(epsilon=2.5, delta=1e-5, events=3)
+    data = replace(two_rows, result=replace(two_rows.result, claim=claim, ledger={"winner": price}))
+    for narrow in (False, True):
+        axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
+        words = axes.xaxis.title.text.replace("<br>", " ")
+        assert "best of each temperature (261 validation rows, 95 % within ±6 points)" in words
+        assert words.endswith("; price of the sweep: 2.5")
+        assert axes.yaxis.ticktext == ("0.1 (2)", "2 (1)")
+        assert axes.yaxis.title.text == "temperature of the loss (trials)"
 
 
 def test_an_auroc_sweep_shows_certified_auroc(small):
