@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 import plotly.graph_objects as go
-from plotly.colors import sample_colorscale
+from plotly.colors import hex_to_rgb, sample_colorscale
 
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
@@ -30,6 +30,7 @@ _TRAINED = (
 )
 _TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
 _SHORT = 8  # letters of a name between two axes of a column
+_BEHIND_TEXT = 0.6  # opacity of paper behind the texts of ticks, through which lines are seen
 _RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
 
 
@@ -173,8 +174,7 @@ def _draw_lines(
                 xanchor="right",
                 xshift=-2,
                 borderpad=0,
-                bgcolor=theme.paper,
-                opacity=0.9,
+                bgcolor=f"rgba{(*hex_to_rgb(theme.paper), _BEHIND_TEXT)}",
                 font={"size": 9 if info.narrow and len(text) > _SHORT else 11, "color": theme.ink},
             )
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}

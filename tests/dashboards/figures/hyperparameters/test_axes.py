@@ -77,6 +77,14 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert list(names) == [axis.title for axis in info.axes]
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_lines_are_seen_through_the_texts_of_ticks(sweep, narrow):
+    figure = configurations.FIGURE.draw(sweep, narrow=narrow, still=True)
+    grounds = [note.bgcolor for note in figure.layout.annotations if note.bgcolor]
+    assert grounds
+    assert all(0.0 < float(color.rstrip(")").rpartition(",")[2]) < 0.8 for color in grounds)
+
+
 def test_each_figure_has_a_title_of_its_own(sweep):
     titles = [kind.info(sweep).title for kind in (configurations, slices, contours, ranks)]
     assert titles == [
