@@ -137,7 +137,7 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
         "them, for all groups at once. On the dotted curve, the diagonal over log-odds, the share is what was "
         "predicted: bars of a calibrated model meet it. Bars wider than 90 points say nothing and are pale. The "
         "p-value is that of calibrated models under the same noise, and small where the model is not calibrated. It "
-        "may be small though nearly all bars are pale: the statistic adds up the misfit of all groups and is compared "
+        "may be small above panels of pale bars: the statistic adds up the misfit of all groups and is compared "
         "with simulations of the noise in that sum, while bars allow for the largest noise at any threshold."
     ),
     position=46,

@@ -114,7 +114,7 @@ def test_scores_at_one_threshold_are_one_group_and_the_caption_says_why_there_ar
     assert groups == [10, 2]
     assert "At most ten groups" in calibration.FIGURE.caption
     assert "fewer where" in calibration.FIGURE.caption
-    assert "small though nearly all bars are pale" in calibration.FIGURE.caption
+    assert "small above panels of pale bars" in calibration.FIGURE.caption
 
 
 def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
