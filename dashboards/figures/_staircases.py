@@ -122,7 +122,7 @@ def curve_lines(
     explorers, others = _apart(steps)
     by_step = dict(zip(steps, texts, strict=True))
     size = 7 if len(steps) <= _MANY_STEPS else 5
-    look = {"color": color, "legendgroup": name, "name": name, "size": size}
+    look: dict[str, Any] = {"color": color, "legendgroup": name, "name": name, "size": size}
     drawn = [_marked(others, right_end, [by_step[step] for step in others], symbol=symbol, dash="solid", **look)]
     if explorers:
         opened = symbol if symbol.endswith("-open") else f"{symbol}-open"
