@@ -14,7 +14,6 @@ from clipless.spelling import did_you_mean
 from sweeper.errors import ExportError, SweeperError
 
 if TYPE_CHECKING:
-    from sweeper.results.comparison import Comparison
     from sweeper.results.front_record import FrontRecord
 
 GROUP = "sweeper.exporters"
@@ -121,8 +120,11 @@ def figure_names(*, compared: bool = False) -> tuple[str, ...]:
     return tuple(exporter("figures")(compared=compared))
 
 
-def list_figures(of: "Path | Comparison") -> str:
+def list_figures(of: object) -> str:
     """Return a line for each figure: names of those that show something of a sweep or a comparison, then the others.
+
+    Args:
+        of: the folder of the sweep, or a `sweeper.results.comparison.Comparison`.
 
     Raises:
         SweeperError: nothing that draws is installed.
