@@ -40,7 +40,7 @@ def trials_table(
     epochs = Counter(point.trial for point in data.points if not point.made_from)
     judged = Objective(data.utility, data.direction(data.utility))
     known = (point for point in data.points if finite(point, data.utility))
-    best = best_by_trial(known, data.result.on_front, judged)
+    best = best_by_trial(known, judged)
     rows = [
         tag("tr", *_cells(data, id_, epochs[id_], best.get(id_), named(id_), numeric), _link(links, id_))
         for id_ in shown

@@ -169,9 +169,8 @@ def lines_in_html(lines: Sequence[str]) -> str:
 def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
     """Yield one flat row per trial: how it ended, one point of it, and its configuration.
 
-    That point is the best of the trial in the first objective beside epsilon: among its points on the front, or among
-    all of them where it has none there. So it may differ from the best of all points of the trial, where another trial
-    is as good at a smaller epsilon. Columns:
+    That point is the best of the trial in the first objective beside epsilon. It may be off the front, where another
+    trial is as good at a smaller epsilon. Columns:
 
     ``trial``, ``status``
         Which trial, and how it ended.

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isnan, sqrt
 
@@ -10,7 +10,7 @@ from sweeper.errors import PickError
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import doubt, shown_score
-from sweeper.records import Objective, Point, PointKey
+from sweeper.records import Objective, Point
 from sweeper.results.front_record import FrontRecord
 from sweeper.results.pick import pick, rank, surest
 from sweeper.rounding import in_brackets, number_of, round_up
@@ -134,15 +134,15 @@ def best_of_trial(front: FrontRecord, trial: str) -> Point | None:
     """Return the point of a trial that a reader would take: as `best_by_trial`, in the first objective but epsilon."""
     judged = next((one for one in front.objectives if one.name != "epsilon"), None)
     points = [point for point in front.points if point.trial == trial]
-    return None if judged is None else best_by_trial(points, front.on_front, judged).get(trial)
+    return None if judged is None else best_by_trial(points, judged).get(trial)
 
 
-def best_by_trial(points: Iterable[Point], on_front: Container[PointKey], judged: Objective) -> dict[str, Point]:
-    """Return the point of each trial that is best in an objective: of its points on the front, or of all if none is."""
+def best_by_trial(points: Iterable[Point], judged: Objective) -> dict[str, Point]:
+    """Return the point of each trial that is best in an objective, which another trial may keep off the front."""
     found: dict[str, list[Point]] = defaultdict(list)
     for point in points:
         found[point.trial].append(point)
-    taken = {trial: best([one for one in own if one.key in on_front] or own, judged) for trial, own in found.items()}
+    taken = {trial: best(own, judged) for trial, own in found.items()}
     return {trial: point for trial, point in taken.items() if point is not None}
 
 

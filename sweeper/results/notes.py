@@ -147,7 +147,7 @@ def _table(front: Front, points: Sequence[Point]) -> str:
     heads = ["", "epoch", *own, *names, *(f"test {name}" for name in names if tested)]
     rows = [heads, ["---"] * len(heads)]
     for one in objectives:
-        found = best_by_trial(points, front.on_front, one).get(points[0].trial)
+        found = best_by_trial(points, one).get(points[0].trial)
         if found is not None:
             rows.append(_row(found, one, names, own=bool(own), tested=tested))
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

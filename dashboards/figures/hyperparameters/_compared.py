@@ -82,7 +82,7 @@ def _trials(data: SweepData, *, one_noise: bool) -> Compared:
     objectives = tuple(objective.name for objective in data.result.objectives)
     utility = Objective(data.utility, data.direction(data.utility))
     known = (point for point in data.points if finite(point, data.utility, *objectives))
-    best = best_by_trial(known, data.result.on_front, utility)
+    best = best_by_trial(known, utility)
     ids = [id_ for id_ in (data.comparable if one_noise else data.trials) if id_ in best]
     return Compared(
         subject="trial",

@@ -181,7 +181,7 @@ def _conclude_bests(tracker: Tracker, front: Front) -> None:
         name = judged.name
         if name == "epsilon":
             continue
-        for trial, point in best_by_trial(front.points, front.on_front, judged).items():
+        for trial, point in best_by_trial(front.points, judged).items():
             reached = best_metrics(point, name) if tells_own_epsilons(front) else {}
             if metrics := reached | best_test_metrics(point, name):
                 tracker.log(trial, last[trial], metrics)

@@ -131,18 +131,18 @@ def test_a_trial_has_its_end_its_best_points_its_test_scores_and_notes(hidden, m
     assert text.endswith("[Live page of the sweep](http://p)\n\n## Notes\n\nLook here.\n")
 
 
-def test_the_best_of_a_trial_is_that_of_its_points_on_the_front(make_front):
+def test_the_best_of_a_trial_is_that_of_all_its_points(make_front):
     last = replace(POINT, epoch=2, values={"epsilon": 3.5, "accuracy": 0.8, "certified@1/4": 0.4})
     other = replace(POINT, trial="t0002", values={"epsilon": 3.0, "accuracy": 0.85, "certified@1/4": 0.4})
     told = Told()
     conclude(told, make_front([POINT, last, other], ledger={"winner": price(5.0)}), status="completed")
-    reached = {"best/accuracy": 0.75, "best/accuracy/epsilon": 2.5, "best/accuracy/epoch": 1.0}
+    reached = {"best/accuracy": 0.8, "best/accuracy/epsilon": 3.5, "best/accuracy/epoch": 2.0}
     assert ("t0001", 2, reached) in list(told.of("log")), "a store shows what is told of the last epoch"
     name, note = next(
         ((tags["mlflow.runName"], tags["mlflow.note.content"]) for t, tags in told.of("tag") if t == "t0001")
     )
-    assert name == "t0001 validation accuracy 0.750, mlp"
-    assert "| best accuracy | 1 | 2.5 | 0.750 | 0.500 |" in note
+    assert name == "t0001 validation accuracy 0.800, mlp"
+    assert "| best accuracy | 2 | 3.5 | 0.800 | 0.400 |" in note
 
 
 def test_only_trials_that_are_done_are_counted(make_front):
