@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any
 
 import plotly.graph_objects as go
@@ -37,7 +37,7 @@ WATERMARK = "exploratory: no guarantee"
 _HOVER_LINES = 8
 _LEGEND_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
-_THREE_ROWS = 102  # pixels for a title, and a legend of two rows
+_TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of its legend
 _ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
 _SMALLEST_SPREAD = 0.05  # to either side of the values of an axis whose values are all alike
@@ -266,11 +266,12 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
 
 
 def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
-    """Give a figure room above its axes for a legend of two rows, where it is too long for one; return the figure."""
-    names = [trace.name or "" for trace in figure.data if trace.showlegend is not False]
-    letters = sum(len(name) + _SYMBOL_LETTERS for name in names)
-    if not info.narrow and letters > (_LEGEND_LETTERS if info.still else _PAGE_LETTERS):
-        figure.update_layout(margin={"t": _THREE_ROWS})
+    """Give a figure room above its axes for the rows of a legend that is too long for one; return the figure."""
+    letters = [len(trace.name or "") + _SYMBOL_LETTERS for trace in figure.data if trace.showlegend is not False]
+    room = _LEGEND_LETTERS if info.still else _PAGE_LETTERS
+    if not info.narrow and sum(letters) > room:
+        across = max(room // max(letters), 1)  # in several rows all names have the room of the longest
+        figure.update_layout(margin={"t": _TITLE + _ROW * max(ceil(len(letters) / across), 2)})
     return figure
 
 

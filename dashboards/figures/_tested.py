@@ -14,10 +14,10 @@ from dashboards.text import is_fraction, show_test
 from sweeper.records import Interval
 from sweeper.results.front import Front
 
-_ASIDE = 1.02  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
+_ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
 _SIZE, _NARROW_SIZE = 7.0, 4.5  # pixels
 ON_TEST = "on test rows"
-BEST_ON_TEST = f"the best model of a line {ON_TEST}"
+BEST_ON_TEST = "best model of a line that has a test score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,13 @@ def gap_in_words(front: Front, name: str) -> str:
         for point in front.front_points
         if point.test and point.noisy is None and isfinite(point.values.get(name, nan) - point.test.get(name, nan))
     ]
-    return _lower(fmean(gaps)) if gaps and is_fraction(name) else ""
+    if not gaps or not is_fraction(name):
+        return ""
+    gap = 100.0 * fmean(gaps)
+    return f"{abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
 
 
-def _lower(gap: float) -> str:
-    return f"{100.0 * abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
-
-
-def crosses_in_words(front: Front, steps: Sequence[Step], name: str) -> str:
+def crosses_in_words(front: Front, name: str) -> str:
     """Return what a caption says of crosses, and how far those of public rows lie below; empty where there are none."""
     known = [point for point in front.front_points if name in (point.test or {})]
     if not known:
@@ -118,8 +117,5 @@ def crosses_in_words(front: Front, steps: Sequence[Step], name: str) -> str:
     said = f" Crosses: the same models {ON_TEST}, which did not choose them"
     if any(point.noisy is not None for point in known):
         return f"{said}, with their 95 % intervals."
-    reached = {step.epsilon: step.value for step in steps}
-    gaps = [reached[one.epsilon] - one.value for one in tested(front, steps, name)]
-    if not gaps or not is_fraction(name):
-        return f"{said}."
-    return f"{said}, {_lower(fmean(gaps))} on average."
+    gap = gap_in_words(front, name)
+    return f"{said}; over the front {gap} on average." if gap else f"{said}."

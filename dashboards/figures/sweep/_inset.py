@@ -1,6 +1,6 @@
 """An inset that enlarges where most points of a front lie, in a picture that nobody can zoom."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import log10
 from typing import Any
@@ -24,6 +24,12 @@ class Region:
 
     epsilons: tuple[float, float]
     values: tuple[float, float]
+
+    def around(self, points: Iterable[tuple[float, float]]) -> "Region":
+        """Return the rectangle so high that it holds all points, by epsilon and value, between its ends of epsilon."""
+        first, last = self.epsilons
+        values = [*self.values, *(value for epsilon, value in points if first <= epsilon <= last)]
+        return Region(self.epsilons, (min(values), max(values)))
 
 
 def crowded(points: Sequence[tuple[float, float]]) -> Region | None:

@@ -132,7 +132,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         best = f"best {label(info.utility)}"
         figure.add_traces(step_lines(info.steps, max(epsilons), theme.ink, name=best, width=width))
         figure.add_traces(_front(info, theme))
-        figure.add_traces([crosses(info.tested, theme.orange, narrow=info.narrow)] if info.tested else [])
+        figure.add_traces(_crosses(info, theme))
         figure.add_traces(_keys(info, theme))
         if info.still:
             _enlarge(figure, info, theme)
@@ -141,9 +141,18 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
     return with_room(figure, info)
 
 
+def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
+    """The models on the line on test rows; the legend counts them where others are not scored there."""
+    some = f" ({len(info.tested)} of {len(info.steps)})" if len(info.tested) < len(info.steps) else ""
+    name = f"same models {ON_TEST}{some}"
+    return [crosses(info.tested, theme.orange, narrow=info.narrow, name=name)] if info.tested else []
+
+
 def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:
     """Add an inset where many points of the front lie close together, if there is room for it."""
     region = crowded([(p.values["epsilon"], p.values[info.utility]) for p in _within(info, info.front)])
+    if region is not None:
+        region = region.around((one.epsilon, one.value) for one in info.tested)
     drawn = [(p.values["epsilon"], p.values[info.utility]) for p in (*info.front, *info.dominated)]
     drawn += [(one.epsilon, one.value) for one in info.tested]
     drawn += [(after.epsilon, before.value) for before, after in pairwise(info.steps)]  # where the line runs level to
@@ -331,7 +340,7 @@ def _remarks(data: SweepData) -> str:
         said += (
             f" A score tells what new rows would score, {within(half)}, unless it is the best of many: luck chose it."
         )
-    said += crosses_in_words(data.result, info(data).steps, data.utility)
+    said += crosses_in_words(data.result, data.utility)
     if data.certificate and (gap := gap_in_words(data.result, data.certificate)):
         said += f" Colours are of validation rows too; {ON_TEST} {label(data.certificate)} is {gap} on average."
     return said + (_KNEE if data.result.knee else "") + _outside(data)

@@ -27,7 +27,7 @@ from dashboards.text import is_fraction, number
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
-_WITH_LINES = (200, 24)  # points, on a page and in a column
+_WITH_LINES = (200, 60)  # points, on a page and in a column
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
 _NARROW_EYE = {"x": 1.55, "y": -2.85, "z": 1.0}
 _CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": 0.1, "y": 0.0, "z": -0.2}
@@ -69,7 +69,7 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
         front=front,
         hover=hover_texts(data, front),
         gaps=tuple(
-            f"{label(name)} {words}" for name in names[1:] if name and (words := gap_in_words(data.result, name))
+            f"{label(name)}: {words}" for name in names[1:] if name and (words := gap_in_words(data.result, name))
         ),
     )
 
@@ -101,7 +101,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     if not epsilons:
         return figure
     _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
-    on_test = f"{ON_TEST}, on average: {'<br>'.join(info.gaps)}" if info.gaps else ""
+    on_test = f"{ON_TEST}, on average:<br>{'<br>'.join(info.gaps)}" if info.gaps else ""
     said = "<br>".join(filter(None, [terms, info.scores, on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     if len(epsilons) <= _WITH_LINES[info.narrow]:

@@ -126,7 +126,8 @@ def _traces(
     advance = "own" if info.narrow else _ADVANCE
     name = escape(value.name)  # the whole title would be cut on a phone
     bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], theme.muted)
-    traces = step_lines(value.alone, right_end, color, name=f"{name}, {advance}", width=1.2, dash=dash)
+    end = right_end if value.best is None else value.best.epsilon
+    traces = step_lines(value.alone, end, color, name=f"{name}, {advance}", width=1.2, dash=dash)
     traces += [_bars(value.alone, bars, color)] if bars else []
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
@@ -175,7 +176,7 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     remarks=lambda data: (
         (" Dashed: what is certified." if data.certificate else "")
         + intervals_in_words(data)
-        + crosses_in_words(data.result, (), data.utility)
+        + crosses_in_words(data.result, data.utility)
         + _untested(data)
     ),
     topic=Topic.FRONT,

@@ -133,9 +133,9 @@ _SMOOTHED = (
 def _remarks(data: SweepData) -> str:
     said = (_SMOOTHED if data.smoothed else "") + intervals_in_words(data) + open_marks(data)
     if any(curve.tested for curve in info(data).curves):
-        said += f" Crosses: {BEST_ON_TEST}, which did not choose it, of those that are scored there."
+        said += f" Crosses: {BEST_ON_TEST}; test rows did not choose it."
     gaps = {name: gap_in_words(data.result, name) for name in (data.utility, *data.certificates)}
-    found = ", ".join(f"{label(name)} {words}" for name, words in gaps.items() if words)
+    found = ", ".join(f"{label(name)}: {words}" for name, words in gaps.items() if words)
     return said + (f" On test rows, on average over the front: {found}." if found else "")
 
 

@@ -78,17 +78,17 @@ def test_each_line_of_robustness_has_its_best_model_on_test_rows_and_the_baselin
     assert BEST_ON_TEST in names
     assert [shape.y0 for shape in figure.layout.shapes] == [0.52]
     assert names[-1] == "majority class: 52.0 %"
-    assert "On test rows, on average over the front: accuracy " in FIGURES["robustness"].remarks(sweep)
+    assert "On test rows, on average over the front: accuracy: " in FIGURES["robustness"].remarks(sweep)
 
 
 def test_colours_and_heights_of_certified_accuracy_are_said_to_be_of_validation_rows(sweep):
     points = [point for point in sweep.result.front_points if point.test]
     gap = 100.0 * fmean(point.values["certified@0.25"] - point.test["certified@0.25"] for point in points)
-    said = f"certified accuracy at radius 0.25 {abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
+    said = f"certified accuracy at radius 0.25: {abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
     terms = next(a for a in FIGURES["front-3d"].draw(sweep).layout.annotations if a.name == "terms")
     assert said in terms.text
     assert "delta = 1e-4" in terms.text
-    assert f"on test rows {said.replace('0.25 ', '0.25 is ')} on average" in FIGURES["front"].remarks(sweep)
+    assert f"on test rows {said.replace('0.25: ', '0.25 is ')} on average" in FIGURES["front"].remarks(sweep)
     bars = [trace.marker.colorbar.title.text for trace in FIGURES["front"].draw(sweep).data]
     assert "certified accuracy at radius 0.25 (validation)" in bars
     (row, *_) = front3d.rows(front3d.info(sweep))
@@ -151,7 +151,8 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     assert f"accuracy, price {show_epsilon(sweep.result.price.epsilon)}" in lines
     assert figure.layout.yaxis.title.text == "share of rows decided correctly<br>(validation)"
     last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
-    assert last == {10.0 ** figure.layout.xaxis.range[1]}, "a line goes on to the end of the axis"
+    paid = round(sweep.result.price.epsilon, 2)
+    assert last == {paid, 10.0 ** figure.layout.xaxis.range[1]}, "to the price, or from there to the end of the axis"
 
 
 def test_every_step_of_a_line_over_epsilon_is_marked(sweep):

@@ -613,7 +613,7 @@ def test_what_a_sweep_has_not_is_not_explained(sweep, small):
     assert "better value in another" not in front.remarks(plain)
     assert "better value in another" in front.remarks(sweep)
     assert price.remarks(sweep).startswith(
-        " Dashed: what is certified. Crosses: the same models on test rows, which did not choose them."
+        " Dashed: what is certified. Crosses: the same models on test rows, which did not choose them"
     )
 
 

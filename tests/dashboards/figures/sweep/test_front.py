@@ -335,7 +335,7 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     axis = front.FIGURE.draw(replace(data, result=replace(data.result, claim=below))).layout.yaxis.range
     assert axis[0] > 0.75, "what lies beyond the axes leaves them as they are"
     assert (
-        "Crosses: the same models on test rows, which did not choose them, 6.0 points lower on average."
+        "Crosses: the same models on test rows, which did not choose them; over the front 6.0 points lower on average."
         in front.FIGURE.remarks(data)
     )
     untested = small([point("a", 1, 1.0, 0.8)])
@@ -358,7 +358,7 @@ def test_the_numbers_of_the_front_have_intervals_and_test_scores(small):
 def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small):
     data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81)), with_test(noisy("b", 2.0, 0.85), 0.78)])
     (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("same models"))
-    assert (crosses.name, crosses.y) == ("same models on test rows (moved right)", (0.75,))
+    assert (crosses.name, crosses.y) == ("same models on test rows (1 of 2) (moved right)", (0.75,))
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
     assert (crosses.error_y.array, crosses.error_y.arrayminus) == (pytest.approx((0.06,)), pytest.approx((0.05,)))
     assert ", with their 95 % intervals." in front.FIGURE.remarks(data)
