@@ -22,12 +22,14 @@ from dashboards.figures._common import (
 from dashboards.figures._comparable import stage_epsilon
 from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.summary import best_of
 from dashboards.text import show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Interval, Point
 
 DRAWN_TRIALS = 200
 HUES = 5  # colours that tell curves apart; then dashes do too
+_OTHERS = "trials"  # that are neither few nor the best
 _FEW_EPOCHS = 10
 _NARROW_MANY = 12  # more curves than this have smaller marks in a column
 
@@ -52,6 +54,7 @@ class CurvesInfo(FigureInfo):
     utility: str  # name on the vertical axis
     curves: tuple[Curve, ...]  # by trial; `DRAWN_TRIALS` of many, those on the front first
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
+    best: str  # the trial of the best point, "" without one
 
 
 def info(data: SweepData) -> CurvesInfo:
@@ -73,10 +76,14 @@ def info(data: SweepData) -> CurvesInfo:
             intervals=tuple(point.interval(data.utility) for point in own),
         )
         curves.append(curve)
-    count = len(data.result.stages)
+    count, best = len(data.result.stages), best_of(data, data.utility)
     stages = [f"stage {stage + 1}, {stage_epsilon(data, stage)}" for stage in range(count)] if count > 1 else ()
     return CurvesInfo(
-        **header(data, "trials over their epochs"), utility=data.utility, curves=tuple(curves), stages=tuple(stages)
+        **header(data, "trials over their epochs"),
+        utility=data.utility,
+        curves=tuple(curves),
+        stages=tuple(stages),
+        best="" if best is None else best.trial,
     )
 
 
@@ -108,7 +115,7 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
         info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta
     )
     names = _group(info)
-    groups = list(dict.fromkeys(names))
+    groups = list(dict.fromkeys([*(name for name in names if name == _OTHERS), *names]))
     for i, (curve, name) in enumerate(zip(info.curves, names, strict=True)):
         group = groups.index(name)
         is_named = len(groups) > 1 and names.index(name) == i
@@ -117,10 +124,12 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _group(info: CurvesInfo) -> list[str]:
-    """What the colour of each curve stands for: its stage, or itself where they are few and of one stage."""
+    """What the colour of each curve stands for: its stage; of one stage, itself where they are few, or the best."""
     if info.stages:
         return [info.stages[curve.stage or 0] for curve in info.curves]
-    return [escape(curve.trial) if len(info.curves) <= HUES else "trials" for curve in info.curves]
+    if len(info.curves) <= HUES:
+        return [escape(curve.trial) for curve in info.curves]
+    return [f"{escape(info.best)}, the best" if curve.trial == info.best else _OTHERS for curve in info.curves]
 
 
 def _line(info: CurvesInfo, curve: Curve, theme: Theme, group: int, *, name: str, is_named: bool) -> go.Scatter:
@@ -154,7 +163,7 @@ FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
     caption=(
         "One line per trial, one point per epoch; where the budget is cut into stages, each has its colour and mark, "
-        "else each of a few trials."
+        "else each of a few trials, or the best of many."
     ),
     position=72,
     info=info,

@@ -264,7 +264,7 @@ def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
     return _heatmap(
         info,
         theme,
-        x=[escape(radius_of(name) or title_of(name)) for name in info.columns],
+        x=[f"radius {escape(text)}" if (text := radius_of(name)) else escape(title_of(name)) for name in info.columns],
         z=[[cell and cell.value for cell in row] for row in cells],
         text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
         customdata=[[_hover(info, cell) for cell in row] for row in cells],

@@ -18,6 +18,7 @@ from sweeper.records import TrialStatus
 from sweeper.store.stints import Stint, find_stints
 
 DRAWN_STINTS = 400  # the last ones
+_NAMED_STAYS = 40  # whose trials are named in their bars
 _LEAST_STAYS = 4  # of fewer, or with one worker, the lanes say nothing that the number of trials does not
 _COLORS = {
     TrialStatus.COMPLETED: "blue",
@@ -99,7 +100,9 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     for status, name in _COLORS.items():
         chosen = [stay for stay in info.stays if stay.stint.status is status]
         if chosen:
-            figure.add_trace(_bars(chosen, getattr(theme, name), theme.paper, status.value))
+            bars = _bars(chosen, getattr(theme, name), theme.paper, status.value)
+            named = "inside" if len(info.stays) <= _NAMED_STAYS else "none"
+            figure.add_trace(bars.update(textposition=named, insidetextanchor="middle", textangle=0))
     return figure
 
 
@@ -116,9 +119,9 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
         base=[stay.stint.first for stay in stays],
         x=[stay.end - stay.stint.first for stay in stays],
         marker={"color": color, "line": {"color": edge, "width": 2}},
-        text=[f"<b>{escape(stay.stint.trial)}</b>, {status}" for stay in stays],
-        textposition="none",
-        hovertemplate="%{text}<br>%{y}<extra></extra>",
+        text=[escape(stay.stint.trial) for stay in stays],
+        hovertext=[f"<b>{escape(stay.stint.trial)}</b>, {status}" for stay in stays],
+        hovertemplate="%{hovertext}<br>%{y}<extra></extra>",
         name=status,
         showlegend=True,
     )

@@ -245,9 +245,20 @@ def test_workers_have_their_trials_in_the_order_of_the_records_and_a_private_sel
     drawn = workers.plot(info).data
     assert sum(len(trace.x) for trace in drawn) == 24
     assert all(length > 0 for trace in drawn for length in trace.x)
+    assert {trial for trace in drawn for trial in trace.text} == {stay.stint.trial for stay in info.stays}
+    assert {trace.textposition for trace in drawn} == {"inside"}
     private = replace(sweep.manifest, spec={"search": {"selection": "private"}})
     for manifest in (private, None):
         assert not workers.info(replace(sweep, manifest=manifest)).stays
+
+
+def test_of_many_curves_of_one_stage_the_best_is_told_from_the_others(small):
+    reached = {"t1": 0.6, "t2": 0.9, "t3": 0.7, "t4": 0.5, "t5": 0.8, "t6": 0.4}
+    values = [{"epsilon": 1.0, "accuracy": value} for value in reached.values()]
+    points = [Point(trial=trial, epoch=1, values=own) for trial, own in zip(reached, values, strict=True)]
+    drawn = curves.plot(curves.info(small(points))).data
+    assert [line.name for line in drawn] == ["trials", "t2, the best", *["trials"] * 4]
+    assert {line.name: line.line.color for line in drawn} == {"trials": LIGHT.blue, "t2, the best": LIGHT.orange}
 
 
 @pytest.mark.parametrize(("epochs", "ticks"), [(2, 1), (10, 1), (30, None)])

@@ -127,7 +127,7 @@ def test_a_sweep_without_membership_has_one_heat_map(sweep, two_rows):
     assert len(temperature.plot(temperature.info(sweep)).data) == 1
     figure = temperature.plot(temperature.info(two_rows))
     values, leaks = figure.data
-    assert list(values.x) == ["accuracy", "0.5", "1"]
+    assert list(values.x) == ["accuracy", "radius 0.5", "radius 1"]
     assert list(leaks.x) == ["membership<br>AUROC", "membership<br>advantage"]
     assert list(values.y) == list(leaks.y) == ["0.1", "2"]
     assert list(leaks.z) == [[pytest.approx(0.2), 0.2], [None, None]]  # 0.6 is a fifth of the way to certainty
