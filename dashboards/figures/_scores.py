@@ -11,6 +11,7 @@ from sweeper.results.highlights import finals_first
 from sweeper.specification.objectives import is_share_of_rows
 
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
+UNCHOSEN = "if not chosen"  # estimates of noisy scores allow for the choice of the best
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
@@ -19,9 +20,9 @@ def scores_in_words(front: Front, names: Iterable[str]) -> str:
     half = half_width(front, names)
     if half is None:
         return VALIDATION
-    rows = front.claim.baselines.rows.get(VALIDATION, 0)
-    of = "noisy validation scores" if _is_noisy(front) else f"{rows} validation rows"
-    return f"{of}, {within(half)}"
+    if _is_noisy(front):
+        return f"noisy validation scores, {within(half)}"
+    return f"{front.claim.baselines.rows.get(VALIDATION, 0)} validation rows, {within(half)} {UNCHOSEN}"
 
 
 def within(half: float) -> str:

@@ -211,7 +211,17 @@ def draw(
         texts = [_text(stairs, step) for step in stairs.steps]
         look = stairs.look or curve_look(theme, i)
         figure.add_traces(curve_lines(stairs.steps, right_end, *look, name=stairs.legend, texts=texts))
+    figure.add_traces(explorers_key([stairs.steps for stairs in curves], theme))
     return figure
+
+
+def explorers_key(lines: Iterable[Sequence[Step]], theme: Theme) -> list[go.Scatter]:
+    """What the legend shows for explorers of several lines; nothing where there are none."""
+    if not any(step.is_explorer for steps in lines for step in steps):
+        return []
+    look = {"color": theme.muted, "symbol": EXPLORER, "size": 7}
+    line = {"color": theme.muted, "dash": EXPLORERS, "width": 1.6}
+    return [go.Scatter(x=[None], y=[None], mode="lines+markers", marker=look, line=line, name="explorers")]
 
 
 def _text(stairs: Staircase, step: Step) -> str:

@@ -11,13 +11,14 @@ import plotly.graph_objects as go
 from dashboards.figures._common import interval_bars, label, marks
 from dashboards.figures._staircases import Step
 from dashboards.text import is_fraction, show_test
+from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import Interval
 from sweeper.results.front import Front
 
 _ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
 _SIZE, _NARROW_SIZE = 7.0, 4.5  # pixels
 ON_TEST = "on test rows"
-BEST_ON_TEST = "best model of a line that has a test score"
+BEST_ON_TEST = "best model with a test score, on test rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +41,11 @@ class Tested:
         return replace(self.step, value=self.value, interval=self.interval)
 
 
-def tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]:
+def tested(front: Front, steps: Sequence[Step], name: str, *, is_sure: bool) -> tuple[Tested, ...]:
     """Return what the models of the steps reach on test rows, of those that are scored there.
 
-    Of points that are alike in epsilon and this value one is a step, and another may be the one on the front.
+    Of points that are alike in epsilon and this value one is a step, and another may be the one on the front. Scores
+    of public rows have an interval with ``is_sure``, those of private rows always.
     """
     points = {point.key: point for point in front.front_points}
     alike = {(point.values.get("epsilon"), point.values.get(name)): point for point in front.front_points}
@@ -54,13 +56,14 @@ def tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]
         is_bare = point is not None and point.noisy is not None and point.test_interval(name) is None
         if point is not None and isfinite(value) and not is_bare:  # nothing noisy stands without its interval
             text = f"<b>{escape(point.trial)}</b>, epoch {escape(point.moment)}<br>{label(name)}, test: "
-            found.append(Tested(step, value, point.test_interval(name), text + show_test(point, name)))
+            interval = interval_on_test(point, name, front.claim) if is_sure else point.test_interval(name)
+            found.append(Tested(step, value, interval, text + show_test(point, name)))
     return tuple(found)
 
 
 def best_tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]:
-    """Return the same of the last step that is scored there, if there is one: private rows are scored a few times."""
-    return tested(front, steps, name)[-1:]
+    """Return the last step that is scored there, with its interval; none where private rows were scored for no step."""
+    return tested(front, steps, name, is_sure=True)[-1:]
 
 
 def ends_on_test(found: Sequence[Tested]) -> list[float]:
@@ -89,7 +92,8 @@ def crosses(
 def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], color: str, *, narrow: bool) -> list[go.Scatter]:
     """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
     drawn = [crosses(found, own, narrow=narrow).update(showlegend=False) for found, own in lines if found]
-    key = crosses((), color, narrow=narrow, name=BEST_ON_TEST).update(x=[None], y=[None])
+    is_aside = any(one.interval for found, _ in lines for one in found)
+    key = crosses((), color, narrow=narrow, name=BEST_ON_TEST, is_aside=is_aside).update(x=[None], y=[None])
     return [*drawn, key] if drawn else []
 
 

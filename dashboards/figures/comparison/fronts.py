@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, compared, label, last_epsilon, over_epsilon, reached, with_room
-from dashboards.figures._staircases import Step, curve_lines, staircase, step_row
+from dashboards.figures._staircases import Step, curve_lines, explorers_key, staircase, step_row
 from dashboards.figures._tested import Tested, best_tested, crosses_of_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
@@ -85,6 +85,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         first, *others = _lines(info, line, f"{escape(entry)} ({prices[entry]})", look)
         figure.add_traces([first.update(showlegend=entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
+    figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
     figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
     return with_room(figure, info)
 
@@ -106,7 +107,7 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
         "unless they alone are compared and few. A cross is the best model of a line on test rows, which did not "
-        "choose it. "
+        "choose it, with its 95 % interval. "
         "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too. "
         "Points of a front below its line, which give up some of this score for a better certificate, are not drawn."
     ),

@@ -83,7 +83,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         chosen = stars_last(info, both(x, y))
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
-        bar = {"showscale": not first, "colorbar": color_bar(f"{label(info.color_name)}<br>{_BETWEEN}")}
+        bar = {"showscale": not first, "colorbar": color_bar(f"{_title(info)}<br>{_BETWEEN}")}
         low, high = min(info.colors), max(info.colors)
         scale = {"colorscale": theme.colorscale()}
         look = {"contours": {"coloring": "heatmap"}, "line": {"width": 0.5}, "hoverinfo": "skip"}
@@ -97,6 +97,11 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
         frame(figure, place, x, y, letters=letters(info, columns))
     return figure
+
+
+def _title(info: ContoursInfo) -> str:
+    """What the colours are; how sure scores are, a note says of rehearsals."""
+    return label(info.color_name) if info.note else f"{label(info.color_name)} ({info.scores})"
 
 
 def fill_grid(

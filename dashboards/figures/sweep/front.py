@@ -93,7 +93,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         dominated_hover=hover_texts(data, drawn, configured=False),
         dominated_total=len(dominated),
         steps=steps,
-        tested=tested(data.result, steps, utility),
+        tested=tested(data.result, steps, utility, is_sure=False),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=references(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),

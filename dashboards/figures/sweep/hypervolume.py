@@ -102,7 +102,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
 FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     name="hypervolume",
     heading="What more trials brought",
-    summary="hypervolume of the front after each trial, and the epochs trained so far",
+    summary="hypervolume of the front after each trial",
     caption=(
         "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little. A "
         "mark stands at each trial that enlarged it; one without a mark added nothing to the front of those before it."

@@ -79,7 +79,7 @@ def info(data: SweepData) -> PriceInfo:
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
     best = best_of(data, name)
     reached = None if best is None or not isfinite(epsilon) else _step(best, name, epsilon)
-    on_test = tested(data.result, [] if reached is None else [reached], name)
+    on_test = tested(data.result, [] if reached is None else [reached], name, is_sure=True)
     return Bought(name, staircase(data.front_points, name, data.direction(name)), reached, on_test)
 
 

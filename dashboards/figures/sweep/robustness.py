@@ -133,7 +133,7 @@ _SMOOTHED = (
 def _remarks(data: SweepData) -> str:
     said = (_SMOOTHED if data.smoothed else "") + intervals_in_words(data) + open_marks(data)
     if any(curve.tested for curve in info(data).curves):
-        said += f" Crosses: {BEST_ON_TEST}; test rows did not choose it."
+        said += f" Crosses: {BEST_ON_TEST}, which did not choose it, with 95 % intervals where these are known."
     gaps = {name: gap_in_words(data.result, name) for name in (data.utility, *data.certificates)}
     found = ", ".join(f"{label(name)}: {words}" for name, words in gaps.items() if words)
     return said + (f" On test rows, on average over the front: {found}." if found else "")

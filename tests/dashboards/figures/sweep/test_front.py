@@ -6,12 +6,14 @@ import pytest
 
 from dashboards.figures import sweep_figures
 from dashboards.figures._references import Reference
-from dashboards.figures._staircases import curve_lines, staircase
+from dashboards.figures._staircases import curve_lines, explorers_key, staircase
+from dashboards.figures._tested import best_tested
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
 from dashboards.text import show_epsilon
 from sweeper.privacy.baselines import Baselines
-from sweeper.records import Direction, NoisyScores, Point
+from sweeper.privacy.held_out import wilson
+from sweeper.records import ClassCounts, Direction, NoisyScores, Point
 
 
 def point(trial, epoch, epsilon, accuracy, certified=None):
@@ -226,12 +228,12 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     counted = {"classes": ("a", "b"), "majority": {"validation": 0.81}, "rows": {"validation": 261}}
     data = sweep_with(small, SPREAD, **counted)
     figure = front.FIGURE.draw(data)
-    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within ±6 points)"
+    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within ±6 points if not chosen)"
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
     assert "tells what new rows would score, 95 % within ±6 points" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
     assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
-    assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, 95 % within ±6 points)")
+    assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, 95 % within ±6 points if not chosen)")
     claim = replace(data.result.claim, unit="patient")
     for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
         assert front.FIGURE.draw(other).layout.yaxis.title.text == "accuracy (validation)"
@@ -285,6 +287,8 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
         ]
     assert [step.value for step in staircase(data.points, "accuracy")] == [0.80, 0.75, 0.78]
     steps = staircase(data.points, "accuracy")
+    assert [key.name for key in explorers_key([steps], LIGHT)] == ["explorers"]
+    assert explorers_key([steps[1:]], LIGHT) == []
     finals, explorers, bars = curve_lines(steps, 3.0, "#000", "circle", name="a", texts="abc")
     assert (finals.x, finals.y, finals.marker.size) == ((1.0, 2.0, 3.0), (0.75, 0.78, 0.78), (7, 7, 0))
     assert (explorers.x, explorers.y, explorers.marker.size) == ((0.1, 1.0), (0.8, 0.8), (7, 0))
@@ -341,6 +345,19 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     untested = small([point("a", 1, 1.0, 0.8)])
     assert "Crosses" not in front.FIGURE.remarks(untested)
     assert "same models on test rows" not in [trace.name for trace in front.FIGURE.draw(untested).data]
+
+
+def test_the_best_model_of_a_line_has_the_interval_of_its_test_score(small):
+    counts = ClassCounts(rows=(50, 50), decided=(50, 50), correct=(40, 40))
+    data = small([replace(with_test(point("a", 1, 1.0, 0.85), 0.8), classes=counts)])
+    public = replace(data.result.claim, evaluation="public", unit="row")
+    data = replace(data, result=replace(data.result, claim=public))
+    steps = front.info(data).steps
+    (found,) = best_tested(data.result, steps, "accuracy")
+    assert found.interval == pytest.approx(wilson(0.8, 100))
+    assert [one.interval for one in front.info(data).tested] == [None], "where many would cover each other"
+    private = replace(data.result, claim=replace(public, evaluation="private"))
+    assert best_tested(private, steps, "accuracy")[0].interval is None
 
 
 def test_a_model_that_is_alike_another_of_the_front_has_the_test_score_of_that_one(small):

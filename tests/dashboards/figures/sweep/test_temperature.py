@@ -158,7 +158,7 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what
     for narrow in (False, True):
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
         words = axes.xaxis.title.text.replace("<br>", " ")
-        assert "best of each temperature (261 validation rows, 95 % within ±6 points)" in words
+        assert "best of each temperature (261 validation rows, 95 % within ±6 points if not chosen)" in words
         assert words.endswith("; price of the sweep: 2.5")
         assert axes.yaxis.ticktext == ("0.1 (2)", "2 (1)")
         assert axes.yaxis.title.text == "temperature of the loss (trials)"
