@@ -50,9 +50,8 @@ def pytest_configure() -> None:
     """Leave nothing behind, however the run ends; while all is imported and collected, nothing is garbage."""
     take_care()
     gc.disable()
-    # thousands of small trainings, often of one form; tests/clipless/test_row_independence.py takes all
+    # thousands of small trainings; tests/clipless/test_row_independence.py takes all
     row_independence._FEWEST = row_independence._MOST = 2
-    row_independence._BRIEF = range(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
