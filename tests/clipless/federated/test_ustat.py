@@ -47,12 +47,12 @@ def test_the_noise_of_sums_has_the_stated_deviation_and_copies_of_what_is_needed
     protocol, copies = PROTOCOLS[name]
     query = Query((3, 30, 63), groups, 0.5)
     own = {party: PartyRows(one.places, one.groups % groups) for party, one in rows.items()}
-    found = [protocol.release(query, own) for _ in range(80)]
+    found = [protocol.release(query, own) for _ in range(200)]
     errors = np.array([one.counts - exact(query, own) for one in found])
     assert float(found[0].mechanism.power) == pytest.approx(copies)
     stated = found[0].mechanism.deviation(3, query.change)
     assert stated == pytest.approx(copies**0.5 * Laplace(0.5).deviation(3, query.change))
-    assert errors.std() == pytest.approx(stated, rel=0.25)
+    assert errors.std() == pytest.approx(stated, rel=0.3)
     assert abs(errors.mean()) < 0.5 * stated
 
 
