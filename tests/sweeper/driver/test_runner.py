@@ -209,7 +209,7 @@ def test_the_store_holds_a_parent_and_a_child_per_trial_all_finished(ran):
             assert child.metrics[f"{before}val/accuracy"][point.epoch] == point.values["accuracy"]
             assert child.metrics["epsilon"][point.epoch] == point.values["epsilon"]
         own = [p for p in front.points if p.trial == id_]
-        best = max([p for p in own if p.key in front.on_front] or own, key=lambda p: p.values["accuracy"])
+        best = max(own, key=lambda p: (p.values["accuracy"], -p.values["epsilon"]))
         last = max(p.epoch for p in own)
         assert max(child.metrics["best/accuracy"]) == last, "what a store shows"
         assert child.metrics["best/accuracy"][last] == best.values["accuracy"]
