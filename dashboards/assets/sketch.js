@@ -101,7 +101,8 @@ const sweeperSketch = (() => {
       const d = at === null ? `M${x.place(one.x0)} ${box.top}V${box.bottom}` : `M${box.left} ${at}H${box.right}`;
       return tag("path", { d, stroke: one.line.color, "stroke-dasharray": "3 3", "stroke-width": one.line.width });
     });
-    const texts = (figure.layout.annotations ?? []).map((one) => {
+    const isPlaced = (one) => typeof one.y === "number"; // one at a category is drawn later
+    const texts = (figure.layout.annotations ?? []).filter(isPlaced).map((one) => {
       const paper = one.yref === "paper" || one.name === "watermark";
       const at = paper ? [(box.left + box.right) / 2, (box.top + box.bottom) / 2] : [box.right - 4, y.place(one.y) - 5];
       const turned = one.textangle ? { transform: `rotate(${one.textangle} ${at[0]} ${at[1]})` } : {};
