@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
-from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, scores_in_words, within
+from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, is_noisy, scores_in_words, within
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -320,8 +320,7 @@ def compared(comparison: Comparison, title: str, *, objective: str = "") -> dict
         half_width(run.front, (objective or comparison.utility.name,)) for run in comparison.runs if run.front.points
     ]
     known = [half for half in halves if half is not None]
-    is_noisy = any(point.noisy is not None for run in comparison.runs for point in run.front.points)
-    unless = "" if is_noisy else f" {UNCHOSEN}"
+    unless = "" if any(is_noisy(run.front) for run in comparison.runs) else f" {UNCHOSEN}"
     return {
         "title": f"{escape(names)}: {title}",
         "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}{together}",

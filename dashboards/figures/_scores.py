@@ -20,7 +20,7 @@ def scores_in_words(front: Front, names: Iterable[str]) -> str:
     half = half_width(front, names)
     if half is None:
         return VALIDATION
-    if _is_noisy(front):
+    if is_noisy(front):
         return f"noisy validation scores, {within(half)}"
     return f"{front.claim.baselines.rows.get(VALIDATION, 0)} validation rows, {within(half)} {UNCHOSEN}"
 
@@ -40,7 +40,7 @@ def half_width(front: Front, names: Iterable[str]) -> float | None:
     None where it is not known: of public rows it is that of a share of independent rows (`wilson`), of private ones
     that of the noisy releases.
     """
-    if _is_noisy(front):
+    if is_noisy(front):
         ends = [point.interval(name) for name in names for point in front.points]
         return max((abs(high - low) / 2.0 for low, high in filter(None, ends)), default=None)
     claim, rows = front.claim, front.claim.baselines.rows.get(VALIDATION, 0)
@@ -55,13 +55,14 @@ def half_width(front: Front, names: Iterable[str]) -> float | None:
     return (high - low) / 2.0
 
 
-def _is_noisy(front: Front) -> bool:
+def is_noisy(front: Front) -> bool:
+    """Return whether scores of the front are noisy."""
     return any(point.noisy is not None for point in front.points)
 
 
 def bars_in_words(data: SweepData) -> str:
     """Return what a caption says of bars of noisy scores, empty where no score has noise."""
-    return " Bars are 95 % intervals of noisy scores." if _is_noisy(data.result) else ""
+    return " Bars are 95 % intervals of noisy scores." if is_noisy(data.result) else ""
 
 
 def intervals_in_words(data: SweepData) -> str:

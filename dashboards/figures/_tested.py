@@ -23,7 +23,7 @@ BEST_ON_TEST = "best model with a test score, on test rows"
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A score on test rows: of which step, the interval of a noisy one, and its text."""
+    """A score on test rows: of which step, its interval where that is known, and its text."""
 
     step: Step
     value: float
@@ -66,6 +66,11 @@ def best_tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested,
     return tested(front, steps, name, is_sure=True)[-1:]
 
 
+def heights(steps: Sequence[Step], found: Sequence[Tested]) -> list[float]:
+    """Return what an axis has to show of steps and of them: all values and the ends of their bars."""
+    return [end for step in steps for end in step.interval or (step.value,)] + ends_on_test(found)
+
+
 def ends_on_test(found: Sequence[Tested]) -> list[float]:
     """Return what an axis has to show of them."""
     return [end for one in found for end in one.interval or (one.value,)]
@@ -79,7 +84,7 @@ def crosses(
     name: str = f"same models {ON_TEST}",
     is_aside: bool = False,
 ) -> go.Scatter:
-    """Draw them as crosses, with bars where they are noisy, which stand to the right as crosses ``is_aside`` do."""
+    """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right."""
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
     is_aside |= bars is not None
     aside = _ASIDE if is_aside else 1.0

@@ -174,10 +174,8 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     name="front-3d",
     heading="Privacy, utility and robustness together",
     summary="own epsilon, utility and certified accuracy in space",
-    caption=(
-        "The points of the front; drag to turn. Scores are of validation rows, which chose the models; below the axes "
-        "stands how far they lie lower on test rows."
-    ),
+    caption="The points of the front; drag to turn. Scores are of validation rows, which chose the models.",
+    remarks=lambda data: " Below the axes: how far lower or higher on test rows." if info(data).gaps else "",
     position=60,
     info=info,
     plot=plot,

@@ -29,7 +29,7 @@ from dashboards.figures._common import (
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines, step_row
-from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, ends_on_test, tested
+from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, show, show_epsilon
@@ -111,17 +111,16 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _span(info: PriceInfo) -> list[float] | None:
-    """The range of the vertical axis: all values and the ends of their bars."""
+    """The range of the vertical axis."""
     steps = [step for value in info.values for step in (*value.alone, *([value.best] if value.best else []))]
-    tests = [end for value in info.values for end in ends_on_test(value.tested)]
-    ends = [end for step in steps for end in step.interval or (step.value,)]
-    return zoom([*ends, *tests], [line.value for line in info.lines])
+    found = [one for value in info.values for one in value.tested]
+    return zoom(heights(steps, found), [line.value for line in info.lines])
 
 
 def _traces(
     value: Bought, info: PriceInfo, theme: Theme, right_end: float, color: str, look: tuple[str, str]
 ) -> list[go.Scatter]:
-    """The lines of a value, to the end of the axis: what is bought at an epsilon is bought at every larger one."""
+    """The lines of a value: own ones to the price, and from it on to the end of the axis what every larger one buys."""
     dash, symbol = look
     advance = "own" if info.narrow else _ADVANCE
     name = escape(value.name)  # the whole title would be cut on a phone

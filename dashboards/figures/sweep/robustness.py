@@ -25,8 +25,8 @@ from dashboards.figures._tested import (
     Tested,
     best_tested,
     crosses_of_lines,
-    ends_on_test,
     gap_in_words,
+    heights,
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
@@ -100,10 +100,10 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _span(info: RobustnessInfo) -> list[float] | None:
-    """The range of the vertical axis: all values and the ends of their bars."""
-    ends = [end for curve in info.curves for step in curve.steps for end in step.interval or (step.value,)]
-    tests = [end for curve in info.curves for end in ends_on_test(curve.tested)]
-    return zoom([*ends, *tests], [line.value for line in info.lines])
+    """The range of the vertical axis."""
+    steps = [step for curve in info.curves for step in curve.steps]
+    found = [one for curve in info.curves for one in curve.tested]
+    return zoom(heights(steps, found), [line.value for line in info.lines])
 
 
 def _looks(curves: Sequence[RadiusCurve], theme: Theme) -> list[tuple[str, str]]:
