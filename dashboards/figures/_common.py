@@ -1,9 +1,11 @@
 """What several figures share: texts, axes, the staircase of a front, and the exploratory watermark."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from math import ceil, isfinite
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -27,6 +29,7 @@ from dashboards.text import (
     show_value,
     title_of,
 )
+from sweeper.pareto.dominance import Box
 from sweeper.privacy.pricing import OWN, OWN_EPSILON, Price, value_name
 from sweeper.records import Interval, Point
 from sweeper.results.comparison import Comparison
@@ -34,6 +37,8 @@ from sweeper.results.comparison import Comparison
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
 _COLUMN_LETTERS, _COLUMN_HEIGHT = 44, 36  # of the title of an axis in one line, across and along a column
 WATERMARK = "exploratory: no guarantee"
+LOG = ", log"  # behind what a logarithmic axis shows
+_OWN_LOG = f"{OWN_EPSILON.removesuffix(')')}{LOG})"
 _HOVER_LINES = 8
 _LEGEND_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
@@ -69,7 +74,8 @@ def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[fl
     if near:
         ticks = sorted({*whole["tickvals"], *near["tickvals"]})
         whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
-    return {"type": "log", "title": {"text": _in_lines(info.epsilon_title, info)}, **whole, **minor_ticks(whole)}
+    title = info.epsilon_title.replace(OWN_EPSILON, _OWN_LOG)
+    return {"type": "log", "title": {"text": _in_lines(title, info)}, **whole, **minor_ticks(whole)}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -77,7 +83,7 @@ def linear_epsilon(figure: go.Figure) -> go.Figure:
     linear = {"type": "linear", "range": None, "tickvals": None, "ticktext": None, "rangemode": "tozero"}
     for axis in (figure.layout.xaxis, figure.layout.scene.xaxis):
         if axis.type == "log":
-            axis.update(linear)
+            axis.update(linear, title={"text": axis.title.text.replace(LOG, "")})
     figure.update_xaxes(minor=None)
     return figure
 
@@ -96,14 +102,31 @@ def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
 
 
 def _in_lines(title: str, info: FigureInfo) -> str:
-    """The title of an axis, in two lines where a column has no room for one."""
-    sign = ";" if ";" in title else ","
-    return title.replace(f"{sign} ", f"{sign}<br>", 1) if info.narrow and len(title) > _COLUMN_LETTERS else title
+    """The title of an axis, in a column in lines that fit, broken behind commas and semicolons."""
+    lines: list[str] = []
+    for part in re.split(r"(?<=[,;]) ", title) if info.narrow else [title]:
+        if lines and len(lines[-1]) + len(part) < _COLUMN_LETTERS:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part)
+    return "<br>".join(lines)
 
 
 def percent_axis(*names: str) -> dict[str, Any]:
     """How an axis writes its ticks: as percentages if all the values are shares, else as Plotly does."""
     return {"tickformat": ".0%", "tickformatstops": _PERCENT} if all(map(is_fraction, names)) else {}
+
+
+def box_in_words(box: Box, letters: int) -> str:
+    """What a hypervolume is a share of, in lines of so many letters."""
+    ends: dict[str, list[str]] = {}
+    for name, worst in box.reference.items():
+        low, high = sorted((worst, box.ideal[name]))
+        scale = LOG if name == "epsilon" and box.log_epsilon else ""
+        ends.setdefault(f"({number(low)} to {number(high)}{scale})", []).append(title_of(name))
+    sides = ", ".join(f"{' and '.join(names)} {span}" for span, names in ends.items())
+    lines = wrap(f"box: {sides}", letters)
+    return "<br>".join(map(escape, lines))
 
 
 def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:

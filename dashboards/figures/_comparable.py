@@ -9,7 +9,9 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._theme import Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
+from sweeper.results.highlights import finals_first
 
+FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
 _LARGER = 6  # pixels by which a star is larger than the marks beside it
 
@@ -20,7 +22,16 @@ def noise_note(data: SweepData) -> str:
     stage = data.result.stage_of(data.comparable[0]) if chosen and len(chosen) < len(data.trials) else None
     if stage is None:
         return ""
-    return f"Only trials of stage {stage + 1} ({stage_epsilon(data, stage)}); other stages have other noise"
+    return f"Only trials of {stage_names(data)[stage]} ({stage_epsilon(data, stage)}); other stages have other noise"
+
+
+def stage_names(data: SweepData) -> tuple[str, ...]:
+    """Return what each stage of the budget is called: explorers and finals where scores are noisy, else by number."""
+    numbers = [f"stage {stage + 1}" for stage in range(len(data.result.stages))]
+    if not numbers or not finals_first(data.points):
+        return tuple(numbers)
+    *before, _ = numbers
+    return (*(f"explorers of {name}" if len(before) > 1 else "explorers" for name in before), FINALS)
 
 
 def stage_epsilon(data: SweepData, stage: int) -> str:

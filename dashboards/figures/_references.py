@@ -9,6 +9,7 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo
 from dashboards.figures._theme import Theme
 from dashboards.text import show
+from sweeper.privacy.baselines import Baselines
 from sweeper.specification.objectives import AUROC, BALANCED
 
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
@@ -29,13 +30,19 @@ def references(data: SweepData, name: str) -> tuple[Reference, ...]:
     A constant prediction has every radius: its share of rows is also what it reaches in any certified accuracy.
     """
     baselines = data.result.claim.baselines
-    constant, given = baselines.constant(name), baselines.without_privacy.get(name)
+    given = baselines.without_privacy.get(name)
     trained = [p.values[name] for p in data.points if p.values.get("epsilon") == inf and finite(p, name)]
+    lines = [] if given is None else [Reference("without privacy, as given", given)]
+    lines += [Reference("without privacy", max(trained))] if trained else []
+    return (*constant_reference(baselines, name), *lines)
+
+
+def constant_reference(baselines: Baselines, name: str) -> tuple[Reference, ...]:
+    """Return what the majority-class baseline reaches, nothing where labels are not open."""
+    constant = baselines.constant(name)
     how = f"majority class{_ON_VALIDATION}" if baselines.rows else "majority class"
     how = how if "validation" in baselines.majority else "majority class, at least"
-    lines = [] if constant is None else [Reference(_CONSTANT.get(name, how), constant)]
-    lines += [] if given is None else [Reference("without privacy, as given", given)]
-    return (*lines, *([Reference("without privacy", max(trained))] if trained else []))
+    return () if constant is None else (Reference(_CONSTANT.get(name, how), constant),)
 
 
 def draw_references(figure: go.Figure, info: FigureInfo, lines: tuple[Reference, ...], name: str, theme: Theme) -> None:

@@ -5,7 +5,7 @@ from html import escape
 from math import ceil, floor, isfinite, log10
 from typing import Any
 
-from dashboards.text import number
+from dashboards.text import is_fraction, number
 
 MOST_TICKS = 6
 _TICKS = (1, 2, 3, 5)
@@ -92,6 +92,15 @@ def rounded_ticks(low: float, high: float, *, logarithmic: bool = False, integer
     step = max(next(factor * power for factor in factors if factor * power >= rough * (1 - _ALIKE)), 1.0 * integer)
     ticks = [round(i * step, 12) for i in range(ceil(low / step - _ALIKE), floor(high / step + _ALIKE) + 1)]
     return [int(tick) for tick in ticks] if integer else ticks
+
+
+def texts_of(ticks: Iterable[float], name: str) -> list[str]:
+    """Return the texts of ticks of a value: percentages of shares, with as many digits as they have.
+
+    >>> texts_of([0.85, 0.875], "accuracy"), texts_of([2.0, 2.5], "epsilon")
+    (['85%', '87.5%'], ['2', '2.5'])
+    """
+    return [f"{number(100 * tick)}%" if is_fraction(name) else number(tick) for tick in ticks]
 
 
 def break_name(text: str, letters: int = 9) -> str:

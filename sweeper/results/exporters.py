@@ -82,14 +82,13 @@ class Paper:
             known = ", ".join(PRESETS)
             remedy = did_you_mean(preset, PRESETS) or "name one of them"
             raise ExportError(f"Expected a preset out of {known}, got {preset!r} (--preset); {remedy}")
-        _refuse_outside("--width", width, _WIDTHS, "millimetres")
         _refuse_outside("--font", font, _FONTS, "points")
         own_width, own_font = PRESETS.get(preset or "", (None, None))
         width = width or own_width
         font = font or own_font or (None if width is None else PRESETS["column"][1])
-        least = 0.0 if font is None else _LEAST_MM_OF_POINT * font
-        if width is not None and not width >= least:
-            raise ExportError(f"Expected --width of at least {least:g} for text of {font:g} points, got {width:g}")
+        if font is not None:
+            ends = max(_LEAST_MM_OF_POINT * font, _WIDTHS[0]), _WIDTHS[1]
+            _refuse_outside("--width", width, ends, f"millimetres for text of {font:g} points")
         return None if width is None and font is None and title else cls(width=width, font=font, title=title)
 
 

@@ -8,7 +8,7 @@ import pytest
 from dashboards.data import read
 from dashboards.figures import as_json, sweep_figures
 from dashboards.figures.hyperparameters import configurations, contours, importances, ranks, slices
-from dashboards.figures.hyperparameters._compared import compare
+from dashboards.figures.hyperparameters._compared import compare, half_width_of
 from dashboards.pages import _sections as sections
 from dashboards.pages._html import tag
 from dashboards.pages._rehearsals import rehearsals_table
@@ -167,10 +167,11 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
         assert words in json.dumps(as_json(kind.FIGURE.draw(data)), default=str, ensure_ascii=False)
         assert "scored once" in kind.FIGURE.remarks(data)
     people = replace(data, result=replace(data.result, claim=replace(known, unit="person")))
-    assert compare(people).certainty == ""
+    assert (compare(people).certainty, half_width_of(people)) == ("", None)
     source = replace(data.rehearsals[0].configuration, source=RehearsalSource.SKETCH)
     first = replace(data.rehearsals[0], configuration=source)
     sketched = replace(data, rehearsals=Rehearsed([first, *data.rehearsals[1:]]))
+    assert half_width_of(sketched) is None
     assert compare(sketched).certainty == "Scores are of synthetic rows, not of rows of the data"
 
 

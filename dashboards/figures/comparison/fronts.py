@@ -6,9 +6,19 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, compared, label, last_epsilon, over_epsilon, reached, with_room
+from dashboards.figures._common import (
+    SYMBOLS,
+    compared,
+    label,
+    last_epsilon,
+    over_epsilon,
+    reached,
+    with_room,
+    zoom,
+)
+from dashboards.figures._references import Reference, constant_reference, draw_references
 from dashboards.figures._staircases import Step, curve_lines, explorers_key, staircase, step_row
-from dashboards.figures._tested import Tested, best_tested, crosses_of_lines
+from dashboards.figures._tested import Tested, best_tested, crosses_of_lines, heights
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN, Price
@@ -33,6 +43,7 @@ class OverlayInfo(FigureInfo):
 
     objective: str  # on the vertical axis
     lines: tuple[RunLine, ...]
+    references: tuple[Reference, ...]  # that all runs share
     right_end: float
 
 
@@ -54,8 +65,15 @@ def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
         **compared(comparison, f"{label(name)} against {OWN}", objective=name),
         objective=name,
         lines=tuple(line for line in lines if line.steps),
+        references=_shared(comparison, name),
         right_end=last_epsilon(point for run in comparison.runs for point in run.front.points),
     )
+
+
+def _shared(comparison: Comparison, name: str) -> tuple[Reference, ...]:
+    """What the majority-class baseline reaches, where it is the same for all runs."""
+    found = {constant_reference(run.front.claim.baselines, name) for run in comparison.runs}
+    return found.pop() if len(found) == 1 else ()
 
 
 def rows(info: OverlayInfo) -> Table:
@@ -71,7 +89,10 @@ def rows(info: OverlayInfo) -> Table:
 def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the overlay; the lines of one spec share a legend entry, unless they are few and of one spec."""
     epsilons = [step.epsilon for line in info.lines for step in line.steps]
-    figure = over_epsilon(info, theme, [*epsilons, info.right_end] if epsilons else [], info.objective, height=480)
+    shown = [end for line in info.lines for end in heights(line.steps, line.tested)]
+    values = zoom(shown, near=[one.value for one in info.references])
+    epsilons += [info.right_end] if epsilons else []
+    figure = over_epsilon(info, theme, epsilons, info.objective, height=480, values=values)
     apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
     entries = [line.run.rpartition("/")[2] if apart else line.spec for line in info.lines]
     prices = {
@@ -87,6 +108,8 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         on_test.append((line.tested, look[0]))
     figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
     figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
+    if epsilons:
+        draw_references(figure, info, info.references, info.objective, theme)
     return with_room(figure, info)
 
 
@@ -107,7 +130,7 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
         "unless they alone are compared and few. A cross is the best model of a line on test rows, which did not "
-        "choose it, with its 95 % interval. "
+        "choose it, with its 95 % interval. The majority-class baseline is there where all share it. "
         "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too. "
         "Points of a front below its line, which give up some of this score for a better certificate, are not drawn."
     ),

@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from html import escape
-from textwrap import wrap
 
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, compared, marks, new_figure
+from dashboards.figures._common import SYMBOLS, box_in_words, compared, marks, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import thin
-from dashboards.text import number, title_of
+from dashboards.text import number
 from sweeper.pareto.dominance import Box
 from sweeper.results.comparison import Comparison, Group, Run
 
@@ -99,15 +98,7 @@ def _named(info: VolumesInfo, group: Group) -> list[tuple[Run, int]]:
 
 
 def _axis_title(info: VolumesInfo) -> str:
-    """What a hypervolume is a share of, in lines that fit."""
-    ends: dict[str, list[str]] = {}
-    for name, worst in info.box.reference.items():
-        low, high = sorted((worst, info.box.ideal[name]))
-        scale = ", logarithmic" if name == "epsilon" and info.box.log_epsilon else ""
-        ends.setdefault(f"({number(low)} to {number(high)}{scale})", []).append(title_of(name))
-    box = ", ".join(f"{' and '.join(names)} {span}" for span, names in ends.items())
-    lines = ["hypervolume (share of the box)", *wrap(f"box: {box}", _BELOW[info.narrow])]
-    return "<br>".join(map(escape, lines))
+    return f"hypervolume (share of the box)<br>{box_in_words(info.box, _BELOW[info.narrow])}"
 
 
 def _ends(info: VolumesInfo) -> list[float]:

@@ -15,6 +15,7 @@ from dashboards.text import show
 from sweeper.records import Point, ReleasedCurves
 
 _TOGETHER = ",\N{NO-BREAK SPACE}"  # the ends of an interval stay in one line
+_STEPS = "bands are steps: right behind a released radius a curve may have fallen to its end at the next"
 _NEXT_TO_NOTHING = 0.02  # of certified accuracy
 _TICKS = 6  # of radii in a panel, at most
 _FAR_ABOVE = 0.3  # of certified accuracy, above 0
@@ -32,7 +33,8 @@ def rows(info: LinesInfo) -> Table:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
-    below = _released.title_below(info, f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER))
+    axis = f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER)
+    below = _released.title_below(info, axis, _STEPS if info.lines else "")
     yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [_start(info), 1.01]}
     figure = _released.panels(info, theme, below, {"range": [0, _end(info)], "nticks": _TICKS}, yaxis)
     for i, line in enumerate(info.lines):
@@ -81,7 +83,7 @@ def _whole(curves: ReleasedCurves) -> ReleasedCurves:
 
 def _line(point: Point, curves: ReleasedCurves) -> HeldOutCurve:
     low, high = (f"{100 * ends[0]:.1f}" for ends in (curves.certified_low, curves.certified_high))
-    accuracy = f"accuracy {show('accuracy', curves.certified[0])}", f"[{low}, {high}]"
+    accuracy = f"accuracy {show('accuracy', curves.certified[0])}", f"[{low}, {high}] at radius 0"
     below, above = (curves.radii, curves.certified_low), (curves.radii, curves.certified_high)
     return HeldOutCurve(point, accuracy, curves.radii, curves.certified, below, above)
 

@@ -15,7 +15,7 @@ from typing import Any
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._comparable import noise_note
-from dashboards.figures._scores import VALIDATION, within
+from dashboards.figures._scores import VALIDATION, half_width, within
 from dashboards.figures.hyperparameters._axes import declared_ranges
 from dashboards.text import rehearsed_text
 from sweeper.privacy.held_out import wilson
@@ -42,6 +42,7 @@ class Compared:
     settings: Mapping[str, Mapping[str, Any]]  # dotted values by id, of those that reached every objective
     reached: Mapping[str, Mapping[str, float]]  # values by objective, by id
     note: str = ""  # what they are; empty where they are all trials
+    half_width: float | None = None  # of the 95 % interval of a score, None where that is not known
     certainty: str = ""  # of rehearsals, how sure their scores are; empty where that is not known
     trained: Mapping[str, str] | None = None  # of rehearsals, the trials that train each, empty where none does
 
@@ -57,6 +58,11 @@ def remarks_of(data: SweepData, limit: int, *, one_noise: bool = False) -> str:
         return _rehearsals_in_words(data)
     note, count = (noise_note(data), len(data.comparable)) if one_noise else ("", len(data.trials))
     return f"{f' {note}.' if note else ''}{omitted(limit, count, 'trials')}"
+
+
+def half_width_of(data: SweepData) -> float | None:
+    """Return half the widest 95 % interval of a score that is compared, None where that is not known."""
+    return compare(data).half_width
 
 
 def trained_in_words(data: SweepData, words: str = _STARS) -> str:
@@ -89,6 +95,7 @@ def _trials(data: SweepData, *, one_noise: bool) -> Compared:
         objectives=objectives,
         settings={id_: data.settings[id_] for id_ in ids},
         reached={id_: best[id_].values for id_ in ids},
+        half_width=half_width(data.result, (data.utility,)),
         note=noise_note(data) if one_noise else "",
     )
 
@@ -97,29 +104,38 @@ def _rehearsals(data: SweepData) -> Compared:
     objectives = tuple(objective.name for objective in data.result.objectives if objective.name != "epsilon")
     found = {one.id: one for one in data.rehearsals if one.place is not None and one.best is not None}
     best = {id_: one.best.values for id_, one in sorted(found.items()) if one.best is not None}
+    half = _half_width(data, list(filter(is_share_of_rows, objectives)), best)
     return Compared(
         subject="configuration",
         objectives=objectives,
         settings={id_: flatten(found[id_].configuration.config) for id_ in best},
         reached=best,
         note=rehearsed_text(data.rehearsal_source),
-        certainty=_certainty(data, objectives, best),
+        certainty=_certainty(data, objectives, half),
+        half_width=half,
         trained={id_: ", ".join(found[id_].trials) for id_ in best},
     )
 
 
-def _certainty(data: SweepData, objectives: Sequence[str], reached: Mapping[str, Mapping[str, float]]) -> str:
-    """Return how sure the scores of rehearsals are: half the widest 95 % interval of a share of the validation rows."""
+def _certainty(data: SweepData, objectives: Sequence[str], half: float | None) -> str:
+    """Return how sure the scores of rehearsals are."""
     if data.rehearsal_source is RehearsalSource.SKETCH:
         return "Scores are of synthetic rows, not of rows of the data"
-    claim, names = data.result.claim, [name for name in objectives if is_share_of_rows(name)]
+    if half is None:
+        return ""
+    what = "Scores" if all(map(is_share_of_rows, objectives)) else "Accuracies"
+    return f"{what} of {data.result.claim.baselines.rows[VALIDATION]} validation rows: {within(half)}"
+
+
+def _half_width(data: SweepData, names: Sequence[str], reached: Mapping[str, Mapping[str, float]]) -> float | None:
+    """Return half the widest 95 % interval of a share of the validation rows, None where that is not known."""
+    claim = data.result.claim
     rows = claim.baselines.rows.get(VALIDATION, 0)
     shares = [share for values in reached.values() for name in names if 0.0 <= (share := values[name]) <= 1.0]
-    if not rows or not shares or claim.unit != "row":
-        return ""
+    if data.rehearsal_source is RehearsalSource.SKETCH or not rows or not shares or claim.unit != "row":
+        return None
     low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), rows)
-    what = "Scores" if len(names) == len(objectives) else "Accuracies"
-    return f"{what} of {rows} validation rows: {within((high - low) / 2.0)}"
+    return (high - low) / 2.0
 
 
 def _rehearsals_in_words(data: SweepData) -> str:

@@ -30,7 +30,7 @@ _TRAINED = (
 )
 _TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
 _SHORT = 8  # letters of a name between two axes of a column
-_BEHIND_TEXT = 0.6  # opacity of paper behind the texts of ticks, through which lines are seen
+_BEHIND_TEXT = (0.6, 0.85)  # opacity of paper behind the texts of ticks, on a page and in a column
 _RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
 
 
@@ -174,7 +174,7 @@ def _draw_lines(
                 xanchor="right",
                 xshift=-2,
                 borderpad=0,
-                bgcolor=f"rgba{(*hex_to_rgb(theme.paper), _BEHIND_TEXT)}",
+                bgcolor=f"rgba{(*hex_to_rgb(theme.paper), _BEHIND_TEXT[info.narrow])}",
                 font={"size": 9 if info.narrow and len(text) > _SHORT else 11, "color": theme.ink},
             )
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}

@@ -12,8 +12,9 @@ from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import color_bar, label, marks
 from dashboards.figures._comparable import symbols
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import rounded_ticks, texts_of
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._compared import half_width_of, remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     PAD,
@@ -49,6 +50,7 @@ class ContoursInfo(ConfigurationsInfo):
     """Numbers of the contours."""
 
     shown: tuple[tuple[Axis, Axis], ...]  # the hyperparameters of each panel
+    apart: float | None  # from line to line: half the widest 95 % interval of a score, None where it is not known
 
 
 def info(data: SweepData) -> ContoursInfo:
@@ -56,7 +58,7 @@ def info(data: SweepData) -> ContoursInfo:
     content = content_of(data, f"best {label(data.utility)} by hyperparameter pair", one_noise=True)
     axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
     found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
-    return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]))
+    return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]), apart=half_width_of(data))
 
 
 def _is_filled(axis: Axis) -> bool:
@@ -83,10 +85,17 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         chosen = stars_last(info, both(x, y))
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
-        bar = {"showscale": not first, "colorbar": color_bar(f"{_title(info)}<br>{_BETWEEN}")}
         low, high = min(info.colors), max(info.colors)
+        ticks = rounded_ticks(low, high)  # Plotly would put them where lines are
+        bar = {
+            "showscale": not first,
+            "colorbar": color_bar(f"{_title(info)}<br>{_BETWEEN}")
+            | {"tickvals": ticks, "ticktext": texts_of(ticks, info.color_name)},
+        }
         scale = {"colorscale": theme.colorscale()}
-        look = {"contours": {"coloring": "heatmap"}, "line": {"width": 0.5}, "hoverinfo": "skip"}
+        apart = info.apart or 0.0  # without lines
+        lines = {"start": low + apart, "end": high, "size": apart}
+        look = {"contours": {"coloring": "heatmap", **lines}, "line": {"width": apart and 0.8}, "hoverinfo": "skip"}
         filled = go.Contour(x=grid_x, y=grid_y, z=heights, zmin=low, zmax=high, **scale, **look, **bar)
         figure.add_traces(
             [filled, _beyond(x, y, _hull(at_x, at_y), theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2
@@ -154,7 +163,8 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
-        "more: it is a guess, not a measurement. Beyond the outermost marks there is no colour."
+        "more: it is a guess, not a measurement. Lines are as far apart as half the 95 % interval of a score, where "
+        "that is known: within less, differences may be chance. Beyond the outermost marks there is no colour."
     ),
     position=102,
     info=info,

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
-from dashboards.figures._comparable import stage_epsilon, symbols
+from dashboards.figures._comparable import stage_epsilon, stage_names, symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
@@ -58,7 +58,7 @@ def _stages(data: SweepData, trials: Sequence[str]) -> tuple[str, ...]:
         return ()
     stages = [data.result.stage_of(trial) for trial in trials]
     words: dict[int | None, str] = {
-        stage: f"stage {stage + 1}, {stage_epsilon(data, stage)}" for stage in set(stages) if stage is not None
+        stage: f"{stage_names(data)[stage]}, {stage_epsilon(data, stage)}" for stage in set(stages) if stage is not None
     }
     return tuple(words.get(stage, "no stage") for stage in stages)
 

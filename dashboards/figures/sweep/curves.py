@@ -19,7 +19,7 @@ from dashboards.figures._common import (
     new_figure,
     value_axis,
 )
-from dashboards.figures._comparable import stage_epsilon
+from dashboards.figures._comparable import stage_epsilon, stage_names
 from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -76,8 +76,8 @@ def info(data: SweepData) -> CurvesInfo:
             intervals=tuple(point.interval(data.utility) for point in own),
         )
         curves.append(curve)
-    count, best = len(data.result.stages), best_of(data, data.utility)
-    stages = [f"stage {stage + 1}, {stage_epsilon(data, stage)}" for stage in range(count)] if count > 1 else ()
+    names, best = stage_names(data), best_of(data, data.utility)
+    stages = [f"{name}, {stage_epsilon(data, stage)}" for stage, name in enumerate(names)] if len(names) > 1 else ()
     return CurvesInfo(
         **header(data, "trials over their epochs"),
         utility=data.utility,

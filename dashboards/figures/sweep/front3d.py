@@ -11,6 +11,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
+    LOG,
     color_bar,
     color_ends,
     header,
@@ -22,14 +23,15 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._tested import ON_TEST, gap_in_words
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures._ticks import log_ticks, rounded_ticks
-from dashboards.text import is_fraction, number
+from dashboards.figures._ticks import log_ticks, rounded_ticks, texts_of
+from dashboards.summary import best_of
+from dashboards.text import number, show_test
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
 _WITH_LINES = (200, 60)  # points, on a page and in a column
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
-_NARROW_EYE = {"x": 1.55, "y": -2.85, "z": 1.0}
+_NARROW_EYE = {"x": 1.3, "y": -2.4, "z": 0.84}
 _CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": 0.1, "y": 0.0, "z": -0.2}
 _CORNER: dict[str, Any] = {
     "x": 0.01,
@@ -54,7 +56,7 @@ class Front3dInfo(FigureInfo):
     certificate: str | None  # name on the third axis; None when no point has a certificate, and nothing is drawn
     front: tuple[Point, ...]  # points of the front for which all three numbers are finite
     hover: tuple[str, ...]  # one text for each
-    gaps: tuple[str, ...]  # how far each score lies lower on test rows, in words, where that is known
+    on_test: tuple[str, ...]  # what is known of scores on test rows, in words
 
 
 def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
@@ -68,10 +70,18 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
         certificate=certificate,
         front=front,
         hover=hover_texts(data, front),
-        gaps=tuple(
-            f"{label(name)}: {words}" for name in names[1:] if name and (words := gap_in_words(data.result, name))
-        ),
+        on_test=tuple(_on_test(data, [name for name in names[1:] if name])),
     )
+
+
+def _on_test(data: SweepData, names: Sequence[str]) -> list[str]:
+    """How far scores lie lower on test rows, on average; of noisy ones what the best model has there."""
+    found = [f"{label(name)}: {words}" for name in names if (words := gap_in_words(data.result, name))]
+    whose, best = "on average", best_of(data, data.utility)
+    if best is not None and best.noisy is not None:
+        whose = "the best model"
+        found = [f"{label(name)}: {show_test(best, name)}" for name in names if best.test_interval(name)]
+    return [f"{ON_TEST}, {whose}:", *found] if found else []
 
 
 def rows(info: Front3dInfo) -> Table:
@@ -86,7 +96,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     name = info.certificate or ""
     certified = [point.values[name] for point in info.front]
     scene = {
-        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": OWN}},
+        "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": f"{OWN}{LOG}"}},
         "yaxis": {**_ends(info, info.utility, utilities), "title": {"text": escape(info.utility)}},
         "zaxis": {**_ends(info, name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
         "camera": {
@@ -101,8 +111,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     if not epsilons:
         return figure
     _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
-    on_test = f"{ON_TEST}, on average:<br>{'<br>'.join(info.gaps)}" if info.gaps else ""
-    said = "<br>".join(filter(None, [terms, info.scores, on_test]))  # lines that fit a phone
+    said = "<br>".join(filter(None, [terms, info.scores, *info.on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     if len(epsilons) <= _WITH_LINES[info.narrow]:
         figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
@@ -153,8 +162,7 @@ def _ends(info: FigureInfo, name: str, values: Sequence[float]) -> dict[str, Any
     pad = _APART * ((high - low) or 0.1) / 2
     ticks = [tick for tick in rounded_ticks(low, high) if tick >= low + (pad if low else 2 * pad)] or [high]
     ticks = ticks[-1::-2][::-1] if info.narrow and len(ticks) > _FEW_TICKS else ticks
-    texts = [f"{number(100 * tick)}%" if is_fraction(name) else number(tick) for tick in ticks]
-    return {"range": [low - (pad if low else 0.0), high + pad], "tickvals": ticks, "ticktext": texts}
+    return {"range": [low - (pad if low else 0.0), high + pad], "tickvals": ticks, "ticktext": texts_of(ticks, name)}
 
 
 def _lines_to_the_floor(
@@ -175,7 +183,7 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     heading="Privacy, utility and robustness together",
     summary="own epsilon, utility and certified accuracy in space",
     caption="The points of the front; drag to turn. Scores are of validation rows, which chose the models.",
-    remarks=lambda data: " Below the axes: how far lower or higher on test rows." if info(data).gaps else "",
+    remarks=lambda data: " Below the axes: what is known of test rows." if info(data).on_test else "",
     position=60,
     info=info,
     plot=plot,

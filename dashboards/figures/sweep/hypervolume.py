@@ -13,13 +13,14 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
 from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
-from dashboards.figures._common import MANY, header, new_figure, zoom
+from dashboards.figures._common import MANY, box_in_words, header, new_figure, zoom
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
-from sweeper.pareto.dominance import hypervolume_curve
+from sweeper.pareto.dominance import Box, hypervolume_curve
 from sweeper.records import Point
 
 DRAWN_STEPS = 400
+_LETTERS = (110, 44)  # of a line below the axis, on a page and in a column
 _FEW_TRIALS = 10
 _LEAST_TRIALS = 4  # of fewer, the curve says nothing about what another one would bring
 
@@ -32,6 +33,7 @@ class HypervolumeInfo(FigureInfo):
     counts: tuple[int, ...]  # trials so far
     epochs: tuple[int, ...]  # epochs so far, of all these trials
     values: tuple[float, ...]  # the hypervolume
+    box: Box  # where it was measured
 
 
 def info(data: SweepData) -> HypervolumeInfo:
@@ -53,6 +55,7 @@ def info(data: SweepData) -> HypervolumeInfo:
         values=hypervolume_curve(
             ordered, data.result.objectives, [ends[count - 1] for count in counts], data.result.box
         ),
+        box=data.result.box,
     )
 
 
@@ -74,7 +77,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not count,
         height=340,
         showlegend=False,
-        xaxis={"title": {"text": "trials"}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
+        xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
         yaxis={"title": {"text": "hypervolume (share of the box)"}, "range": zoom(info.values)},
     )
     if not count:
@@ -99,6 +102,17 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
+def _below(info: HypervolumeInfo) -> str:
+    """What the axis counts, what the box is, and what a model of the front costs: pictures have no page around them."""
+    _, _, paid = info.epsilon_title.partition("; ")
+    box = box_in_words(info.box, _LETTERS[info.narrow])
+    return "<br>".join(filter(None, ["trials, in the order of their proposals", box, paid]))
+
+
+def _too_few(data: SweepData) -> str:
+    return str(len({point.trial for point in data.points}) or "")
+
+
 FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     name="hypervolume",
     heading="What more trials brought",
@@ -113,5 +127,6 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     rows=rows,
     remarks=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
     awaits=f"How much each trial enlarged the front,<br>as soon as {_LEAST_TRIALS} have finished their first epoch",
-    needs=f"{_LEAST_TRIALS} trials with points: fewer do not tell what another one would bring",
+    needs=f"{_LEAST_TRIALS} trials with points",
+    lacks=_too_few,
 )

@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 from dashboards.data import PRICE, SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
+    LOG,
     epsilon_axis,
     header,
     interval_bars,
@@ -69,7 +70,7 @@ def info(data: SweepData) -> PriceInfo:
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
         **header(data, "what a budget buys", *names)
-        | {"epsilon_title": f"{OWN} (thin), epsilon that is paid (thick), {delta_text(data)}"},
+        | {"epsilon_title": f"{OWN} (thin), epsilon that is paid (thick){LOG}, {delta_text(data)}"},
         values=tuple(value for value in values if value.alone),
         right_end=_BEYOND * last,
         lines=references(data, data.utility),

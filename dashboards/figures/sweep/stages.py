@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, interval_bars, label, new_figure, value_axis
+from dashboards.figures._comparable import stage_names
 from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
@@ -45,6 +46,7 @@ class StagesInfo(FigureInfo):
 
     utility: str
     trials: tuple[Staged, ...]  # those with points, in their order; none of few, or where the budget has one stage
+    names: tuple[str, ...]  # of the stages
     taus: tuple[float | None, ...]  # by stage from the second: Kendall's tau of promoted trials and their sources
 
 
@@ -65,6 +67,7 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
         **header(data, "from stage to stage"),
         utility=utility,
         trials=tuple(staged) if len(staged) >= _LEAST_TRIALS else (),
+        names=stage_names(data),
         taus=tuple(_tau(staged, stage) for stage in range(1, len(data.result.stages))),
     )
 
@@ -133,11 +136,11 @@ def rows(info: StagesInfo) -> Table:
 
 def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw one mark per trial over its stage, and a line from where it comes."""
-    count = len(info.taus) + 1
+    count = len(info.names)
     axis = {
         "tickvals": list(range(count)),
         "ticktext": [_tick(info, stage) for stage in range(count)],
-        "range": [-0.4, count - 0.6],
+        "range": [-0.4, max(count, 1) - 0.6],
     }
     figure = new_figure(
         info,
@@ -158,7 +161,7 @@ def _tick(info: StagesInfo, stage: int) -> str:
     epsilons = [one.epsilon for one in info.trials if one.stage == stage]
     gap = "<br>" if info.narrow else " "
     whole = f"{OWN}{gap}≤ {show_epsilon(max(epsilons))}" if epsilons else "no points"
-    lines = [f"stage {stage + 1}", whole]
+    lines = [info.names[stage], whole]
     tau = info.taus[stage - 1] if stage else None
     return "<br>".join([*lines, *([] if tau is None else [f"tau {tau:.2f}"])])
 

@@ -25,11 +25,12 @@ from dashboards.figures._common import (
     reached,
     with_room,
 )
+from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.summary import best_of
 from sweeper.records import Interval, Point, TrialStatus
-from sweeper.results.highlights import finals_first
 
 DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
@@ -68,8 +69,8 @@ class TrajectoriesInfo(FigureInfo):
     # trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first
     trajectories: tuple[Trajectory, ...]
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
-    stages: int  # of the budget, 1 where it was not cut
-    finals_first: bool  # whether the last stage is told apart from those before it, which have open marks
+    stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
+    best: str  # the trial of the best point, "" without one
 
 
 def info(data: SweepData) -> TrajectoriesInfo:
@@ -96,13 +97,14 @@ def info(data: SweepData) -> TrajectoriesInfo:
             ended=ended.get(id_, {}),
         )
         trajectories.append(trajectory)
+    names, best = stage_names(data), best_of(data, data.utility)
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
         utility=data.utility,
         trajectories=tuple(trajectories),
         steps=staircase(data.front_points, data.utility, data.direction(data.utility)),
-        stages=max(len(data.result.stages), 1),
-        finals_first=finals_first(data.points),
+        stages=names if len(names) > 1 else (),
+        best="" if best is None else best.trial,
     )
 
 
@@ -145,8 +147,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
             figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
-    if info.stages == 1 and len(info.trajectories) <= NAMED_TRIALS:
-        _draw_named(figure, info, theme)
+    if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
+        for i, t in enumerate(info.trajectories):
+            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], "")
     else:
         _draw_grouped(figure, info, theme)
     if any(t.passed for t in info.trajectories):
@@ -155,33 +158,36 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     return with_room(figure, info)
 
 
-def _draw_named(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
-    """Draw each trial in a colour and with a mark of its own; the legend says how it ended."""
-    for i, t in enumerate(info.trajectories):
-        color, symbol, group = theme.hue(i), SYMBOLS[i % len(SYMBOLS)], f"{escape(t.trial)}, {t.status.value}"
-        path = _paths([t], color, info.utility, group, 1.6, crowded=False)
-        figure.add_trace(path.update(mode="lines+markers", marker={"size": 5, "symbol": symbol, "color": color}))
-        figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol))
+def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, name: str) -> None:
+    """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
+    group = f"{escape(t.trial)}{name}, {t.status.value}"
+    path = _paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
+    figure.add_trace(path.update(mode="lines+markers", marker={"size": 5, "symbol": symbol, "color": color}))
+    figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol))
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
-    """Draw the trials in groups, with an end mark for each way a trial can end."""
-    crowded = len(info.trajectories) > MANY
-    for stage in range(info.stages):
+    """Draw the trials in groups, with an end mark for each way a trial can end; of one stage the best apart."""
+    crowded, last = len(info.trajectories) > MANY, len(info.stages) - 1
+    best = "" if info.stages else info.best
+    for stage, stage_name in enumerate(info.stages or ("",)):
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
+            chosen = [t for t in chosen if t.trial != best]
             if chosen:
-                is_staged = info.stages > 1
-                color = theme.hue(stage) if is_staged else getattr(theme, name)
-                group = f"stage {stage + 1}, {status.value}" if is_staged else status.value
-                is_open = info.finals_first and stage < info.stages - 1
+                color = theme.hue(stage) if stage_name else getattr(theme, name)
+                group = f"{stage_name}, {status.value}" if stage_name else status.value
+                is_open = stage < last and info.stages[last] == FINALS
                 mark = SYMBOLS[stage % len(SYMBOLS)] + "-open" * is_open  # of each epoch: stages differ in grey too
-                symbol = mark if is_staged and status is TrialStatus.COMPLETED else symbol
+                symbol = mark if stage_name and status is TrialStatus.COMPLETED else symbol
                 path = _paths(chosen, color, info.utility, group, _WIDTH + _WIDER * stage, crowded=crowded)
-                if is_staged and not crowded:
+                if stage_name and not crowded:
                     path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": color})
                 figure.add_trace(path)
                 figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8, symbol=symbol))
+    for t in info.trajectories:
+        if t.trial == best:
+            _draw_named(figure, info, t, theme.ink, "star", ", the best")
 
 
 def _paths(
@@ -269,7 +275,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does). The broad pale line is the best of all trials within each epsilon."
+        "the legend does); of more trials of one stage the best one stands out. The broad pale line is the best of all "
+        "trials within each epsilon."
     ),
     position=70,
     info=info,

@@ -70,7 +70,10 @@ def front(
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", help="By default what --output ends in, or html.", show_default=False, **choices(FORMATS)
+            "--format",
+            help="By default what --output ends in, else html, or png of a size.",
+            show_default=False,
+            **choices(FORMATS),
         ),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="The file to write.")] = None,
@@ -89,10 +92,11 @@ def front(
         typer.echo(list_figures(sweep))
         return
     place = sweep if figure is None else sweep / "figures"  # a figure called front is not the front of the sweep
-    path = output or place / f"{figure or 'front'}.{format_ or 'html'}"
+    paper = Paper.of(preset, width, font, title=not no_title)
+    path = output or place / f"{figure or 'front'}.{format_ or ('html' if paper is None else 'png')}"
     if format_ is not None and path.suffix != f".{format_}":
         raise ExportError(f"Expected a file name that ends in .{format_}, got {path}: change --output or --format")
-    exporter("front")(sweep, path, figure, Paper.of(preset, width, font, title=not no_title))
+    exporter("front")(sweep, path, figure, paper)
     typer.echo(str(path))
 
 
@@ -140,9 +144,10 @@ def compare(
     paper = Paper.of(preset, width, font, title=not no_title)
     if paper is not None and output is None:
         raise ExportError("Expected --output for a picture of a size, got none: name a png, svg or pdf")
+    written = None if output is None else exporter("comparison")(found, output, figure, paper)
     print_view(comparison_view(found))
-    if output is not None:
-        typer.echo(str(exporter("comparison")(found, output, figure, paper)))
+    if written is not None:
+        typer.echo(str(written))
 
 
 @app.command()

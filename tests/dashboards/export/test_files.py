@@ -146,4 +146,4 @@ def test_images_are_drawn_by_the_browser(sweep, tmp_path, suffix, figure, start)
         with Image.open(io.BytesIO(content)) as picture:
             picture.load()  # whole, with the check sums of its parts
     if suffix == "svg":
-        assert b"own epsilon (fixed in advance), delta = 1e-4" in content
+        assert b"own epsilon (fixed in advance, log), delta = 1e-4" in content

@@ -116,13 +116,18 @@ def test_in_a_column_panels_stand_below_each_other_and_few_axes_are_left(sweep):
     assert len(lines.dimensions) == 4 + 3
 
 
+_WIDTH_OF_12_POINTS = "Expected --width from 96 to 1000 millimetres for text of 12 points, got 85: change it"
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
         (("poster", None, None), "Expected a preset out of column, page, got 'poster' (--preset); name one of them"),
-        ((None, 5.0, None), "Expected --width from 30 to 1000 millimetres, got 5: change it"),
+        ((None, 5.0, None), "Expected --width from 64 to 1000 millimetres for text of 8 points, got 5: change it"),
+        ((None, 60.0, None), "Expected --width from 64 to 1000 millimetres for text of 8 points, got 60: change it"),
+        ((None, 29.0, 3.5), "Expected --font from 4 to 40 points, got 3.5: change it"),
         ((None, None, float("nan")), "Expected --font from 4 to 40 points, got nan: change it"),
-        (("column", None, 12.0), "Expected --width of at least 96 for text of 12 points, got 85"),
+        (("column", None, 12.0), _WIDTH_OF_12_POINTS),
     ],
 )
 def test_a_size_that_no_picture_has_is_refused(asked, said):

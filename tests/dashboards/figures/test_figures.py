@@ -8,14 +8,27 @@ from statistics import fmean
 
 import pytest
 
-from dashboards.figures import DARK, LIGHT, NotebookFigure, as_json, exchange, has_content, is_empty, sweep_figures
+from dashboards.figures import (
+    DARK,
+    LIGHT,
+    NotebookFigure,
+    as_json,
+    exchange,
+    has_content,
+    is_empty,
+    linear_epsilon,
+    refuse,
+    sweep_figures,
+)
 from dashboards.figures._base import FigureInfo
 from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
+from dashboards.figures._comparable import stage_names
 from dashboards.figures._tested import BEST_ON_TEST
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.sweep import curves, front3d, hypervolume, price, robustness, trajectories, workers
 from dashboards.text import MISSING, show_epsilon
+from sweeper.errors import EmptyFigureError
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.privacy.baselines import Baselines
@@ -23,6 +36,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import NoisyScores, Point, Trial, TrialStatus
 
 FIGURES = sweep_figures()
+THREE_STAGES = ("explorers of stage 1", "explorers of stage 2", "finals")
 
 
 @pytest.fixture
@@ -57,7 +71,7 @@ def test_robustness_curves_differ_in_symbol_too_and_no_staircase_is_dashed(sweep
     assert {trace.line.dash for trace in lines} == {"solid"}
     inks = [LIGHT.scale.index(trace.line.color) for trace in lines[1:]]
     assert inks == sorted(set(inks), reverse=True)  # less ink for a larger radius
-    assert [trace.name for trace in lines] == ["clean", "radius 0.1", "radius 0.25", "radius 0.5"]
+    assert [trace.name for trace in lines] == ["accuracy", "radius 0.1", "radius 0.25", "radius 0.5"]
 
 
 def test_each_line_of_robustness_has_its_best_model_on_test_rows_and_the_baseline_beside_it(sweep):
@@ -95,6 +109,18 @@ def test_colours_and_heights_of_certified_accuracy_are_said_to_be_of_validation_
     assert row["test certified@0.25"] == points[0].test["certified@0.25"]
 
 
+def test_three_dimensions_of_noisy_scores_have_what_the_best_model_is_on_test_rows(sweep):
+    def make_noisy(point):
+        ends = {"intervals": {"accuracy": (0.0, 1.0)}, "test_intervals": {"accuracy": (0.4, 0.6)}}
+        tested = {"accuracy": 0.5, "certified@0.25": 0.3}  # the second without an interval, which is not shown
+        return replace(point, noisy=NoisyScores(is_final=True, released={}, **ends), test=tested)
+
+    data = replace(sweep, result=replace(sweep.result, points=tuple(map(make_noisy, sweep.points))))
+    assert front3d.info(data).on_test == ("on test rows, the best model:", "accuracy: 50.0 % (40.0 to 60.0\xa0%)")
+    bare = tuple(replace(p, test=None, noisy=replace(p.noisy, test_intervals={})) for p in data.points)
+    assert front3d.info(replace(data, result=replace(data.result, points=bare))).on_test == ()
+
+
 def test_the_three_dimensional_front_has_the_three_numbers_of_every_point(sweep):
     info = front3d.info(sweep)
     _, markers = front3d.plot(info).data
@@ -122,13 +148,15 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     figure = trajectories.plot(trajectories.info(replace(sweep, result=replace(sweep.result, stages=()))))
     ends = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
-        "completed": 20,
+        "completed": 19,
+        "t0003, the best, completed": 1,
         "stopped": 2,
         "failed": 1,
         "interrupted": 1,
     }
     assert "failed: accuracy is NaN at epoch 7" in ends["failed"].text[0]
-    assert len({trace.marker.symbol for trace in ends.values()}) == 4
+    assert len({trace.marker.symbol for trace in ends.values()}) == 5
+    assert len({trace.marker.color for trace in ends.values()}) == 5
 
 
 def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
@@ -189,6 +217,23 @@ def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
     marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in figure.data if "lines" in trace.mode}
     assert len({marks[stage] for stage in ("stage 1", "stage 2", "stage 3")}) == 3, "in grey, too"
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
+
+
+@pytest.mark.parametrize(("stages", "names"), [((4, 1), ("explorers", "finals")), ((4, 3, 1), THREE_STAGES)])
+def test_stages_of_noisy_scores_are_called_explorers_and_finals(sweep, stages, names):
+    def make_noisy(point):
+        is_final = point.trial > "t0019"
+        return replace(point, noisy=NoisyScores(is_final=is_final, released={}, intervals={}))
+
+    assert stage_names(sweep) == ("stage 1", "stage 2", "stage 3")
+    noisy = tuple(map(make_noisy, sweep.points))
+    data = replace(sweep, result=replace(sweep.result, points=noisy, stages=stages))
+    assert stage_names(data) == names
+    drawn = trajectories.plot(trajectories.info(data)).data
+    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in drawn if trace.mode == "lines+markers"}
+    assert {name for name, symbol in marks.items() if symbol.endswith("-open")} == {*names[:-1]}
+    said = {line.name.partition(",")[0] for line in curves.plot(curves.info(data)).data}
+    assert said == {*names}
 
 
 def test_what_a_budget_buys_is_the_model_of_the_headline(small):
@@ -349,6 +394,15 @@ def test_of_three_trials_no_curve_says_whether_more_would_help(small):
     points = [Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.5 + 0.1 * i}) for i in range(4)]
     assert is_empty(FIGURES["hypervolume"].draw(small(points[:3])))
     assert hypervolume.info(small(points)).counts == (1, 2, 3, 4)
+    with pytest.raises(EmptyFigureError, match="Expected 4 trials with points for the figure hypervolume, found 3;"):
+        refuse(FIGURES, FIGURES["hypervolume"], small(points[:3]))
+
+
+def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sweep_costs(sweep):
+    axis, *box, paid = hypervolume.plot(hypervolume.info(sweep)).layout.xaxis.title.text.split("<br>")
+    assert axis == "trials, in the order of their proposals"
+    assert " ".join(box).startswith("box: own epsilon (0.01 to 100, log), accuracy and certified accuracy at radius")
+    assert paid == f"price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
 
 
 def test_without_a_certificate_there_is_no_figure_of_radii(small):
@@ -514,6 +568,18 @@ def test_an_axis_has_the_ticks_that_people_quote_however_wide_it_is():
     assert log_ticks([nan, inf, 0.0]) == {}
     for alone in (0.032, 1.202, 2.0, 97.0):
         assert len(log_ticks([alone])["ticktext"]) >= 3
+
+
+def test_a_logarithmic_epsilon_axis_says_that_it_is_one(sweep):
+    title = "own epsilon (fixed in advance, log), delta"
+    for name in ("front", "price", "trajectories", "robustness"):
+        figure = FIGURES[name].draw(sweep)
+        assert ", log" in figure.layout.xaxis.title.text
+        assert "log" not in linear_epsilon(figure).layout.xaxis.title.text
+    assert FIGURES["front"].draw(sweep).layout.xaxis.title.text.startswith(title)
+    scene = FIGURES["front-3d"].draw(sweep)
+    assert scene.layout.scene.xaxis.title.text == "own epsilon, log"
+    assert linear_epsilon(scene).layout.scene.xaxis.title.text == "own epsilon"
 
 
 def test_an_axis_begins_and_ends_with_what_is_shown():

@@ -19,6 +19,7 @@ from dashboards.figures.comparison import fronts as overlay
 from dashboards.figures.sweep import repeats
 from dashboards.pages.comparison import HYPERVOLUME, build_comparison
 from sweeper.errors import ExportError
+from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import Price
 from sweeper.results.comparison import ONE_RUN, PRICE, compare
 
@@ -67,6 +68,27 @@ def test_fronts_are_compared_in_certified_accuracy_too_where_all_sweeps_have_one
     assert figure.layout.yaxis.title.text.startswith("certified accuracy at radius 0.25 (")
     bare = replace(comparison, objectives=tuple(o for o in comparison.objectives if "certified" not in o.name))
     assert not has_content(certified_fronts.FIGURE, bare)
+
+
+def test_the_baseline_that_all_sweeps_share_is_beside_their_fronts(comparison):
+    def given(*majorities):
+        runs = iter(majorities)
+        groups = tuple(
+            replace(group, runs=tuple(_with_majority(run, next(runs)) for run in group.runs))
+            for group in comparison.groups
+        )
+        return replace(comparison, groups=groups)
+
+    figure = overlay.plot(overlay.info(given(*[0.52] * 5)))
+    assert (figure.data[-1].name, figure.layout.shapes[0].y0) == ("majority class: 52.0 %", 0.52)
+    low, high = figure.layout.yaxis.range
+    assert low < 0.52 < high
+    assert overlay.info(given(*[0.52] * 4, 0.6)).references == ()
+
+
+def _with_majority(run, share):
+    claim = replace(run.front.claim, baselines=Baselines(classes=("a", "b"), majority={"validation": share}))
+    return replace(run, front=replace(run.front, claim=claim))
 
 
 def test_lines_of_a_comparison_end_where_the_last_training_does(comparison):
@@ -132,7 +154,7 @@ def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     drawn = hypervolumes.plot(hypervolumes.info(comparison))
     assert sum(bool(trace.showlegend) for trace in drawn.data) == 1
     title = figure.layout.xaxis.title.text.replace("<br>", " ")
-    assert "box: own epsilon (0.01 to 100, logarithmic), accuracy" in title
+    assert "box: own epsilon (0.01 to 100, log), accuracy" in title
     linear = compare(fronts[:2], reference={"epsilon": 10.0}, log_epsilon=False)
     assert "own epsilon (0.01 to 10)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
     many = replace(comparison.groups[0], runs=comparison.groups[0].runs * 2)

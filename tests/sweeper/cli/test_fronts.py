@@ -79,6 +79,15 @@ def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence
     assert not list(tmp_path.glob("front.*"))
 
 
+def test_a_picture_of_a_size_is_one_without_a_name_too(ran, answer):
+    assert answer("front", ran.folder, "--figure", "price", "--preset", "column").strip().endswith("price.png")
+
+
+def test_a_comparison_that_cannot_be_drawn_prints_no_table_before_it_says_so(ran, other, refusal):
+    said = refusal("compare", ran.folder, other, "--figure", "attainment", "-o", "both.png")
+    assert "Expected two sweeps of one name for the figure attainment" in said
+
+
 def test_sweeps_are_compared_and_written(ran, other, answer, refusal, tmp_path):
     page = tmp_path / "both.html"
     shown = answer("compare", ran.folder, other, "-o", page)

@@ -67,7 +67,7 @@ def data(small):
 def test_every_point_has_its_curve_with_both_ends_of_the_band(data):
     info = certified_curve.info(data)
     assert [line.name for line in info.lines] == [
-        f"own epsilon {number}: accuracy 90.0 % [80.0, 100.0]" for number in (3, 2, 1)
+        f"own epsilon {number}: accuracy 90.0 % [80.0, 100.0] at radius 0" for number in (3, 2, 1)
     ]
     first = certified_curve.rows(info)[1 + 2 * len(CURVES.radii)]
     assert first == {
@@ -242,6 +242,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
             assert max(map(len, below.split("<br>"))) <= letters
             for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%"):
                 assert words in below
+            assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
 
 
 def test_the_axis_of_radii_ends_where_nothing_is_certified_any_more(small):

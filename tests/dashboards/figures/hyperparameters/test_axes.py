@@ -82,7 +82,7 @@ def test_lines_are_seen_through_the_texts_of_ticks(sweep, narrow):
     figure = configurations.FIGURE.draw(sweep, narrow=narrow, still=True)
     grounds = [note.bgcolor for note in figure.layout.annotations if note.bgcolor]
     assert grounds
-    assert all(0.0 < float(color.rstrip(")").rpartition(",")[2]) < 0.8 for color in grounds)
+    assert all(0.0 < float(color.rstrip(")").rpartition(",")[2]) < 0.9 for color in grounds)
 
 
 def test_each_figure_has_a_title_of_its_own(sweep):

@@ -111,6 +111,16 @@ def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, on_one_li
         assert _area(around) < 0.0 < _area(hole), "a hole is one because it runs the other way"
 
 
+def test_lines_of_a_contour_are_no_nearer_than_scores_are_sure(sweep, monkeypatch):
+    low, high = (end(contours.info(sweep).colors) for end in (min, max))
+    for half, apart in ((0.1 * (high - low), 0.1 * (high - low)), (None, 0.0)):
+        monkeypatch.setattr(contours, "half_width_of", lambda _, half=half: half)
+        (filled, *_) = (trace for trace in contours.plot(contours.info(sweep)).data if trace.type == "contour")
+        assert filled.contours.size == pytest.approx(apart)
+        assert bool(filled.line.width) is (half is not None)
+        assert filled.contours.start == pytest.approx(low + apart)
+
+
 def _area(corners):
     return sum(x * next_y - next_x * y for (x, y), (next_x, next_y) in pairwise(corners))
 

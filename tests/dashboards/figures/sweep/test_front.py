@@ -54,10 +54,10 @@ def test_every_point_is_on_the_front_or_dominated_and_the_axis_says_what_epsilon
     assert not {p.key for p in info.dominated} & sweep.result.on_front
     figure = front.plot(front.info(sweep))
     price = show_epsilon(sweep.result.price.epsilon)
-    title = f"own epsilon (fixed in advance), delta = 1e-4; price of the sweep: {price}"
+    title = f"own epsilon (fixed in advance, log), delta = 1e-4; price of the sweep: {price}"
     assert figure.layout.xaxis.title.text == title
     narrow = front.plot(replace(info, narrow=True)).layout.xaxis.title.text
-    assert narrow == title.replace("; ", ";<br>")
+    assert narrow == title.replace(", delta", ",<br>delta")
     assert figure.layout.xaxis.type == "log"
     assert figure.layout.yaxis.title.text == "accuracy (validation)"
 
