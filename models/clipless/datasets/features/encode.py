@@ -89,15 +89,19 @@ def encode(dataset: Dataset, features: Features) -> Dataset:
     opened = open_features(features, RowKind.of(dataset.metadata))
     facts = feature_facts(dataset.metadata, opened.encoder.features, opened.probed.shape[1])
     splits = (dataset.train, dataset.validation, dataset.test)
-    rows, cache = [part.x for part in splits], opened.encoder.features.cache
-    key = key_of(opened.encoder, opened.probed, rows) if cache else ""
-    found = read_features(key, [len(part) for part in rows]) if cache else None
-    if found is None:
-        found = [opened.encode(part) for part in rows]
-        if cache:
-            write_features(key, found)
-    train, validation, test = (replace(part, x=x) for part, x in zip(splits, found, strict=True))
+    train, validation, test = (replace(part, x=_features_of(part.x, opened)) for part in splits)
     return Dataset(facts, train, validation, test, dataset.blocks, raw=dataset)
+
+
+def _features_of(rows: Tensor, opened: OpenFeatures) -> Tensor:
+    if not opened.encoder.features.cache:
+        return opened.encode(rows)
+    key = key_of(opened.encoder, opened.probed, rows)
+    found = read_features(key, len(rows))
+    if found is None:
+        found = opened.encode(rows)
+        write_features(key, found)
+    return found
 
 
 def feature_facts(facts: Metadata, features: Features, width: int) -> Metadata:

@@ -1,8 +1,9 @@
 """Features kept on this machine, so that the next sweep on the same rows does not compute them again.
 
 They tell as much of private rows as the rows themselves. They lie in ``features`` of the cache folder
-(``SWEEPER_CACHE``), which its owner alone may enter: one file for each data set, encoder and setting. Files that nobody
-has used for 30 days go, and the oldest ones where all together have more than 8 GiB.
+(``SWEEPER_CACHE``), which its owner alone may enter: one file for each split, encoder and setting, written as soon as
+its rows are encoded. Files that nobody has used for 30 days go, and the oldest ones where all together have more than
+8 GiB.
 
 The name of a file is the digest of everything that decides its content: the encoder's digest and settings, the packages
 that compute it, the features that made-up rows have now, and the rows. Another encoder, other weights, another setting
@@ -16,7 +17,6 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -30,45 +30,43 @@ FOLDER = "features"
 MOST_BYTES = 8 * 2**30
 MOST_SECONDS = 30 * 86_400.0
 _SUFFIX = ".npz"
-_CHECKSUM = "sha256"
+_CHECKSUM, _FEATURES = "sha256", "features"
 
 
-def key_of(encoder: Encoder, probed: Tensor, parts: Sequence[Tensor]) -> str:
+def key_of(encoder: Encoder, probed: Tensor, rows: Tensor) -> str:
     """Return the name under which the features of rows are kept.
 
     Args:
         encoder: that is open.
         probed: features of made-up rows, as it computes them now.
-        parts: rows of each split.
+        rows: of a split.
     """
     declared = {name: value for name, value in encoder.features.to_json().items() if name not in ("file", "cache")}
     digest = hashlib.sha256(json.dumps([declared, encoder.versions], sort_keys=True).encode())
-    for rows in (probed, *parts):
-        digest.update(f"{rows.dtype} {tuple(rows.shape)}\n".encode())
-        digest.update(np.ascontiguousarray(rows.numpy()).reshape(-1).view(np.uint8).data)
+    for values in (probed, rows):
+        digest.update(f"{values.dtype} {tuple(values.shape)}\n".encode())
+        digest.update(np.ascontiguousarray(values.numpy()).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
 
-def read_features(key: str, counts: Sequence[int]) -> list[Tensor] | None:
-    """Return the features of each split, None where there are none of so many rows or the file is not what it was."""
+def read_features(key: str, count: int) -> Tensor | None:
+    """Return the features of a split, None where there are none of so many rows or the file is not what it was."""
     path = cache_dir() / FOLDER / f"{key}{_SUFFIX}"
     try:
         if not _is_private(path.parent):
             return None
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        recorded = str(arrays.pop(_CHECKSUM))
+            found, recorded = archive[_FEATURES], str(archive[_CHECKSUM])
     except Exception:  # of a file that is damaged in whatever way: the features are computed again
         return None
-    found = [arrays[name] for name in sorted(arrays)]
-    if checksum(arrays) != recorded or [len(one) for one in found] != list(counts):
+    if checksum({_FEATURES: found}) != recorded or len(found) != count:
         return None
     with contextlib.suppress(OSError):
         os.utime(path)
-    return [torch.from_numpy(one) for one in found]
+    return torch.from_numpy(found)
 
 
-def write_features(key: str, parts: Sequence[Tensor]) -> None:
+def write_features(key: str, features: Tensor) -> None:
     """Keep features for the next sweep; where that cannot be done, the next one computes them again."""
     folder = cache_dir() / FOLDER
     try:
@@ -77,7 +75,7 @@ def write_features(key: str, parts: Sequence[Tensor]) -> None:
             folder.chmod(0o700)
         if not _is_private(folder):
             return
-        arrays = {str(number): rows.numpy() for number, rows in enumerate(parts)}
+        arrays = {_FEATURES: features.numpy()}
         descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".")
         try:
             with os.fdopen(descriptor, "wb") as file:

@@ -9,6 +9,8 @@ import torch
 import clipless
 from clipless.datasets import InputFormat, input_format
 from clipless.datasets.dataset import Blocks
+from clipless.datasets.features import encode as encode_module
+from clipless.datasets.features.checks import encode_rows
 from clipless.datasets.features.encode import encode
 from clipless.datasets.metadata import in_feature_units
 from clipless.datasets.tables.texts import decode_text, encode_texts
@@ -89,12 +91,30 @@ def test_features_are_computed_once_for_all_sweeps_on_the_same_rows(declare, few
     second = encode(few, declare())
     assert Counted.rows - before < 100
     assert torch.equal(first.train.x, second.train.x)
-    assert len(list(cache.iterdir())) == 1
+    assert len(list(cache.iterdir())) == 3  # a file for each split
     torch.testing.assert_close(encode(few, declare("other")).test.x[0], 2.0 * _unit(Counted(64, seed=1), few))
     before = Counted.rows
     encode(few, declare("dense", cache=False))
     assert Counted.rows - before >= 100
-    assert len(list(cache.iterdir())) == 2
+    assert len(list(cache.iterdir())) == 6
+
+
+def test_splits_that_were_encoded_before_an_end_are_kept(declare, few, monkeypatch):
+    class Ended(BaseException):
+        pass
+
+    def end(encoder, rows):
+        if len(rows) == len(few.validation):
+            raise Ended
+        return encode_rows(encoder, rows)
+
+    with monkeypatch.context() as ended:
+        ended.setattr(encode_module, "encode_rows", end)
+        with pytest.raises(Ended):
+            encode(few, declare())
+    before = Counted.rows
+    encode(few, declare())
+    assert Counted.rows - before < len(few.train)
 
 
 def _unit(module, few):
