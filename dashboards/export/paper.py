@@ -9,6 +9,7 @@ from math import ceil, log10
 from textwrap import wrap
 
 from dashboards.figures import Figure
+from dashboards.figures._common import make_room
 from dashboards.figures._ticks import thin
 from sweeper.results.exporters import Paper
 
@@ -45,6 +46,8 @@ def fit(figure: Figure, paper: Paper) -> Layout:
     """Lay a figure out as a paper wants it, and return its size."""
     if figure.layout.margin.t is None and (paper.width is not None or not _legend_names(figure)):
         figure.update_layout(margin={"t": _margin(figure, "t") - _LEGEND_ABOVE})
+    elif figure.layout.margin.t is None:
+        make_room(figure)
     if not paper.title:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)

@@ -37,7 +37,12 @@ def names_with_content(kinds: Mapping[str, FigureKind[D, Any]], data: D) -> tupl
 def needs(kinds: Mapping[str, FigureKind[D, Any]], data: D) -> dict[str, str]:
     """Return of every figure what it needs and ``data`` lacks, "" where it has something to say of it."""
     found = names_with_content(kinds, data)
-    return {name: "" if name in found else kind.needs for name, kind in kinds.items()}
+    return {name: "" if name in found else _needed(kind, data) for name, kind in kinds.items()}
+
+
+def _needed(kind: FigureKind[D, Any], data: D) -> str:
+    there = kind.lacks(data)
+    return f"{kind.needs}, found {there}" if there else kind.needs
 
 
 def choose(kinds: Mapping[str, FigureKind[D, Any]], name: str, data: D) -> FigureKind[D, Any]:

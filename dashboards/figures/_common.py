@@ -40,9 +40,10 @@ WATERMARK = "exploratory: no guarantee"
 LOG = ", log"  # behind what a logarithmic axis shows
 _OWN_LOG = f"{OWN_EPSILON.removesuffix(')')}{LOG})"
 _HOVER_LINES = 8
-_LEGEND_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
+PICTURE_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
 _TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of its legend
+_LEAST_PAD = 0.05  # beyond the outermost hypervolumes
 _ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
 _SMALLEST_SPREAD = 0.05  # to either side of the values of an axis whose values are all alike
@@ -96,7 +97,7 @@ def label(name: str) -> str:
 def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
     title = f"{label(name)} ({info.scores})"
-    if info.narrow and len(title) > _COLUMN_HEIGHT:
+    if (info.narrow or info.still) and len(title) > _COLUMN_HEIGHT:
         title = title.replace(" at radius", "<br>at radius").replace(", ", ",<br>")
     return {"title": {"text": title}, **percent_axis(name)}
 
@@ -123,7 +124,8 @@ def box_in_words(box: Box, letters: int) -> str:
     for name, worst in box.reference.items():
         low, high = sorted((worst, box.ideal[name]))
         scale = LOG if name == "epsilon" and box.log_epsilon else ""
-        ends.setdefault(f"({number(low)} to {number(high)}{scale})", []).append(title_of(name))
+        span = f"({number(low)} to {number(high)}{scale})".replace(" ", "\N{NO-BREAK SPACE}")
+        ends.setdefault(span, []).append(title_of(name))
     sides = ", ".join(f"{' and '.join(names)} {span}" for span, names in ends.items())
     lines = wrap(f"box: {sides}", letters)
     return "<br>".join(map(escape, lines))
@@ -135,7 +137,8 @@ def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
         return {}
     if not all(name == "accuracy" or radius_of(name) is not None for name in names):
         return value_axis(info, names[0]) | percent_axis(*names)
-    title = f"share of rows decided correctly<br>({info.scores.replace(', ', ',<br>') if info.narrow else info.scores})"
+    scores = info.scores.replace(", ", ",<br>") if info.narrow or info.still else info.scores
+    title = f"share of rows decided correctly<br>({scores})"
     return {"title": {"text": title}, **percent_axis(*names)}
 
 
@@ -159,6 +162,19 @@ def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | N
             low, high = min(low, line), max(high, line)
     pad = 0.1 * (high - low)
     return [round(low - pad, 6), round(high + pad, 6)]
+
+
+def around(volumes: Sequence[float]) -> list[float] | None:
+    """Range of an axis of hypervolumes, not so near that a small difference looks large.
+
+    >>> around([0.3, 0.31])
+    [0.25, 0.36]
+    """
+    if not volumes:
+        return None
+    low, high = min(volumes), max(volumes)
+    pad = max(_LEAST_PAD, 0.1 * (high - low))
+    return [round(max(low - pad, 0.0), 6), round(min(high + pad, 1.0), 6)]
 
 
 def hover_texts(data: SweepData, points: Sequence[Point], *, configured: bool = True) -> tuple[str, ...]:
@@ -289,10 +305,17 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
 
 
 def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
-    """Give a figure room above its axes for the rows of a legend that is too long for one; return the figure."""
+    """Give a figure room above its axes for the rows of a legend that is too long for one; return the figure.
+
+    Pictures are given theirs when it is known whether their legend stands above.
+    """
+    return figure if info.still or info.narrow else make_room(figure, _PAGE_LETTERS)
+
+
+def make_room(figure: go.Figure, room: int = PICTURE_LETTERS) -> go.Figure:
+    """Give a figure room above its axes for the rows of a legend with more letters than a row has room for."""
     letters = [len(trace.name or "") + _SYMBOL_LETTERS for trace in figure.data if trace.showlegend is not False]
-    room = _LEGEND_LETTERS if info.still else _PAGE_LETTERS
-    if not info.narrow and sum(letters) > room:
+    if sum(letters) > room:
         across = max(room // max(letters), 1)  # in several rows all names have the room of the longest
         figure.update_layout(margin={"t": _TITLE + _ROW * max(ceil(len(letters) / across), 2)})
     return figure

@@ -1,16 +1,20 @@
-"""How sure the scores in a figure are, in words: pictures are shown without the page around them."""
+"""How sure the scores in a figure are, in words and as bars: pictures are shown without the page around them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from clipless.datasets import Evaluation
 from dashboards.data import SweepData
+from dashboards.figures._theme import Theme
 from dashboards.text import number
 from sweeper.privacy.held_out import wilson
+from sweeper.records import Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import finals_first
 from sweeper.specification.objectives import is_share_of_rows
 
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
+_MOST_BARS = 200  # points with error bars
 UNCHOSEN = "if not chosen"  # estimates of noisy scores allow for the choice of the best
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
@@ -73,3 +77,29 @@ def intervals_in_words(data: SweepData) -> str:
 def open_marks(data: SweepData) -> str:
     """Return what a caption says of open marks, empty where there are none."""
     return " Open marks: explorers." if finals_first(data.points) else ""
+
+
+def ends_of(point: Point, utility: str) -> tuple[float, float]:
+    """The ends of the interval of a noisy score; else one standard deviation over repeats to either side."""
+    interval, value = point.interval(utility), point.values[utility]
+    if interval is not None:
+        return interval
+    spread = point.deviation(utility) or 0.0
+    return value - spread, value + spread
+
+
+def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, Any] | None:
+    """Error bars, where there are intervals or repeats and not too many points."""
+    ends = [ends_of(point, utility) for point in points]
+    values = [point.values[utility] for point in points]
+    if all(low == high for low, high in ends) or len(points) > _MOST_BARS:
+        return None
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
+        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
+        "color": theme.muted,
+        "thickness": 1.3,
+        "width": 3,
+    }

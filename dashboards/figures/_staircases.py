@@ -53,7 +53,8 @@ def staircase(
 ) -> tuple[Step, ...]:
     """What is achievable at epsilon <= x, or at another number of a point: each step is better than every one before.
 
-    Points without a finite epsilon or value are passed over. At equal epsilon the better point counts.
+    Points without a finite epsilon or value are passed over. At equal epsilon the better point counts, of equal ones
+    the first.
 
     Where scores are noisy, it passes through the points among which the best is looked for: finals, see
     `sweeper.results.pick.surest`. Left of the first of them it passes through explorers, whose steps may be higher.
@@ -78,7 +79,7 @@ def _climb(
         for p in (points[i] for i in order[ahead].tolist())
     ]
     kept: list[Step] = []
-    for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value, s.trial, s.epoch, s.made_from)):
+    for step in sorted(steps, key=lambda s: (s.epsilon, -sign * s.value)):
         if not kept or sign * step.value > sign * kept[-1].value:
             kept.append(step)
     return kept

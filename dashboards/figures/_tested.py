@@ -9,6 +9,7 @@ from statistics import fmean
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks
+from dashboards.figures._scores import is_noisy
 from dashboards.figures._staircases import Step
 from dashboards.text import is_fraction, show_test
 from sweeper.privacy.held_out import interval_on_test
@@ -64,6 +65,12 @@ def tested(front: Front, steps: Sequence[Step], name: str, *, is_sure: bool) -> 
 def best_tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested, ...]:
     """Return the last step that is scored there, with its interval; none where private rows were scored for no step."""
     return tested(front, steps, name, is_sure=True)[-1:]
+
+
+def half_on_test(front: Front, steps: Sequence[Step], name: str) -> float | None:
+    """Return half the widest 95 % interval of public rows on which the steps are scored, None where it is not known."""
+    found = () if is_noisy(front) else tested(front, steps, name, is_sure=True)
+    return max(((one.interval[1] - one.interval[0]) / 2.0 for one in found if one.interval), default=None)
 
 
 def heights(steps: Sequence[Step], found: Sequence[Tested]) -> list[float]:

@@ -58,7 +58,7 @@ def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
     lines = []
     for group in comparison.groups:
         for run in group.runs:
-            steps = staircase(run.front.points, name, objective.direction)
+            steps = staircase((*run.front.front_points, *run.front.points), name, objective.direction)
             on_test = best_tested(run.front, steps, name)
             lines.append(RunLine(group.name, run.label, steps, run.front.price, on_test))
     return OverlayInfo(

@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, box_in_words, compared, marks, new_figure
+from dashboards.figures._common import SYMBOLS, around, box_in_words, compared, marks, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import thin
 from dashboards.text import number
@@ -14,7 +14,6 @@ from sweeper.pareto.dominance import Box
 from sweeper.results.comparison import Comparison, Group, Run
 
 _ROW_PIXELS = 56
-_LEAST_PAD = 0.05  # beyond the outermost hypervolumes
 _MEAN = "mean of the sweeps of one name"
 _MOST_NAMED = 5  # sweeps of one name
 _NAME_SHIFT = 20  # pixels of the name of a sweep, from its mark
@@ -56,7 +55,7 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         height=150 + _ROW_PIXELS * max(2, len(info.groups)),
         showlegend=bool(several),
         legend={"itemsizing": "constant"},
-        xaxis={"title": {"text": _axis_title(info)}, "range": _ends(info)},
+        xaxis={"title": {"text": _axis_title(info)}, "range": around(_volumes(info))},
         yaxis={
             "range": [len(info.groups) - 0.5, -0.5],
             "type": "category",
@@ -90,7 +89,7 @@ def _named(info: VolumesInfo, group: Group) -> list[tuple[Run, int]]:
     found: list[tuple[Run, int]] = []
     for shift in (_NAME_SHIFT, -_NAME_SHIFT):
         at, names = [run.hypervolume for run in left], [_last_name(run) for run in left]
-        (low, high), letters = _ends(info), _ACROSS[info.narrow]
+        (low, high), letters = around(_volumes(info)) or (0.0, 1.0), _ACROSS[info.narrow]
         kept = thin(at, names, (low, high), letters)
         found += [(left[i], shift) for i in kept]
         left = [run for i, run in enumerate(left) if i not in kept]
@@ -98,15 +97,13 @@ def _named(info: VolumesInfo, group: Group) -> list[tuple[Run, int]]:
 
 
 def _axis_title(info: VolumesInfo) -> str:
-    return f"hypervolume (share of the box)<br>{box_in_words(info.box, _BELOW[info.narrow])}"
+    _, _, together = info.epsilon_title.partition("; ")
+    box = box_in_words(info.box, _BELOW[info.narrow])
+    return "<br>".join(filter(None, ["hypervolume (share of the box)", box, together]))
 
 
-def _ends(info: VolumesInfo) -> list[float]:
-    """The ends of the axis: around all hypervolumes, not so near that a small difference looks large."""
-    volumes = [volume for group in info.groups for volume in group.volumes]
-    low, high = min(volumes), max(volumes)
-    pad = max(_LEAST_PAD, 0.1 * (high - low))
-    return [max(low - pad, 0.0), min(high + pad, 1.0)]
+def _volumes(info: VolumesInfo) -> list[float]:
+    return [volume for group in info.groups for volume in group.volumes]
 
 
 def _means(comparison: Comparison) -> str:

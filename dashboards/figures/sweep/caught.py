@@ -24,15 +24,13 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
-from dashboards.figures._scores import intervals_in_words, open_marks
+from dashboards.figures._scores import ends_of, error_bars, intervals_in_words, open_marks
 from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import (
     DRAWN_DOMINATED,
     SMALL,
-    ends_of,
-    error_bars,
 )
 from dashboards.text import percent
 from sweeper.records import Point

@@ -109,17 +109,18 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the curves, one colour and mark for each stage of the budget, or of few curves for each."""
     last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
     whole = {"dtick": 1} if last <= _FEW_EPOCHS else {"nticks": _FEW_EPOCHS}  # else ticks stand between epochs
-    xaxis = {"title": {"text": "epoch"}, "rangemode": "tozero", "tickformat": "d", **whole}
+    _, _, terms = info.epsilon_title.partition(", ")
+    xaxis = {"title": {"text": f"epoch<br>{terms}"}, "rangemode": "tozero", "tickformat": "d", **whole}
     meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
     figure = new_figure(
         info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta
     )
     names = _group(info)
     groups = list(dict.fromkeys([*(name for name in names if name == _OTHERS), *names]))
-    for i, (curve, name) in enumerate(zip(info.curves, names, strict=True)):
-        group = groups.index(name)
-        is_named = len(groups) > 1 and names.index(name) == i
-        figure.add_trace(_line(info, curve, theme, group, name=name, is_named=is_named))
+    for i, curve in sorted(enumerate(info.curves), key=lambda pair: names[pair[0]] != _OTHERS):  # these below the best
+        group = groups.index(names[i])
+        is_named = len(groups) > 1 and names.index(names[i]) == i
+        figure.add_trace(_line(info, curve, theme, group, name=names[i], is_named=is_named))
     return figure
 
 

@@ -27,9 +27,28 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._references import Reference, draw_references, references
-from dashboards.figures._scores import bars_in_words, half_width, open_marks, within
+from dashboards.figures._scores import (
+    VALIDATION,
+    bars_in_words,
+    ends_of,
+    error_bars,
+    half_width,
+    is_noisy,
+    open_marks,
+    scores_in_words,
+    within,
+)
 from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines
-from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, ends_on_test, gap_in_words, tested
+from dashboards.figures._tested import (
+    ON_TEST,
+    Tested,
+    crosses,
+    crosses_in_words,
+    ends_on_test,
+    gap_in_words,
+    half_on_test,
+    tested,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.sweep._inset import add_inset, crowded, has_room
@@ -71,6 +90,8 @@ class FrontInfo(FigureInfo):
     lines: tuple[Reference, ...]  # what to compare with
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
+    certified_scores: str  # of which rows certified accuracy is, and how sure where it is noisy
+    on_test: float | None  # half the widest 95 % interval there, None where it is not known or drawn
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
 
 
@@ -82,7 +103,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     drawn = evenly(dominated, DRAWN_DOMINATED)
     knees = [p for p in (data.result.knee,) if p is not None and finite(p, "epsilon", utility)]
-    steps = staircase(usable, utility, data.direction(utility))
+    steps = staircase((*front, *dominated), utility, data.direction(utility))
     return FrontInfo(
         **header(data, f"{label(utility)} against {OWN}", utility),
         utility=utility,
@@ -94,6 +115,10 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         dominated_total=len(dominated),
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
+        certified_scores=(
+            scores_in_words(data.result, [data.certificate or ""]) if is_noisy(data.result) else VALIDATION
+        ),
+        on_test=half_on_test(data.result, steps, utility),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=references(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
@@ -144,7 +169,8 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """The models on the line on test rows; the legend counts them where others are not scored there."""
     some = f" ({len(info.tested)} of {len(info.steps)})" if len(info.tested) < len(info.steps) else ""
-    name = f"same models {ON_TEST}{some}"
+    sure = "" if info.on_test is None else f", {within(info.on_test)}"
+    name = f"same models {ON_TEST}{some}{sure}"
     return [crosses(info.tested, theme.orange, narrow=info.narrow, name=name)] if info.tested else []
 
 
@@ -183,16 +209,9 @@ def _within(info: FrontInfo, points: Sequence[Point]) -> list[Point]:
     return [point for point in inside if first <= log10(point.values["epsilon"]) <= last]
 
 
-def ends_of(point: Point, utility: str) -> tuple[float, float]:
-    """The ends of the interval of a noisy score; else one standard deviation over repeats to either side."""
-    interval, value = point.interval(utility), point.values[utility]
-    if interval is not None:
-        return interval
-    spread = point.deviation(utility) or 0.0
-    return value - spread, value + spread
-
-
 def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
+    inside, count = _within(info, info.dominated), len(info.dominated)
+    is_cut = info.still and len(inside) < count
     return go.Scatter(
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
@@ -200,8 +219,8 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         marker={"size": 5 * _scale(info), "color": theme.faint},
         text=info.dominated_hover,
         hovertemplate="%{text}<extra>dominated</extra>",
-        name=_words(info, "dominated points", "dominated"),
-        showlegend=bool(_within(info, info.dominated)),
+        name=_words(info, "dominated points", "dominated") + (f" ({len(inside)} of {count})" if is_cut else ""),
+        showlegend=bool(inside),
         cliponaxis=False,
     )
 
@@ -227,12 +246,17 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
             "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
             "colorscale": theme.colorscale(),
             **color_ends(values),
-            "colorbar": color_bar(f"{label(info.certificate or '')} (validation)"),
+            "colorbar": color_bar(_bar_title(info)),
         }
         traces.append(_points(info, theme, known, marker))
     if plain:
         traces.append(_points(info, theme, plain, {"size": _PLAIN[info.narrow], "color": theme.blue}))
     return traces
+
+
+def _bar_title(info: FrontInfo) -> str:
+    gap = "<br>" if "," in info.certified_scores else " "  # of noisy scores, longer than the bar is high
+    return f"{label(info.certificate or '')}{gap}({info.certified_scores.replace(', ', ',<br>')})"
 
 
 def _points(
@@ -251,23 +275,6 @@ def _points(
         cliponaxis=False,
         showlegend=False,
     )
-
-
-def error_bars(points: Sequence[Point], utility: str, theme: Theme) -> dict[str, Any] | None:
-    """Error bars, where there are intervals or repeats and not too many points."""
-    ends = [ends_of(point, utility) for point in points]
-    values = [point.values[utility] for point in points]
-    if all(low == high for low, high in ends) or len(points) > _CROWDED:
-        return None
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": [high - value for value, (_, high) in zip(values, ends, strict=True)],
-        "arrayminus": [value - low for value, (low, _) in zip(values, ends, strict=True)],
-        "color": theme.muted,
-        "thickness": 1.3,
-        "width": 3,
-    }
 
 
 def _shapes(info: FrontInfo, points: Sequence[Point], theme: Theme) -> dict[str, Any]:

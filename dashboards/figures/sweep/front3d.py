@@ -79,7 +79,7 @@ def _on_test(data: SweepData, names: Sequence[str]) -> list[str]:
     found = [f"{label(name)}: {words}" for name in names if (words := gap_in_words(data.result, name))]
     whose, best = "on average", best_of(data, data.utility)
     if best is not None and best.noisy is not None:
-        whose = "the best model"
+        whose = f"the model of best {label(data.utility)}"
         found = [f"{label(name)}: {show_test(best, name)}" for name in names if best.test_interval(name)]
     return [f"{ON_TEST}, {whose}:", *found] if found else []
 

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
 from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
-from dashboards.figures._common import MANY, box_in_words, header, new_figure, zoom
+from dashboards.figures._common import MANY, around, box_in_words, header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
@@ -78,7 +78,10 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         height=340,
         showlegend=False,
         xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
-        yaxis={"title": {"text": "hypervolume (share of the box)"}, "range": zoom(info.values)},
+        yaxis={
+            "title": {"text": f"hypervolume{'<br>' if info.narrow else ' '}(share of the box)"},
+            "range": around(info.values),
+        },
     )
     if not count:
         return figure

@@ -69,7 +69,7 @@ def info(data: SweepData) -> RobustnessInfo:
 
 
 def _curve(data: SweepData, name: str) -> RadiusCurve:
-    steps = staircase(data.points, name, Direction.MAXIMIZE)
+    steps = staircase((*data.front_points, *data.points), name, Direction.MAXIMIZE)
     at = float(radius(name) or smoothed_radius(name) or 0)
     return RadiusCurve(name, at, steps, best_tested(data.result, steps, name))
 

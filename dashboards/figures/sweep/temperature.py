@@ -230,7 +230,10 @@ def _axis(theme: Theme) -> dict[str, object]:
 
 def _caption(info: TemperatureInfo) -> list[str]:
     """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a column and a phone."""
-    what = [f"Euclidean radius in {info.radius_unit};", f"best of each temperature ({info.scores})"]
+    what = [
+        f"Euclidean radius in {info.radius_unit};".replace(", ", ",\N{NO-BREAK SPACE}"),
+        f"each cell: best of its temperature, by itself ({info.scores})".replace(" %", "\N{NO-BREAK SPACE}%"),
+    ]
     within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
     if _has_room(info):
         return [*what, within]

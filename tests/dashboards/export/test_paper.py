@@ -36,6 +36,16 @@ def test_every_figure_is_as_wide_as_its_paper_and_its_text_as_large(sweep, name,
     assert layout.width * layout.scale * layout.dots >= 2000
 
 
+def test_only_a_legend_above_the_axes_has_room_there(sweep):
+    room = {}
+    for preset in (None, "page"):
+        paper = Paper() if preset is None else of(preset)
+        figure = FIGURES["price"].draw(sweep, still=True)
+        fit(figure, paper)
+        room[preset] = figure.layout.margin.t
+    assert room["page"] == figure.layout.template.layout.margin.t - 22 < room[None]
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_titles_of_axes_fit_a_column(sweep, name):
     paper = of("column")
@@ -97,7 +107,7 @@ def test_a_legend_of_one_name_stands_below_and_none_leaves_no_room_above(sweep):
 
 def test_a_legend_below_leaves_room_for_each_line_of_a_title(sweep):
     paper, room = of("column"), {}
-    for name in ("front", "curves"):
+    for name in ("price", "front"):
         figure = draw(sweep, name, paper)
         layout = fit(figure, paper)
         panels = layout.height - figure.layout.margin.t - figure.layout.margin.b

@@ -95,6 +95,18 @@ def test_each_line_of_robustness_has_its_best_model_on_test_rows_and_the_baselin
     assert "On test rows, on average over the front: accuracy: " in FIGURES["robustness"].remarks(sweep)
 
 
+def test_of_points_that_are_alike_a_line_passes_through_the_one_on_the_front(small):
+    def make_point(made_from, certified):
+        values = {"epsilon": 1.0, "accuracy": 0.8, "certified@0.1": certified}
+        return Point(trial="t0001", epoch=26, values=values, made_from=made_from)
+
+    names = ("epsilon", "accuracy", "certified@0.1")
+    data = small([make_point("", 0.5), make_point("slow-midpoint", 0.6)], objectives=names)
+    (accuracy, _) = robustness.info(data).curves
+    assert [step.moment for step in accuracy.steps] == ["26, slow-midpoint"]
+    assert [step.moment for step in FIGURES["front"].info(data).steps] == ["26, slow-midpoint"]
+
+
 def test_colours_and_heights_of_certified_accuracy_are_said_to_be_of_validation_rows(sweep):
     points = [point for point in sweep.result.front_points if point.test]
     gap = 100.0 * fmean(point.values["certified@0.25"] - point.test["certified@0.25"] for point in points)
@@ -116,7 +128,10 @@ def test_three_dimensions_of_noisy_scores_have_what_the_best_model_is_on_test_ro
         return replace(point, noisy=NoisyScores(is_final=True, released={}, **ends), test=tested)
 
     data = replace(sweep, result=replace(sweep.result, points=tuple(map(make_noisy, sweep.points))))
-    assert front3d.info(data).on_test == ("on test rows, the best model:", "accuracy: 50.0 % (40.0 to 60.0\xa0%)")
+    assert front3d.info(data).on_test == (
+        "on test rows, the model of best accuracy:",
+        "accuracy: 50.0 % (40.0 to 60.0\xa0%)",
+    )
     bare = tuple(replace(p, test=None, noisy=replace(p.noisy, test_intervals={})) for p in data.points)
     assert front3d.info(replace(data, result=replace(data.result, points=bare))).on_test == ()
 
@@ -302,7 +317,7 @@ def test_of_many_curves_of_one_stage_the_best_is_told_from_the_others(small):
     values = [{"epsilon": 1.0, "accuracy": value} for value in reached.values()]
     points = [Point(trial=trial, epoch=1, values=own) for trial, own in zip(reached, values, strict=True)]
     drawn = curves.plot(curves.info(small(points))).data
-    assert [line.name for line in drawn] == ["trials", "t2, the best", *["trials"] * 4]
+    assert [line.name for line in drawn] == [*["trials"] * 5, "t2, the best"]
     assert {line.name: line.line.color for line in drawn} == {"trials": LIGHT.blue, "t2, the best": LIGHT.orange}
 
 
@@ -401,7 +416,8 @@ def test_of_three_trials_no_curve_says_whether_more_would_help(small):
 def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sweep_costs(sweep):
     axis, *box, paid = hypervolume.plot(hypervolume.info(sweep)).layout.xaxis.title.text.split("<br>")
     assert axis == "trials, in the order of their proposals"
-    assert " ".join(box).startswith("box: own epsilon (0.01 to 100, log), accuracy and certified accuracy at radius")
+    said = " ".join(box).replace("\xa0", " ")
+    assert said.startswith("box: own epsilon (0.01 to 100, log), accuracy and certified accuracy at radius")
     assert paid == f"price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
 
 

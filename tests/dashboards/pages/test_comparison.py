@@ -153,10 +153,11 @@ def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     assert [trace.name for trace in figure.data if trace.showlegend] == ["mean of the sweeps of one name"]
     drawn = hypervolumes.plot(hypervolumes.info(comparison))
     assert sum(bool(trace.showlegend) for trace in drawn.data) == 1
-    title = figure.layout.xaxis.title.text.replace("<br>", " ")
+    title = figure.layout.xaxis.title.text.replace("<br>", " ").replace("\xa0", " ")
+    assert "price of both together" in title
     assert "box: own epsilon (0.01 to 100, log), accuracy" in title
     linear = compare(fronts[:2], reference={"epsilon": 10.0}, log_epsilon=False)
-    assert "own epsilon (0.01 to 10)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
+    assert "own epsilon (0.01\xa0to\xa010)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
     many = replace(comparison.groups[0], runs=comparison.groups[0].runs * 2)
     assert not hypervolumes.plot(replace(hypervolumes.info(comparison), groups=(many,))).layout.annotations
 

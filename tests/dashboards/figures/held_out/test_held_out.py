@@ -95,7 +95,7 @@ def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
 
 def test_calibration_states_the_statistic_and_its_p_value(data):
     info = calibration.info(data)
-    assert info.lines[0].name == "own epsilon 3: Hosmer-Lemeshow 3.25, p 0.12"
+    assert info.lines[0].name == "own epsilon 3: Hosmer-Lemeshow 3.25 p 0.12 (simulated)"
     assert all((row["hosmer_lemeshow"], row["p_value"]) == (3.25, 0.125) for row in calibration.rows(info))
     assert [(row["predicted"], row["observed"], row["observed_low"]) for row in calibration.rows(info)[:2]] == [
         (0.2, 0.1, 0.0),
@@ -122,7 +122,7 @@ def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
     for extreme, words in ((0, "p ≤ 0.005"), (1, "p 0.01")):
         scores = replace(SCORES, p_value=(1 + extreme) / (1 + draws))
         (line,) = calibration.info(small([point(1, replace(CURVES, scores=scores))])).lines
-        assert line.name.endswith(f"3.25, {words}")
+        assert line.name.endswith(f"3.25 {words} (simulated)")
 
 
 def test_groups_that_say_nothing_are_pale_and_counted_with_a_remedy(small):

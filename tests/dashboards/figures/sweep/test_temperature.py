@@ -145,7 +145,7 @@ def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
     info = temperature.info(replace(sweep, result=replace(sweep.result, stages=())))
     on_page, picture = (temperature.plot(replace(info, still=still)).layout.xaxis.title.text for still in (False, True))
     assert "own epsilon ≤ 3 (fixed in advance), delta = 1e-4" in picture
-    assert "pixels in [0, 1]" in picture
+    assert "pixels in [0,\xa01]" in picture
     assert on_page.replace("<br>", " ") == picture.replace("<br>", " ")
     assert max(map(len, on_page.split("<br>"))) < 40  # a phone has room for it
 
@@ -158,7 +158,10 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what
     for narrow in (False, True):
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
         words = axes.xaxis.title.text.replace("<br>", " ")
-        assert "best of each temperature (261 validation rows, 95 % within ±6 points if not chosen)" in words
+        assert (
+            "each cell: best of its temperature, by itself (261 validation rows, 95\xa0% within ±6 points if not chosen)"
+            in words
+        )
         assert words.endswith("; price of the sweep: 2.5")
         assert axes.yaxis.ticktext == ("0.1 (2)", "2 (1)")
         assert axes.yaxis.title.text == "temperature of the loss (trials)"
