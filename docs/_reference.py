@@ -10,8 +10,8 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from sweeper.papers.card_content import card_schema
 from sweeper.papers.registry_record import registry_schema
+from sweeper.privacy.card.content import card_schema
 from sweeper.specification.spec import schema
 
 PAGE = "spec-reference.md"

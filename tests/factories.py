@@ -17,11 +17,11 @@ from clipless.testing import SeededSource
 from sweeper.adapters import dump
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import SpecError
-from sweeper.papers.card_content import card_schema
 from sweeper.papers.registry_record import registry_schema
 from sweeper.planning.configurations import find_plannable, plan_configuration
 from sweeper.planning.make import make_score_noise, make_sweep_plan
 from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.card.content import card_schema
 from sweeper.records import RehearsalSource, TrialStatus
 from sweeper.search.optuna_search import Search
 from sweeper.specification import plugins

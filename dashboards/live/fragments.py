@@ -16,7 +16,7 @@ from dashboards.pages._html import Child, Html, each, tag
 from dashboards.pages._page import section
 from dashboards.text import MISSING, setting, show, show_epsilon, show_test, show_value, whole
 from sweeper.errors import PickError, RecordError, SweeperError
-from sweeper.privacy.card import Card, charged_to, make_card
+from sweeper.privacy.card.make import Card, charged_to, make_card
 from sweeper.privacy.pricing import value_name
 from sweeper.records import Objective, Point
 from sweeper.results.exporters import PRESETS

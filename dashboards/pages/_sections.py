@@ -30,7 +30,7 @@ from dashboards.text import (
     whole,
 )
 from sweeper.privacy.baselines import MajoritySource, warning
-from sweeper.privacy.card_person import GROUP_PRIVACY
+from sweeper.privacy.card.person import GROUP_PRIVACY
 from sweeper.privacy.claims import CERTIFIED_MODEL
 from sweeper.privacy.held_out import shown_score
 from sweeper.privacy.pricing import OWN, Price, prices_by_release

@@ -22,7 +22,7 @@ from clipless.plans.method import Method
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
-from sweeper.privacy.card_prices import charged_entries, point_exposure, point_guarantee, price_scores
+from sweeper.privacy.card.prices import charged_entries, point_exposure, point_guarantee, price_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, same_event

@@ -9,7 +9,7 @@ from pathlib import Path
 from clipless.federated.primitives import KEY_BYTES, Identity, is_signed
 from sweeper.errors import RecordError
 from sweeper.papers.files import CARD_NAME, SIGNATURE_NAME, SUMS_NAME, hashes_of, sums_of
-from sweeper.privacy.card import Card
+from sweeper.privacy.card.make import Card
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 _CONTEXT = b"sweeper privacy card 1\n"

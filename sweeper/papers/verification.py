@@ -11,7 +11,6 @@ from pydantic import ValidationError
 from clipless.errors import CliplessError
 from sweeper.adapters import parse
 from sweeper.errors import RecordError, SweeperError
-from sweeper.papers.card_content import CardContent
 from sweeper.papers.files import (
     CARD_NAME,
     CONFIG_NAME,
@@ -27,8 +26,9 @@ from sweeper.papers.files import (
 )
 from sweeper.papers.recomputation import compare_claims, first_difference
 from sweeper.papers.signature import signer_of
-from sweeper.privacy.card import Card
-from sweeper.privacy.card_person import GUARANTEES
+from sweeper.privacy.card.content import CardContent
+from sweeper.privacy.card.make import Card
+from sweeper.privacy.card.person import GUARANTEES
 from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.pricing import Price, prices_by_release
 from sweeper.rounding import round_up

@@ -11,7 +11,7 @@ from clipless.errors import CliplessError
 from sweeper.calls import called_by_users
 from sweeper.errors import RecordError, SweeperError
 from sweeper.markup import WIDTH
-from sweeper.privacy.card import Card, charged_to, make_card
+from sweeper.privacy.card.make import Card, charged_to, make_card
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial
 from sweeper.results.display import (

@@ -25,7 +25,7 @@ from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import WIDTH, paragraph
 from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
-from sweeper.privacy.card import Card
+from sweeper.privacy.card.make import Card
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import SweepStatus
 from sweeper.results.display import front_in_html, front_in_words, lines_in_html

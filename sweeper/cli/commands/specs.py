@@ -66,7 +66,7 @@ def schema(
 
 def _schema(of: str) -> dict[str, Any]:
     if of == "card":
-        from sweeper.papers.card_content import card_schema
+        from sweeper.privacy.card.content import card_schema
 
         return card_schema()
     if of == "registry":

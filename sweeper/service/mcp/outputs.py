@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from sweeper.papers.card_content import Answer, Guarantee, ModelPrice, Number, PriceFacts, Values
+from sweeper.privacy.card.content import Answer, Guarantee, ModelPrice, Number, PriceFacts, Values
 from sweeper.records import NoisyScores, Objective, SweepStatus
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import FrontSummary, Hypervolume, PointName, Submitted

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from anyio import current_time, sleep
 
 from sweeper.errors import PickError, SpecError
-from sweeper.papers.card_content import Answer
+from sweeper.privacy.card.content import Answer
 from sweeper.records import SweepStatus
 from sweeper.results.comparison import compare
 from sweeper.results.front import parse_front

@@ -8,7 +8,7 @@ from pydantic import Field
 from sweeper.account.listing import EntryRow
 from sweeper.account.summary import PlaceSummary, SpenderSummary, SweepSummary
 from sweeper.account.verify import Verification
-from sweeper.papers.card_content import Answer, Number
+from sweeper.privacy.card.content import Answer, Number
 from sweeper.service.accounts import AccountState
 
 if TYPE_CHECKING:

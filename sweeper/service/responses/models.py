@@ -10,7 +10,7 @@ from pydantic import Field
 
 from clipless.datasets import Evaluation
 from clipless.privacy.exposure import Risk
-from sweeper.papers.card_content import Answer, CardContent, Number, PriceFacts, Values
+from sweeper.privacy.card.content import Answer, CardContent, Number, PriceFacts, Values
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SmoothedCounts, SweepStatus
 from sweeper.results.front_record import FrontTrial
 from sweeper.service.responses.accounts import AccountQuoted

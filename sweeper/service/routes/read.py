@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from starlette.responses import Response
 
 from sweeper.errors import RecordError, RefusalError, UnknownSweepError, public_sentence
-from sweeper.papers.card_content import CardContent
+from sweeper.privacy.card.content import CardContent
 from sweeper.records import Point, SweepStatus
 from sweeper.results.exporters import PICTURES
 from sweeper.results.pick import read_numbers

@@ -18,7 +18,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import RecordError, SpecError
 from sweeper.planning.make import make_sweep_plan
-from sweeper.privacy.card_text import markdown
+from sweeper.privacy.card.text import markdown
 from sweeper.results.models.predict import load_predictor
 from sweeper.specification.spec import Spec
 

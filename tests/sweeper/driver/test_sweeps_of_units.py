@@ -7,7 +7,7 @@ import pytest
 
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
-from sweeper.privacy.card_text import markdown
+from sweeper.privacy.card.text import markdown
 from sweeper.specification.spec import Spec
 
 pytestmark = pytest.mark.usefixtures("in_process", "bare", "untracked")

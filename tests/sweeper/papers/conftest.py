@@ -7,7 +7,7 @@ import pytest
 
 from clipless.federated.primitives import Identity
 from sweeper.papers.files import hashes_of, sums_of
-from sweeper.privacy.card import Card
+from sweeper.privacy.card.make import Card
 from sweeper.results.sweep import load
 from sweeper.store.jsonl import to_text
 

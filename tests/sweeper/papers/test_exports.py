@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from sweeper.papers.annexes import EDPB, EXPORTS, NIST, edpb_annex, nist_annex
-from sweeper.papers.card_content import CardContent
 from sweeper.papers.registry_record import registry_record
+from sweeper.privacy.card.content import CardContent
 from sweeper.specification.settings import DeploymentSettings
 from sweeper.store.jsonl import plain
 from tests.factories import registry_validator

@@ -18,7 +18,7 @@ from sweeper.papers import recomputation
 from sweeper.papers.files import PAPERS, sums_of
 from sweeper.papers.signature import read_public, sign_card, signer_of, write_card
 from sweeper.papers.verification import read_card, verify_papers
-from sweeper.privacy.card import Card
+from sweeper.privacy.card.make import Card
 from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.ledger import Ledger
 from sweeper.program import program

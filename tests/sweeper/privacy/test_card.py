@@ -11,8 +11,8 @@ from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.privacy.baselines import Baselines
-from sweeper.privacy.card import charged_to
-from sweeper.privacy.card import make_card as _make_card
+from sweeper.privacy.card.make import charged_to
+from sweeper.privacy.card.make import make_card as _make_card
 from sweeper.privacy.entries import Entry
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.exposures import expose_event, expose_price

@@ -11,7 +11,7 @@ import pytest
 import clipless
 from sweeper.adapters import dump
 from sweeper.errors import PickError, RecordError
-from sweeper.privacy.card import Card
+from sweeper.privacy.card.make import Card
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, SweepStatus
 from sweeper.results.front import read_front

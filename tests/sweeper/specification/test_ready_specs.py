@@ -15,8 +15,8 @@ from sweeper.papers.annexes import edpb_annex, nist_annex
 from sweeper.papers.recomputation import contradictions
 from sweeper.papers.registry_record import registry_record
 from sweeper.planning.make import make_sweep_plan
-from sweeper.privacy import card_prices
-from sweeper.privacy.card import make_card
+from sweeper.privacy.card import prices
+from sweeper.privacy.card.make import make_card
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial, TrialPlan
 from sweeper.search.space import sample
@@ -82,8 +82,8 @@ def unpriced(monkeypatch):
     """Makes cards of plans whose prices, which take seconds, are not computed."""
     price = {"epsilon": 1.0, "rdp": None, "pld": 1.0, "steps": 1}
     person = Exposure(risk=Risk(caught=(0.1, 0.2, 0.3), advantage=0.2, basis=Basis.PROFILE))
-    monkeypatch.setattr(card_prices, "price_event", lambda *_: price)
-    monkeypatch.setattr(card_prices, "expose_event", lambda *_: person)
+    monkeypatch.setattr(prices, "price_event", lambda *_: price)
+    monkeypatch.setattr(prices, "expose_event", lambda *_: person)
 
     def make(plan, config, whole):
         noise = whole.shared.noise

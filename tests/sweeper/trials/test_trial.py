@@ -16,7 +16,7 @@ from clipless.training import checkpoint
 from clipless.training.optimizers import SGD, Adam
 from sweeper.adapters import dump
 from sweeper.errors import SpecError
-from sweeper.privacy.card import make_card
+from sweeper.privacy.card.make import make_card
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import price
 from sweeper.records import Objective, Point, Trial

@@ -17,7 +17,7 @@ from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
 from clipless.datasets.raw_rows import Tensors
 from sweeper.driver.options import TRACKING_VARIABLE
 from sweeper.errors import SweeperError
-from sweeper.privacy.card import Card
+from sweeper.privacy.card.make import Card
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.models.predict import load_predictor
 from sweeper.results.models.registry import (

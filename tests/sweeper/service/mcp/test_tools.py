@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sweeper.papers.card_content import PriceFacts
+from sweeper.privacy.card.content import PriceFacts
 from sweeper.service.mcp import tools
 from sweeper.service.mcp.tools import TOOLS
 from sweeper.service.responses.models import FrontSummary

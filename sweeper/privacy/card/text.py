@@ -7,7 +7,7 @@ from typing import Any
 from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
-from sweeper.privacy.card_person import basis_in_words, filing_in_words, person_in_words, person_table
+from sweeper.privacy.card.person import basis_in_words, filing_in_words, person_in_words, person_table
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import OWN_EPSILON, Price, prices_by_release
 from sweeper.records import described

@@ -1,6 +1,6 @@
 """The privacy card: the statement that travels with a model, written for the person who signs it off.
 
-``make_card`` collects the facts and prices them, `charged_to` finds what a trial was charged; ``card_text.py`` says
+``make_card`` collects the facts and prices them, `charged_to` finds what a trial was charged; ``text.py`` says
 them in words.
 """
 
@@ -16,8 +16,8 @@ from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
-from sweeper.privacy.card_prices import charged_entries, point_exposure, point_guarantee, price_scores
-from sweeper.privacy.card_text import markdown, prices_in_words, unproven_of
+from sweeper.privacy.card.prices import charged_entries, point_exposure, point_guarantee, price_scores
+from sweeper.privacy.card.text import markdown, prices_in_words, unproven_of
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.held_out import doubt, interval_on_test

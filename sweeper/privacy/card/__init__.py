@@ -1,0 +1,1 @@
+"""The privacy card: what it has, how it is made, and the words for it."""
