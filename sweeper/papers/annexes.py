@@ -8,7 +8,6 @@ tests of its resistance to attacks, and documents.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from clipless.privacy.exposure import FALSE_ALARMS
 from clipless.spelling import did_you_mean
@@ -16,6 +15,7 @@ from sweeper.errors import SweeperError
 from sweeper.papers import statements
 from sweeper.papers.registry_record import registry_record
 from sweeper.papers.verification import read_card
+from sweeper.privacy.card.content import CardContent
 from sweeper.rounding import round_up
 
 Chapter = tuple[str, Sequence[str]]
@@ -44,7 +44,7 @@ EDPB = (
 )
 
 
-def nist_annex(card: Mapping[str, Any]) -> str:
+def nist_annex(card: CardContent) -> str:
     """Return the annex in the order of NIST SP 800-226, from the content of a card."""
     mechanism, *implementation = statements.mechanisms(card)
     paragraphs = (
@@ -62,7 +62,7 @@ def nist_annex(card: Mapping[str, Any]) -> str:
     return _annex("Annex after NIST SP 800-226", card, zip(NIST, paragraphs, strict=True))
 
 
-def edpb_annex(card: Mapping[str, Any]) -> str:
+def edpb_annex(card: CardContent) -> str:
     """Return the annex for EDPB opinion 28/2024, from the content of a card.
 
     It states facts for an assessment and does not say that the model is anonymous, which a supervisory authority judges
@@ -76,7 +76,7 @@ def edpb_annex(card: Mapping[str, Any]) -> str:
             f"Region: {statements.said(card, 'region')}",
         ],
         [
-            f"Sources: `{card['data']['name']}`. {statements.said(card, 'collection')}",
+            f"Sources: `{card.data.name}`. {statements.said(card, 'collection')}",
             statements.data_domain(card),
             statements.claim(card),
             *statements.mechanisms(card)[:1],
@@ -98,47 +98,47 @@ def edpb_annex(card: Mapping[str, Any]) -> str:
         ],
         [_risk(card), *_caught(card), *statements.several_rows(card)],
         _answerable(card),
-        list(card["conditions"]),
+        list(card.conditions),
     )
     return _annex("Annex for EDPB opinion 28/2024", card, zip(EDPB, paragraphs, strict=True))
 
 
-def _annex(title: str, card: Mapping[str, Any], chapters: Iterator[Chapter]) -> str:
-    blocks = [f"# {title}: {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}"]
+def _annex(title: str, card: CardContent, chapters: Iterator[Chapter]) -> str:
+    blocks = [f"# {title}: {card.sweep}, trial {card.trial}, epoch {card.epoch}"]
     for number, (heading, sentences) in enumerate(chapters, start=1):
         blocks += [f"## {number}. {heading}", "\n".join(f"- {sentence}" for sentence in sentences)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _risk(card: Mapping[str, Any]) -> str:
+def _risk(card: CardContent) -> str:
     return statements.exposure_that_holds(card).risk.in_words()
 
 
-def _caught(card: Mapping[str, Any]) -> Iterator[str]:
+def _caught(card: CardContent) -> Iterator[str]:
     risk = statements.exposure_that_holds(card).risk
     for rate, found in zip(FALSE_ALARMS, risk.caught, strict=True):
         yield f"Accusing {100 * rate:g} % of innocents, an attacker finds a row with probability <= {round_up(found)}."
     yield f"Largest advantage of an attacker at any rate: {round_up(risk.advantage)}."
 
 
-def _utility(card: Mapping[str, Any]) -> Iterator[str]:
-    tested = card["scores"]["test"] or {}
+def _utility(card: CardContent) -> Iterator[str]:
+    tested = card.scores.test or {}
     for name, value in tested.items():
         yield f"{name} on test rows: {value:.4g}."
     if not tested:
         yield "Not known: the card has no scores of test rows."
-    classes = card["classes"]
+    classes = card.classes
     if classes is None:
         yield "Recalls by class are not on the card, which has them of public rows only."
         return
-    yield f"Balanced accuracy on test rows: {classes['balanced_accuracy']:.4g}. {classes['warning']}".strip()
-    for name, rows, correct in zip(classes["names"], classes["rows"], classes["correct"], strict=True):
+    yield f"Balanced accuracy on test rows: {classes.balanced_accuracy:.4g}. {classes.warning}".strip()
+    for name, rows, correct in zip(classes.names, classes.rows, classes.correct, strict=True):
         yield f"Class {name}: {correct} of {rows} test rows were decided for it."
 
 
-def _answerable(card: Mapping[str, Any]) -> list[str]:
-    hashes = [f"`{name}`: SHA-256 `{found}`" for name, found in (card.get("files") or {}).items()]
-    versions = ", ".join(f"{name} {version}" for name, version in card["versions"].items())
+def _answerable(card: CardContent) -> list[str]:
+    hashes = [f"`{name}`: SHA-256 `{found}`" for name, found in (card.files or {}).items()]
+    versions = ", ".join(f"{name} {version}" for name, version in card.versions.items())
     return [
         f"Curator: {statements.said(card, 'curator')}",
         f"Contact: {statements.said(card, 'contact')}",
@@ -148,7 +148,7 @@ def _answerable(card: Mapping[str, Any]) -> list[str]:
     ]
 
 
-EXPORTS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+EXPORTS: Mapping[str, Callable[[CardContent], str]] = {
     "registry": registry_record,
     "nist": nist_annex,
     "edpb": edpb_annex,

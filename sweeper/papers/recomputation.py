@@ -18,11 +18,13 @@ from math import hypot, isclose, sqrt
 from pathlib import Path
 from typing import Any
 
+from clipless.datasets import Evaluation
 from clipless.plans.method import Method
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.adapters import dump
-from sweeper.privacy.card.prices import charged_entries, point_exposure, point_guarantee, price_scores
+from sweeper.privacy.card.content import CardContent
+from sweeper.privacy.card.prices import charged_entries, point_exposure, point_prices, price_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, same_event
@@ -60,34 +62,34 @@ class Comparison:
     exact: bool = False
 
 
-def compare_claims(card: Mapping[str, Any], path: Path) -> Comparison:
+def compare_claims(card: CardContent, path: Path) -> Comparison:
     """Compute the claims of a card again from a ledger.
 
     Args:
-        card: content of ``card.json``, as its schema says.
+        card: what ``card.json`` says.
         path: of the ledger.
 
     Raises:
         RecordError: the ledger is broken.
     """
     ledger = Ledger(path)
-    event = PoissonGaussian.from_json(card["event"])
+    event = card.event.to_event()
     false = next((one for one in contradictions(card, event, ledger) if one is not None), None)
     if false is not None:
         return Comparison(false)
-    delta = card["guarantee"]["delta"]
+    stated, delta = dump(card), card.guarantee.delta
     prices = ledger.answers(delta)
-    if sorted(card["ledger"]) != sorted(prices):
-        answered = ", ".join(sorted(card["ledger"])) or "nothing"
+    if sorted(card.ledger) != sorted(prices):
+        answered = ", ".join(sorted(card.ledger)) or "nothing"
         return Comparison(f"Expected ledger to answer {', '.join(sorted(prices))}, got {answered}")
     steps = event.steps + sum(entry.planned.steps for entry in ledger.entries())
     tolerance = Tolerance.across_processors(delta, steps)
     computed = compute_claims(card, event, ledger, prices)
-    false = first_difference(card, computed, tolerance)
+    false = first_difference(stated, computed, tolerance)
     if false is not None:
         computed = compute_claims(card, event, ledger, ledger.answers(delta, tight=True))
-        false = first_difference(card, computed, tolerance)
-    return Comparison(false, exact=false is None and first_difference(card, computed) is None)
+        false = first_difference(stated, computed, tolerance)
+    return Comparison(false, exact=false is None and first_difference(stated, computed) is None)
 
 
 def first_difference(stated: Any, computed: Any, tolerance: Tolerance = EXACT) -> str | None:
@@ -122,67 +124,65 @@ def _inside(name: str, record: Any, tolerance: Tolerance) -> Tolerance:
 
 
 def compute_claims(
-    card: Mapping[str, Any], event: PoissonGaussian, ledger: Ledger, prices: Mapping[str, Price]
+    card: CardContent, event: PoissonGaussian, ledger: Ledger, prices: Mapping[str, Price]
 ) -> dict[str, Any]:
     """Return what a card has to say, by its fields, from its event and what a ledger charges to its trial."""
-    facts, sampling = card["guarantee"], card["sampling"]
-    attempts = charged_entries(ledger, card["trial"])
-    steps = sampling["preliminary_steps"] + card["epoch"] * sampling["steps_per_epoch"]
-    given = event, steps, facts["repeats"], facts["delta"]
+    facts, sampling = card.guarantee, card.sampling
+    attempts = charged_entries(ledger, card.trial)
+    steps = sampling.preliminary_steps + card.epoch * sampling.steps_per_epoch
+    given = event, steps, facts.repeats, facts.delta
     claims = {
-        "guarantee": point_guarantee(*given, prices, attempts),
-        "exposure": point_exposure(*given, attempts),
+        "guarantee": dump(point_prices(*given, prices, attempts)),
+        "exposure": dump(point_exposure(*given, attempts)),
         "ledger": {question: dump(answer) for question, answer in prices.items()},
     }
-    noise = card["score_noise"]
-    if noise is None:
-        return claims
-    planned = scores_event(noise["noise_multiplier"], facts["repeats"] * len(noise["epochs"]), event.relation)
-    return claims | {"score_noise": {"of_the_trial": price_scores(planned, facts["delta"], attempts)}}
+    noise = card.score_noise
+    if noise is not None:
+        planned = scores_event(noise.noise_multiplier, facts.repeats * len(noise.epochs), event.relation)
+        claims["score_noise"] = {"of_the_trial": dump(price_scores(planned, facts.delta, attempts))}
+    return claims
 
 
-def contradictions(card: Mapping[str, Any], event: PoissonGaussian, ledger: Ledger) -> Iterator[str | None]:
+def contradictions(card: CardContent, event: PoissonGaussian, ledger: Ledger) -> Iterator[str | None]:
     """Yield what the fields of a card say of each other, and of the ledger, that cannot all be true."""
-    facts, sampling = card["guarantee"], card["sampling"]
-    planned = sampling["preliminary_steps"] + facts["planned_epochs"] * sampling["steps_per_epoch"]
+    facts, sampling = card.guarantee, card.sampling
+    planned = sampling.preliminary_steps + facts.planned_epochs * sampling.steps_per_epoch
     follows = {
-        "guarantee": {"relation": event.relation.value, "delta": card["config"]["privacy"]["delta"]},
+        "guarantee": {"relation": event.relation.value, "delta": card.config["privacy"]["delta"]},
         "sampling": {"sampling_rate": event.sampling_rate},
         "noise": {"noise_multiplier": event.noise_multiplier},
         "event": {"steps": planned},
     }
-    yield first_difference(card, follows)
-    if not 1 <= card["epoch"] <= facts["planned_epochs"]:
-        yield f"Expected epoch from 1 to guarantee.planned_epochs = {facts['planned_epochs']}, got {card['epoch']}"
-    if not isclose(sampling["batch_size"], event.sampling_rate * facts["population"], rel_tol=2.0**-51):
-        expected = event.sampling_rate * facts["population"]
-        yield f"Expected sampling.batch_size = {expected!r}, of guarantee.population, got {sampling['batch_size']!r}"
-    if not card["exploratory"] and (
-        card["data"]["evaluation"] == "exploratory" or not card["noise"]["secure_generator"]
-    ):
+    yield first_difference(dump(card), follows)
+    if not 1 <= card.epoch <= facts.planned_epochs:
+        yield f"Expected epoch from 1 to guarantee.planned_epochs = {facts.planned_epochs}, got {card.epoch}"
+    if not isclose(sampling.batch_size, event.sampling_rate * facts.population, rel_tol=2.0**-51):
+        expected = event.sampling_rate * facts.population
+        yield f"Expected sampling.batch_size = {expected!r}, of guarantee.population, got {sampling.batch_size!r}"
+    if not card.exploratory and (card.data.evaluation is Evaluation.EXPLORATORY or not card.noise.secure_generator):
         yield "Expected exploratory = True by data.evaluation and noise.secure_generator, got False"
     yield _too_little_noise(card, event)
     yield _another_training(card, event, ledger)
 
 
-def _too_little_noise(card: Mapping[str, Any], event: PoissonGaussian) -> str | None:
+def _too_little_noise(card: CardContent, event: PoissonGaussian) -> str | None:
     """Say where the noise of all parameters together is less than that of the event."""
-    if card["method"] != Method.CLIPLESS.value or card["freezing"] is not None or event.noise_multiplier <= 0:
+    if card.method is not Method.CLIPLESS or card.freezing is not None or event.noise_multiplier <= 0:
         return None
-    signal = hypot(*(float(one["sensitivity"]) / float(one["noise_std"]) for one in card["parameters"]))
+    signal = hypot(*(one.sensitivity / one.noise_std for one in card.parameters))
     if signal * event.noise_multiplier <= 1.0:  # noise is planned with a little more
         return None
     return f"Expected parameters with a noise multiplier of {event.noise_multiplier!r} together, got {1.0 / signal!r}"
 
 
-def _another_training(card: Mapping[str, Any], event: PoissonGaussian, ledger: Ledger) -> str | None:
+def _another_training(card: CardContent, event: PoissonGaussian, ledger: Ledger) -> str | None:
     """Say where the ledger has charged another training than that of the card, or none."""
-    planned = event.with_steps(card["guarantee"]["repeats"] * event.steps)
-    found = [entry.planned for entry in charged_entries(ledger, card["trial"])]
-    if not found and ledger.held is not None and card["trial"] == WINNER_TRIAL:
+    planned = event.with_steps(card.guarantee.repeats * event.steps)
+    found = [entry.planned for entry in charged_entries(ledger, card.trial)]
+    if not found and ledger.held is not None and card.trial == WINNER_TRIAL:
         found = [planned if same_event(planned, ledger.held.event) else ledger.held.event]
     if not found:
-        return f"Expected what trial {card['trial']} spent in {ledger.path}, got nothing (trial)"
+        return f"Expected what trial {card.trial} spent in {ledger.path}, got nothing (trial)"
     others = (first_difference({"event": planned.to_json()}, {"event": spent.to_json()}) for spent in found)
     return next((one for one in others if one is not None), None)
 

@@ -6,13 +6,14 @@ reviews what is filed, so that every record is a draft. What the registry wants 
 is a sentence here, which the registry refuses: that is for people to fill in.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from sweeper.papers import statements
+from sweeper.privacy.card.content import CardContent
 from sweeper.rounding import round_up
 
 NOT_KNOWN = "^Not known; deployment\\.[a-z_]+ of the spec would say it\\.$"
@@ -134,14 +135,14 @@ def registry_schema() -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RegistryRecord.model_json_schema()}
 
 
-def registry_record(card: Mapping[str, Any]) -> str:
+def registry_record(card: CardContent) -> str:
     """Return the record of a model, as YAML, from the content of its card."""
     record = RegistryRecord(status="Draft", tier=3, deployment=_deployment(card))
     content = record.model_dump(exclude_none=True)
     return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10**6)
 
 
-def _deployment(card: Mapping[str, Any]) -> Deployment:
+def _deployment(card: CardContent) -> Deployment:
     return Deployment(
         product=_product(card),
         dp_flavor=Flavour(
@@ -159,15 +160,15 @@ def _deployment(card: Mapping[str, Any]) -> Deployment:
             mechanisms=_bullets(
                 [*statements.mechanisms(card), f"Access to the data before noise: {statements.said(card, 'access')}"]
             ),
-            justification=_bullets([statements.said(card, "purpose"), *statements.attacks(card), *card["conditions"]]),
+            justification=_bullets([statements.said(card, "purpose"), *statements.attacks(card), *card.conditions]),
         ),
         resources=Resources(sources=_sources(card), registry_authors=[statements.said(card, "contact")]),
     )
 
 
-def _product(card: Mapping[str, Any]) -> Product:
+def _product(card: CardContent) -> Product:
     return Product(
-        name=card["deployment"].get("product") or f"{card['sweep']}, trial {card['trial']}, epoch {card['epoch']}",
+        name=card.deployment.get("product") or f"{card.sweep}, trial {card.trial}, epoch {card.epoch}",
         data_curators=[statements.said(card, "curator")],
         intended_use=statements.said(card, "intended_use"),
         data_product_type="Machine learning model",
@@ -178,10 +179,10 @@ def _product(card: Mapping[str, Any]) -> Product:
     )
 
 
-def _privacy_loss(card: Mapping[str, Any]) -> PrivacyLoss:
+def _privacy_loss(card: CardContent) -> PrivacyLoss:
     epsilon, _ = statements.price_that_holds(card)
-    claimed = not card["exploratory"] and 0.0 < epsilon < float("inf")
-    parameters = Parameters(epsilon=float(round_up(epsilon, 6)), delta=card["guarantee"]["delta"]) if claimed else None
+    claimed = not card.exploratory and 0.0 < epsilon < float("inf")
+    parameters = Parameters(epsilon=float(round_up(epsilon, 6)), delta=card.guarantee.delta) if claimed else None
     more = [
         statements.claim(card),
         statements.exposure_that_holds(card).risk.in_words(),
@@ -195,7 +196,7 @@ def _privacy_loss(card: Mapping[str, Any]) -> PrivacyLoss:
     )
 
 
-def _trust(card: Mapping[str, Any]) -> TrustModel:
+def _trust(card: CardContent) -> TrustModel:
     return TrustModel(
         model_name="Central",
         model_name_description="One machine, or the machines of one cluster, read the rows and draw the noise.",
@@ -216,9 +217,9 @@ def _trust(card: Mapping[str, Any]) -> TrustModel:
     )
 
 
-def _sources(card: Mapping[str, Any]) -> str:
-    hashes = [f"{name}: SHA-256 {found}" for name, found in (card.get("files") or {}).items()]
-    return _bullets([f"Privacy card of {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}", *hashes])
+def _sources(card: CardContent) -> str:
+    hashes = [f"{name}: SHA-256 {found}" for name, found in (card.files or {}).items()]
+    return _bullets([f"Privacy card of {card.sweep}, trial {card.trial}, epoch {card.epoch}", *hashes])
 
 
 def _bullets(sentences: Sequence[str]) -> str:

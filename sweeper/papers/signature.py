@@ -35,7 +35,7 @@ def write_card(folder: Path, card: Card, identity: Identity | None = None) -> Ca
     Raises:
         RecordError: not written, or a file that it needs is not there.
     """
-    found = Card({**card.to_json(), "files": hashes_of(folder)})
+    found = Card(card.content.model_copy(update={"files": hashes_of(folder)}))
     found.write(folder)
     replace_file(folder / SUMS_NAME, sums_of(folder))
     if identity is not None:

@@ -1,14 +1,10 @@
 """What exports say of a model, in sentences that follow from its card; what only people know is copied or not known."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from clipless.datasets import Evaluation
 from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method
 from clipless.privacy.events import Relation
-from clipless.privacy.exposure import Exposure
-from sweeper.adapters import parse
+from sweeper.privacy.card.content import CardContent, ExposureFacts
 from sweeper.rounding import round_down, round_up
 
 NOT_KNOWN = "Not known; {} of the spec would say it."
@@ -27,79 +23,79 @@ _SCORED = {
 }
 
 
-def said(card: Mapping[str, Any], field: str) -> str:
+def said(card: CardContent, field: str) -> str:
     """Return what people have said in a field of ``deployment``, or that it is not known and where it would stand."""
-    return " ".join(str(card["deployment"].get(field) or NOT_KNOWN.format(f"deployment.{field}")).split())
+    return " ".join((card.deployment.get(field) or NOT_KNOWN.format(f"deployment.{field}")).split())
 
 
-def price_that_holds(card: Mapping[str, Any]) -> tuple[float, bool]:
+def price_that_holds(card: CardContent) -> tuple[float, bool]:
     """Return the epsilon of releasing this model after its sweep, and whether it was fixed before any row was read."""
-    facts = card["guarantee"]
-    if facts["selected"] is not None:
-        return float(facts["selected"]), True
-    if facts["price"] is not None:
-        return float(facts["price"]["epsilon"]), bool(facts["price"]["fixed"])
-    return float(facts["chosen_afterwards"]["epsilon"]), False
+    facts = card.guarantee
+    if facts.selected is not None:
+        return facts.selected, True
+    if facts.price is not None:
+        return facts.price.epsilon, facts.price.fixed
+    return facts.chosen_afterwards.epsilon, False
 
 
-def exposure_that_holds(card: Mapping[str, Any]) -> Exposure:
+def exposure_that_holds(card: CardContent) -> ExposureFacts:
     """Return what the price that holds means to a person."""
-    winner = card["ledger"].get("winner", {}).get("exposure")
-    return parse(Exposure, winner or card["exposure"]["chosen_afterwards"])
+    of_winner = None if card.winner is None else card.winner.exposure
+    return of_winner or card.exposure.chosen_afterwards
 
 
-def claim(card: Mapping[str, Any]) -> str:
+def claim(card: CardContent) -> str:
     """Return the claim in one paragraph."""
-    facts, (epsilon, fixed) = card["guarantee"], price_that_holds(card)
-    mark = "Exploratory: nothing is claimed, and what follows is no guarantee. " if card["exploratory"] else ""
+    facts, (epsilon, fixed) = card.guarantee, price_that_holds(card)
+    mark = "Exploratory: nothing is claimed, and what follows is no guarantee. " if card.exploratory else ""
     when = "fixed before any row was read" if fixed else "of everything that the sweep charged"
-    own = facts["fixed_in_advance"]["epsilon"]
+    own = facts.fixed_in_advance.epsilon
     return (
-        f"{mark}({round_up(epsilon)}, {facts['delta']!r})-differential privacy for the model as it was chosen in its "
+        f"{mark}({round_up(epsilon)}, {facts.delta!r})-differential privacy for the model as it was chosen in its "
         f"sweep, a price {when}. The training alone, had its configuration and epoch been fixed in advance, costs "
         f"epsilon {round_up(own)} at the same delta."
     )
 
 
-def unit(card: Mapping[str, Any]) -> str:
+def unit(card: CardContent) -> str:
     """Return what one privacy unit is."""
-    name = card["guarantee"]["unit"]
+    name = card.guarantee.unit
     return "one row" if name == "row" else f"one group of rows that share `{name}`"
 
 
-def adjacency(card: Mapping[str, Any]) -> str:
+def adjacency(card: CardContent) -> str:
     """Return which data sets are adjacent."""
-    facts = card["guarantee"]
+    facts = card.guarantee
     change = {
         Relation.ADD_OR_REMOVE_ONE: "by adding or removing {}",
         Relation.REPLACE_ONE: "by replacing {}",
-    }[Relation(facts["relation"])].format(unit(card))
+    }[facts.relation].format(unit(card))
     return (
-        f"Adjacent data sets differ {change} of the training data (relation `{facts['relation']}`, distance 1). There "
-        f"are {facts['population']} training {units_word(facts['unit'])}; the number is public."
+        f"Adjacent data sets differ {change} of the training data (relation `{facts.relation.value}`, distance 1). "
+        f"There are {facts.population} training {units_word(facts.unit)}; the number is public."
     )
 
 
-def data_domain(card: Mapping[str, Any]) -> str:
+def data_domain(card: CardContent) -> str:
     """Return the data that are protected."""
-    facts = card["guarantee"]
+    facts = card.guarantee
     return (
-        f"Every data set of the declared form of `{card['data']['name']}`: {units_word(facts['unit'])} within the "
+        f"Every data set of the declared form of `{card.data.name}`: {units_word(facts.unit)} within the "
         "ranges, categories and classes that were declared for it. Rows held back are "
-        f"{card['data']['evaluation']}."
+        f"{card.data.evaluation.value}."
     )
 
 
-def unprotected(card: Mapping[str, Any]) -> list[str]:
+def unprotected(card: CardContent) -> list[str]:
     """Return what the model's papers tell without noise."""
-    return list(card["public"])
+    return list(card.public)
 
 
-def tuning(card: Mapping[str, Any]) -> str:
+def tuning(card: CardContent) -> str:
     """Return how hyperparameters were chosen, and whether that is in the price."""
-    facts, (_, fixed) = card["guarantee"], price_that_holds(card)
-    winner = card["ledger"].get("winner", {}).get("statement", "")
-    if facts["selected"] is not None:
+    facts, (_, fixed) = card.guarantee, price_that_holds(card)
+    winner = "" if card.winner is None else card.winner.statement
+    if facts.selected is not None:
         accounted = "The loss of tuning is accounted: the winner was selected privately, at the price of the selection."
     elif fixed:
         accounted = "The loss of tuning is accounted: a budget fixed before any row was read covers every look."
@@ -108,14 +104,14 @@ def tuning(card: Mapping[str, Any]) -> str:
             "The loss of tuning is accounted by the composition of every training that was charged, as if their "
             "number, noise and length had been fixed in advance."
         )
-    return f"Configurations were chosen by a sweep, `{card['sweep']}`. {accounted} {winner} {_outside(card)}".replace(
+    return f"Configurations were chosen by a sweep, `{card.sweep}`. {accounted} {winner} {_outside(card)}".replace(
         "  ", " "
     )
 
 
-def _outside(card: Mapping[str, Any]) -> str:
+def _outside(card: CardContent) -> str:
     """Return what is said of releases outside of the sweep."""
-    account = card["account"]
+    account = card.account
     if account is None:
         return (
             "Choices made outside this sweep (earlier sweeps on the same data, ranges tried by hand, exploration "
@@ -123,44 +119,42 @@ def _outside(card: Mapping[str, Any]) -> str:
         )
     return (
         f"Earlier and later sweeps on the same data are accounted beside this price: everything that is ever released "
-        f"through account `{account['name']}` costs epsilon {account['epsilon']:g} at delta {account['delta']!r} "
+        f"through account `{account.name}` costs epsilon {account.epsilon:g} at delta {account.delta!r} "
         "together. What was released or tried outside of it is not accounted."
     )
 
 
-def composition(card: Mapping[str, Any]) -> str:
+def composition(card: CardContent) -> str:
     """Return how losses were composed."""
-    facts, advance = card["guarantee"], card["guarantee"]["fixed_in_advance"]
-    trained = "trained once" if facts["trainings"] == 1 else f"trained {facts['trainings']} times"
+    facts, advance = card.guarantee, card.guarantee.fixed_in_advance
+    trained = "trained once" if facts.trainings == 1 else f"trained {facts.trainings} times"
     return (
-        f"{advance['steps']} steps of the Poisson-subsampled Gaussian mechanism up to epoch {card['epoch']} of "
-        f"{facts['planned_epochs']}, {trained}, composed by the smaller of two upper "
+        f"{advance.steps} steps of the Poisson-subsampled Gaussian mechanism up to epoch {card.epoch} of "
+        f"{facts.planned_epochs}, {trained}, composed by the smaller of two upper "
         "bounds: Renyi differential privacy (autodp) and pessimistic privacy loss distributions (dp-accounting). "
         "Trainings of the sweep are composed likewise; `ledger.jsonl` has each, and `sweeper verify` computes all "
         "prices again from it."
     )
 
 
-def post_processing(card: Mapping[str, Any]) -> str:
+def post_processing(card: CardContent) -> str:
     """Return what was done after noise."""
-    made = card["made_from"]
+    made = card.made_from
     free = f"The weights are the {made} of released weights. " if made else ""
-    scored = _SCORED[Evaluation(card["data"]["evaluation"])]
+    scored = _SCORED[card.data.evaluation]
     return (
         f"{free}Steps of the optimiser, projections onto the constraints of the network, averages and the choice of "
         f"the epoch read noisy sums only. Scores are {scored}."
     )
 
 
-def mechanisms(card: Mapping[str, Any]) -> list[str]:
+def mechanisms(card: CardContent) -> list[str]:
     """Return the mechanisms and their implementation, one sentence each."""
-    sampling, noise, versions = card["sampling"], card["noise"], card["versions"]
-    drawn = (
-        "a secure generator (AES-256-CTR)" if noise["secure_generator"] else "an injected generator, without guarantee"
-    )
+    sampling, noise, versions = card.sampling, card.noise, card.versions
+    drawn = "a secure generator (AES-256-CTR)" if noise.secure_generator else "an injected generator, without guarantee"
     found = [
-        f"Gaussian mechanism with noise multiplier {noise['noise_multiplier']!r} on sums over Poisson samples of rate "
-        f"{sampling['sampling_rate']!r}; {_METHODS[Method(card['method'])]}.",
+        f"Gaussian mechanism with noise multiplier {noise.noise_multiplier!r} on sums over Poisson samples of rate "
+        f"{sampling.sampling_rate!r}; {_METHODS[card.method]}.",
         f"Implemented by Sweeper {versions['sweeper']} (clipless, torch {versions['torch']}); batches and noise come "
         f"from {drawn}.",
         "Timing: nothing is queried interactively under differential privacy; the time of training is not protected.",
@@ -169,27 +163,27 @@ def mechanisms(card: Mapping[str, Any]) -> list[str]:
         "Platform: what an observer of the training machine could see (timing, memory, batches, gradients before the "
         "noise) is not covered.",
     ]
-    if card["score_noise"] is not None:
+    if card.score_noise is not None:
         found.insert(
-            1, f"Scores of private rows: Gaussian mechanism, multiplier {card['score_noise']['noise_multiplier']!r}."
+            1, f"Scores of private rows: Gaussian mechanism, multiplier {card.score_noise.noise_multiplier!r}."
         )
     return found
 
 
-def attacks(card: Mapping[str, Any]) -> list[str]:
+def attacks(card: CardContent) -> list[str]:
     """Return what audits attained, one sentence each."""
     found = [
-        f"{one['kind']} audit: attained epsilon {round_down(float(one['attained']), 3)} of the "
-        f"{round_up(float(one['epsilon']))} claimed at delta {one['delta']!r}, at confidence {one['confidence']!r}"
-        f"{'; this CONTRADICTS the claim' if one['contradicted'] else ''}."
-        for one in card["audits"]
+        f"{one.kind} audit: attained epsilon {round_down(one.attained, 3)} of the "
+        f"{round_up(one.epsilon)} claimed at delta {one.delta!r}, at confidence {one.confidence!r}"
+        f"{'; this CONTRADICTS the claim' if one.contradicted else ''}."
+        for one in card.audits
     ]
     return found or ["Not known: no audit has attacked this training; `sweeper audit` does."]
 
 
-def several_rows(card: Mapping[str, Any]) -> list[str]:
+def several_rows(card: CardContent) -> list[str]:
     """Return what several rows of one person cost, one sentence each."""
-    several = units_word(card["guarantee"]["unit"])
+    several = units_word(card.guarantee.unit)
     return [
         f"A person with {one.rows} {several}: epsilon {round_up(one.epsilon)} at the same delta."
         for one in exposure_that_holds(card).groups

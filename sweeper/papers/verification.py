@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from clipless.errors import CliplessError
-from sweeper.adapters import parse
+from sweeper.adapters import dump
 from sweeper.errors import RecordError, SweeperError
 from sweeper.papers.files import (
     CARD_NAME,
@@ -29,14 +29,12 @@ from sweeper.papers.signature import signer_of
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.card.person import GUARANTEES
-from sweeper.privacy.claims import AccountClaim
-from sweeper.privacy.pricing import Price, prices_by_release
+from sweeper.privacy.pricing import prices_by_release
 from sweeper.rounding import round_up
 from sweeper.specification.yaml_file import read_mapping
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import read_object, to_text
 
-_WORDS = ("deployment", "public", "conditions", "config")  # fields in which a text is one
 _MEANING = "and what it means to a person"
 _EXACT = "all of these numbers are those of the ledger to the last bit"
 _ROUNDED = "prices are those of the ledger to the last digit shown; digits behind it differ as between processors"
@@ -71,8 +69,8 @@ def verify_papers(path: Path, public: bytes | None = None) -> Iterator[Check]:
     except RecordError as error:
         yield Check(failure=str(error))
         return
-    yield Check(holds=f"{CARD_NAME} keeps to the schema of cards, version {card['card_version']}")
-    checks: tuple[Callable[[Path, dict[str, Any]], str], ...] = (
+    yield Check(holds=f"{CARD_NAME} keeps to the schema of cards, version {card.card_version}")
+    checks: tuple[Callable[[Path, CardContent], str], ...] = (
         _check_sums,
         _check_hashes,
         lambda where, _: _check_signature(where, public),
@@ -90,7 +88,7 @@ def verify_papers(path: Path, public: bytes | None = None) -> Iterator[Check]:
         yield from _check_claims(folder, card)
 
 
-def read_card(folder: Path) -> dict[str, Any]:
+def read_card(folder: Path) -> CardContent:
     """Return the card of a picked model, given its folder or the ``card.json`` in it.
 
     Raises:
@@ -99,8 +97,7 @@ def read_card(folder: Path) -> dict[str, Any]:
     path = folder if folder.name == CARD_NAME else folder / CARD_NAME
     try:
         text = path.read_text(encoding="utf-8")
-        CardContent.model_validate_json(text)
-        card: dict[str, Any] = json.loads(text)
+        card = CardContent.model_validate_json(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or error
         raise RecordError(f"Cannot read {path}: {why}; take the model with sweeper pick") from error
@@ -108,16 +105,10 @@ def read_card(folder: Path) -> dict[str, Any]:
         first = error.errors(include_url=False)[0]
         field = ".".join(map(str, first["loc"]))
         raise RecordError(f"Expected a card in {path}, but {first['msg']} ({field or 'the whole'})") from None
-    return {name: value if name in _WORDS else _numbers(value) for name, value in card.items()}
-
-
-def _numbers(value: Any) -> Any:
-    """Return JSON values with the numbers that stand in them as texts."""
-    if isinstance(value, dict):
-        return {name: _numbers(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_numbers(inner) for inner in value]
-    return float(value) if value in ("Infinity", "-Infinity", "NaN") else value
+    false = first_difference(json.loads(text), dump(card))  # a text where a number belongs, and the like
+    if false is not None:
+        raise RecordError(f"{false} in {path}; take the model with sweeper pick")
+    return card
 
 
 def _in_words(error: Exception, folder: Path) -> str:
@@ -126,7 +117,7 @@ def _in_words(error: Exception, folder: Path) -> str:
     return f"Expected a card that makes sense in {folder / CARD_NAME}, but {error!r}; take the model with sweeper pick"
 
 
-def _check_sums(folder: Path, _card: dict[str, Any]) -> str:
+def _check_sums(folder: Path, _card: CardContent) -> str:
     path = folder / SUMS_NAME
     expected = sums_of(folder)
     try:
@@ -141,8 +132,8 @@ def _check_sums(folder: Path, _card: dict[str, Any]) -> str:
     return f"{SUMS_NAME} has the hash of each of the {len(expected.splitlines())} files"
 
 
-def _check_hashes(folder: Path, card: dict[str, Any]) -> str:
-    stated = card["files"] or {}
+def _check_hashes(folder: Path, card: CardContent) -> str:
+    stated = card.files or {}
     wanted = [name for name in HASHED if name in REQUIRED or name in stated or (folder / name).exists()]
     others = sorted(set(stated) - set(HASHED))
     if others:
@@ -163,7 +154,7 @@ def _check_signature(folder: Path, public: bytes | None) -> str:
     return f"{signer.hex()} has signed the card{compared}"
 
 
-def _check_words(folder: Path, card: dict[str, Any]) -> str:
+def _check_words(folder: Path, card: CardContent) -> str:
     text = (folder / CARD_NAME).read_text(encoding="utf-8")
     if text != to_text(json.loads(text), indent=2) + "\n":
         raise RecordError(f"Expected each field once in {folder / CARD_NAME}, as sweeper pick writes it; take it again")
@@ -173,9 +164,9 @@ def _check_words(folder: Path, card: dict[str, Any]) -> str:
     return f"{WORDS_NAME} says in words what {CARD_NAME} says"
 
 
-def _check_sources(folder: Path, card: dict[str, Any]) -> str:
+def _check_sources(folder: Path, card: CardContent) -> str:
     where = f"in {folder / CARD_NAME}"
-    if (folder / CONFIG_NAME).read_bytes() != config_text(card["config"]).encode():
+    if (folder / CONFIG_NAME).read_bytes() != config_text(card.config).encode():
         raise RecordError(f"Expected the config {where} in {folder / CONFIG_NAME}, got another")
     spec = read_mapping(folder / SPEC_NAME)
     privacy, data = spec.get("privacy", {}), spec.get("data", {})
@@ -186,21 +177,21 @@ def _check_sources(folder: Path, card: dict[str, Any]) -> str:
         follows["guarantee"] = {"delta": privacy["delta"]}
     if "name" in data:
         follows["data"] = {"name": data["name"]}
-    false = first_difference(card, follows)
-    if false is None and set(card["deployment"]) != set(follows["deployment"]):
-        false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card['deployment'])}"
-    if false is None and card["account"] and parse(AccountClaim, card["account"]).condition not in card["conditions"]:
+    false = first_difference(dump(card), follows)
+    if false is None and set(card.deployment) != set(follows["deployment"]):
+        false = f"Expected deployment to have {sorted(follows['deployment'])}, got {sorted(card.deployment)}"
+    if false is None and card.account and card.account.to_claim().condition not in card.conditions:
         false = "Expected conditions to state the claim of account, got others"
     if false is not None:
         raise RecordError(f"{false} {where}, by {folder / SPEC_NAME}")
     if (folder / DATA_NAME).exists():
         name = read_object(folder / DATA_NAME).get("name")
-        if name != card["data"]["name"]:
+        if name != card.data.name:
             raise RecordError(f"Expected data.name = {name!r} {where}, by {folder / DATA_NAME}")
     return f"{CONFIG_NAME} and {SPEC_NAME} say what the card says of configuration, delta, account and deployment"
 
 
-def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
+def _check_claims(folder: Path, card: CardContent) -> Iterator[Check]:
     path = folder / LEDGER_NAME
     try:
         found = compare_claims(card, path)
@@ -210,17 +201,17 @@ def _check_claims(folder: Path, card: dict[str, Any]) -> Iterator[Check]:
     if found.false is not None:
         yield Check(failure=f"{found.false} in {folder / CARD_NAME}, computed from {path}")
         return
-    facts, delta = card["guarantee"], card["guarantee"]["delta"]
+    facts, delta = card.guarantee, card.guarantee.delta
     yield Check(holds=f"the training is one that {LEDGER_NAME} charges, and the card's sampling and noise are its own")
-    for name, words in GUARANTEES.items():
-        cost = f"epsilon {round_up(facts[name]['epsilon'])} at delta {delta!r}"
+    for words, priced in zip(GUARANTEES.values(), (facts.fixed_in_advance, facts.chosen_afterwards), strict=True):
+        cost = f"epsilon {round_up(priced.epsilon)} at delta {delta!r}"
         yield Check(holds=f"guarantee of the training, {words}: {cost}, {_MEANING}")
-    prices = {question: parse(Price, price) for question, price in card["ledger"].items()}
+    prices = {question: price.to_price() for question, price in card.ledger.items()}
     for what, price in prices_by_release(prices).items():
         cost = f"epsilon {round_up(price.epsilon)} at delta {delta!r}, {_MEANING}"
         yield Check(holds=f"price of {what}: {cost if price.released else 'not released'}")
-    if card["score_noise"] is not None:
-        epsilon = round_up(card["score_noise"]["of_the_trial"]["epsilon"])
+    if card.score_noise is not None:
+        epsilon = round_up(card.score_noise.of_the_trial.epsilon)
         yield Check(holds=f"score_noise: epsilon {epsilon} of validation rows")
     yield Check(holds=_EXACT if found.exact else _ROUNDED)
     yield Check(holds="not computed again, by whoever made the card: scores, audits, what data and people declare")

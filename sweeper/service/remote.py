@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeper.account.summary import share_in_words
+from sweeper.adapters import read
 from sweeper.calls import called_by_users
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.errors import PickError, RecordError, SpecError, SweeperError
 from sweeper.markup import WIDTH, paragraph
 from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
+from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.pricing import Price, value_name
 from sweeper.records import SweepStatus
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
 TOKEN = "SWEEPER_TOKEN"
 _COLUMNS = ("id", "name", "state", "status", "reason", "submitted", "by")  # of the list, where it has no rows
 _PAGE = 200  # sweeps of one page of the list
+_SAME_VERSION = "use the version of Sweeper that the service has"
 _NUMBERS = {"Infinity": math.inf, "-Infinity": -math.inf, "NaN": math.nan}  # as the answers of a service have them
 
 
@@ -129,8 +132,8 @@ class RemotePicked:
         return self._connection.ask(Call(self._address.removeprefix("/api/v1"), "the model"))
 
     def _lines(self) -> list[str]:
-        price = self.card.content["ledger"].get("winner")
-        cost = f"; price {round_up(float(price['epsilon']))} at delta {price['delta']:g}" if price else ""
+        price = self.card.content.winner
+        cost = f"; price {round_up(price.epsilon)} at delta {price.delta:g}" if price else ""
         moment = ", ".join(map(str, filter(None, (self.epoch, self.made_from))))
         settings = ", ".join(f"{name} {value}" for name, value in flatten(self.config).items())
         own = f"{value_name('epsilon')} {round_up(self.values['epsilon'])}"
@@ -205,6 +208,7 @@ class RemoteSweep:
 
         Raises:
             PickError: no point meets the conditions.
+            RecordError: its card is one of another version.
         """
         floors = [f"{name}={value!r}" for name, value in (minimum or {}).items()]
         query = {"max_epsilon": max_epsilon, "max_price": max_price, "min": floors or None}
@@ -218,7 +222,7 @@ class RemoteSweep:
             values={name: float(value) for name, value in found["values"].items()},
             scores=() if point is None else score_lines(point, front),
             config=found["config"],
-            card=Card(found["card"]),
+            card=Card(read(CardContent, found["card"], f"of the answer of {self._connection}", _SAME_VERSION, "card")),
             _address=found["model"],
             _papers=Call(self._path("/papers"), "these conditions", query=query, refused=PickError),
             _connection=self._connection,

@@ -10,8 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from clipless.datasets import Evaluation
 from clipless.plans.method import Method
-from clipless.privacy.events import Relation
+from clipless.privacy.events import PoissonGaussian, Relation
 from clipless.privacy.exposure import Basis, Risk
+from sweeper.adapters import parse
+from sweeper.privacy.claims import AccountClaim
+from sweeper.privacy.pricing import Price
 from sweeper.records import NoisyScores, ReleasedCurves
 
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity", "NaN"]}]})]
@@ -59,6 +62,10 @@ class PriceFacts(Answer):
         exclude_if=lambda value: value is None,
     )
 
+    def to_price(self) -> Price:
+        """Return it as ledgers and fronts have it."""
+        return parse(Price, self.model_dump())
+
 
 class EventPrice(Answer):
     """What so many steps of one training cost: the smaller bound of two accountants is claimed."""
@@ -87,9 +94,9 @@ class Guarantee(Answer, extra="forbid"):
     chosen_afterwards: EventPrice = Field(description="If the epoch was chosen by scores.")
     selected: Number | None = Field(description="Epsilon of a private selection; None where everything may leave.")
     price: ModelPrice | None
+    trainings: int = Field(description="How often the trial was begun.")
     planned_epochs: int
     repeats: int
-    trainings: int = Field(description="How often the trial was begun.")
     ended_early: str | None
 
 
@@ -119,6 +126,19 @@ class EventRow(Answer, extra="forbid"):
     sampling_rate: float
     steps: int
     relation: Relation
+
+    def to_event(self) -> PoissonGaussian:
+        """Return it as accountants take it.
+
+        Raises:
+            clipless.errors.AccountingError: a value that no event can have.
+        """
+        return PoissonGaussian(
+            noise_multiplier=self.noise_multiplier,
+            sampling_rate=self.sampling_rate,
+            steps=self.steps,
+            relation=self.relation,
+        )
 
 
 class Sampling(Answer, extra="forbid"):
@@ -218,6 +238,10 @@ class AccountFacts(Answer, extra="forbid"):
     epsilon: float = Field(description="Of everything that is ever released through it, together.")
     delta: float
 
+    def to_claim(self) -> AccountClaim:
+        """Return it as the claim of a sweep has it."""
+        return AccountClaim(self.name, self.epsilon, self.delta)
+
 
 class CardContent(Answer, extra="forbid"):
     """The privacy card of a point."""
@@ -260,6 +284,11 @@ class CardContent(Answer, extra="forbid"):
     files: Mapping[str, Hash] | None = Field(
         default=None, description="SHA-256 of each file beside the card.", exclude_if=lambda value: value is None
     )
+
+    @property
+    def winner(self) -> PriceFacts | None:
+        """The price of the winner, ``None`` where it is not known."""
+        return self.ledger.get("winner")
 
 
 def card_schema() -> dict[str, Any]:

@@ -9,14 +9,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from clipless.datasets import Evaluation
+from clipless.plans.method import Method
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
 from sweeper.markup import rendered
 from sweeper.privacy.baselines import warning
-from sweeper.privacy.card.prices import charged_entries, point_exposure, point_guarantee, price_scores
+from sweeper.privacy.card.content import (
+    AccountFacts,
+    AuditRow,
+    CardContent,
+    ClassTable,
+    DataFacts,
+    EventRow,
+    Guarantee,
+    Noise,
+    ParameterNoise,
+    PriceFacts,
+    Sampling,
+    ScoreNoiseRow,
+    Scores,
+    SmoothedTable,
+)
+from sweeper.privacy.card.prices import charged_entries, point_exposure, point_prices, price_scores
 from sweeper.privacy.card.text import markdown, prices_in_words, unproven_of
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.evaluation.paid_scores import planned_scores
@@ -29,19 +46,20 @@ if TYPE_CHECKING:
     from clipless.audits.finding import Finding
     from sweeper.privacy.entries import Entry
 
-CARD_VERSION = 1
+CARD_VERSION: Literal[1] = 1
 PACKAGES = ("sweeper", "torch", "numpy", "autodp", "dp-accounting")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Card:
-    """The facts of one card, as JSON values."""
+    """One card: its facts, and the words for them."""
 
-    content: Mapping[str, Any]
+    content: CardContent
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return dict(self.content)
+        """Return JSON values, as ``card.json`` has them."""
+        content: dict[str, Any] = plain(dump(self.content))
+        return content
 
     def to_markdown(self) -> str:
         """Return the card in words."""
@@ -62,7 +80,7 @@ class Card:
 
     def prices(self) -> str:
         """Return in one line the price of the model, and its own epsilon."""
-        return " ".join(filter(None, [prices_in_words(self.content["guarantee"]), unproven_of(self.content)]))
+        return " ".join(filter(None, [prices_in_words(self.content.guarantee), unproven_of(self.content)]))
 
     def write(self, folder: str | Path) -> tuple[Path, Path]:
         """Write ``card.md`` and ``card.json`` into a folder.
@@ -72,7 +90,7 @@ class Card:
         """
         text, data = Path(folder) / "card.md", Path(folder) / "card.json"
         replace_file(text, self.to_markdown())
-        replace_file(data, to_text(self.content, indent=2) + "\n")
+        replace_file(data, to_text(self.to_json(), indent=2) + "\n")
         return text, data
 
 
@@ -104,61 +122,71 @@ def make_card(
         wanted = f"an epoch of trial {trial.id} from 1 to {plan.epochs}"
         raise RecordError(f"Expected {wanted}, got trial {point.label}")
     event, steps = plan.event, steps_by(plan, point.epoch)
-    kept = ("batch_size", "sampling_rate", "steps_per_epoch", "preliminary_steps")
+    prices = point_prices(event, steps, plan.repeats, plan.delta, ledger, attempts)
     return Card(
-        {
-            "card_version": CARD_VERSION,
-            "sweep": sweep,
-            "trial": trial.id,
-            "epoch": point.epoch,
-            "made_from": point.made_from,
-            "exploratory": claim.exploratory,
-            "guarantee": {
-                "delta": plan.delta,
-                "relation": plan.relation.value,
-                "unit": claim.unit,
-                "population": claim.population,
-                **point_guarantee(event, steps, plan.repeats, plan.delta, ledger, attempts),
-                "planned_epochs": plan.epochs,
-                "repeats": plan.repeats,
-                "ended_early": trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
-            },
-            "exposure": point_exposure(event, steps, plan.repeats, plan.delta, attempts),
-            "audits": _attained(audits),
-            "event": event.to_json(),
-            "sampling": {"kind": "poisson", **{key: getattr(plan, key) for key in kept}},
-            "noise": {
-                "noise_multiplier": plan.noise_multiplier,
-                "allocation": plan.allocation,
-                "secure_generator": claim.secure_generator,
-            },
-            "method": plan.method,
-            "sensitivity_fraction": plan.sensitivity_fraction,
-            "clip_norm": plan.clip_norm,
-            "follow_weights": plan.follow_weights,
-            "clipping": dict(plan.clipping),
-            "count_std": plan.count_std,
-            "freezing": plan.freezing,
-            "parameters": [
-                {"name": name, "sensitivity": sensitivity, "noise_std": plan.noise_stds[name]}
+        CardContent(
+            card_version=CARD_VERSION,
+            sweep=sweep,
+            trial=trial.id,
+            epoch=point.epoch,
+            made_from=point.made_from,
+            exploratory=claim.exploratory,
+            guarantee=Guarantee(
+                delta=plan.delta,
+                relation=plan.relation,
+                unit=claim.unit,
+                population=claim.population,
+                fixed_in_advance=prices.fixed_in_advance,
+                chosen_afterwards=prices.chosen_afterwards,
+                selected=prices.selected,
+                price=prices.price,
+                trainings=prices.trainings,
+                planned_epochs=plan.epochs,
+                repeats=plan.repeats,
+                ended_early=trial.reason if _is_where_it_ended(trial, point, last_epoch) else None,
+            ),
+            exposure=point_exposure(event, steps, plan.repeats, plan.delta, attempts),
+            audits=_attained(audits),
+            event=EventRow.model_validate(event.to_json()),
+            sampling=Sampling(
+                kind="poisson",
+                batch_size=plan.batch_size,
+                sampling_rate=plan.sampling_rate,
+                steps_per_epoch=plan.steps_per_epoch,
+                preliminary_steps=plan.preliminary_steps,
+            ),
+            noise=Noise(
+                noise_multiplier=plan.noise_multiplier,
+                allocation=plan.allocation,
+                secure_generator=claim.secure_generator,
+            ),
+            method=Method(plan.method),
+            sensitivity_fraction=plan.sensitivity_fraction,
+            clip_norm=plan.clip_norm,
+            follow_weights=plan.follow_weights,
+            clipping=plan.clipping,
+            count_std=plan.count_std,
+            freezing=plan.freezing,
+            parameters=[
+                ParameterNoise(name=name, sensitivity=sensitivity, noise_std=plan.noise_stds[name])
                 for name, sensitivity in plan.sensitivities.items()
             ],
-            "data": {"name": claim.data, "evaluation": claim.evaluation, "radius_unit": claim.radius_unit},
-            "score_noise": _score_noise(plan, attempts),
-            "public": list(claim.public),
-            "ledger": {question: dump(answer) for question, answer in ledger.items()},
-            "conditions": list(claim.conditions),
-            "scores": _scores(point, claim),
-            "noisy_scores": None if point.noisy is None else asdict(point.noisy),
-            "classes": _by_class(point, claim),
-            "curves": None if point.curves is None else asdict(point.curves),
-            "smoothed": None if point.smoothed is None else {"kind": "smoothed", **asdict(point.smoothed)},
-            "config": dict(trial.config),
-            "model": point.model,
-            "account": None if claim.account is None else asdict(claim.account),
-            "deployment": dict(claim.deployment),
-            "versions": program_versions(),
-        }
+            data=DataFacts(name=claim.data, evaluation=Evaluation(claim.evaluation), radius_unit=claim.radius_unit),
+            score_noise=_score_noise(plan, attempts),
+            public=claim.public,
+            ledger={question: PriceFacts.model_validate(dump(answer)) for question, answer in ledger.items()},
+            conditions=claim.conditions,
+            scores=_scores(point, claim),
+            noisy_scores=point.noisy,
+            classes=_by_class(point, claim),
+            curves=point.curves,
+            smoothed=None if point.smoothed is None else SmoothedTable(kind="smoothed", **asdict(point.smoothed)),
+            config=trial.config,
+            model=point.model,
+            account=None if claim.account is None else AccountFacts(**asdict(claim.account)),
+            deployment=claim.deployment,
+            versions=program_versions(),
+        )
     )
 
 
@@ -168,40 +196,52 @@ def program_versions() -> dict[str, str]:
     return {"python": platform.python_version(), **found, "clipless": found["sweeper"]}
 
 
-def _scores(point: Point, claim: Claim) -> dict[str, Any]:
+def _scores(point: Point, claim: Claim) -> Scores:
     """Return the scores, the intervals of test scores of public rows, and whether a constant prediction is as good."""
-    tested = dict(point.test) if point.test else None
-    found: dict[str, Any] = {"validation": dict(point.values), "test": tested}
-    known = {name: interval_on_test(point, name, claim) for name in tested or {}} if point.noisy is None else {}
-    intervals = {name: list(ends) for name, ends in known.items() if ends is not None}
+    known = {name: interval_on_test(point, name, claim) for name in point.test or {}} if point.noisy is None else {}
     utility = next((name for name in point.values if name != "epsilon"), None)
-    doubted = "" if utility is None else doubt(point, utility, claim)
-    return found | ({"test_intervals": intervals} if intervals else {}) | ({"doubt": doubted} if doubted else {})
+    return Scores(
+        validation=point.values,
+        test=point.test or None,
+        test_intervals={name: ends for name, ends in known.items() if ends is not None} or None,
+        doubt=None if utility is None else doubt(point, utility, claim) or None,
+    )
 
 
-def _by_class(point: Point, claim: Claim) -> dict[str, Any] | None:
+def _by_class(point: Point, claim: Claim) -> ClassTable | None:
     """Return how public test rows were decided by class, and what the majority-class baseline reaches."""
     counts = point.classes
     if counts is None or claim.evaluation not in (Evaluation.PUBLIC.value, Evaluation.EXPLORATORY.value):
         return None
-    return {
-        "names": list(claim.baselines.classes) or [str(label) for label in range(len(counts.rows))],
-        **{name: list(found) for name, found in asdict(counts).items()},
-        "balanced_accuracy": counts.balanced_accuracy,
-        "constant_answer": claim.baselines.constant("accuracy", "test"),
-        "warning": warning(counts, claim.baselines.classes),
-    }
+    return ClassTable(
+        names=claim.baselines.classes or [str(label) for label in range(len(counts.rows))],
+        rows=counts.rows,
+        decided=counts.decided,
+        correct=counts.correct,
+        balanced_accuracy=counts.balanced_accuracy,
+        constant_answer=claim.baselines.constant("accuracy", "test"),
+        warning=warning(counts, claim.baselines.classes),
+    )
 
 
-def _attained(audits: "Sequence[Finding]") -> list[dict[str, Any]]:
+def _attained(audits: "Sequence[Finding]") -> list[AuditRow]:
     """Return the finding of each kind that attained the largest share of its claim; one that contradicts it first."""
     most: dict[str, Finding] = {}
     for one in audits:
         best = most.get(one.kind.value)
         if best is None or (one.contradicted, one.ratio) > (best.contradicted, best.ratio):
             most[one.kind.value] = one
-    kept = ("epsilon", "delta", "attained", "confidence", "contradicted")
-    return [plain({"kind": one.kind.value, **{name: getattr(one, name) for name in kept}}) for one in most.values()]
+    return [
+        AuditRow(
+            kind=kind,
+            epsilon=one.epsilon,
+            delta=one.delta,
+            attained=one.attained,
+            confidence=one.confidence,
+            contradicted=one.contradicted,
+        )
+        for kind, one in most.items()
+    ]
 
 
 def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
@@ -215,11 +255,11 @@ def charged_to(trial: str, ledger: Path) -> "tuple[Entry, ...]":
     return charged_entries(Ledger(ledger), trial)
 
 
-def _score_noise(plan: TrialPlan, attempts: "Sequence[Entry]") -> dict[str, Any] | None:
+def _score_noise(plan: TrialPlan, attempts: "Sequence[Entry]") -> ScoreNoiseRow | None:
     paid = planned_scores(plan)
     if paid is None or plan.scores is None:
         return None
-    return {**asdict(plan.scores), "of_the_trial": price_scores(paid.event, plan.delta, attempts)}
+    return ScoreNoiseRow(**asdict(plan.scores), of_the_trial=price_scores(paid.event, plan.delta, attempts))
 
 
 def _is_where_it_ended(trial: Trial, point: Point, last_epoch: int | None) -> bool:

@@ -1,10 +1,9 @@
 """What a card says of people: what its prices mean to one, in words and as a table, and who stands for the model."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis, Exposure
-from sweeper.adapters import parse
+from clipless.privacy.exposure import FALSE_ALARMS, GROUPS, Basis
+from sweeper.privacy.card.content import CardContent, ExposureFacts
 from sweeper.rounding import round_up
 
 GUARANTEES = {"fixed_in_advance": "fixed in advance", "chosen_afterwards": "epoch chosen afterwards"}
@@ -20,17 +19,17 @@ _BASES = {
 }
 
 
-def person_in_words(card: Mapping[str, Any]) -> str:
+def person_in_words(card: CardContent) -> str:
     """Return one sentence on what the attacker finds who is shown this model, at the price that holds for it."""
     exposures = _exposures(card)
     return exposures[[*exposures][-1]].risk.in_words()
 
 
-def person_table(card: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def person_table(card: CardContent) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return the head and the rows of a table: what an attacker finds, and what several rows cost together."""
     exposures = _exposures(card)
     found = exposures.values()
-    delta, several = card["guarantee"]["delta"], _several(card["guarantee"]["unit"])
+    delta, several = card.guarantee.delta, _several(card.guarantee.unit)
     rows = [
         (f"finds a row, accusing {100 * rate:g} % of innocents", *(_percent(one.risk.caught[place]) for one in found))
         for place, rate in enumerate(FALSE_ALARMS)
@@ -45,7 +44,7 @@ def person_table(card: Mapping[str, Any]) -> tuple[tuple[str, ...], list[tuple[s
     return ("an attacker who knows all other rows", *(_COLUMNS[name] for name in exposures)), rows
 
 
-def basis_in_words(card: Mapping[str, Any]) -> str:
+def basis_in_words(card: CardContent) -> str:
     """Return what the numbers are computed from, and what an infinite one says."""
     exposures = _exposures(card)
     found = dict.fromkeys(_BASES[one.risk.basis] for one in exposures.values())
@@ -55,27 +54,24 @@ def basis_in_words(card: Mapping[str, Any]) -> str:
     return f"{text} {GROUP_PRIVACY}"
 
 
-def filing_in_words(card: Mapping[str, Any]) -> Iterator[str]:
+def filing_in_words(card: CardContent) -> Iterator[str]:
     """Yield what people have said of the model, and by which hashes and versions it can be checked."""
     yield "## Whose it is, and how to check it"
-    said = [f"- {name.replace('_', ' ')}: {' '.join(text.split())}" for name, text in card["deployment"].items()]
+    said = [f"- {name.replace('_', ' ')}: {' '.join(text.split())}" for name, text in card.deployment.items()]
     yield "\n".join(said) or "The spec says nothing of who answers for this model (`deployment`)."
-    files = card.get("files") or {}
-    if files:
-        hashes = [f"- `{name}`: SHA-256 `{found}`" for name, found in files.items()]
+    if card.files:
+        hashes = [f"- `{name}`: SHA-256 `{found}`" for name, found in card.files.items()]
         yield "\n".join(["`sweeper verify` computes every price above again from these files:", "", *hashes])
-    yield f"Computed by {', '.join(f'{name} {version}' for name, version in card['versions'].items())}."
+    yield f"Computed by {', '.join(f'{name} {version}' for name, version in card.versions.items())}."
 
 
-def _exposures(card: Mapping[str, Any]) -> dict[str, Exposure]:
+def _exposures(card: CardContent) -> dict[str, ExposureFacts]:
     """Return what each price means, in the order in which they hold for more and more uses; the last one holds."""
-    found = card["exposure"]
-    winner = card["ledger"].get("winner", {}).get("exposure")
-    if card["guarantee"]["selected"] is not None and winner is not None:
-        found = {"price": winner}
-    elif winner is not None:
-        found = {**found, "price": winner}
-    return {name: parse(Exposure, content) for name, content in found.items()}
+    own = dict(zip(GUARANTEES, (card.exposure.fixed_in_advance, card.exposure.chosen_afterwards), strict=True))
+    winner = None if card.winner is None else card.winner.exposure
+    if winner is None:
+        return own
+    return {"price": winner} if card.guarantee.selected is not None else {**own, "price": winner}
 
 
 def _several(unit: str) -> str:

@@ -4,10 +4,12 @@ Whoever makes a card and whoever checks one compute these numbers by the same fu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from clipless.privacy.events import Composed, Event, PoissonGaussian
 from sweeper.adapters import dump
+from sweeper.privacy.card.content import EventPrice, ExposureFacts, ModelPrice, PointExposures
 from sweeper.privacy.exposures import expose_event
 from sweeper.privacy.pricing import Price
 
@@ -21,14 +23,25 @@ def charged_entries(ledger: "Ledger", trial: str) -> "tuple[Entry, ...]":
     return tuple(entry for entry in ledger.entries() if entry.trial == trial and entry.drawn)
 
 
-def point_guarantee(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointPrices:
+    """The prices of a point, as a `Guarantee` has them."""
+
+    fixed_in_advance: EventPrice
+    chosen_afterwards: EventPrice
+    selected: float | None
+    price: ModelPrice | None
+    trainings: int
+
+
+def point_prices(
     event: PoissonGaussian,
     steps: int,
     repeats: int,
     delta: float,
     ledger: Mapping[str, Price],
     attempts: "Sequence[Entry]",
-) -> dict[str, Any]:
+) -> PointPrices:
     """Return the prices of a point.
 
     Args:
@@ -39,38 +52,42 @@ def point_guarantee(
         ledger: what the sweep costs.
         attempts: what the ledger charges to the trial.
     """
-    return {
-        "fixed_in_advance": price_event(event.with_steps(steps), delta),
-        "chosen_afterwards": price_event(_charged(event, repeats, attempts), delta),
-        "selected": _selected(ledger),
-        "price": _price(ledger),
-        "trainings": _trainings(attempts),
-    }
+    return PointPrices(
+        fixed_in_advance=price_event(event.with_steps(steps), delta),
+        chosen_afterwards=price_event(_charged(event, repeats, attempts), delta),
+        selected=_selected(ledger),
+        price=_price(ledger),
+        trainings=_trainings(attempts),
+    )
 
 
 def point_exposure(
     event: PoissonGaussian, steps: int, repeats: int, delta: float, attempts: "Sequence[Entry]"
-) -> dict[str, Any]:
-    """Return what both prices of a training mean to a person; the arguments are those of `point_guarantee`."""
-    return {
-        "fixed_in_advance": dump(expose_event(event.with_steps(steps), delta)),
-        "chosen_afterwards": dump(expose_event(_charged(event, repeats, attempts), delta)),
-    }
+) -> PointExposures:
+    """Return what both prices of a training mean to a person; the arguments are those of `point_prices`."""
+    return PointExposures(
+        fixed_in_advance=_exposure(event.with_steps(steps), delta),
+        chosen_afterwards=_exposure(_charged(event, repeats, attempts), delta),
+    )
 
 
-def price_scores(planned: PoissonGaussian, delta: float, attempts: "Sequence[Entry]") -> dict[str, Any]:
+def _exposure(event: Event, delta: float) -> ExposureFacts:
+    return ExposureFacts.model_validate(dump(expose_event(event, delta)))
+
+
+def price_scores(planned: PoissonGaussian, delta: float, attempts: "Sequence[Entry]") -> EventPrice:
     """Return what the releases of validation scores cost that a ledger charges to a trial."""
     charged = [event for entry in attempts for event in entry.charged_scores]
     return price_event(_compose(charged or [planned]), delta)
 
 
-def price_event(event: Event, delta: float) -> dict[str, Any]:
+def price_event(event: Event, delta: float) -> EventPrice:
     """Return what is claimed for an event, and by which bounds."""
     from clipless.privacy.accounting.claim import claim  # takes seconds, and few who read sweeps make cards
 
     priced = claim(event, delta)
     steps = sum(part.steps for part in (event.events if isinstance(event, Composed) else (event,)))
-    return {"epsilon": priced.epsilon, "rdp": priced.rdp, "pld": priced.pld, "steps": steps}
+    return EventPrice(epsilon=priced.epsilon, rdp=priced.rdp, pld=priced.pld, steps=steps)
 
 
 def _charged(event: PoissonGaussian, repeats: int, attempts: "Sequence[Entry]") -> Event:
@@ -87,10 +104,10 @@ def _selected(ledger: Mapping[str, Price]) -> float | None:
     return None if all(answer.released for answer in ledger.values()) else ledger["winner"].epsilon
 
 
-def _price(ledger: Mapping[str, Price]) -> dict[str, Any] | None:
+def _price(ledger: Mapping[str, Price]) -> ModelPrice | None:
     """Return the price of a model of the sweep, None where it is not known."""
     price = ledger.get("winner")
-    return None if price is None or not price.released else {"epsilon": price.epsilon, "fixed": price.fixed}
+    return None if price is None or not price.released else ModelPrice(epsilon=price.epsilon, fixed=price.fixed)
 
 
 def _compose(events: Sequence[PoissonGaussian]) -> Event:

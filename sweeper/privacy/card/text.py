@@ -4,13 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from math import exp
 from typing import Any
 
+from clipless.datasets import Evaluation
 from clipless.datasets.metadata import units_word
 from clipless.plans.method import Method, Schedule
 from clipless.privacy.events import Relation
+from sweeper.privacy.card.content import (
+    AuditRow,
+    CardContent,
+    ClassTable,
+    EventPrice,
+    Guarantee,
+    ScoreNoiseRow,
+    SmoothedTable,
+)
 from sweeper.privacy.card.person import basis_in_words, filing_in_words, person_in_words, person_table
 from sweeper.privacy.claims import EXPLORATORY
-from sweeper.privacy.pricing import OWN_EPSILON, Price, prices_by_release
-from sweeper.records import described
+from sweeper.privacy.pricing import OWN_EPSILON, prices_by_release
+from sweeper.records import ReleasedCurves, described
 from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import is_share_of_rows, radius
@@ -20,77 +30,76 @@ _RELATIONS = {
     Relation.REPLACE_ONE: "{unit} of the training data is replaced by another",
 }
 _EVALUATIONS = {
-    "public": "declared public: scores on them cost nothing.",
-    "private": "private: each score on them is a release of its own, with noise. *The price* covers these releases; an "
-    "epsilon of this training alone does not.",
-    "exploratory": "of the same people and looked at without paying for it: this card claims no guarantee.",
+    Evaluation.PUBLIC: "declared public: scores on them cost nothing.",
+    Evaluation.PRIVATE: "private: each score on them is a release of its own, with noise. *The price* covers these "
+    "releases; an epsilon of this training alone does not.",
+    Evaluation.EXPLORATORY: "of the same people and looked at without paying for it: this card claims no guarantee.",
 }
 _SHOWN_RADII = 8  # of a released curve, in words
 
 
-def markdown(card: Mapping[str, Any]) -> str:
+def markdown(card: CardContent) -> str:
     """Return the card as Markdown."""
-    made_from = card.get("made_from", "")
-    title = f"# Privacy card: {card['sweep']}, trial {card['trial']}, epoch {card['epoch']}"
-    title += f", {made_from}" if made_from else ""
+    title = f"# Privacy card: {card.sweep}, trial {card.trial}, epoch {card.epoch}"
+    title += f", {card.made_from}" if card.made_from else ""
     mark = [f"> **{EXPLORATORY.upper()}.** The numbers below are not a privacy guarantee; see *Not guaranteed*."]
-    blocks = [title, *(mark * card["exploratory"]), *_guarantee(card), *_cost(card), *_mechanism(card), *_rest(card)]
+    blocks = [title, *(mark * card.exploratory), *_guarantee(card), *_cost(card), *_mechanism(card), *_rest(card)]
     return "\n\n".join([*blocks, *filing_in_words(card)]) + "\n"
 
 
-def prices_in_words(facts: Mapping[str, Any]) -> str:
+def prices_in_words(facts: Guarantee) -> str:
     """Return both epsilons of a point in one line: its price, and its own epsilon."""
-    at, price = f"at delta {facts['delta']:g}", facts["price"]
-    if facts["selected"] is not None:
-        return f"Price: epsilon {round_up(facts['selected'])} {at}."
-    own = f"{OWN_EPSILON}: {round_up(facts['fixed_in_advance']['epsilon'])}"
+    at, price = f"at delta {facts.delta:g}", facts.price
+    if facts.selected is not None:
+        return f"Price: epsilon {round_up(facts.selected)} {at}."
+    own = f"{OWN_EPSILON}: {round_up(facts.fixed_in_advance.epsilon)}"
     if price is None:
         return f"The price is not known; its {own}."
-    return f"Price: epsilon {round_up(price['epsilon'])} {at}; its {own}."
+    return f"Price: epsilon {round_up(price.epsilon)} {at}; its {own}."
 
 
-def _guarantee(card: Mapping[str, Any]) -> Iterator[str]:
-    facts = card["guarantee"]
-    advance, afterwards, delta = facts["fixed_in_advance"], facts["chosen_afterwards"], facts["delta"]
-    epochs, unit = facts["planned_epochs"], facts["unit"]
-    change = _RELATIONS[Relation(facts["relation"])].format(unit=_unit(unit))
+def _guarantee(card: CardContent) -> Iterator[str]:
+    facts = card.guarantee
+    advance, afterwards, delta = facts.fixed_in_advance, facts.chosen_afterwards, facts.delta
+    epochs, unit = facts.planned_epochs, facts.unit
+    change = _RELATIONS[facts.relation].format(unit=_unit(unit))
     yield "## The guarantee"
-    holds = advance["epsilon"] if facts["selected"] is None else facts["selected"]
-    yield from _of_one_training(card) if facts["selected"] is None else _of_the_winner(facts)
-    if card.get("made_from"):
+    holds = advance.epsilon if facts.selected is None else facts.selected
+    yield from _of_one_training(card) if facts.selected is None else _of_the_winner(facts, facts.selected)
+    if card.made_from:
         yield (
-            f"The weights are {described(card['made_from'])}. They are computed from weights that training had "
-            f"released up to epoch {card['epoch']} and from nothing else of the training rows, so that they cost what "
-            f"the last of these, epoch {card['epoch']}, costs."
+            f"The weights are {described(card.made_from)}. They are computed from weights that training had "
+            f"released up to epoch {card.epoch} and from nothing else of the training rows, so that they cost what "
+            f"the last of these, epoch {card.epoch}, costs."
         )
     yield (
         f"In words: when {change}, the probability of any outcome of the training grows by a factor of at "
         f"most e^epsilon ({_factor(holds)} for the first number), plus {delta!r} at most. The relation is "
-        f"`{facts['relation']}`; the privacy unit is {_unit(unit)}; "
-        f"N = {facts['population']} training {units_word(unit)}, a number taken as public."
+        f"`{facts.relation.value}`; the privacy unit is {_unit(unit)}; "
+        f"N = {facts.population} training {units_word(unit)}, a number taken as public."
     )
     yield _table(
         ("epsilon at delta " + f"{delta!r}", "RDP (autodp)", "PLD (dp-accounting)", "claimed"),
         [
-            (f"epoch {card['epoch']}, fixed in advance", *_accountants(advance)),
+            (f"epoch {card.epoch}, fixed in advance", *_accountants(advance)),
             (f"chosen among {epochs} epochs", *_accountants(afterwards)),
         ],
     )
     yield "Both accountants compute upper bounds independently; the smaller one is claimed." + _crosscheck(advance)
     yield from _person(card)
-    yield _audited(card.get("audits", ()))
+    yield _audited(card.audits)
 
 
-def _person(card: Mapping[str, Any]) -> Iterator[str]:
+def _person(card: CardContent) -> Iterator[str]:
     yield from (f"**For a person**: {person_in_words(card)}", _table(*person_table(card)), basis_in_words(card))
 
 
-def _audited(audits: Iterable[Mapping[str, Any]]) -> str:
+def _audited(audits: Iterable[AuditRow]) -> str:
     """Return in one line what attacks on the claim of the training, and on that of the sweep, attained."""
     found = [
-        f"the {one['kind']} audit attained epsilon {round_down(float(one['attained']), 3)} of the "
-        f"{round_up(float(one['epsilon']))} claimed at delta {one['delta']!r}"
-        f"{', which **contradicts the claim**' if one['contradicted'] else ''}"
+        f"the {one.kind} audit attained epsilon {round_down(one.attained, 3)} of the "
+        f"{round_up(one.epsilon)} claimed at delta {one.delta!r}"
+        f"{', which **contradicts the claim**' if one.contradicted else ''}"
         for one in audits
     ]
     if not found:
@@ -98,54 +107,54 @@ def _audited(audits: Iterable[Mapping[str, Any]]) -> str:
     return f"Audits: {'; '.join(found)}. These are lower bounds: they can refute a claim, not prove it."
 
 
-def _of_one_training(card: Mapping[str, Any]) -> Iterator[str]:
-    facts = card["guarantee"]
-    advance, afterwards, delta = facts["fixed_in_advance"], facts["chosen_afterwards"], facts["delta"]
-    epochs = facts["planned_epochs"]
+def _of_one_training(card: CardContent) -> Iterator[str]:
+    facts = card.guarantee
+    advance, afterwards, delta = facts.fixed_in_advance, facts.chosen_afterwards, facts.delta
+    epochs = facts.planned_epochs
     yield (
-        f"**({round_up(advance['epsilon'])}, {delta!r})-differential privacy** for this model, "
-        f"if its configuration and epoch {card['epoch']} were fixed before training."
+        f"**({round_up(advance.epsilon)}, {delta!r})-differential privacy** for this model, "
+        f"if its configuration and epoch {card.epoch} were fixed before training."
     )
     yield (
-        f"**({round_up(afterwards['epsilon'])}, {delta!r})-differential privacy** if the epoch was chosen "
+        f"**({round_up(afterwards.epsilon)}, {delta!r})-differential privacy** if the epoch was chosen "
         f"among the {epochs} planned ones, or training was stopped, after looking at scores: then all "
-        f"planned epochs count{_of_repeats(facts['repeats'])}.{_of_trainings(facts['trainings'])}"
+        f"planned epochs count{_of_repeats(facts.repeats)}.{_of_trainings(facts.trainings)}"
     )
-    if facts["ended_early"] is not None:
+    if facts.ended_early is not None:
         yield (
             f"**The second number is the one that holds here**: this trial was ended early after looking at scores "
-            f"({facts['ended_early'] or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
-            f"epsilon of all {epochs} planned epochs{_of_each(facts['trainings'])}."
+            f"({facts.ended_early or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
+            f"epsilon of all {epochs} planned epochs{_of_each(facts.trainings)}."
         )
     yield _of_the_price(card)
 
 
-def _of_the_price(card: Mapping[str, Any]) -> str:
+def _of_the_price(card: CardContent) -> str:
     """Return what holds for a model that was chosen by scores."""
-    facts, unproven = card["guarantee"], unproven_of(card)
+    facts, unproven = card.guarantee, unproven_of(card)
     chosen = "If the configuration was chosen among the trials of the sweep by their scores, neither number holds"
-    price = facts["price"]
+    price = facts.price
     if price is None:
         return f"{chosen}: *The price* does."
     return (
-        f"**({round_up(price['epsilon'])}, {facts['delta']:g})-differential privacy** is the price of this model. "
+        f"**({round_up(price.epsilon)}, {facts.delta:g})-differential privacy** is the price of this model. "
         f"{chosen}: this one does, see *The price*.{f' **{unproven}**' if unproven else ''}"
     )
 
 
-def unproven_of(card: Mapping[str, Any]) -> str:
+def unproven_of(card: CardContent) -> str:
     """Return that the price of a model is not proven, empty where nothing is known to break it."""
-    return card["ledger"].get("winner", {}).get("unproven") or ""
+    return "" if card.winner is None else card.winner.unproven or ""
 
 
-def _of_the_winner(facts: Mapping[str, Any]) -> Iterator[str]:
+def _of_the_winner(facts: Guarantee, selected: float) -> Iterator[str]:
     yield (
-        f"**({round_up(facts['selected'])}, {facts['delta']:g})-differential privacy** for this model together with "
+        f"**({round_up(selected)}, {facts.delta:g})-differential privacy** for this model together with "
         "all epochs of its trial, which was selected privately: it is the best of a secret random number of "
         "independent trials, and nothing of the others was released."
     )
     yield (
-        f"One such training by itself costs epsilon {round_up(facts['chosen_afterwards']['epsilon'])} for all its "
+        f"One such training by itself costs epsilon {round_up(facts.chosen_afterwards.epsilon)} for all its "
         "epochs; that is not the price of this model, whose scores chose it."
     )
 
@@ -167,9 +176,9 @@ def _of_each(trainings: int) -> str:
     return f" in its {trainings} trainings together" if trainings > 1 else ""
 
 
-def _cost(card: Mapping[str, Any]) -> Iterator[str]:
+def _cost(card: CardContent) -> Iterator[str]:
     yield "## The price"
-    prices = prices_by_release({question: Price(**answer) for question, answer in card["ledger"].items()})
+    prices = prices_by_release({question: answer.to_price() for question, answer in card.ledger.items()})
     rows = [
         (
             what,
@@ -182,41 +191,41 @@ def _cost(card: Mapping[str, Any]) -> Iterator[str]:
     yield _table(("what leaves", "price, epsilon", "delta", "why"), rows)
 
 
-def _mechanism(card: Mapping[str, Any]) -> Iterator[str]:
-    sampling, noise, facts = card["sampling"], card["noise"], card["guarantee"]
+def _mechanism(card: CardContent) -> Iterator[str]:
+    sampling, noise, facts = card.sampling, card.noise, card.guarantee
     generator = (
-        "the secure generator (AES-256-CTR, never logged)" if noise["secure_generator"] else "an injected generator"
+        "the secure generator (AES-256-CTR, never logged)" if noise.secure_generator else "an injected generator"
     )
-    method = Method(card["method"])
+    method = card.method
     yield "## The mechanism"
     if method is Method.NON_PRIVATE:
         yield "None: trained without noise and without any bound on what one row contributes. Epsilon is infinite."
         return
-    before = sampling["preliminary_steps"]
+    before = sampling.preliminary_steps
     statistics = f", {before} of them releases of statistics of the inputs." if before else "."
-    shared = "the same on every entry" if method is Method.DP_SGD else f"allocated `{noise['allocation']}`"
+    shared = "the same on every entry" if method is Method.DP_SGD else f"allocated `{noise.allocation}`"
     yield "\n".join(
         [
             "- Sampling: Poisson; each row joins each batch with probability q = "
-            f"{sampling['sampling_rate']:.6g}, expected batch {sampling['batch_size']:g}; "
-            f"{sampling['steps_per_epoch']} steps per epoch, {facts['fixed_in_advance']['steps']} steps up "
+            f"{sampling.sampling_rate:.6g}, expected batch {sampling.batch_size:g}; "
+            f"{sampling.steps_per_epoch} steps per epoch, {facts.fixed_in_advance.steps} steps up "
             f"to this epoch{statistics} Sums are divided by the expected batch.",
-            f"- Noise: Gaussian, noise multiplier {noise['noise_multiplier']:.6g} for the composition over "
+            f"- Noise: Gaussian, noise multiplier {noise.noise_multiplier:.6g} for the composition over "
             f"all parameters, {shared}; batches and noise come from {generator}.",
             f"- Sensitivity: {_sensitivity(method, card)}",
         ]
     )
-    rows = [(f"`{p['name']}`", f"{p['sensitivity']:.6g}", f"{p['noise_std']:.6g}") for p in card["parameters"]]
+    rows = [(f"`{p.name}`", f"{p.sensitivity:.6g}", f"{p.noise_std:.6g}") for p in card.parameters]
     yield _table(("parameter", "sensitivity of the sum", "standard deviation of its noise"), rows)
 
 
-def _sensitivity(method: Method, card: Mapping[str, Any]) -> str:
+def _sensitivity(method: Method, card: CardContent) -> str:
     if method is Method.DP_SGD:
         return (
-            f"the whole gradient of each example is clipped to norm {card['clip_norm']:g} before the sum "
+            f"the whole gradient of each example is clipped to norm {card.clip_norm:g} before the sum "
             f"(`{method.value}`); this bounds all parameters together."
         )
-    fraction = card["sensitivity_fraction"]
+    fraction = card.sensitivity_fraction
     clipping = (
         "the analytic worst case, so that no gradient of a correct Lipschitz network is clipped"
         if fraction == 1
@@ -228,12 +237,12 @@ def _sensitivity(method: Method, card: Mapping[str, Any]) -> str:
         else ""
     )
     moving = []
-    if card["follow_weights"]:
+    if card.follow_weights:
         moving.append("Each step follows the weights released by the steps before, and the noise with it.")
-    if card["clipping"]["kind"] != Schedule.CONSTANT.value:
-        moving.append(_moving_norm(card["clipping"], card["count_std"]))
-    if card["freezing"] is not None:
-        layers, after = card["freezing"]["layers"], card["freezing"]["after"]
+    if card.clipping["kind"] != Schedule.CONSTANT.value:
+        moving.append(_moving_norm(card.clipping, card.count_std))
+    if card.freezing is not None:
+        layers, after = card.freezing["layers"], card.freezing["after"]
         moving.append(
             f"After a share of {after:g} of the steps, the first {layers} of the layers with weights are not trained, "
             "and the noise of a step is shared among the others."
@@ -256,62 +265,63 @@ def _moving_norm(clipping: Mapping[str, Any], count_std: float) -> str:
     )
 
 
-def _rest(card: Mapping[str, Any]) -> Iterator[str]:
-    data, scores = card["data"], card["scores"]
+def _rest(card: CardContent) -> Iterator[str]:
+    data, scores = card.data, card.scores
     yield "## The data"
-    yield f"Training data: {data['name']}. Validation and test rows are {_EVALUATIONS[data['evaluation']]}"
+    yield f"Training data: {data.name}. Validation and test rows are {_EVALUATIONS[data.evaluation]}"
     yield from _noise_of_scores(card)
     yield "Taken as public, without payment:"
-    yield _bullets(card["public"])
+    yield _bullets(card.public)
     yield "## Not guaranteed"
-    yield _bullets(card["conditions"])
+    yield _bullets(card.conditions)
     yield "## Scores and configuration"
-    test, noisy = scores["test"] or {}, card["noisy_scores"] or {"intervals": {}, "test_intervals": {}}
-    test_intervals = noisy["test_intervals"] or scores.get("test_intervals") or {}
+    test, noisy = scores.test or {}, card.noisy_scores
+    intervals = {} if noisy is None else noisy.intervals
+    test_intervals = (noisy and noisy.test_intervals) or scores.test_intervals or {}
     rows = [
         (
             name,
-            _number(float(v)) + in_brackets(noisy["intervals"].get(name)),
+            _number(value) + in_brackets(intervals.get(name)),
             _score(test.get(name)) + in_brackets(test_intervals.get(name)),
         )
-        for name, v in scores["validation"].items()
+        for name, value in scores.validation.items()
         if name != "epsilon"
     ]
     yield _table(("objective", "validation", "test"), rows)
-    if scores.get("doubt"):
-        yield f"**{scores['doubt']}.**"
-    yield from _by_class(card.get("classes"))
-    yield from _curves(card.get("curves"))
-    yield from _smoothed(card.get("smoothed"))
-    certified = any(radius(name) is not None for name in scores["validation"])
-    radii = f"Radii are in {data['radius_unit']}. " if certified else ""
+    if scores.doubt:
+        yield f"**{scores.doubt}.**"
+    yield from _by_class(card.classes)
+    yield from _curves(card.curves)
+    yield from _smoothed(card.smoothed)
+    certified = any(radius(name) is not None for name in scores.validation)
+    radii = f"Radii are in {data.radius_unit}. " if certified else ""
     yield f"{radii}The point was chosen on validation, never on the test column."
-    if card["score_noise"] is not None:
+    if card.score_noise is not None:
         exceeds = ", so that a certified accuracy may exceed the accuracy" if certified else ""
         yield f"Every score is an estimate from releases with the noise stated above{exceeds}."
     if test_intervals:
         yield "In brackets are 95 % intervals for new rows of the same kind."
-    if (repeats := card["guarantee"]["repeats"]) > 1:
+    if (repeats := card.guarantee.repeats) > 1:
         yield (
             f"The validation column holds means over {repeats} trainings of this configuration; the model, and the "
             "test column, are those of the first one, which was not chosen."
         )
-    yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card["config"]).items()])
-    if card["model"]:
-        yield f"Model file: `{card['model']}`."
+    yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card.config).items()])
+    if card.model:
+        yield f"Model file: `{card.model}`."
 
 
-def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:
+def _by_class(classes: ClassTable | None) -> Iterator[str]:
     if classes is None:
         return
-    if classes["warning"]:
-        yield f"> **Nearly constant.** {classes['warning']}."
-    constant = classes["constant_answer"]
+    if classes.warning:
+        yield f"> **Nearly constant.** {classes.warning}."
+    constant = classes.constant_answer
     compared = (
         "" if constant is None else f" The majority-class baseline has an accuracy of {_number(constant)} on them."
     )
-    yield f"Balanced accuracy on test rows: {_number(classes['balanced_accuracy'])}, the mean of the recalls.{compared}"
-    columns = zip(*(classes[name] for name in ("names", "rows", "decided", "correct")), strict=True)
+    yield f"Balanced accuracy on test rows: {_number(classes.balanced_accuracy)}, the mean of the recalls.{compared}"
+    columns = zip(classes.names, classes.rows, classes.decided, classes.correct, strict=True)
     rows = [
         (name, str(count), str(decided), _share(correct, count), _share(correct, decided))
         for name, count, decided, correct in columns
@@ -319,40 +329,40 @@ def _by_class(classes: Mapping[str, Any] | None) -> Iterator[str]:
     yield _table(("class", "test rows", "decided for it", "recall", "precision"), rows)
 
 
-def _curves(curves: Mapping[str, Any] | None) -> Iterator[str]:
+def _curves(curves: ReleasedCurves | None) -> Iterator[str]:
     if curves is None:
         return
     yield (
         f"The test column is read off curves that were released once, with noise multiplier "
-        f"{curves['noise_multiplier']:g} for all of them. Each lies between its bounds everywhere at once with a "
-        f"confidence of {curves['confidence']:.0%}, noise and the choice of the {curves['rows']} rows included."
+        f"{curves.noise_multiplier:g} for all of them. Each lies between its bounds everywhere at once with a "
+        f"confidence of {curves.confidence:.0%}, noise and the choice of the {curves.rows} rows included."
     )
-    every = max(1, (len(curves["radii"]) - 1) // _SHOWN_RADII)
-    columns = zip(*(curves[f"certified{end}"][::every] for end in ("", "_low", "_high")), strict=True)
+    every = max(1, (len(curves.radii) - 1) // _SHOWN_RADII)
+    columns = zip(curves.radii, curves.certified, curves.certified_low, curves.certified_high, strict=True)
     rows = [
         (f"certified at {_number(radius)}" if radius else "accuracy", *map(_number, found))
-        for radius, found in zip(curves["radii"][::every], columns, strict=True)
+        for radius, *found in [*columns][::every]
     ]
-    scores = curves["scores"]
+    scores = curves.scores
     if scores is not None:
-        low, area, high = map(_number, scores["auroc"])
+        low, area, high = map(_number, scores.auroc)
         rows.append(("AUROC", area, low, high))
     yield _table(("on test rows", "value", "at least", "at most"), rows)
     if scores is not None:
         yield (
-            f"Hosmer-Lemeshow statistic {_number(scores['hosmer_lemeshow'])} over {len(scores['group_rows'])} groups, "
-            f"p-value {scores['p_value']:.2g} against calibrated models under the same noise."
+            f"Hosmer-Lemeshow statistic {_number(scores.hosmer_lemeshow)} over {len(scores.group_rows)} groups, "
+            f"p-value {scores.p_value:.2g} against calibrated models under the same noise."
         )
 
 
-def _smoothed(facts: Mapping[str, Any] | None) -> Iterator[str]:
+def _smoothed(facts: SmoothedTable | None) -> Iterator[str]:
     if facts is None:
         return
     yield (
-        f"Smoothed certificates of the test column: sigma {facts['sigma']:g}, alpha {facts['alpha']:g} for each row, "
-        f"{facts['draws']} draws counted after {facts['selection_draws']} that chose the class, on {facts['rows']} "
-        f"rows. The smoothed classifier was certified for the right class on {facts['correct']} of them, and abstained "
-        f"on {facts['abstained']}. They are no certificates of the saved model by itself."
+        f"Smoothed certificates of the test column: sigma {facts.sigma:g}, alpha {facts.alpha:g} for each row, "
+        f"{facts.draws} draws counted after {facts.selection_draws} that chose the class, on {facts.rows} "
+        f"rows. The smoothed classifier was certified for the right class on {facts.correct} of them, and abstained "
+        f"on {facts.abstained}. They are no certificates of the saved model by itself."
     )
 
 
@@ -360,47 +370,47 @@ def _share(part: int, whole: int) -> str:
     return _number(part / whole) if whole else "none"
 
 
-def _noise_of_scores(card: Mapping[str, Any]) -> Iterator[str]:
-    noise, facts = card["score_noise"], card["guarantee"]
+def _noise_of_scores(card: CardContent) -> Iterator[str]:
+    noise, facts = card.score_noise, card.guarantee
     if noise is None:
         return
-    own, std = noise["of_the_trial"], noise["std"]
+    own, std = noise.of_the_trial, noise.std
     together = (
         "A row is in one split only, so that training and scores together cost the larger of their prices"
-        if noise["apart"] and facts["relation"] == Relation.ADD_OR_REMOVE_ONE.value
+        if noise.apart and facts.relation is Relation.ADD_OR_REMOVE_ONE
         else "A neighbouring data set may differ in two splits, so that training and scores together cost their "
         "composition"
     )
     yield (
-        f"Scores ({', '.join(noise['names'])}) were released as counts with Gaussian noise: of multiplier "
-        f"{noise['noise_multiplier']:.4g} on validation rows, a standard deviation of {std['validation']:.3g} of a "
+        f"Scores ({', '.join(noise.names)}) were released as counts with Gaussian noise: of multiplier "
+        f"{noise.noise_multiplier:.4g} on validation rows, a standard deviation of {std['validation']:.3g} of a "
         f"score, and of multiplier {_test_multiplier(noise):.4g} on test rows, a standard deviation of "
         f"{std['test']:.3g}{_of_curves(noise)}{_of_classes(noise)}. "
-        f"The {own['steps']} releases of validation scores that this trial planned"
-        f"{_of_each(facts['trainings'])} cost the validation rows epsilon {round_up(own['epsilon'])} at delta "
-        f"{facts['delta']:g}. {together}: *The price* holds both."
+        f"The {own.steps} releases of validation scores that this trial planned"
+        f"{_of_each(facts.trainings)} cost the validation rows epsilon {round_up(own.epsilon)} at delta "
+        f"{facts.delta:g}. {together}: *The price* holds both."
     )
 
 
-def _test_multiplier(noise: Mapping[str, Any]) -> float:
+def _test_multiplier(noise: ScoreNoiseRow) -> float:
     """Return the noise multiplier of a release on test rows: that of their curves, or what their deviation says.
 
     Counts of both splits have one sensitivity, so that the deviations of these counts are as the multipliers.
     """
-    if noise.get("curves") is not None:
-        return float(noise["curves"]["noise_multiplier"])
-    std, rows = noise["std"], noise["rows"]
+    if noise.curves is not None:
+        return float(noise.curves["noise_multiplier"])
+    std, rows = noise.std, noise.rows
     counts = {split: std[split] * rows[split] for split in ("validation", "test")}
-    return float(noise["noise_multiplier"] * counts["test"] / counts["validation"])
+    return noise.noise_multiplier * counts["test"] / counts["validation"]
 
 
-def _of_classes(noise: Mapping[str, Any]) -> str:
-    named = [name for name in noise["names"] if not is_share_of_rows(name)]
+def _of_classes(noise: ScoreNoiseRow) -> str:
+    named = [name for name in noise.names if not is_share_of_rows(name)]
     return f"; {' and '.join(named)} have more, in proportion to one over the size of a class" if named else ""
 
 
-def _of_curves(noise: Mapping[str, Any]) -> str:
-    return "" if noise.get("curves") is None else ", read off a curve"
+def _of_curves(noise: ScoreNoiseRow) -> str:
+    return "" if noise.curves is None else ", read off a curve"
 
 
 def _unit(unit: str) -> str:
@@ -411,26 +421,26 @@ def _number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _score(value: Any) -> str:
-    return "not computed" if value is None else _number(float(value))
+def _score(value: float | None) -> str:
+    return "not computed" if value is None else _number(value)
 
 
 def _factor(epsilon: float) -> str:
     return round_up(exp(epsilon), 3) if epsilon < 50 else "astronomically large"
 
 
-def _accountants(priced: Mapping[str, Any]) -> tuple[str, ...]:
-    rdp, pld, claimed = (priced[key] for key in ("rdp", "pld", "epsilon"))
-    return (*("none" if bound is None else round_up(bound) for bound in (rdp, pld)), round_up(claimed))
+def _accountants(priced: EventPrice) -> tuple[str, ...]:
+    bounds = (priced.rdp, priced.pld, priced.epsilon)
+    return tuple("none" if bound is None else round_up(bound) for bound in bounds)
 
 
-def _crosscheck(priced: Mapping[str, Any]) -> str:
-    if priced["rdp"] is not None:
+def _crosscheck(priced: EventPrice) -> str:
+    if priced.rdp is not None:
         return ""
     return " Under this relation RDP has no rule for Poisson sampling, so the cross-check is absent."
 
 
-def _bullets(sentences: list[str]) -> str:
+def _bullets(sentences: Iterable[str]) -> str:
     return "\n".join(f"- {sentence}" for sentence in sentences)
 
 

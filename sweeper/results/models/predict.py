@@ -100,7 +100,7 @@ def predictor_of(picked: Picked, data_dir: Path | None = None) -> Predictor:
         SweeperError: its sweep does not say how rows are encoded, and the data of its spec cannot be found.
         clipless.errors.ModelFileError: the model cannot be read.
     """
-    form, exploratory = picked.sweep.input_format(data_dir), bool(picked.card.to_json()["exploratory"])
+    form, exploratory = picked.sweep.input_format(data_dir), picked.card.content.exploratory
     return Predictor(picked.model(), form, exploratory, temperature_of(picked.trial.config))
 
 

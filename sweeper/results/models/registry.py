@@ -146,25 +146,25 @@ def _log_once(picked: Picked, wanted: Destination, run: str, parts: Mapping[str,
 
 def tags_of(picked: Picked) -> dict[str, str]:
     """Return what a registry shows of a picked model: what it guarantees, and where it came from."""
-    card = picked.card.to_json()
-    guarantee = card["guarantee"]
-    if guarantee["selected"] is None:
+    card = picked.card.content
+    guarantee = card.guarantee
+    if guarantee.selected is None:
         own = {
-            "sweeper.own_epsilon": round_up(guarantee["fixed_in_advance"]["epsilon"], DIGITS),
-            "sweeper.epsilon_chosen_afterwards": round_up(guarantee["chosen_afterwards"]["epsilon"], DIGITS),
+            "sweeper.own_epsilon": round_up(guarantee.fixed_in_advance.epsilon, DIGITS),
+            "sweeper.epsilon_chosen_afterwards": round_up(guarantee.chosen_afterwards.epsilon, DIGITS),
         }
     else:  # the price of one training holds for no winner
         own = {}
     return {
-        "sweeper.sweep": str(card["sweep"]),
+        "sweeper.sweep": card.sweep,
         "sweeper.trial": picked.point.trial,
         "sweeper.epoch": str(picked.point.epoch),
         **({"sweeper.made_from": picked.point.made_from} if picked.point.made_from else {}),
         **own,
-        "sweeper.price": round_up(float(card["ledger"]["winner"]["epsilon"]), DIGITS),
-        "sweeper.delta": f"{guarantee['delta']:g}",
-        "sweeper.relation": str(guarantee["relation"]),
-        "sweeper.exploratory": str(card["exploratory"]).lower(),
+        "sweeper.price": round_up(card.ledger["winner"].epsilon, DIGITS),
+        "sweeper.delta": f"{guarantee.delta:g}",
+        "sweeper.relation": guarantee.relation.value,
+        "sweeper.exploratory": str(card.exploratory).lower(),
     }
 
 
@@ -207,9 +207,9 @@ def describe(picked: Picked, takes: str) -> str:
     Guarantees:
         The epsilon is the price of the sweep, which holds however the model was chosen; never that of one training.
     """
-    card, point = picked.card.to_json(), picked.point
-    price = f"Epsilon {round_up(float(card['ledger']['winner']['epsilon']))} at delta {card['guarantee']['delta']:g}"
-    parts = ["Exploratory: no guarantee", price] if card["exploratory"] else [f"{price} (price of the sweep)"]
+    card, point = picked.card.content, picked.point
+    price = f"Epsilon {round_up(card.ledger['winner'].epsilon)} at delta {card.guarantee.delta:g}"
+    parts = ["Exploratory: no guarantee", price] if card.exploratory else [f"{price} (price of the sweep)"]
     if "accuracy" in point.values:
         parts.append(f"accuracy {shown_text(point, 'accuracy', picked.sweep.front().claim)}")
     return "; ".join([*parts, f"card.md in the artifacts, folder {ARTIFACT}"]) + f".\n\n{takes}"

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from clipless.datasets import Evaluation
 from clipless.privacy.exposure import Risk
-from sweeper.privacy.card.content import Answer, CardContent, Number, PriceFacts, Values
+from sweeper.privacy.card.content import Answer, CardContent, ModelPrice, Number, PriceFacts, Values
 from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SmoothedCounts, SweepStatus
 from sweeper.results.front_record import FrontTrial
 from sweeper.service.responses.accounts import AccountQuoted
@@ -247,7 +247,7 @@ class PickedPoint(PointName):
     values: Values
     test: Values | None
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
-    price: Mapping[str, Any] | None = Field(description="What it costs, chosen by scores of the sweep.")
+    price: ModelPrice | None = Field(description="What it costs, chosen by scores of the sweep.")
     config: Mapping[str, Any]
     card: CardContent
     model: str = Field(description="Its address.")

@@ -155,9 +155,9 @@ def routes(parts: Dependencies, feeds: Feeds) -> APIRouter:
             values=picked.point.values,
             test=picked.point.test,
             noisy=picked.point.noisy,
-            price=picked.card.content["guarantee"]["price"],
+            price=picked.card.content.guarantee.price,
             config=picked.trial.config,
-            card=CardContent.model_validate(picked.card.content),
+            card=picked.card.content,
             model=f"/api/v1/sweeps/{sweep}/models/{model_of(picked.point)}",
         )
         return RenderedResponse.of_answer(answer).to(request)

@@ -18,7 +18,6 @@ from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.errors import RecordError, SpecError
 from sweeper.planning.make import make_sweep_plan
-from sweeper.privacy.card.text import markdown
 from sweeper.results.models.predict import load_predictor
 from sweeper.specification.spec import Spec
 
@@ -93,7 +92,7 @@ def test_private_texts_of_people_are_trained_scored_picked_and_new_texts_predict
     card = picked.card.to_json()
     assert card["data"]["radius_unit"] == "units of the features of tiny"
     for text in ("the encoder tiny (MIT; SHA-256 ", "in feature units", "Radii are in units of the features of tiny"):
-        assert text in markdown(picked.card.to_json())
+        assert text in picked.card.to_markdown()
     assert "accuracy" in card["scores"]["test"]  # paid, with noise
     picked.write(tmp_path / "picked")
     predictor = load_predictor(tmp_path / "picked")

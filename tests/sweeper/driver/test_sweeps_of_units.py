@@ -7,7 +7,6 @@ import pytest
 
 from sweeper.driver.options import Options
 from sweeper.driver.runner import run_sweep
-from sweeper.privacy.card.text import markdown
 from sweeper.specification.spec import Spec
 
 pytestmark = pytest.mark.usefixtures("in_process", "bare", "untracked")
@@ -65,6 +64,6 @@ def test_a_sweep_counts_and_prices_people(table, tmp_path, evaluation, privacy, 
     assert {plan.event.sampling_rate for plan in plans} == {50 / claim.population}
     assert f"The number of training units, N = {claim.population}." in claim.public
     assert any("in scores its rows share the weight of one" in fact for fact in claim.public)
-    card = markdown(sweep.pick().card.to_json())
+    card = sweep.pick().card.to_markdown()
     assert "one group of rows that share `person`" in card
     assert f"N = {claim.population} training units" in card

@@ -18,6 +18,7 @@ from sweeper.papers import recomputation
 from sweeper.papers.files import PAPERS, sums_of
 from sweeper.papers.signature import read_public, sign_card, signer_of, write_card
 from sweeper.papers.verification import read_card, verify_papers
+from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.ledger import Ledger
@@ -235,7 +236,9 @@ def test_a_claim_that_the_ledger_does_not_bear_is_noticed_whatever_else_fits_it(
 def test_every_number_that_follows_from_the_ledger_is_compared(signed, content):
     event = PoissonGaussian.from_json(content["event"])
     ledger = Ledger(signed.folder / "ledger.jsonl")
-    claims = recomputation.compute_claims(content, event, ledger, ledger.answers(1e-4, tight=True))
+    claims = recomputation.compute_claims(
+        CardContent.model_validate(content), event, ledger, ledger.answers(1e-4, tight=True)
+    )
     assert recomputation.first_difference(content, claims) is None
     assert len(list(leaves(claims))) > 90
     for path in leaves(claims):
@@ -373,11 +376,29 @@ def test_an_account_that_the_spec_does_not_name_or_with_another_claim_is_noticed
 def test_the_words_of_a_card_with_an_infinite_price_are_its_own(papers, content):
     (papers / "card.sig").unlink()
     content["ledger"]["front"] |= {"epsilon": float("inf"), "events": 0}
-    write_card(papers, Card(content))
+    write_card(papers, Card(CardContent.model_validate(content)))
     assert '"Infinity"' in (papers / "card.json").read_text()
     assert "Expected ledger.front.epsilon" in failure(papers)
     assert "not released" in (papers / "card.md").read_text()
-    assert read_card(papers)["ledger"]["front"]["epsilon"] == float("inf")
+    assert read_card(papers).ledger["front"].epsilon == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("scores", "validation", "accuracy"), "0.9", "Expected scores.validation.accuracy = 0.9, got '0.9'"),
+        (("guarantee", "repeats"), True, "Expected guarantee.repeats = 1, got True"),
+        (("guarantee", "population"), 1.5, "(guarantee.population)"),
+    ],
+)
+def test_a_value_of_another_type_is_told_by_its_field(papers, content, forge, path, value, told):
+    *above, last = path
+    record = content
+    for name in above:
+        record = record[name]
+    record[last] = value
+    forge(papers, content)
+    assert told in failure(papers)
 
 
 def test_what_is_no_card_is_told(tmp_path, call):

@@ -247,7 +247,7 @@ def test_a_point_of_several_repeats_says_whose_numbers_it_has(trial, point, clai
     options = {"point": point, "claim": claim, "ledger": {}}
     card = make_card(trial=replace(trial, plan=plan), **options)
     one = make_card(trial=trial, **options)
-    guarantee, alone = card.content["guarantee"], one.content["guarantee"]
+    guarantee, alone = card.to_json()["guarantee"], one.to_json()["guarantee"]
     assert guarantee["fixed_in_advance"] == alone["fixed_in_advance"]  # the first repeat's model
     assert guarantee["chosen_afterwards"]["steps"] == 3 * alone["chosen_afterwards"]["steps"]
     assert "those of all 3 repeats, whose mean scores were looked at" in card.to_markdown()
@@ -458,7 +458,7 @@ def test_the_card_of_released_curves_has_their_bounds(noisy, point):
         "Hosmer-Lemeshow statistic 3.25 over 1 groups, p-value 0.12 against calibrated models under the same noise.",
     ):
         assert fact in text, fact
-    assert card.to_json()["curves"]["scores"]["auroc"] == (0.7, 0.82, 0.91)
+    assert card.to_json()["curves"]["scores"]["auroc"] == [0.7, 0.82, 0.91]
     plain = make_card(trial, point, claim)
     assert plain.to_json()["curves"] is None
     assert "read off curves" not in plain.to_markdown()

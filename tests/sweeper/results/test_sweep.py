@@ -11,6 +11,7 @@ import pytest
 import clipless
 from sweeper.adapters import dump
 from sweeper.errors import PickError, RecordError
+from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import MADE_FROM, SweepStatus
@@ -18,7 +19,6 @@ from sweeper.results.front import read_front
 from sweeper.results.models.predict import load_predictor
 from sweeper.results.sweep import Sweep, load
 from sweeper.store.input_format import read_input
-from sweeper.store.jsonl import plain
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -78,8 +78,8 @@ def test_a_picked_point_is_written_with_what_must_travel_with_it(sweep, tmp_path
     assert read_input(folder) == sweep.input_format()
     card = json.loads((folder / "card.json").read_text(encoding="utf-8"))
     assert (card["trial"], card["epoch"], card["made_from"]) == picked.point.key
-    assert (folder / "card.md").read_text(encoding="utf-8") == Card(card).to_markdown()
-    assert {**card, "files": None} == {**plain(picked.card.to_json()), "files": None}
+    assert (folder / "card.md").read_text(encoding="utf-8") == Card(CardContent.model_validate(card)).to_markdown()
+    assert {**card, "files": None} == {**picked.card.to_json(), "files": None}
     assert (folder / "ledger.jsonl").read_bytes() == sweep.folder.ledger.read_bytes()
     assert json.loads((folder / "config.json").read_text(encoding="utf-8")) == picked.trial.config
     assert (folder / "model.safetensors").read_bytes() == picked.model_path.read_bytes()

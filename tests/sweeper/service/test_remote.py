@@ -107,7 +107,7 @@ def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_
     files = {path.name for path in (tmp_path / "picked").iterdir()}
     assert {"model.safetensors", "config.json", "card.md", "card.json", "ledger.jsonl", "SHA256SUMS"} <= files
     card = read_card(tmp_path / "picked")
-    assert card["files"]["ledger.jsonl"] == file_hash(tmp_path / "picked" / "ledger.jsonl")
+    assert card.files["ledger.jsonl"] == file_hash(tmp_path / "picked" / "ledger.jsonl")
     with pytest.raises(RecordError, match="another point is the best"):
         replace(picked, epoch=1).write(tmp_path / "picked")
     assert (tmp_path / "picked" / "model.safetensors").read_bytes() == b"model of t0002-2"
@@ -122,6 +122,19 @@ def test_a_picked_point_brings_its_model_and_its_papers(remote, out, event, tmp_
     (out / DONE / "models").rename(out / "elsewhere")
     with pytest.raises(UnknownSweepError):
         picked.model()
+
+
+def test_a_card_of_another_version_is_told(remote, monkeypatch):
+    answer = remote._read("/pick")
+    answer["card"]["ledger"]["winner"]["epsilon"] = "Infinity"
+    read = type(remote)._read
+    monkeypatch.setattr(
+        type(remote), "_read", lambda self, path, *_, **__: answer if path == "/pick" else read(self, path)
+    )
+    assert "; price inf at delta 0.0001" in repr(remote.pick())
+    del answer["card"]["guarantee"]
+    with pytest.raises(RecordError, match=r"Field required \(card.guarantee of the answer of http.*use the version of"):
+        remote.pick()
 
 
 def test_a_spec_is_submitted_as_a_file_a_mapping_or_a_spec(service, tmp_path):

@@ -16,12 +16,12 @@ from sweeper.papers.recomputation import contradictions
 from sweeper.papers.registry_record import registry_record
 from sweeper.planning.make import make_sweep_plan
 from sweeper.privacy.card import prices
+from sweeper.privacy.card.content import EventPrice
 from sweeper.privacy.card.make import make_card
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import Point, Trial, TrialPlan
 from sweeper.search.space import sample
 from sweeper.specification.spec import Spec
-from sweeper.store.jsonl import plain
 from sweeper.trials.build import build_loss, build_model, build_plan
 from tests.factories import card_validator, registry_validator
 
@@ -68,8 +68,9 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
         plan = build_plan(config, build_model(config, data, loss, seed=0), loss, len(data.train), slot)
         assert plan.delta < 1 / len(data.train)
         assert all(std > 0 for std in plan.noise_stds.values())
-    card = plain(unpriced(plan, config, whole).to_json())
-    card_validator().validate(card)
+    made = unpriced(plan, config, whole)
+    card_validator().validate(made.to_json())
+    card = made.content
     registry_validator().validate(yaml.safe_load(registry_record(card)))
     assert [len(re.findall(r"^## ", annex(card), re.MULTILINE)) for annex in (nist_annex, edpb_annex)] == [10, 8]
     ledger = Ledger(tmp_path / "ledger.jsonl")
@@ -80,7 +81,7 @@ def test_every_proposal_of_a_ready_spec_can_be_planned(path, configurations, sha
 @pytest.fixture
 def unpriced(monkeypatch):
     """Makes cards of plans whose prices, which take seconds, are not computed."""
-    price = {"epsilon": 1.0, "rdp": None, "pld": 1.0, "steps": 1}
+    price = EventPrice(epsilon=1.0, rdp=None, pld=1.0, steps=1)
     person = Exposure(risk=Risk(caught=(0.1, 0.2, 0.3), advantage=0.2, basis=Basis.PROFILE))
     monkeypatch.setattr(prices, "price_event", lambda *_: price)
     monkeypatch.setattr(prices, "expose_event", lambda *_: person)

@@ -17,6 +17,7 @@ from clipless.datasets import Categorical, InputFormat, Numeric, Ranges
 from clipless.datasets.raw_rows import Tensors
 from sweeper.driver.options import TRACKING_VARIABLE
 from sweeper.errors import SweeperError
+from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.results.housekeeping import delete_sweep
 from sweeper.results.models.predict import load_predictor
@@ -141,7 +142,7 @@ def test_the_tags_of_a_winner_state_the_price_of_its_selection_and_of_no_single_
     content = picked.card.to_json()
     content["guarantee"] = content["guarantee"] | {"selected": 6.6500001}
     content["ledger"] = {"winner": content["ledger"]["winner"] | {"epsilon": 6.6500001}}
-    tags = tags_of(replace(picked, card=Card(content)))
+    tags = tags_of(replace(picked, card=Card(CardContent.model_validate(content))))
     assert {key: value for key, value in tags.items() if "epsilon" in key or "price" in key} == {
         "sweeper.price": "6.65001",
     }
