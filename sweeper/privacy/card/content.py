@@ -159,6 +159,39 @@ class Noise(Answer, extra="forbid"):
     secure_generator: bool
 
 
+class ScheduledClipping(Answer, extra="forbid"):
+    """A clipping norm that is constant, or falls on a public schedule."""
+
+    kind: Literal["constant", "linear", "cosine"]
+
+
+class QuantileClipping(Answer, extra="forbid"):
+    """A clipping norm that follows a quantile; see `clipless.plans.clipping.AdaptiveClipping`."""
+
+    kind: Literal["adaptive"]
+    quantile: float
+    share: float = Field(description="Of each step's privacy that the count of rows below the norm receives.")
+    rate: float
+
+
+ClippingFacts = Annotated[ScheduledClipping | QuantileClipping, Field(discriminator="kind")]
+
+
+class FreezingFacts(Answer, extra="forbid"):
+    """Which layers rest; see `clipless.plans.freezing.Freezing`."""
+
+    layers: int = Field(description="How many of those with trained parameters, from the input.")
+    after: float = Field(description="Share of the planned steps after which they rest.")
+
+
+class CurveNoiseFacts(Answer, extra="forbid"):
+    """The noise of released curves; see `sweeper.privacy.evaluation.curve_noise.CurveNoise`."""
+
+    noise_multiplier: float
+    radii: int
+    two_classes: bool
+
+
 class ParameterNoise(Answer, extra="forbid"):
     """The sensitivity of one parameter, and the standard deviation of its noise."""
 
@@ -185,7 +218,7 @@ class ScoreNoiseRow(Answer, extra="forbid"):
     rows: Mapping[str, int]
     epochs: Sequence[int]
     best_of: Values | None = Field(default=None, description="Candidates of a private selection, by score.")
-    curves: Mapping[str, Any] | None
+    curves: CurveNoiseFacts | None
     of_the_trial: EventPrice
 
 
@@ -262,9 +295,9 @@ class CardContent(Answer, extra="forbid"):
     sensitivity_fraction: float
     clip_norm: float | None
     follow_weights: bool
-    clipping: Mapping[str, Any]
+    clipping: ClippingFacts
     count_std: float
-    freezing: Mapping[str, Any] | None
+    freezing: FreezingFacts | None
     parameters: Sequence[ParameterNoise]
     data: DataFacts
     score_noise: ScoreNoiseRow | None

@@ -24,11 +24,14 @@ from sweeper.privacy.card.content import (
     ClassTable,
     DataFacts,
     EventRow,
+    FreezingFacts,
     Guarantee,
     Noise,
     ParameterNoise,
     PriceFacts,
+    QuantileClipping,
     Sampling,
+    ScheduledClipping,
     ScoreNoiseRow,
     Scores,
     SmoothedTable,
@@ -164,9 +167,9 @@ def make_card(
             sensitivity_fraction=plan.sensitivity_fraction,
             clip_norm=plan.clip_norm,
             follow_weights=plan.follow_weights,
-            clipping=plan.clipping,
+            clipping=_clipping(plan),
             count_std=plan.count_std,
-            freezing=plan.freezing,
+            freezing=None if plan.freezing is None else FreezingFacts.model_validate(plan.freezing),
             parameters=[
                 ParameterNoise(name=name, sensitivity=sensitivity, noise_std=plan.noise_stds[name])
                 for name, sensitivity in plan.sensitivities.items()
@@ -194,6 +197,11 @@ def program_versions() -> dict[str, str]:
     """Return the versions of what computes the numbers of a card; clipless comes with sweeper, under its version."""
     found = {name: metadata.version(name) for name in PACKAGES}
     return {"python": platform.python_version(), **found, "clipless": found["sweeper"]}
+
+
+def _clipping(plan: TrialPlan) -> ScheduledClipping | QuantileClipping:
+    kind = QuantileClipping if plan.clipping["kind"] == "adaptive" else ScheduledClipping
+    return kind.model_validate(plan.clipping)
 
 
 def _scores(point: Point, claim: Claim) -> Scores:

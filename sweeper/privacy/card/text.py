@@ -1,19 +1,20 @@
 """The privacy card in words: Markdown from the facts of a card, with nothing added but explanation."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from math import exp
-from typing import Any
 
 from clipless.datasets import Evaluation
 from clipless.datasets.metadata import units_word
-from clipless.plans.method import Method, Schedule
+from clipless.plans.method import Method
 from clipless.privacy.events import Relation
 from sweeper.privacy.card.content import (
     AuditRow,
     CardContent,
     ClassTable,
+    ClippingFacts,
     EventPrice,
     Guarantee,
+    ScheduledClipping,
     ScoreNoiseRow,
     SmoothedTable,
 )
@@ -239,10 +240,10 @@ def _sensitivity(method: Method, card: CardContent) -> str:
     moving = []
     if card.follow_weights:
         moving.append("Each step follows the weights released by the steps before, and the noise with it.")
-    if card.clipping["kind"] != Schedule.CONSTANT.value:
+    if card.clipping.kind != "constant":
         moving.append(_moving_norm(card.clipping, card.count_std))
     if card.freezing is not None:
-        layers, after = card.freezing["layers"], card.freezing["after"]
+        layers, after = card.freezing.layers, card.freezing.after
         moving.append(
             f"After a share of {after:g} of the steps, the first {layers} of the layers with weights are not trained, "
             "and the noise of a step is shared among the others."
@@ -255,11 +256,11 @@ def _sensitivity(method: Method, card: CardContent) -> str:
     )
 
 
-def _moving_norm(clipping: Mapping[str, Any], count_std: float) -> str:
-    if clipping["kind"] != "adaptive":
-        return f"The clipping norm falls on a public {clipping['kind']} schedule, and the noise with it."
+def _moving_norm(clipping: ClippingFacts, count_std: float) -> str:
+    if isinstance(clipping, ScheduledClipping):
+        return f"The clipping norm falls on a public {clipping.kind} schedule, and the noise with it."
     return (
-        f"The clipping norm follows the {clipping['quantile']:g} quantile of the norms, by a count that each step "
+        f"The clipping norm follows the {clipping.quantile:g} quantile of the norms, by a count that each step "
         f"releases with noise of standard deviation {count_std:.6g} (one row moves it by at most 1/2); that "
         "release is part of the composition."
     )
@@ -398,7 +399,7 @@ def _test_multiplier(noise: ScoreNoiseRow) -> float:
     Counts of both splits have one sensitivity, so that the deviations of these counts are as the multipliers.
     """
     if noise.curves is not None:
-        return float(noise.curves["noise_multiplier"])
+        return noise.curves.noise_multiplier
     std, rows = noise.std, noise.rows
     counts = {split: std[split] * rows[split] for split in ("validation", "test")}
     return noise.noise_multiplier * counts["test"] / counts["validation"]

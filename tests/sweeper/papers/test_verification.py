@@ -389,6 +389,7 @@ def test_the_words_of_a_card_with_an_infinite_price_are_its_own(papers, content)
         (("scores", "validation", "accuracy"), "0.9", "Expected scores.validation.accuracy = 0.9, got '0.9'"),
         (("guarantee", "repeats"), True, "Expected guarantee.repeats = 1, got True"),
         (("guarantee", "population"), 1.5, "(guarantee.population)"),
+        (("clipping", "kind"), "odd", "(clipping)"),
     ],
 )
 def test_a_value_of_another_type_is_told_by_its_field(papers, content, forge, path, value, told):

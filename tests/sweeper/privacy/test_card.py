@@ -195,7 +195,7 @@ def test_unusual_bounds_relations_and_prices_are_said(trial, point, claim, event
         ({"freezing": {"layers": 2, "after": 0.25}}, ["share of 0.25", "the first 2 of the layers"], "quantile"),
         ({"clipping": {"kind": "linear"}}, ["falls on a public linear schedule", "the largest values"], "quantile"),
         (
-            {"clipping": {"kind": "adaptive", "quantile": 0.8}, "count_std": 12.5},
+            {"clipping": {"kind": "adaptive", "quantile": 0.8, "share": 0.01, "rate": 0.2}, "count_std": 12.5},
             ["follows the 0.8 quantile", "standard deviation 12.5", "part of the composition", "the largest values"],
             "clipped to norm",
         ),
