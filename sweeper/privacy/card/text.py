@@ -10,21 +10,27 @@ from clipless.privacy.events import Relation
 from sweeper.privacy.card.content import (
     AuditRow,
     CardContent,
-    ClassTable,
     ClippingFacts,
     EventPrice,
     Guarantee,
     ScheduledClipping,
-    ScoreNoiseRow,
-    SmoothedTable,
 )
 from sweeper.privacy.card.person import basis_in_words, filing_in_words, person_in_words, person_table
+from sweeper.privacy.card.scores import (
+    class_table,
+    curves_in_words,
+    noise_of_scores,
+    number,
+    of_each,
+    smoothed_in_words,
+    table,
+)
 from sweeper.privacy.claims import EXPLORATORY
 from sweeper.privacy.pricing import OWN_EPSILON, prices_by_release
-from sweeper.records import ReleasedCurves, described
+from sweeper.records import described
 from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.specification.fields.nested import flatten
-from sweeper.specification.objectives import is_share_of_rows, radius
+from sweeper.specification.objectives import radius
 
 _RELATIONS = {
     Relation.ADD_OR_REMOVE_ONE: "{unit} is added to or removed from the training data",
@@ -36,7 +42,6 @@ _EVALUATIONS = {
     "releases; an epsilon of this training alone does not.",
     Evaluation.EXPLORATORY: "of the same people and looked at without paying for it: this card claims no guarantee.",
 }
-_SHOWN_RADII = 8  # of a released curve, in words
 
 
 def markdown(card: CardContent) -> str:
@@ -79,7 +84,7 @@ def _guarantee(card: CardContent) -> Iterator[str]:
         f"`{facts.relation.value}`; the privacy unit is {_unit(unit)}; "
         f"N = {facts.population} training {units_word(unit)}, a number taken as public."
     )
-    yield _table(
+    yield table(
         ("epsilon at delta " + f"{delta!r}", "RDP (autodp)", "PLD (dp-accounting)", "claimed"),
         [
             (f"epoch {card.epoch}, fixed in advance", *_accountants(advance)),
@@ -92,7 +97,7 @@ def _guarantee(card: CardContent) -> Iterator[str]:
 
 
 def _person(card: CardContent) -> Iterator[str]:
-    yield from (f"**For a person**: {person_in_words(card)}", _table(*person_table(card)), basis_in_words(card))
+    yield from (f"**For a person**: {person_in_words(card)}", table(*person_table(card)), basis_in_words(card))
 
 
 def _audited(audits: Iterable[AuditRow]) -> str:
@@ -125,7 +130,7 @@ def _of_one_training(card: CardContent) -> Iterator[str]:
         yield (
             f"**The second number is the one that holds here**: this trial was ended early after looking at scores "
             f"({facts.ended_early or 'no reason was recorded'}), so its last epoch was chosen by them and costs the "
-            f"epsilon of all {epochs} planned epochs{_of_each(facts.trainings)}."
+            f"epsilon of all {epochs} planned epochs{of_each(facts.trainings)}."
         )
     yield _of_the_price(card)
 
@@ -173,10 +178,6 @@ def _of_trainings(trainings: int) -> str:
     )
 
 
-def _of_each(trainings: int) -> str:
-    return f" in its {trainings} trainings together" if trainings > 1 else ""
-
-
 def _cost(card: CardContent) -> Iterator[str]:
     yield "## The price"
     prices = prices_by_release({question: answer.to_price() for question, answer in card.ledger.items()})
@@ -189,7 +190,7 @@ def _cost(card: CardContent) -> Iterator[str]:
         )
         for what, price in prices.items()
     ]
-    yield _table(("what leaves", "price, epsilon", "delta", "why"), rows)
+    yield table(("what leaves", "price, epsilon", "delta", "why"), rows)
 
 
 def _mechanism(card: CardContent) -> Iterator[str]:
@@ -217,7 +218,7 @@ def _mechanism(card: CardContent) -> Iterator[str]:
         ]
     )
     rows = [(f"`{p.name}`", f"{p.sensitivity:.6g}", f"{p.noise_std:.6g}") for p in card.parameters]
-    yield _table(("parameter", "sensitivity of the sum", "standard deviation of its noise"), rows)
+    yield table(("parameter", "sensitivity of the sum", "standard deviation of its noise"), rows)
 
 
 def _sensitivity(method: Method, card: CardContent) -> str:
@@ -270,7 +271,7 @@ def _rest(card: CardContent) -> Iterator[str]:
     data, scores = card.data, card.scores
     yield "## The data"
     yield f"Training data: {data.name}. Validation and test rows are {_EVALUATIONS[data.evaluation]}"
-    yield from _noise_of_scores(card)
+    yield from noise_of_scores(card)
     yield "Taken as public, without payment:"
     yield _bullets(card.public)
     yield "## Not guaranteed"
@@ -282,18 +283,18 @@ def _rest(card: CardContent) -> Iterator[str]:
     rows = [
         (
             name,
-            _number(value) + in_brackets(intervals.get(name)),
+            number(value) + in_brackets(intervals.get(name)),
             _score(test.get(name)) + in_brackets(test_intervals.get(name)),
         )
         for name, value in scores.validation.items()
         if name != "epsilon"
     ]
-    yield _table(("objective", "validation", "test"), rows)
+    yield table(("objective", "validation", "test"), rows)
     if scores.doubt:
         yield f"**{scores.doubt}.**"
-    yield from _by_class(card.classes)
-    yield from _curves(card.curves)
-    yield from _smoothed(card.smoothed)
+    yield from class_table(card.classes)
+    yield from curves_in_words(card.curves)
+    yield from smoothed_in_words(card.smoothed)
     certified = any(radius(name) is not None for name in scores.validation)
     radii = f"Radii are in {data.radius_unit}. " if certified else ""
     yield f"{radii}The point was chosen on validation, never on the test column."
@@ -307,123 +308,17 @@ def _rest(card: CardContent) -> Iterator[str]:
             f"The validation column holds means over {repeats} trainings of this configuration; the model, and the "
             "test column, are those of the first one, which was not chosen."
         )
-    yield _table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card.config).items()])
+    yield table(("setting", "value"), [(name, f"`{value}`") for name, value in flatten(card.config).items()])
     if card.model:
         yield f"Model file: `{card.model}`."
-
-
-def _by_class(classes: ClassTable | None) -> Iterator[str]:
-    if classes is None:
-        return
-    if classes.warning:
-        yield f"> **Nearly constant.** {classes.warning}."
-    constant = classes.constant_answer
-    compared = (
-        "" if constant is None else f" The majority-class baseline has an accuracy of {_number(constant)} on them."
-    )
-    yield f"Balanced accuracy on test rows: {_number(classes.balanced_accuracy)}, the mean of the recalls.{compared}"
-    columns = zip(classes.names, classes.rows, classes.decided, classes.correct, strict=True)
-    rows = [
-        (name, str(count), str(decided), _share(correct, count), _share(correct, decided))
-        for name, count, decided, correct in columns
-    ]
-    yield _table(("class", "test rows", "decided for it", "recall", "precision"), rows)
-
-
-def _curves(curves: ReleasedCurves | None) -> Iterator[str]:
-    if curves is None:
-        return
-    yield (
-        f"The test column is read off curves that were released once, with noise multiplier "
-        f"{curves.noise_multiplier:g} for all of them. Each lies between its bounds everywhere at once with a "
-        f"confidence of {curves.confidence:.0%}, noise and the choice of the {curves.rows} rows included."
-    )
-    every = max(1, (len(curves.radii) - 1) // _SHOWN_RADII)
-    columns = zip(curves.radii, curves.certified, curves.certified_low, curves.certified_high, strict=True)
-    rows = [
-        (f"certified at {_number(radius)}" if radius else "accuracy", *map(_number, found))
-        for radius, *found in [*columns][::every]
-    ]
-    scores = curves.scores
-    if scores is not None:
-        low, area, high = map(_number, scores.auroc)
-        rows.append(("AUROC", area, low, high))
-    yield _table(("on test rows", "value", "at least", "at most"), rows)
-    if scores is not None:
-        yield (
-            f"Hosmer-Lemeshow statistic {_number(scores.hosmer_lemeshow)} over {len(scores.group_rows)} groups, "
-            f"p-value {scores.p_value:.2g} against calibrated models under the same noise."
-        )
-
-
-def _smoothed(facts: SmoothedTable | None) -> Iterator[str]:
-    if facts is None:
-        return
-    yield (
-        f"Smoothed certificates of the test column: sigma {facts.sigma:g}, alpha {facts.alpha:g} for each row, "
-        f"{facts.draws} draws counted after {facts.selection_draws} that chose the class, on {facts.rows} "
-        f"rows. The smoothed classifier was certified for the right class on {facts.correct} of them, and abstained "
-        f"on {facts.abstained}. They are no certificates of the saved model by itself."
-    )
-
-
-def _share(part: int, whole: int) -> str:
-    return _number(part / whole) if whole else "none"
-
-
-def _noise_of_scores(card: CardContent) -> Iterator[str]:
-    noise, facts = card.score_noise, card.guarantee
-    if noise is None:
-        return
-    own, std = noise.of_the_trial, noise.std
-    together = (
-        "A row is in one split only, so that training and scores together cost the larger of their prices"
-        if noise.apart and facts.relation is Relation.ADD_OR_REMOVE_ONE
-        else "A neighbouring data set may differ in two splits, so that training and scores together cost their "
-        "composition"
-    )
-    yield (
-        f"Scores ({', '.join(noise.names)}) were released as counts with Gaussian noise: of multiplier "
-        f"{noise.noise_multiplier:.4g} on validation rows, a standard deviation of {std['validation']:.3g} of a "
-        f"score, and of multiplier {_test_multiplier(noise):.4g} on test rows, a standard deviation of "
-        f"{std['test']:.3g}{_of_curves(noise)}{_of_classes(noise)}. "
-        f"The {own.steps} releases of validation scores that this trial planned"
-        f"{_of_each(facts.trainings)} cost the validation rows epsilon {round_up(own.epsilon)} at delta "
-        f"{facts.delta:g}. {together}: *The price* holds both."
-    )
-
-
-def _test_multiplier(noise: ScoreNoiseRow) -> float:
-    """Return the noise multiplier of a release on test rows: that of their curves, or what their deviation says.
-
-    Counts of both splits have one sensitivity, so that the deviations of these counts are as the multipliers.
-    """
-    if noise.curves is not None:
-        return noise.curves.noise_multiplier
-    std, rows = noise.std, noise.rows
-    counts = {split: std[split] * rows[split] for split in ("validation", "test")}
-    return noise.noise_multiplier * counts["test"] / counts["validation"]
-
-
-def _of_classes(noise: ScoreNoiseRow) -> str:
-    named = [name for name in noise.names if not is_share_of_rows(name)]
-    return f"; {' and '.join(named)} have more, in proportion to one over the size of a class" if named else ""
-
-
-def _of_curves(noise: ScoreNoiseRow) -> str:
-    return "" if noise.curves is None else ", read off a curve"
 
 
 def _unit(unit: str) -> str:
     return "one row" if unit == "row" else f"one group of rows that share `{unit}`"
 
 
-def _number(value: float) -> str:
-    return f"{value:.4g}"
-
-
 def _score(value: float | None) -> str:
-    return "not computed" if value is None else _number(value)
+    return "not computed" if value is None else number(value)
 
 
 def _factor(epsilon: float) -> str:
@@ -443,8 +338,3 @@ def _crosscheck(priced: EventPrice) -> str:
 
 def _bullets(sentences: Iterable[str]) -> str:
     return "\n".join(f"- {sentence}" for sentence in sentences)
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
