@@ -70,16 +70,15 @@ async def call(tool: Tool[Any], caller: Caller, arguments: dict[str, Any]) -> Ca
     except (ValidationError, RecursionError) as error:
         return _failure(_mistakes(tool, error))
     try:
-        found = await tool.work(caller, asked)
+        answer = await tool.work(caller, asked)
+    except ValidationError:
+        return _failure(_OTHER)
     except SweeperError as error:
         return _failure(public_sentence(error))
     except Exception as error:
         LOGGER.error("tool failed", extra={"fields": {"tool": tool.name, "failure": where(error)}})
         return _failure(INTERNAL)
-    try:
-        content = tool.answer.model_validate(found).model_dump(mode="json")
-    except ValidationError:
-        return _failure(_OTHER)
+    content = answer.model_dump(mode="json")
     return CallToolResult(content=[_text(json.dumps(content))], structured_content=content)
 
 

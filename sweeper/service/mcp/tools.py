@@ -4,7 +4,7 @@ Nothing here knows a folder, a ledger or an account. What a tool may do is decid
 everybody: see `sweeper.service.mcp.callers`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import urlencode
@@ -20,6 +20,7 @@ from sweeper.service.client import Call
 from sweeper.service.mcp import inputs as given
 from sweeper.service.mcp.callers import Caller, as_json
 from sweeper.service.mcp.outputs import (
+    ComparedSweep,
     ComparedSweeps,
     PickedModel,
     ShownFront,
@@ -35,6 +36,7 @@ from sweeper.service.responses.models import CheckedSpec, DataList, Enqueued, St
 PAUSE_SECONDS = 1.0  # between two looks at a sweep that a client waits for
 
 A = TypeVar("A", bound=given.ToolInput)
+R = TypeVar("R", bound=Answer)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,52 +60,61 @@ class Tool(Generic[A]):
     about: str
     arguments: type[A]
     answer: type[Answer]
-    work: Callable[[Caller, A], Awaitable[Mapping[str, Any]]]
+    work: Callable[[Caller, A], Awaitable[Answer]]
     reads: bool = False
     destroys: bool = False
     repeats: bool = False
 
 
-async def _describe_data(caller: Caller, _: given.NoInput) -> Mapping[str, Any]:
-    return await caller.read(Call("/data"))
+async def _read(caller: Caller, answer: type[R], call: Call) -> R:
+    return answer.model_validate(await caller.read(call))
 
 
-async def _describe_spec(caller: Caller, asked: given.SpecKeyInput) -> Mapping[str, Any]:
-    return {"about": ABOUT, "keys": find_keys(await caller.read(Call("/schema")), asked.key)}
+async def _describe_data(caller: Caller, _: given.NoInput) -> DataList:
+    return await _read(caller, DataList, Call("/data"))
 
 
-async def _check(caller: Caller, asked: given.SpecInput) -> Mapping[str, Any]:
-    return await caller.read(Call("/check", "the spec", "POST", as_json(asked.spec), refused=SpecError))
+async def _describe_spec(caller: Caller, asked: given.SpecKeyInput) -> SpecKeys:
+    return SpecKeys(about=ABOUT, keys=find_keys(await caller.read(Call("/schema")), asked.key))
 
 
-async def _submit(caller: Caller, asked: given.SubmissionInput) -> Mapping[str, Any]:
-    checked = await _check(caller, asked)
+async def _check(caller: Caller, asked: given.SpecInput) -> CheckedSpec:
+    return await _read(caller, CheckedSpec, _check_call(asked))
+
+
+def _check_call(asked: given.SpecInput) -> Call:
+    return Call("/check", "the spec", "POST", as_json(asked.spec), refused=SpecError)
+
+
+async def _submit(caller: Caller, asked: given.SubmissionInput) -> SubmissionReceipt:
+    checked = await caller.read(_check_call(asked))
     call = Call("/sweeps", "the spec", "POST", as_json(asked.spec), refused=SpecError, key=asked.key)
-    return {**checked, **await caller.read(call)}
+    return SubmissionReceipt.model_validate({**checked, **await caller.read(call)})
 
 
-async def _list_accounts(caller: Caller, _: given.NoInput) -> Mapping[str, Any]:
-    return await caller.read(Call("/accounts"))
+async def _list_accounts(caller: Caller, _: given.NoInput) -> AccountList:
+    return await _read(caller, AccountList, Call("/accounts"))
 
 
-async def _show_account(caller: Caller, asked: given.AccountInput) -> Mapping[str, Any]:
-    return await caller.read(Call(f"/accounts/{asked.account}"))
+async def _show_account(caller: Caller, asked: given.AccountInput) -> AccountDetail:
+    return await _read(caller, AccountDetail, Call(f"/accounts/{asked.account}"))
 
 
-async def _list_sweeps(caller: Caller, asked: given.PageInput) -> Mapping[str, Any]:
-    return await caller.read(Call("/sweeps", query={"offset": asked.offset, "limit": asked.limit}))
+async def _list_sweeps(caller: Caller, asked: given.PageInput) -> SweepPage:
+    return await _read(caller, SweepPage, Call("/sweeps", query={"offset": asked.offset, "limit": asked.limit}))
 
 
-async def _watch(caller: Caller, asked: given.WatchInput) -> Mapping[str, Any]:
-    first = found = await caller.read(Call(f"/sweeps/{asked.sweep}"))
+async def _watch(caller: Caller, asked: given.WatchInput) -> SweepStanding:
+    call = Call(f"/sweeps/{asked.sweep}")
+    first = found = await caller.read(call)
     until = current_time() + asked.seconds
     while found == first and not SweepStatus(found["state"]).is_end and current_time() < until:
         await sleep(PAUSE_SECONDS)
-        found = await caller.read(Call(f"/sweeps/{asked.sweep}"))
-    return found
+        found = await caller.read(call)
+    return SweepStanding.model_validate(found)
 
 
-async def _show_front(caller: Caller, asked: given.LimitedInput) -> Mapping[str, Any]:
+async def _show_front(caller: Caller, asked: given.LimitedInput) -> ShownFront:
     content = await caller.read(Call(f"/sweeps/{asked.sweep}/front"))
     front = parse_front(content, "the answer of the service")
     utility = next((one for one in front.objectives if one.name != "epsilon"), None)
@@ -112,74 +123,83 @@ async def _show_front(caller: Caller, asked: given.LimitedInput) -> Mapping[str,
         sign = -1.0 if utility.direction.value == "maximize" else 1.0
         points = sorted(points, key=lambda point: sign * float(point["values"][utility.name]))
     shown = [{**point, "config": content["trials"][point["trial"]]["config"]} for point in points[: asked.limit]]
-    return {**content, "price": content["ledger"], "points": shown, "total": len(points)}
+    return ShownFront.model_validate({**content, "price": content["ledger"], "points": shown, "total": len(points)})
 
 
-async def _list_trials(caller: Caller, asked: given.LimitedInput) -> Mapping[str, Any]:
+async def _list_trials(caller: Caller, asked: given.LimitedInput) -> ShownTrials:
     content = await caller.read(Call(f"/sweeps/{asked.sweep}/front"))
     rows = (await caller.read(Call(f"/sweeps/{asked.sweep}/trials")))["trials"]
-    return {"price": content["ledger"], "trials": rows[::-1][: asked.limit], "total": len(rows)}
+    return ShownTrials(price=content["ledger"], trials=rows[::-1][: asked.limit], total=len(rows))
 
 
-async def _compare(caller: Caller, asked: given.ComparisonInput) -> Mapping[str, Any]:
+async def _compare(caller: Caller, asked: given.ComparisonInput) -> ComparedSweeps:
     fronts = [(name, await caller.read(Call(f"/sweeps/{name}/front"))) for name in dict.fromkeys(asked.sweeps)]
     found = compare(
         [(name, parse_front(content, "the answer of the service")) for name, content in fronts], anyway=asked.anyway
     )
     prices = {name: content["ledger"] for name, content in fronts}
-    return {
-        "price": found.price_in_words,
-        "objectives": [{"name": one.name, "direction": one.direction.value} for one in found.objectives],
-        "sweeps": [
-            {
-                "sweep": run.label,
-                "name": run.front.sweep,
-                "hypervolume": run.hypervolume,
-                "front_points": len(run.front.front_points),
-                "price": prices[run.label],
-            }
+    return ComparedSweeps(
+        price=found.price_in_words,
+        objectives=found.objectives,
+        sweeps=[
+            ComparedSweep(
+                sweep=run.label,
+                name=run.front.sweep,
+                hypervolume=run.hypervolume,
+                front_points=len(run.front.front_points),
+                price=prices[run.label],
+            )
             for run in found.runs
         ],
-        "differences": [str(one) for one in found.differences],
-        "conflicts": found.conflicts,
-    }
+        differences=[str(one) for one in found.differences],
+        conflicts=found.conflicts,
+    )
 
 
-async def _enqueue(caller: Caller, asked: given.ConfigurationInput) -> Mapping[str, Any]:
-    return await _change(caller, asked.sweep, "/enqueue", {"values": asked.values})
+async def _enqueue(caller: Caller, asked: given.ConfigurationInput) -> Enqueued:
+    return await _change(caller, Enqueued, asked.sweep, "/enqueue", {"values": asked.values})
 
 
-async def _steer(caller: Caller, asked: given.RegionInput) -> Mapping[str, Any]:
-    return await _change(caller, asked.sweep, "/steer", {"region": asked.region})
+async def _steer(caller: Caller, asked: given.RegionInput) -> Steered:
+    return await _change(caller, Steered, asked.sweep, "/steer", {"region": asked.region})
 
 
-async def _stop(caller: Caller, asked: given.StopInput) -> Mapping[str, Any]:
-    return await _change(caller, asked.sweep, "/stop" if asked.trial is None else f"/trials/{asked.trial}/stop")
+async def _stop(caller: Caller, asked: given.StopInput) -> SweepState:
+    return await _change(
+        caller, SweepState, asked.sweep, "/stop" if asked.trial is None else f"/trials/{asked.trial}/stop"
+    )
 
 
-async def _resume(caller: Caller, asked: given.SweepInput) -> Mapping[str, Any]:
-    return await _change(caller, asked.sweep, "/resume")
+async def _resume(caller: Caller, asked: given.SweepInput) -> SweepState:
+    return await _change(caller, SweepState, asked.sweep, "/resume")
 
 
-async def _extend(caller: Caller, asked: given.ExtensionInput) -> Mapping[str, Any]:
-    return await _change(caller, asked.sweep, "/extend", {"trials": asked.trials})
+async def _extend(caller: Caller, asked: given.ExtensionInput) -> SweepState:
+    return await _change(caller, SweepState, asked.sweep, "/extend", {"trials": asked.trials})
 
 
-async def _change(caller: Caller, sweep: str, below: str, content: object = None) -> Mapping[str, Any]:
+async def _change(caller: Caller, answer: type[R], sweep: str, below: str, content: object = None) -> R:
     data = None if content is None else as_json(content)
-    return await caller.read(Call(f"/sweeps/{sweep}{below}", "this", "POST", data, refused=SpecError))
+    return await _read(caller, answer, Call(f"/sweeps/{sweep}{below}", "this", "POST", data, refused=SpecError))
 
 
-async def _pick(caller: Caller, asked: given.PickInput) -> Mapping[str, Any]:
+async def _pick(caller: Caller, asked: given.PickInput) -> PickedModel:
     floors = [f"{name}={value!r}" for name, value in asked.minimum.items()]
     query = {"max_price": asked.max_price, "max_epsilon": asked.max_epsilon, "min": floors or None}
     found = await caller.read(Call(f"/sweeps/{asked.sweep}/pick", "these conditions", query=query, refused=PickError))
     conditions = urlencode({key: value for key, value in query.items() if value is not None}, doseq=True)
     papers = f"/api/v1/sweeps/{asked.sweep}/papers" + (f"?{conditions}" if conditions else "")
-    return {**found, "papers": papers, "guarantee": found["card"].get("guarantee")}
+    return PickedModel.model_validate({**found, "papers": papers, "guarantee": found["card"].get("guarantee")})
 
 
-def _reading(name: str, title: str, about: str, arguments: type[A], answer: type[Answer], work: Any) -> Tool[A]:
+def _reading(
+    name: str,
+    title: str,
+    about: str,
+    arguments: type[A],
+    answer: type[Answer],
+    work: Callable[[Caller, A], Awaitable[Answer]],
+) -> Tool[A]:
     return Tool(
         name=name, title=title, about=about, arguments=arguments, answer=answer, work=work, reads=True, repeats=True
     )
