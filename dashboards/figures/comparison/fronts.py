@@ -17,6 +17,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._references import Reference, constant_reference, draw_references
+from dashboards.figures._scores import VALIDATION
 from dashboards.figures._staircases import Step, curve_lines, explorers_key, staircase, step_row
 from dashboards.figures._tested import Tested, best_tested, crosses_of_lines, heights
 from dashboards.figures._theme import LIGHT, Theme
@@ -77,12 +78,14 @@ def _shared(comparison: Comparison, name: str) -> tuple[Reference, ...]:
 
 
 def rows(info: OverlayInfo) -> Table:
-    """The numbers of the figure: one row per step of each line."""
+    """The numbers of the figure: one row per step of each line, and of its best model on test rows."""
     return [
         {"name": line.spec, "sweep": line.run, "price": None if line.price is None else line.price.epsilon}
+        | {"rows": where}
         | step_row(step, info.objective)
         for line in info.lines
-        for step in line.steps
+        for where, steps in ((VALIDATION, line.steps), ("test", [one.as_step for one in line.tested]))
+        for step in steps
     ]
 
 

@@ -115,7 +115,7 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
 
 def title_below(info: LinesInfo, axis: str, note: str = "") -> str:
     """The title of a horizontal axis, what the epsilons promise, of how many rows and how sure: in lines that fit."""
-    certain = f"{info.epsilon_title}; {info.test_rows} test rows; bands at {info.confidence:.0%}"
+    certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous bands at {info.confidence:.0%}"
     letters = _COLUMN_LETTERS if info.narrow else _LETTERS
     return "<br>".join(
         escape(line) for text in filter(None, (axis, certain, note)) for line in _in_lines(text, letters)

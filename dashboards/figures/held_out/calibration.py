@@ -122,7 +122,7 @@ def _scores(curves: ReleasedCurves) -> ScoreCurves | None:
 def _line(point: Point, scores: ScoreCurves) -> HeldOutCurve:
     p = f"p ≤ {number(_LEAST_P, 1)}" if scores.p_value <= _LEAST_P else f"p {number(scores.p_value, 2)}"
     x = scores.group_predicted
-    fit = f"Hosmer-Lemeshow {number(scores.hosmer_lemeshow, 3)}", f"{p} (simulated)"
+    fit = "Hosmer-Lemeshow", f"{p} (simulated)"  # the statistic alone, with noise in it, has no scale
     return HeldOutCurve(point, fit, x, scores.group_rates, (x, scores.group_low), (x, scores.group_high))
 
 

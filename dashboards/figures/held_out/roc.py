@@ -17,8 +17,15 @@ def info(data: SweepData) -> LinesInfo:
 
 
 def rows(info: LinesInfo) -> Table:
-    """One row per threshold of each point."""
-    return _released.rows(info, "false_positive_rate", "true_positive_rate", corners=True)
+    """One row per threshold of each point, with the area under its curve."""
+    areas = [_area(line.point) for line in info.lines for _ in line.x]
+    found = _released.rows(info, "false_positive_rate", "true_positive_rate", corners=True)
+    return [row | area for row, area in zip(found, areas, strict=True)]
+
+
+def _area(point: Point) -> dict[str, float]:
+    scores = None if point.curves is None else point.curves.scores
+    return {} if scores is None else dict(zip(("auroc_low", "auroc", "auroc_high"), scores.auroc, strict=True))
 
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:

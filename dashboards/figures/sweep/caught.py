@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
+    LOG,
     PRICE_OF_SWEEP,
     header,
     hover_texts,
@@ -77,7 +78,7 @@ def _caught(point: Point) -> float:
 def rows(info: CaughtInfo) -> Table:
     """The numbers of the figure: one row per drawn point."""
     return [
-        row | ({} if point.risk is None else point.risk.to_values())
+        row | ({} if point.risk is None else point.risk.to_values()) | {"caught_at_price": info.at_price}
         for points, on_front in ((info.front, True), (info.dominated, False))
         for row, point in zip(point_rows(points, on_front=on_front), points, strict=True)
     ]
@@ -88,7 +89,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
     ticks = log_ticks([100.0 * _GUESSING, *found]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
-    title = "rows caught at 1 % false alarms,<br>at most (fixed in advance)"
+    title = f"rows caught at 1 % false alarms,<br>at most (fixed in advance{LOG})"
     title += "" if info.at_price is None else f"; {PRICE_OF_SWEEP}: {percent(info.at_price)}"
     figure = new_figure(
         info,

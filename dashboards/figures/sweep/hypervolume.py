@@ -107,7 +107,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _below(info: HypervolumeInfo) -> str:
     """What the axis counts, what the box is, and what a model of the front costs: pictures have no page around them."""
-    _, _, paid = info.epsilon_title.partition("; ")
+    _, _, paid = info.epsilon_title.partition(", ")
     box = box_in_words(info.box, _LETTERS[info.narrow])
     return "<br>".join(filter(None, ["trials, in the order of their proposals", box, paid]))
 

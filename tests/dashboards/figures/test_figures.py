@@ -418,7 +418,7 @@ def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sw
     assert axis == "trials, in the order of their proposals"
     said = " ".join(box).replace("\xa0", " ")
     assert said.startswith("box: own epsilon (0.01 to 100, log), accuracy and certified accuracy at radius")
-    assert paid == f"price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
+    assert paid == f"delta = 1e-4; price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
 
 
 def test_without_a_certificate_there_is_no_figure_of_radii(small):

@@ -60,6 +60,12 @@ def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(c
         assert line.steps[-1].value == max(p.values["accuracy"] for p in front.points)
 
 
+def test_the_table_of_compared_fronts_has_the_crosses(comparison):
+    found = [row for row in overlay.rows(overlay.info(comparison)) if row["rows"] == "test"]
+    assert [row["accuracy"] for row in found] == [0.9385553793882327] * 5
+    assert all(row["low"] < row["accuracy"] < row["high"] for row in found if row["low"] is not None)
+
+
 def test_fronts_are_compared_in_certified_accuracy_too_where_all_sweeps_have_one(comparison):
     info = certified_fronts.info(comparison)
     for line, run in zip(info.lines, comparison.runs, strict=True):

@@ -88,6 +88,7 @@ def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
     assert (row["false_positive_rate"], row["true_positive_rate"]) == (0.2, 0.85)
     assert (row["false_positive_rate_of_low"], row["true_positive_rate_low"]) == (0.35, 0.6)  # the worst corner
     assert (row["false_positive_rate_of_high"], row["true_positive_rate_high"]) == (0.1, 0.95)
+    assert (row["auroc_low"], row["auroc"], row["auroc_high"]) == (0.7, 0.82, 0.91)
     figure = roc.plot(info)
     assert figure.data[0].fill == "toself"
     assert set(zip(figure.data[0].x, figure.data[0].y, strict=True)) >= {(0.35, 0.6), (0.1, 0.95)}
@@ -95,7 +96,7 @@ def test_the_band_of_a_roc_curve_is_bounded_in_both_rates(data):
 
 def test_calibration_states_the_statistic_and_its_p_value(data):
     info = calibration.info(data)
-    assert info.lines[0].name == "own epsilon 3: Hosmer-Lemeshow 3.25 p 0.12 (simulated)"
+    assert info.lines[0].name == "own epsilon 3: Hosmer-Lemeshow p 0.12 (simulated)"
     assert all((row["hosmer_lemeshow"], row["p_value"]) == (3.25, 0.125) for row in calibration.rows(info))
     assert [(row["predicted"], row["observed"], row["observed_low"]) for row in calibration.rows(info)[:2]] == [
         (0.2, 0.1, 0.0),
@@ -122,7 +123,7 @@ def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
     for extreme, words in ((0, "p ≤ 0.005"), (1, "p 0.01")):
         scores = replace(SCORES, p_value=(1 + extreme) / (1 + draws))
         (line,) = calibration.info(small([point(1, replace(CURVES, scores=scores))])).lines
-        assert line.name.endswith(f"3.25 {words} (simulated)")
+        assert line.name.endswith(f"Hosmer-Lemeshow {words} (simulated)")
 
 
 def test_groups_that_say_nothing_are_pale_and_counted_with_a_remedy(small):
@@ -240,7 +241,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
             figure = kind.draw(replace(data, result=paid), narrow=narrow)
             below = _texts(figure)[-1]
             assert max(map(len, below.split("<br>"))) <= letters
-            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%"):
+            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%", "simultaneous"):
                 assert words in below
             assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
 

@@ -21,8 +21,9 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
 
 
 def test_rows_have_what_is_caught_at_every_share_of_false_alarms(sweep):
-    row = caught.rows(caught.info(sweep))[0]
+    row = caught.rows(replace(caught.info(sweep), at_price=0.87))[0]
     assert row["on_front"]
+    assert row["caught_at_price"] == 0.87
     assert row["caught@0.001"] < row["caught@0.01"] < row["caught@0.1"]
 
 
