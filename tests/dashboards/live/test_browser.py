@@ -310,7 +310,7 @@ def test_a_picture_of_the_front_is_there_before_the_library_and_gives_way_to_it(
     expect(picture).to_be_visible()
     assert picture.locator("circle").count() >= len(sweep.points)
     expect(picture).to_contain_text("exploratory: no guarantee")
-    expect(picture).to_contain_text("own epsilon (fixed in advance), delta = 1e-4")
+    expect(picture).to_contain_text("own epsilon (fixed in advance, log), delta = 1e-4")
     expect(page.locator("#part-points tbody tr")).to_have_count(len(sweep.front_points))  # nothing else waits for it
     page.wait_for_timeout(1000)
     assert page.locator("#figure-front .js-plotly-plot").count() == 0
