@@ -211,7 +211,7 @@ def _within(info: FrontInfo, points: Sequence[Point]) -> list[Point]:
 
 def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
     inside, count = _within(info, info.dominated), len(info.dominated)
-    is_cut = info.still and len(inside) < count
+    is_cut = info.still and len(inside) < count == info.dominated_total  # thinned ones are no count
     return go.Scatter(
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
