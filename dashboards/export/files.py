@@ -22,6 +22,7 @@ from dashboards.figures import (
     choose,
     comparison_figures,
     is_empty,
+    names_with_content,
     refuse,
     sweep_figures,
 )
@@ -138,6 +139,11 @@ def _export(
     if draft.paper is not None and format_ not in PICTURES:
         wanted = ", ".join(one.value for one in PICTURES)
         raise ExportError(f"Expected one of {wanted} for a picture of a size, got {format_.value}: change --output")
+    if draft.paper is not None and draft.paper.width is not None and not kind.for_paper:
+        found = names_with_content(draft.kinds, draft.data)
+        fitting = ", ".join(name for name in found if draft.kinds[name].for_paper)
+        remedy = f"leave out --preset and --width, or choose one of {fitting}"
+        raise ExportError(f"Expected a figure that fits a paper, got {kind.name}, which is for pages; {remedy}")
     whole = contents.get(format_) if draft.figure is None else None
     return _write(path, draft.content(kind, format_) if whole is None else whole().encode())
 

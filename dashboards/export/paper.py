@@ -4,9 +4,11 @@ A figure is laid out as wide as its text allows and scaled as a whole, so that t
 proportions. What is as narrow as a column has its legend below, panels below each other, and fewer ticks.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, log10
 from textwrap import wrap
+from typing import Any
 
 from dashboards.figures import Figure
 from dashboards.figures._common import make_room
@@ -18,8 +20,9 @@ _TEXT_PIXELS = 13.0  # of the text of a figure before it is scaled
 _PIXELS_OF_MM, _PIXELS_OF_POINT = 96.0 / 25.4, 96.0 / 72.0
 _RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch, and says so
 _NARROW = 600.0  # pixels
+_SQUARE = 0.85  # height of a square panel, of its share of the width
 _INSET = 0.6  # of a panel that one with an inset is higher
-_PANEL, _BETWEEN, _DEEP = 0.5, 0.22, 0.8  # heights, as shares of the width of a column
+_PANEL, _BESIDE, _BETWEEN = 0.5, 0.42, 0.22  # heights of panels, alone or side by side, and between, in widths
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.4, 38.0, 10.5  # pixels
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
@@ -51,14 +54,17 @@ def fit(figure: Figure, paper: Paper) -> Layout:
     if not paper.title:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)
-    if paper.width is None:
-        return Layout(width, SCREEN[1] / scale, scale, 2.0)
     if is_narrow(paper):
         panels = _make_narrow(figure, width)
+    elif _is_square(figure):
+        panels = width * _SQUARE / _count_panels(figure.select_xaxes())[0]
     else:
-        panels = width * SCREEN[1] / SCREEN[0] - _margin(figure, "t") - _margin(figure, "b")
-    _move_legend(figure, width, panels)
-    return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, _RASTER)
+        height = SCREEN[1] / scale if paper.width is None else width * SCREEN[1] / SCREEN[0]
+        panels = height - _margin(figure, "t") - _margin(figure, "b")
+    if paper.width is not None:
+        _move_legend(figure, width, panels)
+    dots = 2.0 if paper.width is None else _RASTER
+    return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots)
 
 
 def _scale(paper: Paper) -> float:
@@ -83,15 +89,24 @@ def _make_narrow(figure: Figure, width: float) -> float:
         title={"text": "<br>".join(title), "font": {"size": 15}, **place} if title else None,
         margin={"t": _margin(figure, "t") + more},
     )
-    domains = {tuple(axis.domain or (0.0, 1.0)) for axis in figure.select_yaxes()}
-    insets = {one for one in domains if any(low < one[0] and one[1] < high for low, high in domains)}
-    rows = max(len(domains - insets), 1) + (_INSET if insets else 0.0)
+    (columns, _), (rows, insets) = _count_panels(figure.select_xaxes()), _count_panels(figure.select_yaxes())
     _thin_ticks(figure, width)
-    for trace in figure.select_traces(lambda trace: trace.type in ("scatter", "scatter3d")):
+    for trace in figure.select_traces(lambda trace: trace.type == "scatter"):
         bar = trace.marker.colorbar.title
         bar.text = bar.text and bar.text.replace(" at radius", "<br>at radius")  # a bar is as high as a panel
-    has_depth = any(trace.type == "scatter3d" for trace in figure.data)
-    return width * (_DEEP if has_depth else _PANEL * rows + _BETWEEN * (int(rows) - 1))
+    one = _SQUARE / columns if _is_square(figure) else _BESIDE if columns > 1 else _PANEL
+    return width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
+
+
+def _is_square(figure: Figure) -> bool:
+    return any(axis.scaleanchor for axis in figure.select_yaxes())
+
+
+def _count_panels(axes: Iterable[Any]) -> tuple[int, int]:
+    """Return how many panels stand along a direction, and how many insets lie within some."""
+    domains = {tuple(axis.domain or (0.0, 1.0)) for axis in axes}
+    insets = {one for one in domains if any(low < one[0] and one[1] < high for low, high in domains)}
+    return max(len(domains - insets), 1), len(insets)
 
 
 def _move_legend(figure: Figure, width: float, panels: float) -> None:

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
-from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, is_noisy, scores_in_words, within
+from dashboards.figures._scores import compared_in_words, scores_in_words
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -38,6 +38,7 @@ PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it 
 _COLUMN_LETTERS, _COLUMN_HEIGHT = 44, 36  # of the title of an axis in one line, across and along a column
 WATERMARK = "exploratory: no guarantee"
 LOG = ", log"  # behind what a logarithmic axis shows
+FIRST_IN_LEGEND, LAST_IN_LEGEND = 999, 1001  # places before and behind traces without one
 _OWN_LOG = f"{OWN_EPSILON.removesuffix(')')}{LOG})"
 _HOVER_LINES = 8
 PICTURE_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
@@ -76,7 +77,7 @@ def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[fl
         ticks = sorted({*whole["tickvals"], *near["tickvals"]})
         whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
     title = info.epsilon_title.replace(OWN_EPSILON, _OWN_LOG)
-    return {"type": "log", "title": {"text": _in_lines(title, info)}, **whole, **minor_ticks(whole)}
+    return {"type": "log", "title": {"text": in_lines(title, info)}, **whole, **minor_ticks(whole)}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -102,7 +103,7 @@ def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     return {"title": {"text": title}, **percent_axis(name)}
 
 
-def _in_lines(title: str, info: FigureInfo) -> str:
+def in_lines(title: str, info: FigureInfo) -> str:
     """The title of an axis, in a column in lines that fit, broken behind commas and semicolons."""
     lines: list[str] = []
     for part in re.split(r"(?<=[,;]) ", title) if info.narrow else [title]:
@@ -362,14 +363,9 @@ def compared(comparison: Comparison, title: str, *, objective: str = "") -> dict
     price, together = comparison.price, ""
     if price is not None:
         together = f"; price of {both} together: {show_epsilon(price.epsilon)} at delta = {number(price.delta)}"
-    halves = [
-        half_width(run.front, (objective or comparison.utility.name,)) for run in comparison.runs if run.front.points
-    ]
-    known = [half for half in halves if half is not None]
-    unless = "" if any(is_noisy(run.front) for run in comparison.runs) else f" {UNCHOSEN}"
     return {
         "title": f"{escape(names)}: {title}",
         "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}{together}",
-        "scores": f"{VALIDATION}, {within(max(known))}{unless}" if known and len(known) == len(halves) else VALIDATION,
+        "scores": compared_in_words([run.front for run in comparison.runs], objective or comparison.utility.name),
         "exploratory": comparison.exploratory,
     }

@@ -29,6 +29,19 @@ def scores_in_words(front: Front, names: Iterable[str]) -> str:
     return f"{front.claim.baselines.rows.get(VALIDATION, 0)} validation rows, {within(half)} {UNCHOSEN}"
 
 
+def compared_in_words(fronts: Sequence[Front], name: str) -> str:
+    """Return of which rows the values of a name are scores on several fronts, and half the widest interval there."""
+    halves = [half_width(front, [name]) for front in fronts if front.points]
+    known = [half for half in halves if half is not None]
+    if not known or len(known) < len(halves):
+        return VALIDATION
+    if any(map(is_noisy, fronts)):
+        return f"noisy validation scores, {within(max(known))}"
+    counts = {front.claim.baselines.rows.get(VALIDATION, 0) for front in fronts}
+    rows = f"{counts.pop()} validation rows" if len(counts) == 1 else VALIDATION
+    return f"{rows}, {within(max(known))} {UNCHOSEN}"
+
+
 def within(half: float) -> str:
     """Return how far a score may be from what new rows would score, in words.
 

@@ -9,7 +9,7 @@ from statistics import fmean
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks
-from dashboards.figures._scores import is_noisy
+from dashboards.figures._scores import is_noisy, within
 from dashboards.figures._staircases import Step
 from dashboards.text import is_fraction, show_test
 from sweeper.privacy.held_out import interval_on_test
@@ -83,6 +83,16 @@ def ends_on_test(found: Sequence[Tested]) -> list[float]:
     return [end for one in found for end in one.interval or (one.value,)]
 
 
+def same_models(found: Sequence[Tested], steps: Sequence[Step], half: float | None) -> str:
+    """Return what a legend calls crosses of a line: how many of its models they are, and how sure where that is known.
+
+    >>> same_models([], [], 0.06)
+    'same models on test rows, 95 % within ±6 points'
+    """
+    some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
+    return f"same models {ON_TEST}{some}" + ("" if half is None else f", {within(half)}")
+
+
 def crosses(
     found: Sequence[Tested],
     color: str,
@@ -90,14 +100,18 @@ def crosses(
     narrow: bool,
     name: str = f"same models {ON_TEST}",
     is_aside: bool = False,
+    at: float | None = None,
 ) -> go.Scatter:
-    """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right."""
+    """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right.
+
+    With ``at`` all stand there instead, on a line that is level up to there.
+    """
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
-    is_aside |= bars is not None
-    aside = _ASIDE if is_aside else 1.0
+    is_aside = at is None and (is_aside or bars is not None)
     size, line = (_NARROW_SIZE, 1.2) if narrow else (_SIZE, 1.6)
     look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
-    x, y, texts = [aside * one.epsilon for one in found], [one.value for one in found], [one.text for one in found]
+    x = [at or (_ASIDE if is_aside else 1.0) * one.epsilon for one in found]
+    y, texts = [one.value for one in found], [one.text for one in found]
     return marks(x, y, texts, look, name=f"{name} (moved right)" if is_aside else name, error_y=bars)
 
 

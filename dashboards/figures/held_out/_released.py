@@ -23,10 +23,13 @@ MOST_LINES = 4
 _FILL = 0.14  # opacity of a band
 _EDGE, _RELEASED = 0.8, 2.4  # widths of the lines at its ends, and of the released one
 _LETTERS, _COLUMN_LETTERS = 106, 46  # of a line below a figure, and of one in a column
+_NOTE_LETTERS = (130, 58)  # of a line of the notes below it, likewise
+_NOTE_TEXT, _NOTE_LINE = 11, 15  # pixels of their letters and lines
 _PAGE_LETTERS = 80  # below panels as wide as a page
 _IN_COLUMN = 2  # panels side by side
 _LINE = 18  # pixels of a line of text
 _HEIGHT = 400
+_BETWEEN_ROWS = 0.46  # share of a row of panels that is free above its headings
 
 Outline = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -113,13 +116,23 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
     ]
 
 
-def title_below(info: LinesInfo, axis: str, note: str = "") -> str:
-    """The title of a horizontal axis, what the epsilons promise, of how many rows and how sure: in lines that fit."""
+def _write_below(figure: go.Figure, info: LinesInfo, theme: Theme, axis: str, note: str) -> None:
+    """Write the title of the horizontal axes below all panels, and what the epsilons promise and how sure bands are."""
     certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous bands at {info.confidence:.0%}"
-    letters = _COLUMN_LETTERS if info.narrow else _LETTERS
-    return "<br>".join(
-        escape(line) for text in filter(None, (axis, certain, note)) for line in _in_lines(text, letters)
+    title = _in_lines(axis, _COLUMN_LETTERS if info.narrow else _LETTERS)
+    notes = _in_lines("; ".join(filter(None, (certain, note))), _NOTE_LETTERS[info.narrow])
+    place: dict[str, Any] = {"xref": "paper", "yref": "paper", "y": 0, "yanchor": "top", "showarrow": False}
+    figure.add_annotation(text="<br>".join(map(escape, title)), x=0.5, yshift=-28, font={"color": theme.muted}, **place)
+    figure.add_annotation(
+        text="<br>".join(map(escape, notes)),
+        x=0,
+        xanchor="left",
+        align="left",
+        yshift=-32 - _LINE * len(title),
+        font={"color": theme.muted, "size": _NOTE_TEXT},
+        **place,
     )
+    figure.update_layout(margin={"b": 44 + _LINE * len(title) + _NOTE_LINE * len(notes)})
 
 
 def _in_lines(text: str, letters: int) -> list[str]:
@@ -134,13 +147,18 @@ def _in_lines(text: str, letters: int) -> list[str]:
     return lines
 
 
-def panels(info: LinesInfo, theme: Theme, below: str, xaxis: dict[str, Any], yaxis: dict[str, Any]) -> go.Figure:
-    """A panel for each line with its name above, side by side or two in a row of a column, and a title below all."""
+def panels(
+    info: LinesInfo, theme: Theme, xaxis: dict[str, Any], yaxis: dict[str, Any], *, title: str, note: str = ""
+) -> go.Figure:
+    """A panel for each line with its name above, side by side or two in a row of a column.
+
+    Below all of them stand the title of their horizontal axes and a note, in lines that fit.
+    """
     figure = new_figure(info, theme, empty=not info.lines, showlegend=False)
     if not info.lines:
         return figure
     down = place(info, len(info.lines) - 1)["row"]
-    gaps = {"horizontal_spacing": 0.13 if info.narrow else 0.055, "vertical_spacing": 0.36 / down}
+    gaps = {"horizontal_spacing": 0.13 if info.narrow else 0.055, "vertical_spacing": _BETWEEN_ROWS / down}
     filled = iter(info.lines)
     specs: list[list[dict[str, Any] | None]] = [
         [{} if next(filled, None) else None for _ in range(_across(info))] for _ in range(down)
@@ -150,14 +168,12 @@ def panels(info: LinesInfo, theme: Theme, below: str, xaxis: dict[str, Any], yax
     figure.update_yaxes(**{**yaxis, "title": None})
     figure.update_yaxes(title=yaxis["title"], col=1)
     above = ["<br>".join([line.epsilon, *line.comes_to]) for line in info.lines]
-    margin = {side: 62 + _LINE * text.count("<br>") for side, text in (("t", above[0]), ("b", below))}
-    figure.update_layout(height=_HEIGHT, margin=margin)
+    figure.update_layout(height=_HEIGHT, margin={"t": 62 + _LINE * above[0].count("<br>")})
     for heading, y in zip(above, figure.select_yaxes(), strict=True):
         panel = {"xref": f"{y.anchor} domain", "yref": f"{y.anchor.replace('x', 'y')} domain", "x": 0, "y": 1}
         font, look = {"size": 12}, {"align": "left", "xanchor": "left", "yanchor": "bottom", "yshift": 3}
         figure.add_annotation(text=heading, showarrow=False, font=font, **panel, **look)
-    middle_below = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0, "yanchor": "top", "yshift": -28}
-    figure.add_annotation(text=below, showarrow=False, font={"color": theme.muted}, **middle_below)
+    _write_below(figure, info, theme, title, note)
     return figure
 
 

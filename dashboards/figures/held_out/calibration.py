@@ -1,6 +1,7 @@
 """Calibration of predicted probabilities on private test rows: released with the ROC curve, at no further cost."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from math import exp, log
 from typing import Any
@@ -18,6 +19,7 @@ from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
 _SAYS_NOTHING = 0.9  # width of a band
+_MOST_SILENT = 0.5  # of all groups, in a figure
 _LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large
 _TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 _LEAST_SHARE = 5e-4  # beyond the outermost thresholds
@@ -26,7 +28,13 @@ _CLASS_LETTERS, _IN_COLUMN = 24, 9  # of the name of a class beside a panel, and
 
 
 def info(data: SweepData) -> LinesInfo:
-    """Collect the groups of a few points of the front."""
+    """Collect the groups of a few points of the front; none where noise hides most of them."""
+    found = _collected(data)
+    silent, groups = _count(found)
+    return replace(found, lines=()) if silent > _MOST_SILENT * groups else found
+
+
+def _collected(data: SweepData) -> LinesInfo:
     return _released.collected(data, "calibration on private test rows", _scores, _line)
 
 
@@ -38,20 +46,19 @@ def rows(info: LinesInfo) -> Table:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
-    axis = "mean predicted probability of a group (log-odds axis)"
-    below = _released.title_below(info, axis, _silent_in_words(info))
+    title = "mean predicted probability of a group (log-odds axis)"
     share = f"share of class {_class(info)} (test)"
     yaxis = {"title": {"text": share}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
     places = [_log_odds(x) for line in info.lines for x in line.x]
     low, high = min([*places, _log_odds(0.1)]) - 0.4, max([*places, _log_odds(0.9)]) + 0.4
-    figure = _released.panels(info, theme, below, _odds_axis(info, low, high), yaxis)
+    figure = _released.panels(info, theme, _odds_axis(info, low, high), yaxis, title=title, note=_silent_in_words(info))
     steps = [low + i * (high - low) / (_DIAGONAL - 1) for i in range(_DIAGONAL)]
     calibrated = _released.reference(steps, [1.0 / (1.0 + exp(-step)) for step in steps], theme)
     for i, line in enumerate(info.lines):
         silent = _silent(line)
         others = [j for j in range(len(line.x)) if j not in silent]
         pale = _bars(line, silent, theme.line, "circle-open", 1)
-        for trace in (pale, _bars(line, others, theme.hue(i), "circle", 2.5), calibrated):
+        for trace in (pale, _bars(line, others, theme.blue, "circle", 2.5), calibrated):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
 
@@ -92,12 +99,22 @@ def _silent(line: HeldOutCurve) -> list[int]:
     return [i for i in range(len(line.x)) if line.above[1][i] - line.below[1][i] > _SAYS_NOTHING]
 
 
+def _count(info: LinesInfo) -> tuple[int, int]:
+    """How many groups say nothing, and how many there are."""
+    return sum(len(_silent(line)) for line in info.lines), sum(len(line.x) for line in info.lines)
+
+
 def _silent_in_words(info: LinesInfo) -> str:
-    """How many groups say nothing, and the remedy where these are most; empty where there are none."""
-    silent, groups = sum(len(_silent(line)) for line in info.lines), sum(len(line.x) for line in info.lines)
-    words = f"too much noise for a statement on {silent} of {groups} groups (pale)"
-    remedy = "; remedy: a smaller privacy.curve_noise or more test rows"
-    return words + (remedy if silent > groups / 2 else "") if silent else ""
+    """How many groups say nothing; empty where there are none."""
+    silent, groups = _count(info)
+    return f"too much noise for a statement on {silent} of {groups} groups (pale)" if silent else ""
+
+
+def _lacks(data: SweepData) -> str:
+    """How many groups noise hides, and the remedy, where these are most; empty where there are no curves."""
+    silent, groups = _count(_collected(data))
+    words = f"too much noise for a statement on {silent} of {groups} groups"
+    return f"{words} (remedy: a smaller privacy.curve_noise or more test rows)" if silent else ""
 
 
 def _remarks(data: SweepData) -> str:
@@ -136,9 +153,7 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
         "empty. A panel for each point, the best one first. The bars cover the noise: the share among these rows is in "
         "them, for all groups at once. On the dotted curve, the diagonal over log-odds, the share is what was "
         "predicted: bars of a calibrated model meet it. Bars wider than 90 points say nothing and are pale. The "
-        "p-value is that of calibrated models under the same noise, and small where the model is not calibrated. It "
-        "may be small above panels of pale bars: the statistic adds up the misfit of all groups and is compared "
-        "with simulations of the noise in that sum, while bars allow for the largest noise at any threshold."
+        "p-value is that of calibrated models under the same noise, and small where the model is not calibrated."
     ),
     position=46,
     info=info,
@@ -147,5 +162,6 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
     remarks=_remarks,
     topic=Topic.FRONT,
     wide=True,
-    needs="points of the front that released curves of two classes",
+    needs="points of the front that released curves of two classes, with little noise",
+    lacks=_lacks,
 )

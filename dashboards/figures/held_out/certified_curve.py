@@ -34,12 +34,12 @@ def rows(info: LinesInfo) -> Table:
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
     axis = f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER)
-    below = _released.title_below(info, axis, _STEPS if info.lines else "")
     yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [_start(info), 1.01]}
-    figure = _released.panels(info, theme, below, {"range": [0, _end(info)], "nticks": _TICKS}, yaxis)
+    xaxis = {"range": [0, _end(info)], "nticks": _TICKS}
+    figure = _released.panels(info, theme, xaxis, yaxis, title=axis, note=_STEPS)
     for i, line in enumerate(info.lines):
         stepped = replace(line, below=_lower_steps(*line.below), above=_upper_steps(*line.above))
-        for trace in _released.band(stepped, theme.hue(i)):
+        for trace in _released.band(stepped, theme.blue):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
 

@@ -30,12 +30,14 @@ def _area(point: Point) -> dict[str, float]:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
-    below = _released.title_below(info, "false positive rate (test)")
     yaxis = {"title": {"text": "true positive rate (test)"}, **percent_axis("accuracy"), "range": [-0.01, 1.01]}
     xaxis = {**percent_axis("accuracy"), "range": [-0.01, 1.01], "nticks": 4}
-    figure = _released.panels(info, theme, below, xaxis, yaxis)
+    figure = _released.panels(info, theme, xaxis, yaxis, title="false positive rate (test)")
+    figure.update_xaxes(constrain="domain")
+    for y in figure.select_yaxes():
+        y.update(scaleanchor=y.anchor, constrain="domain", constraintoward="bottom")
     for i, line in enumerate(info.lines):
-        for trace in (*_released.band(line, theme.hue(i)), _released.reference((0, 1), (0, 1), theme)):
+        for trace in (*_released.band(line, theme.blue), _released.reference((0, 1), (0, 1), theme)):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
 

@@ -16,22 +16,19 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import color_bar, header, label, new_figure, short_names
 from dashboards.figures._comparable import mark, more_height, name_stars, symbols
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
 from dashboards.figures.hyperparameters._compared import compare, order, remarks_of, trained_in_words
 from sweeper.privacy.pricing import value_name
 
 DRAWN_TRIALS = 300
-_NARROW_AXES = 4  # of hyperparameters that fit a column
-_ANGLE = (-18, -45)  # of names, on a page and in a column
+_ANGLE = -18  # of names
 _TRAINED = (
     ' Configurations that were trained afterwards are at "yes" on the axis "trained"; in a picture their lines are '
     "thicker and have stars."
 )
 _TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
-_SHORT = 8  # letters of a name between two axes of a column
-_BEHIND_TEXT = (0.6, 0.85)  # opacity of paper behind the texts of ticks, on a page and in a column
-_RISE = (2.0, 4.4)  # pixels above an axis for each letter of its name, on a page and in a column
+_BEHIND_TEXT = 0.6  # opacity of paper behind the texts of ticks
+_RISE = 2.0  # pixels above an axis for each letter of its name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +106,13 @@ def rows(info: ConfigurationsInfo) -> Table:
 
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
-    axes = _shown(info)
-    rise = round(_RISE[info.narrow] * max((len(axis.title) for axis in axes), default=0))
+    axes = [axis for axis in info.axes if differs(axis.values)]
+    rise = round(_RISE * max((len(axis.title) for axis in axes), default=0))
     margin = {
-        "l": 40 if info.narrow else 64,
+        "l": 64,
         "r": 36,
-        "t": (48 if info.narrow else 64) + rise + _height_of_note(info),
-        "b": 52 if info.still and not info.narrow and any(info.trained) else 28,
+        "t": 64 + rise + (36 + more_height(info.note) if info.note else 0),
+        "b": 52 if info.still and any(info.trained) else 28,
     }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
@@ -128,18 +125,14 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             go.Parcoords(
                 line={"color": info.colors, **look},
                 dimensions=[_dimension(axis) for axis in (*axes, *_trained_axis(info))],
-                labelangle=_ANGLE[info.narrow],
+                labelangle=_ANGLE,
                 labelfont={"size": 12, "color": theme.ink},
                 tickfont={"size": 11, "color": theme.ink},
                 rangefont={"size": 1, "color": theme.paper},
             )
         )
-    mark(figure, info.note, theme, up=30 + rise, narrow=info.narrow)
+    mark(figure, info.note, theme, up=30 + rise)
     return figure
-
-
-def _height_of_note(info: ConfigurationsInfo) -> int:
-    return (46 if info.narrow else 36) + more_height(info.note) if info.note else 0
 
 
 def _draw_lines(
@@ -159,7 +152,7 @@ def _draw_lines(
             line = {"color": color, "width": _TRAINED_WIDTH}
             figure.add_trace(go.Scatter(**trial, mode="lines+markers", line=line, marker=marker))
         else:
-            line = {"color": color, "width": 1.0 if info.narrow else 1.4}
+            line = {"color": color, "width": 1.4}
             figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=0.75))
     ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
@@ -169,19 +162,19 @@ def _draw_lines(
             figure.add_annotation(
                 x=x,
                 y=y,
-                text=break_name(text) if info.narrow else escape(text),
+                text=escape(text),
                 showarrow=False,
                 xanchor="right",
                 xshift=-2,
                 borderpad=0,
-                bgcolor=f"rgba{(*hex_to_rgb(theme.paper), _BEHIND_TEXT[info.narrow])}",
-                font={"size": 9 if info.narrow and len(text) > _SHORT else 11, "color": theme.ink},
+                bgcolor=f"rgba{(*hex_to_rgb(theme.paper), _BEHIND_TEXT)}",
+                font={"size": 11, "color": theme.ink},
             )
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}
     bare = {"showgrid": False, "showline": False}
     figure.update_layout(
         showlegend=False,
-        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE[info.narrow], "range": [-0.45, len(axes) - 0.9]},
+        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 0.9]},
         yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
     )
     if any(trained):
@@ -192,16 +185,6 @@ def _heights(axis: Axis, positions: Sequence[float]) -> list[float]:
     """Return positions as shares of the axis."""
     low, high = _dimension(axis)["range"]
     return [(position - low) / (high - low) for position in positions]
-
-
-def _shown(info: ConfigurationsInfo) -> list[Axis]:
-    """The axes along which trials differ; of very many in a column the most important ones."""
-    axes = [axis for axis in info.axes if differs(axis.values)]
-    settings = [axis for axis in in_order(info) if axis in axes]
-    if info.narrow and len(settings) > _NARROW_AXES:
-        best = settings[:_NARROW_AXES]
-        axes = [axis for axis in axes if axis in best or axis.name in info.objectives]
-    return axes
 
 
 def _trained_axis(info: ConfigurationsInfo) -> list[Axis]:
@@ -237,5 +220,6 @@ FIGURE: FigureKind[SweepData, ConfigurationsInfo] = FigureKind(
     awaits="One line for each trial through its settings,<br>as soon as two trials have points",
     remarks=lambda data: trained_in_words(data, _TRAINED) + remarks_of(data, DRAWN_TRIALS),
     wide=True,
+    for_paper=False,
     needs="two trials with points",
 )

@@ -1,4 +1,4 @@
-"""Which hyperparameters mattered: one panel per objective, one bar per parameter."""
+"""Which hyperparameters mattered: one panel per objective that they explain, one bar per parameter."""
 
 from dataclasses import dataclass
 from html import escape
@@ -20,6 +20,7 @@ _BAR_PIXELS = 24
 _FEW_BARS = 4  # fewer do not become thicker
 _NARROW_COLUMNS = 2
 _BESIDE = (0.05, 0.1)  # between panels side by side, as a share of the width, on a page and in a column
+_TICKS_BELOW, _LINE = 44, 18  # pixels below panels for their ticks, and for a line
 _PAD = 0.08  # of an axis, beyond its whiskers
 _GAP = 0.2  # between rows of panels, as a share of the height
 _HOW_TO_READ = (
@@ -35,9 +36,14 @@ class ImportancesInfo(FigureInfo):
     """Numbers of the importances figure."""
 
     parameters: tuple[str, ...]  # dotted names, the one that matters most for the utility first
-    importances: tuple[Importance, ...]  # one for each panel; none with too few trials
+    importances: tuple[Importance, ...]  # one for each result; none with too few trials
     seen: str  # how many trials or configurations the forest learnt from, in words
     note: str = ""  # what was compared, where that are not all trials
+
+    @property
+    def explained(self) -> tuple[Importance, ...]:
+        """Those of results that the forest predicts better than their mean, one for each panel."""
+        return tuple(one for one in self.importances if one.explained >= UNEXPLAINED)
 
 
 def info(data: SweepData) -> ImportancesInfo:
@@ -71,24 +77,24 @@ def rows(info: ImportancesInfo) -> Table:
 
 
 def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the importances side by side, on one scale; a panel whose results are not explained is pale."""
-    rows = -(-len(info.importances) // _NARROW_COLUMNS) if info.narrow else 1
+    """Draw the importances side by side, on one scale; results that are not explained are named below."""
+    rows = -(-len(info.explained) // _NARROW_COLUMNS) if info.narrow else 1
     figure = new_figure(
         info,
         theme,
         empty=not info.importances,
         height=190 + _BAR_PIXELS * max(4, len(info.parameters)) * max(rows, 1),
         showlegend=False,
-        margin={"t": (140 if info.narrow else 116) if info.note else 92, "b": 84},
+        margin={"t": (140 if info.narrow else 116) if info.note else 92, "b": _TICKS_BELOW},
     )
     if not info.importances:
         figure.update_annotations(
             selector={"text": "no points yet"}, text=f"fewer than {LEAST_TRIALS} trials, or nothing to learn from them"
         )
         return figure
-    columns = min(_NARROW_COLUMNS, len(info.importances)) if info.narrow else len(info.importances)
+    columns = min(_NARROW_COLUMNS, len(info.explained)) if info.narrow else len(info.explained)
     _draw(figure, info, theme, columns=columns, rows=rows)
-    _say_how_to_read(figure, info, theme, has_room=len(info.importances) % columns > 0)
+    _say_how_to_read(figure, info, theme, has_room=len(info.explained) % columns > 0)
     figure.update_yaxes(
         autorange="reversed", type="category", showgrid=False, showline=False, ticks="", ticklabelstandoff=6
     )
@@ -104,22 +110,32 @@ def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, 
         letters = _LETTERS_BESIDE
         lower = figure.layout[f"yaxis{len(figure.data) // _NARROW_COLUMNS + 1}"].domain
         place = {"x": 1.0, "xanchor": "right", "y": lower[1], "yanchor": "top", "align": "left"}
+    lines = wrap(_how_to_read(info), letters)
+    if not has_room:
+        figure.update_layout(margin={"b": _TICKS_BELOW + _LINE * len(lines)})
     figure.add_annotation(
-        text="<br>".join(wrap(_HOW_TO_READ.format(info.seen), letters)),
+        text="<br>".join(lines),
         **place,
         **_ON_PAPER,
         font={"size": 11 if info.narrow else 13, "color": theme.muted},
     )
 
 
+def _how_to_read(info: ImportancesInfo) -> str:
+    """What a bar is, and which results have no panel."""
+    silent = [label(one.target) for one in info.importances if one not in info.explained]
+    words = f" Not explained by the configurations: {', '.join(silent)}." if silent else ""
+    return _HOW_TO_READ.format(info.seen) + words
+
+
 def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: int, rows: int) -> None:
     """Add the panels, row by row from the top, each below its title."""
-    labels = short_names(info.parameters, [importance.target for importance in info.importances])
+    labels = short_names(info.parameters, [one.target for one in info.importances])
     look = {"range": _ends(info), "tickformat": ".2~f", "nticks": 3 if info.narrow else 6}
     look |= {"zeroline": True, "zerolinecolor": theme.line, "zerolinewidth": 1}
     gap, beside = _GAP if rows > 1 else 0.0, _BESIDE[info.narrow]
     width, height = (1.0 - beside * (columns - 1)) / columns, (1.0 + gap) / rows
-    for i, importance in enumerate(info.importances):
+    for i, importance in enumerate(info.explained):
         row, column = divmod(i, columns)
         left, top = column * (width + beside), 1.0 - row * height
         bottom = max(top - height + gap, 0.0)
@@ -143,7 +159,7 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
 
 def _ends(info: ImportancesInfo) -> list[float]:
     """The ends of the axis of losses: around 0 and all whiskers."""
-    losses = [(loss, one.deviations.get(name, 0.0)) for one in info.importances for name, loss in one.losses.items()]
+    losses = [(loss, one.deviations.get(name, 0.0)) for one in info.explained for name, loss in one.losses.items()]
     low = min(0.0, *(loss - deviation for loss, deviation in losses))
     high = max(loss + deviation for loss, deviation in losses)
     pad = _PAD * (high - low)
@@ -155,8 +171,6 @@ def _title(importance: Importance) -> str:
 
 
 def _explained(info: ImportancesInfo, importance: Importance) -> str:
-    if importance.explained < UNEXPLAINED:
-        return "not explained" if info.narrow else "not explained by the configuration"
     return f"R² {importance.explained:.2f}" + ("" if info.narrow else " of the forest")
 
 
@@ -167,7 +181,7 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], them
         x=losses,
         y=[escape(text) for text in labels],
         orientation="h",
-        marker={"color": theme.faint if importance.explained < UNEXPLAINED else theme.blue},
+        marker={"color": theme.blue},
         error_x={"type": "data", "array": spread, "color": theme.muted, "thickness": 1.3, "width": 3},
         width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
@@ -181,7 +195,7 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], them
 
 def _hypervolume(data: SweepData) -> str:
     """What the last panel is, where it is that of the hypervolume."""
-    has_panel = any(one.target == FRONT for one in data.importances)
+    has_panel = any(one.target == FRONT and one.explained >= UNEXPLAINED for one in data.importances)
     return " The last panel is the hypervolume of a trial's own points." if has_panel else ""
 
 

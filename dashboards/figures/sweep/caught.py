@@ -13,10 +13,13 @@ import plotly.graph_objects as go
 from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
+    FIRST_IN_LEGEND,
+    LAST_IN_LEGEND,
     LOG,
     PRICE_OF_SWEEP,
     header,
     hover_texts,
+    in_lines,
     label,
     marks,
     new_figure,
@@ -27,6 +30,15 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._scores import ends_of, error_bars, intervals_in_words, open_marks
 from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines
+from dashboards.figures._tested import (
+    Tested,
+    crosses,
+    crosses_in_words,
+    ends_on_test,
+    half_on_test,
+    same_models,
+    tested,
+)
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import (
@@ -49,6 +61,8 @@ class CaughtInfo(FigureInfo):
     front_hover: tuple[str, ...]  # one text for each
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
     steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
+    tested: tuple[Tested, ...]  # what the models on the line reach on test rows
+    on_test: float | None  # half the widest 95 % interval there, None where it is not known or drawn
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
 
 
@@ -60,6 +74,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     price = data.result.price
     texts = zip(hover_texts(data, front), front, strict=True)
+    steps = staircase(usable, utility, data.direction(utility), at=lambda point: 100.0 * _caught(point))
     return CaughtInfo(
         **header(data, f"{label(utility)} against what an attacker finds"),
         utility=utility,
@@ -67,7 +82,9 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
         dominated=evenly(dominated, DRAWN_DOMINATED),
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
-        steps=staircase(usable, utility, data.direction(utility), at=lambda point: 100.0 * _caught(point)),
+        steps=steps,
+        tested=tested(data.result, steps, utility, is_sure=False),
+        on_test=half_on_test(data.result, steps, utility),
     )
 
 
@@ -80,17 +97,17 @@ def rows(info: CaughtInfo) -> Table:
     return [
         row | ({} if point.risk is None else point.risk.to_values()) | {"caught_at_price": info.at_price}
         for points, on_front in ((info.front, True), (info.dominated, False))
-        for row, point in zip(point_rows(points, on_front=on_front), points, strict=True)
+        for row, point in zip(point_rows(points, info.utility, on_front=on_front), points, strict=True)
     ]
 
 
 def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure."""
     found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
-    ticks = log_ticks([100.0 * _GUESSING, *found]) if found else {}
+    price = [] if info.at_price is None else [100.0 * info.at_price]
+    ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
-    title = f"rows caught at 1 % false alarms,<br>at most (fixed in advance{LOG})"
-    title += "" if info.at_price is None else f"; {PRICE_OF_SWEEP}: {percent(info.at_price)}"
+    title = in_lines(f"rows caught at 1 % false alarms, at most (fixed in advance{LOG})", info)
     figure = new_figure(
         info,
         theme,
@@ -98,7 +115,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
         height=520,
         xaxis={"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)},
         yaxis=value_axis(info, info.utility)
-        | {"range": zoom(end for point in info.front for end in ends_of(point, info.utility))},
+        | {"range": zoom([*ends_on_test(info.tested), *(e for p in info.front for e in ends_of(p, info.utility))])},
     )
     if not found:
         return figure
@@ -107,10 +124,23 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     for group in _groups(info, theme):
         if group.points:
             figure.add_trace(_trace(info, group, theme))
-    line = {"color": theme.muted, "dash": "dot", "width": 1.5}
-    figure.add_vline(x=100.0 * _GUESSING, line=line)
-    figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"guessing: {percent(_GUESSING)}"))
+    if info.tested:
+        figure.add_trace(_crosses(info, theme))
+    _draw_line(figure, "guessing", _GUESSING, {"color": theme.muted, "dash": "dot", "width": 1.5})
+    if info.at_price is not None:
+        _draw_line(figure, PRICE_OF_SWEEP, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
     return with_room(figure, info)
+
+
+def _crosses(info: CaughtInfo, theme: Theme) -> go.Scatter:
+    name = same_models(info.tested, info.steps, info.on_test)
+    return crosses(info.tested, theme.orange, narrow=info.narrow, name=name)
+
+
+def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, Any]) -> None:
+    """A line across the figure where such a share of the rows is caught."""
+    figure.add_vline(x=100.0 * share, line=line)
+    figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"{name}: {percent(share)}"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,17 +174,23 @@ def _trace(info: CaughtInfo, group: _Group, theme: Theme) -> go.Scatter:
     caught = [100.0 * _caught(point) for point in group.points]
     heights = [point.values[info.utility] for point in group.points]
     bars = None if group.points is info.dominated else error_bars(group.points, info.utility, theme)
-    return marks(caught, heights, group.texts, group.look, name=group.name, error_y=bars, cliponaxis=False)
+    rank = LAST_IN_LEGEND if group.points is info.dominated else FIRST_IN_LEGEND
+    look = {"name": group.name, "legendrank": rank, "error_y": bars, "cliponaxis": False}
+    return marks(caught, heights, group.texts, group.look, **look)
 
 
 FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     name="caught",
     heading="The front by what an attacker finds",
-    summary="utility against the largest share of rows that an attacker finds at 1 % false alarms",
+    summary=(
+        "utility against the largest share of rows that an attacker finds at 1 % false alarms, with that at the price "
+        "of the sweep"
+    ),
     caption=(
         "The points of the front, with epsilon and delta put in other words. Of the people whose rows were used, an "
         "attacker who knows all other rows and accuses 1 in 100 innocents finds at most this share; the dotted line is "
-        "guessing. Like the own epsilon of a point, it holds for one training that was fixed in advance."
+        "guessing. Like the own epsilon of a point, it holds for one training that was fixed in advance; at the dashed "
+        "line is what any model of the sweep costs."
     ),
     position=12,
     info=info,
@@ -163,6 +199,7 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     remarks=lambda data: (
         intervals_in_words(data)
         + open_marks(data)
+        + crosses_in_words(data.result, data.utility)
         + omitted(DRAWN_DOMINATED, len(data.points) - len(data.front_points), "dominated points")
     ),
     topic=Topic.FRONT,

@@ -129,7 +129,7 @@ def _group(info: CurvesInfo) -> list[str]:
     if info.stages:
         return [info.stages[curve.stage or 0] for curve in info.curves]
     if len(info.curves) <= HUES:
-        return [escape(curve.trial) for curve in info.curves]
+        return [f"{escape(curve.trial)}, {OWN} {show_epsilon(max(curve.epsilons))}" for curve in info.curves]
     return [f"{escape(info.best)}, the best" if curve.trial == info.best else _OTHERS for curve in info.curves]
 
 

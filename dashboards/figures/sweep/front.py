@@ -1,7 +1,7 @@
-"""The front: utility against own epsilon, coloured and sized by certified accuracy.
+"""The front: utility against own epsilon, coloured by certified accuracy.
 
 The step line is what is achievable at epsilon <= x. With three objectives most points of the front lie below
-it: they trade utility for a better certificate, which their colour and size show.
+it: they trade utility for a better certificate, which their colour shows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,8 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
+    FIRST_IN_LEGEND,
+    LAST_IN_LEGEND,
     color_bar,
     color_ends,
     header,
@@ -47,6 +49,7 @@ from dashboards.figures._tested import (
     ends_on_test,
     gap_in_words,
     half_on_test,
+    same_models,
     tested,
 )
 from dashboards.figures._theme import LIGHT, Theme
@@ -57,7 +60,7 @@ from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
 DRAWN_DOMINATED = 1000
-_SIZES = (6.5, 11.5)
+_COLOURED = 9.0  # pixels of a mark with a certificate
 _OPEN = 2.0  # pixels of the rim of an open mark
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
@@ -168,9 +171,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """The models on the line on test rows; the legend counts them where others are not scored there."""
-    some = f" ({len(info.tested)} of {len(info.steps)})" if len(info.tested) < len(info.steps) else ""
-    sure = "" if info.on_test is None else f", {within(info.on_test)}"
-    name = f"same models {ON_TEST}{some}{sure}"
+    name = same_models(info.tested, info.steps, info.on_test)
     return [crosses(info.tested, theme.orange, narrow=info.narrow, name=name)] if info.tested else []
 
 
@@ -221,6 +222,7 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         hovertemplate="%{text}<extra>dominated</extra>",
         name=_words(info, "dominated points", "dominated") + (f" ({len(inside)} of {count})" if is_cut else ""),
         showlegend=bool(inside),
+        legendrank=LAST_IN_LEGEND,
         cliponaxis=False,
     )
 
@@ -231,19 +233,16 @@ def _words(info: FrontInfo, wide: str, narrow: str) -> str:
 
 
 def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
-    """Points with a certificate by colour and size, points without one in a plain colour."""
+    """Points with a certificate by colour, points without one in a plain colour."""
     certified = {p.key: p.values.get(info.certificate or "", nan) for p in info.front}
     known = [(p, text) for p, text in zip(info.front, info.front_hover, strict=True) if isfinite(certified[p.key])]
     plain = [(p, text) for p, text in zip(info.front, info.front_hover, strict=True) if not isfinite(certified[p.key])]
     traces = []
     if known:
         values = [certified[point.key] for point, _ in known]
-        low, high = min(values), max(values)
-        spread = (high - low) or 1.0
-        scale = _scale(info, len(values))
         marker = {
             "color": values,
-            "size": [scale * (_SIZES[0] + (_SIZES[1] - _SIZES[0]) * (value - low) / spread) for value in values],
+            "size": _COLOURED * _scale(info, len(values)),
             "colorscale": theme.colorscale(),
             **color_ends(values),
             "colorbar": color_bar(_bar_title(info)),
@@ -291,7 +290,7 @@ def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """What the legend shows for the front; where colours are values, a middle one of the scale."""
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
-        marker = {"size": 10 * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
+        marker = {"size": _COLOURED * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
     kinds: dict[str, tuple[str, Sequence[Point]]] = {"front": ("circle", info.front)}
     if info.finals_first:
         finals, explorers = ([p for p in info.front if p.is_final is is_final] for is_final in (True, False))
@@ -304,6 +303,7 @@ def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
             mode="markers",
             marker={**marker, "symbol": symbol, "line": rim},
             name=_counted(info, name, points),
+            legendrank=FIRST_IN_LEGEND,
         )
         for name, (symbol, points) in kinds.items()
         if points
@@ -312,7 +312,6 @@ def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
 
 def _counted(info: FrontInfo, name: str, points: Sequence[Point]) -> str:
     """What the legend calls points of the front, and how many of them are seen: a picture cannot be zoomed."""
-    name += "; larger: better certified" if info.certificate and name == "front" else ""
     inside = len(_within(info, points))
     return f"{name} ({inside} of {len(points)} points)" if info.still and inside < len(points) else name
 
@@ -328,6 +327,7 @@ def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
         customdata=[text],
         hovertemplate="%{customdata}<extra>knee</extra>",
         name="knee",
+        legendrank=LAST_IN_LEGEND,
     )
 
 

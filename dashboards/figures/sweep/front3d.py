@@ -29,10 +29,9 @@ from dashboards.text import number, show_test
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
-_WITH_LINES = (200, 60)  # points, on a page and in a column
+_WITH_LINES = 200  # points
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
-_NARROW_EYE = {"x": 1.3, "y": -2.4, "z": 0.84}
-_CENTER, _NARROW_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}, {"x": 0.1, "y": 0.0, "z": -0.2}
+_CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}
 _CORNER: dict[str, Any] = {
     "x": 0.01,
     "y": 0.01,
@@ -43,8 +42,6 @@ _CORNER: dict[str, Any] = {
     "align": "left",
     "showarrow": False,
 }
-_TERMS = 0.24  # share of the height of a column that the terms below the axes take
-_FEW_TICKS = 2  # that a short axis of a column has room for
 _APART = 0.12  # share of an axis between two ticks
 
 
@@ -97,14 +94,10 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     certified = [point.values[name] for point in info.front]
     scene = {
         "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": f"{OWN}{LOG}"}},
-        "yaxis": {**_ends(info, info.utility, utilities), "title": {"text": escape(info.utility)}},
-        "zaxis": {**_ends(info, name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
-        "camera": {
-            "eye": _NARROW_EYE if info.narrow else _EYE,
-            "center": _NARROW_CENTER if info.narrow else _CENTER,
-        },
-        "domain": {"y": [_TERMS if info.narrow else 0.0, 1.0]},
-        "aspectratio": {"x": 1.7, "y": 1.1, "z": 1.0} if info.narrow else {"x": 1.9, "y": 1.2, "z": 0.9},
+        "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
+        "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
+        "camera": {"eye": _EYE, "center": _CENTER},
+        "aspectratio": {"x": 1.9, "y": 1.2, "z": 0.9},
     }
     margin = {"l": 8, "r": 8, "t": 40, "b": 8}
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
@@ -113,7 +106,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
     said = "<br>".join(filter(None, [terms, info.scores, *info.on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
-    if len(epsilons) <= _WITH_LINES[info.narrow]:
+    if len(epsilons) <= _WITH_LINES:
         figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
     figure.add_trace(
         go.Scatter3d(
@@ -122,9 +115,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             z=certified,
             mode="markers",
             marker={
-                "size": 3.0 if info.narrow or len(epsilons) > _WITH_LINES[False] else 4.5,
+                "size": 3.0 if len(epsilons) > _WITH_LINES else 4.5,
                 "line": {"color": theme.paper, "width": 1},
-                **({"color": theme.blue} if info.narrow else _colors(name, certified, theme)),
+                "color": certified,
+                **color_ends(certified),
+                "colorscale": theme.colorscale(),
+                "colorbar": color_bar(label(name)),
             },
             customdata=[point_name(point) for point in info.front],
             text=info.hover,
@@ -133,12 +129,6 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
-
-
-def _colors(name: str, certified: Sequence[float], theme: Theme) -> dict[str, Any]:
-    """Colours that repeat the third axis, and their bar, for which a column has no room."""
-    bar = {"colorscale": theme.colorscale(), "colorbar": color_bar(label(name))}
-    return {"color": certified, **color_ends(certified), **bar}
 
 
 def _few(axis: dict[str, Any]) -> dict[str, Any]:
@@ -154,14 +144,13 @@ def _few(axis: dict[str, Any]) -> dict[str, Any]:
     return {**axis, "tickvals": kept, "ticktext": [number(tick) for tick in kept]}
 
 
-def _ends(info: FigureInfo, name: str, values: Sequence[float]) -> dict[str, Any]:
-    """Range and ticks of a linear axis, few in a column; no tick stands at its ends, where axes meet."""
+def _ends(name: str, values: Sequence[float]) -> dict[str, Any]:
+    """Range and ticks of a linear axis; no tick stands at its ends, where axes meet."""
     if not values:
         return {}
     low, high = min(values), max(values)
     pad = _APART * ((high - low) or 0.1) / 2
     ticks = [tick for tick in rounded_ticks(low, high) if tick >= low + (pad if low else 2 * pad)] or [high]
-    ticks = ticks[-1::-2][::-1] if info.narrow and len(ticks) > _FEW_TICKS else ticks
     return {"range": [low - (pad if low else 0.0), high + pad], "tickvals": ticks, "ticktext": texts_of(ticks, name)}
 
 
@@ -191,6 +180,7 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     info_at=lambda data, certificate: info(data, certificate=certificate),
     topic=Topic.FRONT,
     epsilon_axis=True,
+    for_paper=False,
     awaits=("The points of the front in space,<br>as soon as a trial has finished its first epoch"),
     needs="points of the front with a certificate",
 )

@@ -8,7 +8,7 @@ nothing that this sweep has shown could choose.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from typing import Any
 
 import plotly.graph_objects as go
@@ -37,7 +37,7 @@ from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
-_BEYOND = 1.5  # how far the axis goes beyond the price
+_BEYOND = 2.0  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
 _SWEEP, _ADVANCE = PRICE, OWN
 
@@ -138,8 +138,14 @@ def _traces(
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
     if value.tested:
-        traces.append(crosses(value.tested, color, narrow=info.narrow, name=f"{name}, {ON_TEST}", is_aside=True))
+        words, at = f"{name}, {ON_TEST}", _on_thick_line(value, right_end)
+        traces.append(crosses(value.tested, color, narrow=info.narrow, name=words, at=at))
     return traces
+
+
+def _on_thick_line(value: Bought, right_end: float) -> float | None:
+    """Where the cross of a value stands: in the middle of the line of what every budget from the price on buys."""
+    return None if value.best is None else sqrt(value.best.epsilon * right_end)
 
 
 def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter:

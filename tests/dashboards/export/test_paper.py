@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.data import SweepData
+from dashboards.export.files import export_front
 from dashboards.export.paper import fit, is_narrow
 from dashboards.figures import Figure, sweep_figures
 from sweeper.errors import ExportError
@@ -117,13 +118,20 @@ def test_a_legend_below_leaves_room_for_each_line_of_a_title(sweep):
     assert longer == pytest.approx(shorter + 19.0 * (more - fewer))
 
 
-def test_in_a_column_panels_stand_below_each_other_and_few_axes_are_left(sweep):
+def test_in_a_column_panels_stand_below_each_other(sweep):
     paper = of("column")
     for name, rows in (("slices", 2), ("contours", 2), ("ranks", 2), ("importances", 2)):
         assert len({axis.domain for axis in draw(sweep, name, paper).select_yaxes()}) == rows
         assert len({axis.domain for axis in draw(sweep, name, Paper()).select_yaxes()}) == 1
-    (lines,) = draw(sweep, "configurations", paper).data
-    assert len(lines.dimensions) == 4 + 3
+
+
+@pytest.mark.parametrize("name", ["front-3d", "configurations"])
+def test_what_is_to_be_dragged_is_refused_for_a_paper_and_what_fits_is_named(sweep, tmp_path, name):
+    said = f"got {name}, which is for pages; leave out --preset and --width, or choose one of front, caught, price"
+    with pytest.raises(ExportError, match=said) as caught:
+        export_front(sweep, tmp_path / "one.png", figure=name, paper=of("column"))
+    assert "configurations" not in str(caught.value).partition("choose")[2]
+    assert not list(tmp_path.iterdir())
 
 
 _WIDTH_OF_12_POINTS = "Expected --width from 96 to 1000 millimetres for text of 12 points, got 85: change it"

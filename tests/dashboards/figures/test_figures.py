@@ -331,7 +331,9 @@ def test_ticks_of_epochs_are_whole_and_few_curves_have_a_colour_and_a_name_each(
     figure = curves.plot(curves.info(small(points)))
     assert figure.layout.xaxis.dtick == ticks
     assert ticks or epochs / figure.layout.xaxis.nticks >= 2
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["t1", "t2"]
+    assert [trace.name for trace in figure.data if trace.showlegend] == [
+        f"{trial}, own epsilon {epochs}" for trial in ("t1", "t2")
+    ]
     assert len({(trace.line.color, trace.marker.symbol) for trace in figure.data}) == 2
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards import data
-from dashboards.figures import LIGHT, is_empty
+from dashboards.figures import is_empty
 from dashboards.figures.hyperparameters import importances
 from dashboards.figures.sweep import architectures
 from sweeper.results.importance import FRONT
@@ -60,14 +60,16 @@ def test_what_matters_most_stands_first_and_every_panel_has_every_parameter(swee
     assert "privacy.epsilon" in figure.data[0].y  # not to be taken for the objective
 
 
-def test_a_panel_whose_results_are_not_explained_is_pale(sweep):
+def test_a_result_that_is_not_explained_has_no_panel_and_is_named(sweep):
     info = importances.info(sweep)
     first, *others = info.importances
     info = replace(info, importances=(replace(first, explained=-0.2), *(replace(o, explained=0.9) for o in others)))
     figure = importances.plot(info)
-    assert [bars.marker.color for bars in figure.data] == [LIGHT.faint, *[LIGHT.blue] * 3]
-    assert "not explained" in figure.layout.annotations[0].text
-    assert "R² 0.90" in figure.layout.annotations[1].text
+    assert len(figure.data) == 3
+    assert importances.rows(info)[0]["target"] == first.target
+    assert "R² 0.90" in figure.layout.annotations[0].text
+    said = figure.layout.annotations[3].text.replace("<br>", " ")
+    assert said.endswith("Not explained by the configurations: own epsilon.")
 
 
 def test_bars_are_called_what_they_are_and_panels_of_a_column_are_of_one_size(sweep):

@@ -12,13 +12,16 @@ from clipless.curves.classes import ClassCurves, null_of_hosmer_lemeshow
 from clipless.curves.grid import Grid
 from clipless.curves.release import Gaussian
 from clipless.privacy.events import Relation
-from dashboards.figures import LIGHT, is_empty, sweep_figures
+from dashboards.export.paper import fit
+from dashboards.figures import LIGHT, is_empty, refuse, sweep_figures
 from dashboards.figures.held_out import calibration, certified_curve, roc
 from dashboards.pages.report import build_report
 from sweeper.adapters import dump
+from sweeper.errors import EmptyFigureError
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
+from sweeper.results.exporters import Paper
 from sweeper.store.sweep_folder import points_of
 
 SCORES = ScoreCurves(
@@ -115,7 +118,6 @@ def test_scores_at_one_threshold_are_one_group_and_the_caption_says_why_there_ar
     assert groups == [10, 2]
     assert "At most ten groups" in calibration.FIGURE.caption
     assert "fewer where" in calibration.FIGURE.caption
-    assert "small above panels of pale bars" in calibration.FIGURE.caption
 
 
 def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
@@ -126,7 +128,7 @@ def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
         assert line.name.endswith(f"Hosmer-Lemeshow {words} (simulated)")
 
 
-def test_groups_that_say_nothing_are_pale_and_counted_with_a_remedy(small):
+def test_groups_that_say_nothing_are_pale_and_counted_and_where_most_do_there_is_no_figure(small):
     silent = replace(SCORES, group_low=(0.0, 0.0), group_high=(0.95, 1.0))
     few, half = small([point(1)]), small([point(1), point(2, replace(CURVES, scores=silent))])
     words = "too much noise for a statement on 2 of 4 groups (pale)"
@@ -136,10 +138,13 @@ def test_groups_that_say_nothing_are_pale_and_counted_with_a_remedy(small):
         "",
         False,
     )
-    all_of_them = small([point(1, replace(CURVES, scores=silent))])
-    assert "2 of 2 groups (pale); remedy: a smaller privacy.curve_noise" in calibration.FIGURE.remarks(all_of_them)
-    bars = calibration.plot(calibration.info(all_of_them)).data
-    assert [(len(trace.x), trace.error_y.color) for trace in bars[:2]] == [(2, LIGHT.line), (0, LIGHT.blue)]
+    bars = calibration.plot(calibration.info(half)).data
+    sizes = [(len(trace.x), trace.error_y.color) for trace in bars if trace.mode == "markers"]
+    assert sorted(sizes) == [(0, LIGHT.blue), (0, LIGHT.line), (2, LIGHT.blue), (2, LIGHT.line)]
+    most = small([point(1), point(2, replace(CURVES, scores=silent)), point(3, replace(CURVES, scores=silent))])
+    with pytest.raises(EmptyFigureError, match=r"4 of 6 groups \(remedy: a smaller privacy.curve_noise or more test"):
+        refuse(sweep_figures(), calibration.FIGURE, most)
+    assert calibration.rows(calibration.info(most)) == []
 
 
 @pytest.mark.parametrize("figure", [roc, calibration, certified_curve])
@@ -164,7 +169,7 @@ def test_probabilities_of_groups_lie_apart_on_an_axis_that_is_named(small):
     axis = figure.layout.xaxis
     assert axis.ticktext == ("0.1%", "10%", "90%")  # as many as do not touch
     assert figure.data[1].x == pytest.approx([log(0.0009 / 0.9991), log(99)])
-    assert "(log-odds axis)" in _texts(figure)[-1]
+    assert "(log-odds axis)" in _texts(figure)[-2]
     diagonal = figure.data[2]
     assert [diagonal.y[i] for i in (0, -1)] == pytest.approx([1 / (1 + exp(-end)) for end in axis.range])
 
@@ -237,10 +242,10 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
     paid = replace(data.result, ledger={"winner": price}, claim=replace(data.result.claim, radius_unit=UNIT))
     for name in NAMES:
         kind = sweep_figures()[name]
-        for narrow, letters in ((False, 106), (True, 46)):
-            figure = kind.draw(replace(data, result=paid), narrow=narrow)
-            below = _texts(figure)[-1]
-            assert max(map(len, below.split("<br>"))) <= letters
+        for narrow, letters in ((False, (106, 130)), (True, (46, 58))):
+            *_, title, below = _texts(kind.draw(replace(data, result=paid), narrow=narrow))
+            for text, most in zip((title, below), letters, strict=True):
+                assert max(map(len, text.split("<br>"))) <= most
             for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%", "simultaneous"):
                 assert words in below
             assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
@@ -297,3 +302,12 @@ def test_curves_are_recorded_as_they_are(tmp_path):
     recorded = dump(point(1))
     assert points_of([recorded], tmp_path) == [point(1)]
     assert "curves" not in dump(point(1, None))
+
+
+def test_panels_of_rates_are_squares(small):
+    figure = sweep_figures()["roc"].draw(small([point(i) for i in range(1, 5)]), narrow=True, still=True)
+    layout = fit(figure, Paper(width=85.0, font=8.0))
+    panels = layout.height - figure.layout.margin.t - figure.layout.margin.b
+    (low, high), (left, right) = figure.layout.yaxis.domain, figure.layout.xaxis.domain
+    wide = (right - left) * (layout.width - 60.0)  # without the texts beside the axis
+    assert panels * (high - low) == pytest.approx(wide, rel=0.15)

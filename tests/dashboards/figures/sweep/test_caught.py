@@ -1,6 +1,7 @@
 """The front by what an attacker finds."""
 
 from dataclasses import replace
+from math import log10
 
 import pytest
 
@@ -14,8 +15,9 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     for step in info.steps[::5]:
         within = [p.values["accuracy"] for p in sweep.points if 100.0 * p.risk.caught[1] <= step.epsilon]
         assert step.value == max(within)
-    line, *marks, guessing = caught.plot(info).data
+    line, *marks, crosses, guessing = caught.plot(info).data
     assert [trace.name for trace in marks] == ["dominated points", "points of the front"]  # above the line
+    assert marks[0].legendrank > crosses.name.count("test rows") * 1000 > marks[1].legendrank
     assert guessing.name == "guessing: 1 %"
     assert max(line.x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
 
@@ -25,6 +27,21 @@ def test_rows_have_what_is_caught_at_every_share_of_false_alarms(sweep):
     assert row["on_front"]
     assert row["caught_at_price"] == 0.87
     assert row["caught@0.001"] < row["caught@0.01"] < row["caught@0.1"]
+
+
+def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_test_rows(sweep):
+    info = replace(caught.info(sweep), at_price=0.87)
+    figure = caught.plot(info)
+    low, high = figure.layout.xaxis.range
+    assert low < log10(87.0) < high
+    assert [line.x0 for line in figure.layout.shapes] == [1.0, 87.0]
+    assert figure.data[-1].name == "price of the sweep: 87 %"
+    (crosses,) = (trace for trace in figure.data if trace.name.startswith("same models on test rows"))
+    points = {point.key: point for point in info.front}
+    for step, x, y in zip(info.steps, crosses.x, crosses.y, strict=True):
+        found = points[step.trial, step.epoch, step.made_from]
+        assert (x, y) == (100.0 * found.risk.caught[1], found.test["accuracy"])
+    assert caught.rows(info)[0]["test"] == info.front[0].test["accuracy"]
 
 
 def test_hovers_say_the_bound_rounded_up(sweep):

@@ -75,12 +75,11 @@ def test_the_line_goes_through_the_running_best_of_all_points_to_the_last_epsilo
     assert line.y[-1] == line.y[-2]
 
 
-def test_certified_accuracy_sets_colour_and_size(sweep):
+def test_certified_accuracy_sets_the_colour(sweep):
     info = front.info(sweep)
     (trace,) = (t for t in front.plot(info).data if t.name == "points of the front")
     certified = [p.values["certified@0.25"] for p in info.front]
     assert list(trace.marker.color) == certified
-    assert trace.marker.size[certified.index(max(certified))] == max(trace.marker.size)
     assert (trace.marker.cmin, trace.marker.cmax) == (min(certified), max(certified))
 
 
@@ -246,7 +245,7 @@ def test_the_caption_names_what_is_drawn_alone(sweep, small):
     said = front.FIGURE.remarks(sweep)
     assert all(word in said for word in ("Bars are one standard deviation", "below the line", "knee"))
     for kind in sweep_figures().values():
-        assert not any(word in kind.caption for word in ("bars are", "Bars are", "ashed", "repeats to"))
+        assert not any(word in kind.caption for word in ("bars are", "Bars are", "ashed: ", "repeats to"))
 
 
 def noisy(trial, epsilon, accuracy, *, is_final=True):
