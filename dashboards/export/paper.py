@@ -93,7 +93,7 @@ def _make_narrow(figure: Figure, width: float) -> float:
     _thin_ticks(figure, width)
     for trace in figure.select_traces(lambda trace: trace.type == "scatter"):
         bar = trace.marker.colorbar.title
-        bar.text = bar.text and bar.text.replace(" at radius", "<br>at radius")  # a bar is as high as a panel
+        bar.text = bar.text and bar.text.replace(" at L2", "<br>at L2")  # a bar is as high as a panel
     one = _SQUARE / columns if _is_square(figure) else _BESIDE if columns > 1 else _PANEL
     return width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
 

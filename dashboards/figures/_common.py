@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
-from dashboards.figures._scores import compared_in_words, scores_in_words
+from dashboards.figures._scores import UNCHOSEN, compared_in_words, scores_in_words
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -77,7 +77,7 @@ def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[fl
         ticks = sorted({*whole["tickvals"], *near["tickvals"]})
         whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
     title = info.epsilon_title.replace(OWN_EPSILON, _OWN_LOG)
-    return {"type": "log", "title": {"text": in_lines(title, info)}, **whole, **minor_ticks(whole)}
+    return {"type": "log", "title": {"text": title_in_lines(title, info)}, **whole, **minor_ticks(whole)}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -91,19 +91,20 @@ def linear_epsilon(figure: go.Figure) -> go.Figure:
 
 
 def label(name: str) -> str:
-    """A value's name in words, for Plotly, which understands some markup."""
-    return escape(title_of(name))
+    """A value's name in words, for Plotly, which understands some markup; pictures say which radius it is."""
+    return escape(title_of(name)).replace("at radius", "at L2 radius")
 
 
 def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
     title = f"{label(name)} ({info.scores})"
     if (info.narrow or info.still) and len(title) > _COLUMN_HEIGHT:
-        title = title.replace(" at radius", "<br>at radius").replace(", ", ",<br>")
+        title = title.replace(" at L2", "<br>at L2").replace(", ", ",<br>")
+        title = title.replace(f" {UNCHOSEN}", f"<br>{UNCHOSEN}") if info.narrow else title
     return {"title": {"text": title}, **percent_axis(name)}
 
 
-def in_lines(title: str, info: FigureInfo) -> str:
+def title_in_lines(title: str, info: FigureInfo) -> str:
     """The title of an axis, in a column in lines that fit, broken behind commas and semicolons."""
     lines: list[str] = []
     for part in re.split(r"(?<=[,;]) ", title) if info.narrow else [title]:
@@ -139,6 +140,7 @@ def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
     if not all(name == "accuracy" or radius_of(name) is not None for name in names):
         return value_axis(info, names[0]) | percent_axis(*names)
     scores = info.scores.replace(", ", ",<br>") if info.narrow or info.still else info.scores
+    scores = scores.replace(f" {UNCHOSEN}", f"<br>{UNCHOSEN}") if info.narrow else scores
     title = f"share of rows decided correctly<br>({scores})"
     return {"title": {"text": title}, **percent_axis(*names)}
 

@@ -1,6 +1,8 @@
-"""What figures say that compare trials of one noise, or rehearsals in place of trials."""
+"""Notes of figures: what they say that compare trials of one noise, or rehearsals, and what stands below panels."""
 
 from collections.abc import Sequence
+from html import escape
+from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,6 +15,8 @@ from sweeper.results.highlights import finals_first
 
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
+_BELOW_TEXT, _BELOW_LINE = 11, 15  # pixels of the letters and lines of a note below panels
+_BELOW_LETTERS = (130, 58)  # of a line of it, on a page and in a column
 _LARGER = 6  # pixels by which a star is larger than the marks beside it
 
 
@@ -49,9 +53,34 @@ def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: 
         figure.add_annotation(name="rehearsed", text=note, showarrow=False, yshift=up, font=font, align="left", **place)
 
 
-def more_height(note: str) -> int:
+def more_height(note: str, *, narrow: bool = False) -> int:
     """Return the pixels that the lines of a note take beyond the first."""
-    return _LINE * note.count("\n")
+    return _LINE * (note.count("\n") + narrow * note.count("; "))
+
+
+def write_below(figure: go.Figure, text: str, theme: Theme, *, down: float, narrow: bool) -> None:
+    """Write a note below panels, so many pixels below them, in lines that fit; make room for it."""
+    lines = in_lines(text, _BELOW_LETTERS[narrow])
+    place = {"x": 0, "y": 0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -down}
+    look = {"font": {"color": theme.muted, "size": _BELOW_TEXT}, "align": "left", "showarrow": False}
+    figure.add_annotation(name="terms", text="<br>".join(map(escape, lines)), **look, **place)
+    figure.update_layout(margin={"b": down + 12 + _BELOW_LINE * len(lines)})
+
+
+def in_lines(text: str, letters: int) -> list[str]:
+    """Return a text in lines of so many letters, broken behind semicolons where possible.
+
+    >>> in_lines("delta = 1e-5; price of the sweep: 3; 25 test rows", 40)
+    ['delta = 1e-5; price of the sweep: 3;', '25 test rows']
+    """
+    lines: list[str] = []
+    for part in text.split("; "):
+        if lines and len(lines[-1]) + len(part) + 2 < letters:
+            lines[-1] += f"; {part}"
+        else:
+            lines[-1:] = [f"{line};" for line in lines[-1:]]
+            lines += wrap(part, letters - 1, break_on_hyphens=False)
+    return lines
 
 
 def symbols(is_trained: Sequence[bool], size: int) -> dict[str, Any]:

@@ -43,12 +43,12 @@ def compared_in_words(fronts: Sequence[Front], name: str) -> str:
 
 
 def within(half: float) -> str:
-    """Return how far a score may be from what new rows would score, in words.
+    """Return how far scores may be from what new rows would score, the one that is known least, in words.
 
     >>> within(0.0604)
-    '95 % within ±6 points'
+    '95 % within at most ±6 points'
     """
-    return f"95 % within ±{number(100 * half, 2)} points"
+    return f"95 % within at most ±{number(100 * half, 2)} points"
 
 
 def half_width(front: Front, names: Iterable[str]) -> float | None:

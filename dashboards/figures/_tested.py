@@ -87,7 +87,7 @@ def same_models(found: Sequence[Tested], steps: Sequence[Step], half: float | No
     """Return what a legend calls crosses of a line: how many of its models they are, and how sure where that is known.
 
     >>> same_models([], [], 0.06)
-    'same models on test rows, 95 % within ±6 points'
+    'same models on test rows, 95 % within at most ±6 points'
     """
     some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
     return f"same models {ON_TEST}{some}" + ("" if half is None else f", {within(half)}")
@@ -104,10 +104,10 @@ def crosses(
 ) -> go.Scatter:
     """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right.
 
-    With ``at`` all stand there instead, on a line that is level up to there.
+    With ``at`` they stand there, on a line that is level up to there.
     """
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
-    is_aside = at is None and (is_aside or bars is not None)
+    is_aside |= bars is not None or at is not None
     size, line = (_NARROW_SIZE, 1.2) if narrow else (_SIZE, 1.6)
     look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
     x = [at or (_ASIDE if is_aside else 1.0) * one.epsilon for one in found]

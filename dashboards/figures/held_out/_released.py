@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
-from textwrap import wrap
 from typing import Any, TypeAlias, TypeVar
 
 import plotly.graph_objects as go
@@ -11,6 +10,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, Table, omitted
 from dashboards.figures._common import header, new_figure
+from dashboards.figures._comparable import in_lines, write_below
 from dashboards.figures._theme import Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -23,12 +23,11 @@ MOST_LINES = 4
 _FILL = 0.14  # opacity of a band
 _EDGE, _RELEASED = 0.8, 2.4  # widths of the lines at its ends, and of the released one
 _LETTERS, _COLUMN_LETTERS = 106, 46  # of a line below a figure, and of one in a column
-_NOTE_LETTERS = (130, 58)  # of a line of the notes below it, likewise
-_NOTE_TEXT, _NOTE_LINE = 11, 15  # pixels of their letters and lines
 _PAGE_LETTERS = 80  # below panels as wide as a page
 _IN_COLUMN = 2  # panels side by side
 _LINE = 18  # pixels of a line of text
 _HEIGHT = 400
+_CLASS_LETTERS = (24, 9)  # of the name of a class beside a panel, and beside one in a column
 _BETWEEN_ROWS = 0.46  # share of a row of panels that is free above its headings
 
 Outline = tuple[tuple[float, ...], tuple[float, ...]]
@@ -88,6 +87,12 @@ def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T
     )
 
 
+def class_of(info: LinesInfo) -> str:
+    """Return the name of the class whose share or rates are drawn for Plotly, as much as has room beside a panel."""
+    most = _CLASS_LETTERS[info.narrow]
+    return escape(info.positive if len(info.positive) <= most else f"{info.positive[: most - 1]}…")
+
+
 def left_out(data: SweepData, of: Part[T]) -> str:
     """Say how many points are drawn."""
     return omitted(MOST_LINES, len(_with(data, of)), "points of the front with curves")
@@ -119,32 +124,12 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
 def _write_below(figure: go.Figure, info: LinesInfo, theme: Theme, axis: str, note: str) -> None:
     """Write the title of the horizontal axes below all panels, and what the epsilons promise and how sure bands are."""
     certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous bands at {info.confidence:.0%}"
-    title = _in_lines(axis, _COLUMN_LETTERS if info.narrow else _LETTERS)
-    notes = _in_lines("; ".join(filter(None, (certain, note))), _NOTE_LETTERS[info.narrow])
-    place: dict[str, Any] = {"xref": "paper", "yref": "paper", "y": 0, "yanchor": "top", "showarrow": False}
-    figure.add_annotation(text="<br>".join(map(escape, title)), x=0.5, yshift=-28, font={"color": theme.muted}, **place)
-    figure.add_annotation(
-        text="<br>".join(map(escape, notes)),
-        x=0,
-        xanchor="left",
-        align="left",
-        yshift=-32 - _LINE * len(title),
-        font={"color": theme.muted, "size": _NOTE_TEXT},
-        **place,
-    )
-    figure.update_layout(margin={"b": 44 + _LINE * len(title) + _NOTE_LINE * len(notes)})
-
-
-def _in_lines(text: str, letters: int) -> list[str]:
-    """A text in lines of so many letters, broken behind semicolons where possible."""
-    lines: list[str] = []
-    for part in text.split("; "):
-        if lines and len(lines[-1]) + len(part) + 2 < letters:
-            lines[-1] += f"; {part}"
-        else:
-            lines[-1:] = [f"{line};" for line in lines[-1:]]
-            lines += wrap(part, letters - 1, break_on_hyphens=False)
-    return lines
+    title = in_lines(axis, _COLUMN_LETTERS if info.narrow else _LETTERS)
+    place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0, "yanchor": "top", "yshift": -28}
+    text = "<br>".join(map(escape, title))
+    figure.add_annotation(text=text, showarrow=False, font={"color": theme.muted}, **place)
+    note = "; ".join(filter(None, (certain, note)))
+    write_below(figure, note, theme, down=32 + _LINE * len(title), narrow=info.narrow)
 
 
 def panels(

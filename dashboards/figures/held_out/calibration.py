@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
-from math import exp, log
+from math import inf, log
 from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, Topic
-from dashboards.figures._common import percent_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import thin
 from dashboards.figures.held_out import _released
@@ -18,13 +16,12 @@ from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
-_SAYS_NOTHING = 0.9  # width of a band
+_SAYS_LITTLE = 0.5  # width of a band
+_TOGETHER = "p is of the misfit of all groups together: it may be small where each bar meets the diagonal"
 _MOST_SILENT = 0.5  # of all groups, in a figure
 _LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large
 _TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
 _LEAST_SHARE = 5e-4  # beyond the outermost thresholds
-_DIAGONAL = 61  # points of it
-_CLASS_LETTERS, _IN_COLUMN = 24, 9  # of the name of a class beside a panel, and beside one in a column
 
 
 def info(data: SweepData) -> LinesInfo:
@@ -46,14 +43,16 @@ def rows(info: LinesInfo) -> Table:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
-    title = "mean predicted probability of a group (log-odds axis)"
-    share = f"share of class {_class(info)} (test)"
-    yaxis = {"title": {"text": share}, **percent_axis("accuracy"), "range": [-0.02, 1.02]}
-    places = [_log_odds(x) for line in info.lines for x in line.x]
+    title = "mean predicted probability of a group (axes of log-odds)"
+    letters = _released.letters(info) if info.lines else 0
+    share = f"share of class {_released.class_of(info)} (test)"
+    places = [_log_odds(x) for line in info.lines for x in (*line.x, *line.y)]
     low, high = min([*places, _log_odds(0.1)]) - 0.4, max([*places, _log_odds(0.9)]) + 0.4
-    figure = _released.panels(info, theme, _odds_axis(info, low, high), yaxis, title=title, note=_silent_in_words(info))
-    steps = [low + i * (high - low) / (_DIAGONAL - 1) for i in range(_DIAGONAL)]
-    calibrated = _released.reference(steps, [1.0 / (1.0 + exp(-step)) for step in steps], theme)
+    yaxis = {"title": {"text": share}, **_odds_axis(low, high)}
+    figure = _released.panels(
+        info, theme, _odds_axis(low, high, letters), yaxis, title=title, note=_silent_in_words(info)
+    )
+    calibrated = _released.reference((low, high), (low, high), theme)
     for i, line in enumerate(info.lines):
         silent = _silent(line)
         others = [j for j in range(len(line.x)) if j not in silent]
@@ -63,25 +62,19 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _class(info: LinesInfo) -> str:
-    """The name of the class for Plotly's markup, as much of it as has room beside a panel."""
-    most = _IN_COLUMN if info.narrow else _CLASS_LETTERS
-    return escape(info.positive if len(info.positive) <= most else f"{info.positive[: most - 1]}…")
-
-
-def _odds_axis(info: LinesInfo, low: float, high: float) -> dict[str, Any]:
-    """An axis of the logarithm of odds, with probabilities at its ticks, as many as have room."""
+def _odds_axis(low: float, high: float, letters: float = inf) -> dict[str, Any]:
+    """An axis of the logarithm of odds, with probabilities at its ticks, as many as have room beside each other."""
     inside = [tick for tick in _TICKS if low <= _log_odds(tick) <= high]
     at, texts = [_log_odds(tick) for tick in inside], [f"{100 * tick:g}%" for tick in inside]
-    kept = thin(at, texts, (low, high), _released.letters(info)) if info.lines else []
+    kept = thin(at, texts, (low, high), letters)
     return {"range": [low, high], "tickvals": [at[i] for i in kept], "ticktext": [texts[i] for i in kept]}
 
 
 def _bars(line: HeldOutCurve, groups: Sequence[int], color: str, symbol: str, thickness: float) -> go.Scatter:
     """Groups with their bands as bars."""
-    y = [line.y[i] for i in groups]
-    above = [line.above[1][i] - line.y[i] for i in groups]
-    below = [line.y[i] - line.below[1][i] for i in groups]
+    y, low, high = ([_log_odds(one[i]) for i in groups] for one in (line.y, line.below[1], line.above[1]))
+    above = [end - middle for middle, end in zip(y, high, strict=True)]
+    below = [middle - end for middle, end in zip(y, low, strict=True)]
     ends = {"type": "data", "symmetric": False, "array": above, "arrayminus": below}
     return go.Scatter(
         x=[_log_odds(line.x[i]) for i in groups],
@@ -95,31 +88,33 @@ def _bars(line: HeldOutCurve, groups: Sequence[int], color: str, symbol: str, th
 
 
 def _silent(line: HeldOutCurve) -> list[int]:
-    """The groups whose bands say nothing."""
-    return [i for i in range(len(line.x)) if line.above[1][i] - line.below[1][i] > _SAYS_NOTHING]
+    """The groups whose bands say little."""
+    return [i for i in range(len(line.x)) if line.above[1][i] - line.below[1][i] > _SAYS_LITTLE]
 
 
 def _count(info: LinesInfo) -> tuple[int, int]:
-    """How many groups say nothing, and how many there are."""
+    """How many groups say little, and how many there are."""
     return sum(len(_silent(line)) for line in info.lines), sum(len(line.x) for line in info.lines)
 
 
 def _silent_in_words(info: LinesInfo) -> str:
-    """How many groups say nothing; empty where there are none."""
+    """How many groups say little, and that p is of all of them; empty where there is nothing to draw."""
     silent, groups = _count(info)
-    return f"too much noise for a statement on {silent} of {groups} groups (pale)" if silent else ""
+    words = f"{_TOGETHER}; much noise in {silent} of {groups} groups (pale)" if silent else _TOGETHER
+    return words if groups else ""
 
 
 def _lacks(data: SweepData) -> str:
     """How many groups noise hides, and the remedy, where these are most; empty where there are no curves."""
     silent, groups = _count(_collected(data))
-    words = f"too much noise for a statement on {silent} of {groups} groups"
+    words = f"too much noise in {silent} of {groups} groups"
     return f"{words} (remedy: a smaller privacy.curve_noise or more test rows)" if silent else ""
 
 
 def _remarks(data: SweepData) -> str:
-    words = _silent_in_words(info(data))
-    return _released.left_out(data, _scores) + (f" There is {words}." if words else "")
+    silent, groups = _count(info(data))
+    words = f" There is much noise in {silent} of {groups} groups." if silent else ""
+    return _released.left_out(data, _scores) + words
 
 
 def _fit(point: Point) -> dict[str, float]:
@@ -151,9 +146,11 @@ FIGURE: FigureKind[SweepData, LinesInfo] = FigureKind(
         "At most ten groups of about equal size by predicted probability, from the counts that the ROC curve was "
         "released with: fewer where several tenths of the rows lie between two thresholds or noise leaves a group "
         "empty. A panel for each point, the best one first. The bars cover the noise: the share among these rows is in "
-        "them, for all groups at once. On the dotted curve, the diagonal over log-odds, the share is what was "
-        "predicted: bars of a calibrated model meet it. Bars wider than 90 points say nothing and are pale. The "
-        "p-value is that of calibrated models under the same noise, and small where the model is not calibrated."
+        "them, for all groups at once. On the dotted diagonal the share is what was predicted: bars of a calibrated "
+        "model meet it. Bars wider than 50 points say little and are pale. The p-value is that of calibrated models "
+        "under the same noise, and small where the model is not calibrated. It may be small where each bar meets the "
+        "diagonal: the statistic adds up the misfit of all groups and is compared with simulations of the noise in "
+        "that sum, while bars allow for the largest noise at any threshold."
     ),
     position=46,
     info=info,

@@ -30,7 +30,12 @@ def _area(point: Point) -> dict[str, float]:
 
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves of two classes."""
-    yaxis = {"title": {"text": "true positive rate (test)"}, **percent_axis("accuracy"), "range": [-0.01, 1.01]}
+    gap = "<br>" if info.narrow else " "
+    yaxis = {
+        "title": {"text": f"true positive rate{gap}(class {_released.class_of(info)}, test)"},
+        **percent_axis("accuracy"),
+        "range": [-0.01, 1.01],
+    }
     xaxis = {**percent_axis("accuracy"), "range": [-0.01, 1.01], "nticks": 4}
     figure = _released.panels(info, theme, xaxis, yaxis, title="false positive rate (test)")
     figure.update_xaxes(constrain="domain")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dashboards.figures._ticks import MOST_TICKS, rounded_ticks
-from dashboards.text import MISSING, is_fraction, number, setting
+from dashboards.text import MISSING, is_fraction, number, setting, show_epsilon
 from sweeper.specification.fields.ranges import Range
 
 _LOG_SPAN = 10.0
@@ -148,7 +148,9 @@ def _with_ends(ticks: Sequence[float], low: float, high: float, scale: Callable[
 
 
 def _tick(name: str, value: float, digits: int) -> str:
-    return f"{number(100 * value, digits)}%" if is_fraction(name) else number(value, digits)
+    if is_fraction(name):
+        return f"{number(100 * value, digits)}%"
+    return show_epsilon(value) if name == "epsilon" else number(value, digits)
 
 
 def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:

@@ -14,11 +14,13 @@ from typing import Any
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
+from dashboards.figures._common import epsilon_title
 from dashboards.figures._comparable import noise_note
-from dashboards.figures._scores import VALIDATION, half_width, within
+from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, scores_in_words, within
 from dashboards.figures.hyperparameters._axes import declared_ranges
-from dashboards.text import rehearsed_text
+from dashboards.text import rehearsed_text, show_epsilon
 from sweeper.privacy.held_out import wilson
+from sweeper.privacy.pricing import OWN
 from sweeper.records import Objective, RehearsalSource
 from sweeper.results.highlights import best_by_trial
 from sweeper.specification.fields.nested import flatten
@@ -68,6 +70,19 @@ def half_width_of(data: SweepData) -> float | None:
 def trained_in_words(data: SweepData, words: str = _STARS) -> str:
     """Return what a caption says of rehearsed configurations that were trained; empty where none was."""
     return words if data.compares_rehearsals and any(one.trials for one in data.rehearsals) else ""
+
+
+def terms_of(data: SweepData, shown: Compared) -> str:
+    """Return of what the marks are the best points, how sure their scores are, and what a model costs."""
+    _, _, price = epsilon_title(data).partition(", ")
+    own = [point.values["epsilon"] for point in data.points if finite(point, "epsilon")]
+    if data.compares_rehearsals:
+        trained = [f"trials: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
+        return "; ".join(["best epoch of each configuration", *trained, price])
+    own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
+    ends = sorted({show_epsilon(end) for end in (min(own), max(own))}, key=float) if own else []
+    which = "best point of each trial" + (f", {OWN} {' to '.join(ends)}" if ends else "")
+    return "; ".join([which, scores_in_words(data.result, (data.utility,)), price])
 
 
 def order(data: SweepData) -> tuple[str, ...]:
@@ -124,7 +139,7 @@ def _certainty(data: SweepData, objectives: Sequence[str], half: float | None) -
     if half is None:
         return ""
     what = "Scores" if all(map(is_share_of_rows, objectives)) else "Accuracies"
-    return f"{what} of {data.result.claim.baselines.rows[VALIDATION]} validation rows: {within(half)}"
+    return f"{what} of {data.result.claim.baselines.rows[VALIDATION]} validation rows; {within(half)} {UNCHOSEN}"
 
 
 def _half_width(data: SweepData, names: Sequence[str], reached: Mapping[str, Mapping[str, float]]) -> float | None:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import combinations
+from math import comb
 from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
-from dashboards.figures._comparable import mark, more_height, name_stars
+from dashboards.figures._comparable import mark, more_height, name_stars, write_below
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
@@ -19,6 +20,7 @@ from dashboards.text import MISSING, setting, show
 
 LEAST_TRIALS = 4
 PANEL_HEIGHT = 380
+_BELOW = 52  # pixels between panels and the note below their axes
 PAD = 0.06  # share of an axis beyond its ends
 _LETTERS, _NARROW_LETTERS = 80, 40
 
@@ -38,6 +40,12 @@ def pairs(axes: Sequence[Axis]) -> list[tuple[Axis, Axis]]:
     return list(combinations(axes[:3], 2))
 
 
+def pairs_in_words(axes: Sequence[Axis], shown: int) -> str:
+    """Return how many of how many pairs are drawn, for a title; empty where these are all."""
+    total = comb(len(axes), 2)
+    return f", {shown}\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}{total} pairs" if shown < total else ""
+
+
 def both(first: Axis, second: Axis) -> list[int]:
     """Return which trials have a value on both axes."""
     values = zip(first.values, second.values, strict=True)
@@ -51,7 +59,7 @@ def stars_last(info: ConfigurationsInfo, chosen: Sequence[int]) -> list[int]:
 
 def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
     """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
-    margin = {"t": 84 + more_height(info.note)} if info.note else {}
+    margin = {"t": 84 + more_height(info.note, narrow=info.narrow)} if info.note else {}
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False, margin=margin)
     if count:
         across = min(columns, count)
@@ -59,6 +67,7 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, 
         gaps = {"horizontal_spacing": 0.28 / max(across, 2), "vertical_spacing": 0.3 / down}
         figure.set_subplots(down, across, **gaps, **layout)
         mark(figure, info.note, theme, narrow=info.narrow)
+        write_below(figure, info.terms, theme, down=_BELOW, narrow=info.narrow)
         if any(info.trained):
             name_stars(figure, theme, x=1, xanchor="right")
     else:

@@ -14,10 +14,10 @@ from plotly.colors import hex_to_rgb, sample_colorscale
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import color_bar, header, label, new_figure, short_names
-from dashboards.figures._comparable import mark, more_height, name_stars, symbols
+from dashboards.figures._comparable import mark, more_height, name_stars, symbols, write_below
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
-from dashboards.figures.hyperparameters._compared import compare, order, remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._compared import compare, order, remarks_of, terms_of, trained_in_words
 from sweeper.privacy.pricing import value_name
 
 DRAWN_TRIALS = 300
@@ -28,6 +28,7 @@ _TRAINED = (
 )
 _TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
 _BEHIND_TEXT = 0.6  # opacity of paper behind the texts of ticks
+_BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _RISE = 2.0  # pixels above an axis for each letter of its name
 
 
@@ -45,6 +46,7 @@ class ConfigurationsInfo(FigureInfo):
     objectives: tuple[str, ...]
     color_name: str  # the objective that colours the lines
     colors: tuple[float, ...]  # its value for each trial
+    terms: str = ""  # what the marks are the best points of, how sure they are and what they cost; parts by "; "
     order: tuple[str, ...] = ()  # hyperparameters, the most important first; those beyond it have no order
 
 
@@ -73,6 +75,7 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
         note="\n".join(filter(None, (shown.note, shown.certainty))),
         trained=tuple(shown.trained[id_] for id_ in ids) if axes and shown.trained is not None else (),
         order=order(data) if axes else (),
+        terms=terms_of(data, shown),
     )
 
 
@@ -112,7 +115,6 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
         "l": 64,
         "r": 36,
         "t": 64 + rise + (36 + more_height(info.note) if info.note else 0),
-        "b": 52 if info.still and any(info.trained) else 28,
     }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
@@ -132,6 +134,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             )
         )
     mark(figure, info.note, theme, up=30 + rise)
+    write_below(figure, info.terms, theme, down=_BELOW[info.still and any(info.trained)], narrow=False)
     return figure
 
 

@@ -1,6 +1,6 @@
 """Contours: the utility over two hyperparameters at a time, filled in between trials by their distance."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from dashboards.figures.hyperparameters._pairs import (
     letters,
     order_in_words,
     pairs,
+    pairs_in_words,
     panels,
     places,
     stars_last,
@@ -36,10 +37,11 @@ from dashboards.figures.hyperparameters.configurations import (
     identify,
     is_trained,
 )
+from dashboards.text import number
 
 MOST_PANELS = 2
 _SIZE = 9  # pixels of a mark
-_BETWEEN = "(interpolated between marks)"
+_BETWEEN = "interpolated between marks"
 CELLS = 24  # of the grid, along each axis
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.02  # within this share of an axis trials count alike
@@ -80,6 +82,7 @@ def rows(info: ContoursInfo) -> Table:
 def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the contours on one scale of colours."""
     columns = 1 if info.narrow else MOST_PANELS
+    info = replace(info, title=info.title + pairs_in_words(find_axes(info), len(info.shown)))
     figure = panels(info, theme, len(info.shown), columns=columns)
     for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), columns), info.shown, strict=True)):
         chosen = stars_last(info, both(x, y))
@@ -89,7 +92,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         ticks = rounded_ticks(low, high)  # Plotly would put them where lines are
         bar = {
             "showscale": not first,
-            "colorbar": color_bar(f"{_title(info)}<br>{_BETWEEN}")
+            "colorbar": color_bar(f"{label(info.color_name)}<br>{_between(info)}")
             | {"tickvals": ticks, "ticktext": texts_of(ticks, info.color_name)},
         }
         scale = {"colorscale": theme.colorscale()}
@@ -108,9 +111,9 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     return figure
 
 
-def _title(info: ContoursInfo) -> str:
-    """What the colours are; how sure scores are, a note says of rehearsals."""
-    return label(info.color_name) if info.note else f"{label(info.color_name)} ({info.scores})"
+def _between(info: ContoursInfo) -> str:
+    """What the colours between marks are, and how far apart lines are."""
+    return f"({_BETWEEN})" if info.apart is None else f"({_BETWEEN}, lines {number(100 * info.apart, 2)} points apart)"
 
 
 def fill_grid(

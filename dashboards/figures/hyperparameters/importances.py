@@ -167,7 +167,7 @@ def _ends(info: ImportancesInfo) -> list[float]:
 
 
 def _title(importance: Importance) -> str:
-    return label(importance.target).replace(" at radius", "<br>at radius")
+    return label(importance.target).replace(" at L2", "<br>at L2")
 
 
 def _explained(info: ImportancesInfo, importance: Importance) -> str:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import cos, sin, sqrt
 
@@ -23,6 +23,7 @@ from dashboards.figures.hyperparameters._pairs import (
     letters,
     order_in_words,
     pairs,
+    pairs_in_words,
     panels,
     places,
     texts,
@@ -100,6 +101,7 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the ranks."""
     columns = 1 if info.narrow else 3
     shown = info.shown[:2] if info.narrow else info.shown
+    info = replace(info, title=info.title + pairs_in_words(find_axes(info), len(shown)))
     figure = panels(info, theme, len(shown), columns=columns)
     for first, (place, (x, y)) in enumerate(zip(places(len(shown), columns), shown, strict=True)):
         chosen = sorted(both(x, y), key=lambda i: info.shares[i])  # the best one is drawn last

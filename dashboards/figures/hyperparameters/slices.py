@@ -9,6 +9,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
 from dashboards.figures._comparable import stage_epsilon, stage_names, symbols
+from dashboards.figures._scores import VALIDATION
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
@@ -105,7 +106,7 @@ def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) ->
 
 def _title(info: SlicesInfo) -> dict[str, str]:
     """What is on the vertical axis: scores of validation rows, or of those that configurations were rehearsed on."""
-    rows = "rehearsed" if info.note else info.scores.replace(", ", ",<br>")
+    rows = "rehearsed" if info.note else VALIDATION
     return {"text": f"best {label(info.color_name)} ({rows})"}
 
 

@@ -19,11 +19,11 @@ from dashboards.figures._common import (
     PRICE_OF_SWEEP,
     header,
     hover_texts,
-    in_lines,
     label,
     marks,
     new_figure,
     point_rows,
+    title_in_lines,
     value_axis,
     with_room,
     zoom,
@@ -43,7 +43,9 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import (
     DRAWN_DOMINATED,
+    LARGE,
     SMALL,
+    SMALLER,
 )
 from dashboards.text import percent
 from sweeper.records import Point
@@ -107,7 +109,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     price = [] if info.at_price is None else [100.0 * info.at_price]
     ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
-    title = in_lines(f"rows caught at 1 % false alarms, at most (fixed in advance{LOG})", info)
+    title = title_in_lines(f"rows caught at 1 % false alarms, at most (fixed in advance{LOG})", info)
     figure = new_figure(
         info,
         theme,
@@ -163,7 +165,8 @@ def _groups(info: CaughtInfo, theme: Theme) -> Iterator[_Group]:
     if not finals_first(info.front):
         yield _Group(words, info.front, info.front_hover, look)
         return
-    for kind, symbol, is_final in (("finals", "circle", True), ("explorers", EXPLORER, False)):
+    finals, explorers = f"finals ({LARGE})", f"explorers ({SMALLER})"
+    for kind, symbol, is_final in ((finals, "circle", True), (explorers, EXPLORER, False)):
         known = zip(info.front, info.front_hover, strict=True)
         chosen = [(point, text) for point, text in known if point.is_final is is_final]
         points, hover = [point for point, _ in chosen], [text for _, text in chosen]

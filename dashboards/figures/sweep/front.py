@@ -63,6 +63,7 @@ DRAWN_DOMINATED = 1000
 _COLOURED = 9.0  # pixels of a mark with a certificate
 _OPEN = 2.0  # pixels of the rim of an open mark
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
+LARGE, SMALLER = "most budget", "less budget"  # of a training, in a legend
 SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _KNEE = (
     " The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of another."
@@ -254,8 +255,11 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
 
 
 def _bar_title(info: FrontInfo) -> str:
-    gap = "<br>" if "," in info.certified_scores else " "  # of noisy scores, longer than the bar is high
-    return f"{label(info.certificate or '')}{gap}({info.certified_scores.replace(', ', ',<br>')})"
+    what, _, sure = info.certified_scores.partition(", ")
+    if info.narrow:
+        return f"{label(info.certificate or '')} ({sure.partition('at most ')[2] or what})"
+    gap, sure = ("<br>", f",<br>{sure}") if sure else (" ", "")  # of noisy scores, longer than the bar is high
+    return f"{label(info.certificate or '')}{gap}({what}{sure})"
 
 
 def _points(
@@ -291,10 +295,14 @@ def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
         marker = {"size": _COLOURED * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
-    kinds: dict[str, tuple[str, Sequence[Point]]] = {"front": ("circle", info.front)}
+    name = "front (colour: certificate)" if info.certificate else "front"
+    kinds: dict[str, tuple[str, Sequence[Point]]] = {name: ("circle", info.front)}
     if info.finals_first:
         finals, explorers = ([p for p in info.front if p.is_final is is_final] for is_final in (True, False))
-        kinds = {"front, finals": ("circle", finals), "front, explorers": (EXPLORER, explorers)}
+        kinds = {
+            f"front, finals ({LARGE})": ("circle", finals),
+            f"front, explorers ({SMALLER})": (EXPLORER, explorers),
+        }
     rim = {"width": _OPEN * _scale(info), "color": theme.paper}
     return [
         go.Scatter(

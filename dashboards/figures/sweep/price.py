@@ -131,7 +131,9 @@ def _traces(
     traces += [_bars(value.alone, bars, color)] if bars else []
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
-        traces += step_lines((value.best,), right_end, color, name=f"{name}, {_SWEEP} {paid}", width=3, dash=dash)
+        whose = escape(value.best.trial)
+        words = f"{name}, {_SWEEP} {paid} ({whose if info.narrow else f'{whose}, epoch {escape(value.best.moment)}'})"
+        traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
         words = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         marker = {"size": 8, "color": color, "symbol": symbol}
@@ -168,8 +170,8 @@ FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(
     heading="What a budget buys",
     summary=("the best points at the price of the sweep, beside their own epsilons, fixed in advance"),
     caption=(
-        "Solid: the first objective beside epsilon. Thick: the best model of this sweep, at its price; a smaller "
-        "budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
+        "Solid: the first objective beside epsilon. Thick: the best model of this sweep by each score, at its price; a "
+        "smaller budget buys none. Thin: the best points at their own epsilon, which holds for one training whose "
         "configuration and epoch were fixed in advance; a choice by this figure costs the price instead. The gap "
         "between the last step of a thin line and the price pays for the other trainings, for spare steps, and for "
         "later epochs that gave no better model. Dashes and dots: the majority-class baseline, where it is near."

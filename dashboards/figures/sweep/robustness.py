@@ -122,7 +122,7 @@ def _looks(curves: Sequence[RadiusCurve], theme: Theme) -> list[tuple[str, str]]
 def _legend(name: str) -> str:
     text = radius_of(name)
     kind = "" if smoothed_radius(name) is None else "smoothed, "
-    return label(name) if text is None else f"{kind}radius {escape(text)}"
+    return label(name) if text is None else f"{kind}L2 radius {escape(text)}"
 
 
 _SMOOTHED = (

@@ -164,7 +164,7 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     if not info.rows:
         return figure
-    mark(figure, info.note, theme, narrow=info.narrow)
+    mark(figure, info.note, theme)
     figure.add_trace(_values(info, theme))
     if info.attacks:
         figure.add_trace(_leaks(info, theme))
@@ -229,21 +229,17 @@ def _axis(theme: Theme) -> dict[str, object]:
 
 
 def _caption(info: TemperatureInfo) -> list[str]:
-    """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a column and a phone."""
+    """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a phone."""
     what = [
         f"Euclidean radius in {info.radius_unit};".replace(", ", ",\N{NO-BREAK SPACE}"),
         f"each cell: best of its temperature, by itself ({info.scores})".replace(" %", "\N{NO-BREAK SPACE}%"),
     ]
     within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
-    if _has_room(info):
+    if info.still:
         return [*what, within]
     promised, sign, price = within.partition("; ")
     parts = [*what, promised + sign.strip(), price]
     return [line for part in parts for line in wrap(part, _LETTERS, break_on_hyphens=False)]
-
-
-def _has_room(info: TemperatureInfo) -> bool:
-    return info.still and not info.narrow
 
 
 def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
@@ -337,5 +333,6 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     rows=rows,
     remarks=_remarks,
     topic=Topic.ROBUSTNESS,
+    for_paper=False,
     needs=f"{_LEAST_TRIALS} trials of two temperatures with certificates, or two with membership inference",
 )

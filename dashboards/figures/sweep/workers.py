@@ -94,7 +94,10 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
     ticks = rounded_ticks(0, max((stay.end for stay in info.stays), default=1), integer=True)
-    xaxis = {"title": {"text": "beginnings and ends of trials, in order"}, "tickvals": ticks}
+    xaxis = {
+        "title": {"text": "beginnings and ends of trials (order, no time)"},
+        "tickvals": ticks,
+    }
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
     for status, name in _COLORS.items():

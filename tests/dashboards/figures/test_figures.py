@@ -60,7 +60,7 @@ def test_smoothed_accuracy_has_a_line_of_its_own_and_is_no_certificate_of_the_mo
     data = replace(sweep, result=replace(sweep.result, points=points))
     info = robustness.info(data)
     assert (info.curves[-1].name, info.curves[-1].radius) == ("smoothed@0.5", 0.5)
-    assert robustness.plot(info).data[len(info.curves) - 1].name == "smoothed, radius 0.5"
+    assert robustness.plot(info).data[len(info.curves) - 1].name == "smoothed, L2 radius 0.5"
     assert data.certificates == sweep.certificates
     assert data.certificate == sweep.certificate
 
@@ -71,7 +71,7 @@ def test_robustness_curves_differ_in_symbol_too_and_no_staircase_is_dashed(sweep
     assert {trace.line.dash for trace in lines} == {"solid"}
     inks = [LIGHT.scale.index(trace.line.color) for trace in lines[1:]]
     assert inks == sorted(set(inks), reverse=True)  # less ink for a larger radius
-    assert [trace.name for trace in lines] == ["accuracy", "radius 0.1", "radius 0.25", "radius 0.5"]
+    assert [trace.name for trace in lines] == ["accuracy", "L2 radius 0.1", "L2 radius 0.25", "L2 radius 0.5"]
 
 
 def test_each_line_of_robustness_has_its_best_model_on_test_rows_and_the_baseline_beside_it(sweep):
@@ -110,13 +110,13 @@ def test_of_points_that_are_alike_a_line_passes_through_the_one_on_the_front(sma
 def test_colours_and_heights_of_certified_accuracy_are_said_to_be_of_validation_rows(sweep):
     points = [point for point in sweep.result.front_points if point.test]
     gap = 100.0 * fmean(point.values["certified@0.25"] - point.test["certified@0.25"] for point in points)
-    said = f"certified accuracy at radius 0.25: {abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
+    said = f"certified accuracy at L2 radius 0.25: {abs(gap):.1f} points {'lower' if gap > 0 else 'higher'}"
     terms = next(a for a in FIGURES["front-3d"].draw(sweep).layout.annotations if a.name == "terms")
     assert said in terms.text
     assert "delta = 1e-4" in terms.text
     assert f"on test rows {said.replace('0.25: ', '0.25 is ')} on average" in FIGURES["front"].remarks(sweep)
     bars = [trace.marker.colorbar.title.text for trace in FIGURES["front"].draw(sweep).data]
-    assert "certified accuracy at radius 0.25 (validation)" in bars
+    assert "certified accuracy at L2 radius 0.25 (validation)" in bars
     (row, *_) = front3d.rows(front3d.info(sweep))
     assert row["test certified@0.25"] == points[0].test["certified@0.25"]
 
@@ -191,7 +191,12 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     figure = FIGURES["price"].draw(sweep)
     lines = {trace.name: trace.line for trace in figure.data if trace.mode == "lines"}
     assert len({(line.dash, line.width) for line in lines.values()}) == len(lines) == 4
-    assert f"accuracy, price {show_epsilon(sweep.result.price.epsilon)}" in lines
+    for value in price.info(sweep).values:
+        model = f"{value.best.trial}, epoch {value.best.epoch}"
+        assert f"{value.name}, price {show_epsilon(sweep.result.price.epsilon)} ({model})" in lines
+    for trace in (trace for trace in figure.data if trace.name and "on test rows" in trace.name):
+        assert value.best.epsilon < trace.x[0] < 10.0 ** figure.layout.xaxis.range[1], "on the thick line"
+        assert trace.name.endswith("(moved right)")
     assert figure.layout.yaxis.title.text == "share of rows decided correctly<br>(validation)"
     last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
     paid = round(sweep.result.price.epsilon, 2)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from inspect import signature
 from itertools import pairwise
-from math import exp, log
+from math import log
 
 import numpy as np
 import pytest
@@ -128,12 +128,12 @@ def test_a_p_value_at_the_end_of_its_simulation_is_a_bound(small):
         assert line.name.endswith(f"Hosmer-Lemeshow {words} (simulated)")
 
 
-def test_groups_that_say_nothing_are_pale_and_counted_and_where_most_do_there_is_no_figure(small):
+def test_groups_that_say_little_are_pale_and_counted_and_where_most_do_there_is_no_figure(small):
     silent = replace(SCORES, group_low=(0.0, 0.0), group_high=(0.95, 1.0))
     few, half = small([point(1)]), small([point(1), point(2, replace(CURVES, scores=silent))])
-    words = "too much noise for a statement on 2 of 4 groups (pale)"
+    words = "much noise in 2 of 4 groups"
     assert calibration.FIGURE.remarks(half) == f" There is {words}."
-    assert words in _texts(calibration.plot(calibration.info(half)))[-1]
+    assert f"{words} (pale)" in _texts(calibration.plot(calibration.info(half)))[-1]
     assert (calibration.FIGURE.remarks(few), "pale" in _texts(calibration.plot(calibration.info(few)))[-1]) == (
         "",
         False,
@@ -169,9 +169,12 @@ def test_probabilities_of_groups_lie_apart_on_an_axis_that_is_named(small):
     axis = figure.layout.xaxis
     assert axis.ticktext == ("0.1%", "10%", "90%")  # as many as do not touch
     assert figure.data[1].x == pytest.approx([log(0.0009 / 0.9991), log(99)])
-    assert "(log-odds axis)" in _texts(figure)[-2]
+    assert "(axes of log-odds)" in _texts(figure)[-2]
     diagonal = figure.data[2]
-    assert [diagonal.y[i] for i in (0, -1)] == pytest.approx([1 / (1 + exp(-end)) for end in axis.range])
+    assert diagonal.x == diagonal.y == axis.range == figure.layout.yaxis.range
+    bars = figure.data[1]
+    top = bars.y[1] + bars.error_y.array[1]
+    assert (bars.y[0], top) == pytest.approx((log(0.1 / 0.9), log(0.9995 / 0.0005))), "no bar ends at infinity"
 
 
 @pytest.mark.parametrize("figure", [roc, certified_curve])

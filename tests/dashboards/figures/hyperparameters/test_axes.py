@@ -8,6 +8,8 @@ import pytest
 
 from dashboards.figures.hyperparameters import configurations, contours, ranks, slices
 from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
+from dashboards.figures.hyperparameters._compared import compare
+from dashboards.text import show_epsilon
 from sweeper.records import Point, Trial
 from sweeper.specification.fields.ranges import Range
 from sweeper.store.manifest import Manifest
@@ -43,6 +45,10 @@ def test_a_score_is_never_on_a_logarithmic_axis(name):
     assert not axis.logarithmic
     assert axis.positions[0] == 0.01
     assert axis.tick_texts == ("1%", "20%", "40%", "60%")
+
+
+def test_own_epsilons_at_an_axis_are_rounded_up():
+    assert make_axis("epsilon", "own epsilon", [3.73001, 4.2487]).tick_texts == ("3.731", "4.249")
 
 
 def test_what_differs_by_rounding_alone_has_no_axis(sweep):
@@ -85,14 +91,28 @@ def test_lines_are_seen_through_the_texts_of_ticks(sweep, narrow):
     assert all(0.0 < float(color.rstrip(")").rpartition(",")[2]) < 0.9 for color in grounds)
 
 
-def test_each_figure_has_a_title_of_its_own(sweep):
-    titles = [kind.info(sweep).title for kind in (configurations, slices, contours, ranks)]
-    assert titles == [
+def test_each_figure_has_a_title_of_its_own_and_counts_what_it_leaves_out(sweep):
+    drawn = [kind.FIGURE.draw(sweep).layout.title.text for kind in (configurations, slices, contours, ranks)]
+    assert [title.replace("\N{NO-BREAK SPACE}", " ") for title in drawn] == [
         "digits: configurations and their best points",
-        "digits: best accuracy by hyperparameter, 4\N{NO-BREAK SPACE}of\N{NO-BREAK SPACE}8",
-        "digits: best accuracy by hyperparameter pair",
-        "digits: order in accuracy by hyperparameter pair",
+        "digits: best accuracy by hyperparameter, 4 of 8",
+        "digits: best accuracy by hyperparameter pair, 2 of 28 pairs",
+        "digits: order in accuracy by hyperparameter pair, 3 of 28 pairs",
     ]
+
+
+@pytest.mark.parametrize("kind", [configurations, slices, contours, ranks])
+def test_the_picture_says_of_what_its_marks_are_the_best_and_what_a_model_costs(sweep, kind):
+    for narrow in (False, True):
+        notes = kind.FIGURE.draw(sweep, narrow=narrow, still=True).layout.annotations
+        (terms,) = (note for note in notes if note.name == "terms")
+        said = terms.text.replace("<br>", " ")
+        assert said.startswith("best point of each trial, own epsilon ")
+        assert f"price of the sweep: {show_epsilon(sweep.result.price.epsilon)}" in said
+        assert "delta = 1e-4" in said
+    low, high = said.removeprefix("best point of each trial, own epsilon ").partition(";")[0].split(" to ")
+    reached = [values["epsilon"] for values in compare(sweep, one_noise=kind in (contours, ranks)).reached.values()]
+    assert (low, high) == (show_epsilon(min(reached)), show_epsilon(max(reached)))
 
 
 def test_nothing_is_filled_in_between_two_values(sweep):

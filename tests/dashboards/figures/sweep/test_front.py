@@ -227,12 +227,16 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     counted = {"classes": ("a", "b"), "majority": {"validation": 0.81}, "rows": {"validation": 261}}
     data = sweep_with(small, SPREAD, **counted)
     figure = front.FIGURE.draw(data)
-    assert figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within ±6 points if not chosen)"
+    assert (
+        figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within at most ±6 points if not chosen)"
+    )
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
-    assert "tells what new rows would score, 95 % within ±6 points" in front.FIGURE.remarks(data)
+    assert "tells what new rows would score, 95 % within at most ±6 points" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
     assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
-    assert shown["price"].layout.yaxis.title.text.endswith("(261 validation rows, 95 % within ±6 points if not chosen)")
+    assert shown["price"].layout.yaxis.title.text.endswith(
+        "(261 validation rows, 95 % within at most ±6 points if not chosen)"
+    )
     claim = replace(data.result.claim, unit="patient")
     for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
         assert front.FIGURE.draw(other).layout.yaxis.title.text == "accuracy (validation)"
@@ -300,10 +304,10 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
     (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
     assert marks.marker.symbol == ("circle-open", "circle", "circle")
     assert {t.name: t.marker.symbol for t in figure.data if t.name.startswith("front")} == {
-        "front, finals": "circle",
-        "front, explorers": "circle-open",
+        "front, finals (most budget)": "circle",
+        "front, explorers (less budget)": "circle-open",
     }
-    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, 95 % within ±6 points)"
+    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, 95 % within at most ±6 points)"
     for name in ("front", "price", "trajectories"):
         assert "finals" in figures[name].remarks(data), name
         assert "finals" not in figures[name].remarks(small(points[1:])), name
