@@ -285,14 +285,17 @@ def interval_row(interval: Interval | None, prefix: str = "") -> dict[str, float
 def header(data: SweepData, title: str, *names: str) -> dict[str, Any]:
     """The fields of `FigureInfo`, with scores of these names, by default of the utility.
 
-    Radii behind an encoder are said to be no distances between raw rows.
+    A sweep that is not called as its data is has their name behind its own; radii behind an encoder are said to be no
+    distances between raw rows.
     """
-    units = "; radii in feature units" if in_feature_units(data.result.claim.radius_unit) else ""
+    claim = data.result.claim
+    units = "; radii in feature units" if in_feature_units(claim.radius_unit) else ""
+    name = data.name if claim.data in data.name else f"{data.name} ({claim.data})"
     return {
-        "title": f"{escape(data.name)}: {title}{units}",
+        "title": f"{escape(name)}: {title}{units}",
         "epsilon_title": epsilon_title(data),
         "scores": scores_in_words(data.result, names or (data.utility,)),
-        "exploratory": data.result.claim.exploratory,
+        "exploratory": claim.exploratory,
     }
 
 

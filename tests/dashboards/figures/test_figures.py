@@ -663,3 +663,9 @@ def test_a_figure_of_a_notebook_has_room_for_each_row_of_its_legend():
         assert (f'"margin":{{"t":{64 + more}}}' in html) == (rows > 1)
         assert f'"height":{500 + more}' in html
     assert figure.layout.height == 500
+
+
+def test_a_title_has_the_name_of_the_data_where_that_of_the_sweep_has_not(sweep):
+    named = {name: replace(sweep, result=replace(sweep.result, sweep=name)) for name in ("digits-3", "mine")}
+    titles = {name: FIGURES["front"].draw(data).layout.title.text.partition(":")[0] for name, data in named.items()}
+    assert titles == {"digits-3": "digits-3", "mine": f"mine ({sweep.result.claim.data})"}
