@@ -82,8 +82,9 @@ def measure(path: Path, data_dir: Path, given: argparse.Namespace, out: Path) ->
                     "search.trials": given.trials,
                     "search.seed": seed,
                     "search.sampler": "random",
-                    "training.loss": LOSSES[loss],
-                    "search.metrics": [],
+                    "search.objectives": ["epsilon", "accuracy"],
+                    "search.metrics": [certified],
+                    **LOSSES[loss],
                 }
                 begun = time.monotonic()
                 spec = Spec.from_yaml(path, changes)
@@ -97,8 +98,8 @@ def measure(path: Path, data_dir: Path, given: argparse.Namespace, out: Path) ->
 
 
 LOSSES = {
-    "tau-cce": {"name": "tau-cce", "temperature": {"log": [0.05, 5]}},
-    "squared": {"name": "squared", "bound": {"log": [0.3, 10]}, "scale": {"log": [0.3, 10]}},
+    "tau-cce": {},  # that of the spec
+    "squared": {"training.loss": {"name": "squared", "bound": {"log": [0.3, 10]}, "scale": {"log": [0.3, 10]}}},
 }
 
 
