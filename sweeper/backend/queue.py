@@ -2,9 +2,9 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from sweeper.search.optuna_search import Proposer
+from sweeper.specification.fields.ranges import Scalar
 
 
 class TrialQueue:
@@ -46,7 +46,7 @@ class TrialQueue:
         until = min([one for one in self._barriers if one > self._search.asked] + [self._trials])
         return len(self._again) + (0 if self._waits() else max(0, until - self._search.asked))
 
-    def start(self) -> tuple[str, dict[str, Any]] | None:
+    def start(self) -> tuple[str, dict[str, Scalar]] | None:
         """Return the next trial and its proposal, None if there is none now."""
         if self._again:
             trial = self._again.popleft()

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from sweeper.backend.queue import TrialQueue
 from sweeper.driver.recording.recorder import Recorder
@@ -20,6 +19,7 @@ from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.display import lines_in_html, point_in_words
 from sweeper.results.highlights import best
 from sweeper.search.optuna_search import Search
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.store.requests import check_configuration, enqueue
 
 PROPOSED = (
@@ -42,7 +42,7 @@ class TrainedTrial:
     """
 
     trial: Trial
-    configuration: Mapping[str, Any]
+    configuration: Mapping[str, Scalar]
     points: tuple[Point, ...]
     point: Point | None
     stage: int | None
@@ -76,7 +76,7 @@ class Proposal:
         trial: the id of the trial that trains it, once there is one.
     """
 
-    chosen: Mapping[str, Any]
+    chosen: Mapping[str, Scalar]
     trial: str | None = None
 
 
@@ -91,8 +91,8 @@ class TrialCaller:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._proposals: list[Proposal] = []
-        self._unclaimed: dict[str, Mapping[str, Any]] = {}  # trials that nobody here waits for, with what was asked
-        self._early: list[Mapping[str, Any]] = []  # asked for in an earlier run, and not begun
+        self._unclaimed: dict[str, Mapping[str, Scalar]] = {}  # trials that nobody here waits for, with what was asked
+        self._early: list[Mapping[str, Scalar]] = []  # asked for in an earlier run, and not begun
         self._results: dict[str, TrainedTrial] = {}
         self._trials = self._left = 0
         self._error: BaseException | None = None
@@ -125,7 +125,7 @@ class TrialCaller:
                 self._take_up(plan, folder, search, recorder)
             return _CalledQueue(self, plan, search, recorder)
 
-    def begin(self, trial: str, asked: Mapping[str, Any]) -> None:
+    def begin(self, trial: str, asked: Mapping[str, Scalar]) -> None:
         """Take that a trial begins which somebody asked for."""
         with self._changed:
             waits = next((one for one in self._proposals if one.trial is None and one.chosen == asked), None)
@@ -170,7 +170,7 @@ class TrialCaller:
         with self._changed:
             return [self._results[trial] for trial in sorted(self._results)]
 
-    def propose(self, configuration: Mapping[str, Any]) -> Proposal:
+    def propose(self, configuration: Mapping[str, object]) -> Proposal:
         """Ask for a configuration, or for a trial of an earlier run that was asked for it and has not ended.
 
         Raises:
@@ -221,7 +221,7 @@ class TrialCaller:
         self._has_begun = True
         self._changed.notify_all()
 
-    def _ask(self, chosen: Mapping[str, Any]) -> None:
+    def _ask(self, chosen: Mapping[str, Scalar]) -> None:
         if self._is_over or self.is_closed or self._left < 1:
             is_full = not self.is_closed and self._left < 1
             state = f"all {self._trials} trials of its plan are taken" if is_full else "it has ended"
@@ -250,7 +250,7 @@ class _CalledQueue(TrialQueue):
         again = len(self._again)
         return again + min(super().left - again, len(self._asked_for.waiting))
 
-    def start(self) -> tuple[str, dict[str, Any]] | None:
+    def start(self) -> tuple[str, dict[str, Scalar]] | None:
         """Return the next trial that was asked for and its proposal, None if there is none now."""
         if not self.left:
             return None

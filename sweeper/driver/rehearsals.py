@@ -18,6 +18,7 @@ from sweeper.results.rehearsal_ranking import judge_rehearsal, rank_rehearsals
 from sweeper.search.finalists import Explored, Merit, Values
 from sweeper.search.space import sample
 from sweeper.specification.constraints import OutcomeConstraint
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.rehearsal_records import (
@@ -69,7 +70,7 @@ class Rehearsals:
         proposals = sample(space, count)
         self.proposals = {f"r{HALVES * i + half + 1:04d}": p for i, p in enumerate(proposals) for half in range(HALVES)}
         self._left = [name for name in self.proposals if name not in self._records]
-        self.open: dict[str, dict[str, Any]] = {}
+        self.open: dict[str, dict[str, Scalar]] = {}
         self.asked = 0
         self._shown: dict[str, dict[str, Values]] = {}  # of those that train
         self._epochs: dict[str, tuple[int, int]] = {}  # of those that train: done, and planned

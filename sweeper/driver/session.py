@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from sweeper.calls import called_by_users
 from sweeper.driver import runner
@@ -56,7 +56,7 @@ class Session:
         return f"a session with {self.left} trials left and {len(self.trained)} trained, in {self._caller.folder}"
 
     @called_by_users()
-    def train(self, configuration: Mapping[str, Any] | None = None) -> TrainedTrial:
+    def train(self, configuration: Mapping[str, object] | None = None) -> TrainedTrial:
         """Train a configuration, and return what that has shown.
 
         A configuration whose trial was interrupted, in an earlier session, goes on.
@@ -72,7 +72,7 @@ class Session:
         return self.train_all([configuration or {}])[0]
 
     @called_by_users()
-    def train_all(self, configurations: Iterable[Mapping[str, Any]]) -> list[TrainedTrial]:
+    def train_all(self, configurations: Iterable[Mapping[str, object]]) -> list[TrainedTrial]:
         """Train configurations, as many at a time as there are places, and return what each has shown, in order.
 
         Args, raises: as `train`; where one fails, ``trained`` has the others.

@@ -4,7 +4,6 @@ Stages of a budget that is cut into slots begin with explorers. The final of a p
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.warm_start import fit
@@ -47,7 +46,7 @@ class StagedSearch:
         return self._search.asked
 
     @property
-    def open(self) -> dict[str, dict[str, Any]]:
+    def open(self) -> dict[str, dict[str, Scalar]]:
         """The proposals of trials that have not ended."""
         return self._search.open
 
@@ -60,7 +59,7 @@ class StagedSearch:
                 self._search.enqueue(promoted, comes_again=False)
         return self._search.ask()
 
-    def _promoted(self, stage: int) -> Mapping[str, Any] | None:
+    def _promoted(self, stage: int) -> Mapping[str, Scalar] | None:
         """Return the best configuration for a stage that it has not had, ``None`` where nothing has scores."""
         count = self._spending.stage_trials[stage] if self._spending.stage_trials else 1
         best = choose_finalists(
@@ -116,7 +115,7 @@ class FinalSearch:
         return self._search.asked
 
     @property
-    def open(self) -> dict[str, dict[str, Any]]:
+    def open(self) -> dict[str, dict[str, Scalar]]:
         """The proposal of the final, until it has ended."""
         return self._search.open
 

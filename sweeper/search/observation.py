@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan
-from typing import Any
+from typing import TypedDict
 
 from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
 from sweeper.records import Objective, Point
@@ -18,6 +18,19 @@ class Observation:
     params: Mapping[str, Scalar]
     values: tuple[float, ...]
     violations: Mapping[str, float]
+
+
+class Outcome(TypedDict):
+    """How a trial ended, or one of its epochs; as rows of the journal have it, infinite numbers are texts."""
+
+    values: Sequence[float]  # in the order of the objectives
+    violations: Mapping[str, float]  # by how much each constraint is missed, by its text
+
+
+class EpochOutcome(Outcome):
+    """What a sampler is told of an epoch."""
+
+    epoch: int
 
 
 class Observations:
@@ -48,7 +61,7 @@ class Observations:
             if point.trial in self._epochs:
                 self._epochs[point.trial].append(point)
 
-    def of(self, trial: str, most: int) -> list[dict[str, Any]]:
+    def of(self, trial: str, most: int) -> list[EpochOutcome]:
         """Return what a sampler is told of an open trial, the best epoch first; nothing if no epoch counts."""
         return [self._observed(point) for point in self._contributing(trial, most)]
 
@@ -69,10 +82,10 @@ class Observations:
         best = sorted(mine, key=lambda i: (-added[i], front[i].epoch))
         return [front[i] for i in best[:most]]
 
-    def _observed(self, point: Point) -> dict[str, Any]:
+    def _observed(self, point: Point) -> EpochOutcome:
         wanted = (*self._constraints, *self.region)
-        violations: Mapping[str, float] = {str(one): one.violation(point.values) for one in wanted}
-        return {"epoch": point.epoch, "values": self._values(point), "violations": violations}
+        violations = {str(one): one.violation(point.values) for one in wanted}
+        return {"epoch": point.epoch, "values": self._values(point) or (), "violations": violations}
 
     def _values(self, point: Point) -> tuple[float, ...] | None:
         values = [point.values.get(objective.name) for objective in self._objectives]

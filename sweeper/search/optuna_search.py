@@ -16,15 +16,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Literal, NotRequired, Protocol, TypedDict, cast
 
 import optuna
 
 from sweeper.records import Objective, Point, name_trial, trial_number
-from sweeper.search.observation import Observation, Observations
+from sweeper.search.observation import Observation, Observations, Outcome
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search import Sampler
 from sweeper.store.jsonl import JsonlFile
 
@@ -37,7 +38,7 @@ class Proposer(Protocol):
         """How many trials were asked for."""
 
     @property
-    def open(self) -> dict[str, dict[str, Any]]:
+    def open(self) -> dict[str, dict[str, Scalar]]:
         """The proposals of trials that have not ended."""
 
     def ask(self) -> str:
@@ -61,8 +62,43 @@ class Proposals(Proposer, Protocol):
 class _Enqueued:
     """A configuration to try, and whether it comes again when the search is rebuilt."""
 
-    params: Mapping[str, Any]
+    params: Mapping[str, Scalar]
     comes_again: bool = True
+
+
+class _AskRow(TypedDict):
+    """A row of the journal: a trial was asked for."""
+
+    event: Literal["ask"]
+    trial: str
+    params: Mapping[str, Scalar]
+    given: NotRequired[Mapping[str, Scalar]]  # and ``comes_again``: of a configuration that was enqueued
+    comes_again: NotRequired[bool]
+
+
+class _TellRow(TypedDict):
+    """A row of the journal: a trial has ended."""
+
+    event: Literal["tell"]
+    trial: str
+    outcomes: Sequence[Outcome]
+
+
+class _LearnRow(Outcome):
+    """A row of the journal: the sampler learned an outcome of an earlier sweep."""
+
+    event: Literal["learn"]
+    params: Mapping[str, Scalar]
+
+
+class _SteerRow(TypedDict):
+    """A row of the journal: the search was steered."""
+
+    event: Literal["steer"]
+    region: Sequence[str]
+
+
+_Row = _AskRow | _TellRow | _LearnRow | _SteerRow
 
 
 class Search:
@@ -89,7 +125,7 @@ class Search:
         *,
         sampler: Sampler | str = Sampler.TPE,
         seed: int,
-        first: Sequence[Mapping[str, Any]] = (),
+        first: Sequence[Mapping[str, Scalar]] = (),
         constraints: Sequence[OutcomeConstraint] = (),
         earlier: Sequence[Observation] = (),
         journal: Path | None = None,
@@ -101,8 +137,8 @@ class Search:
         self._first = deque(_Enqueued(dict(one)) for one in first)
         self._trials: dict[str, optuna.Trial] = {}
         self.asked = self._numbered = 0  # handed out; proposed
-        self.open: dict[str, dict[str, Any]] = {}
-        self.proposals: dict[str, dict[str, Any]] = {}  # of every trial that was asked for
+        self.open: dict[str, dict[str, Scalar]] = {}
+        self.proposals: dict[str, dict[str, Scalar]] = {}  # of every trial that was asked for
         self._to_come, self._thread = trials, ThreadPoolExecutor(1, thread_name_prefix="proposal")
         self._coming: tuple[Future[Proposal], _Enqueued | None] | None = None
         self._ready: str | None = None
@@ -110,9 +146,8 @@ class Search:
         if journal is not None:
             self._take_up(JsonlFile(journal, patient=True))
         for one in earlier:
-            row = {"event": "learn", "params": one.params, "values": one.values, "violations": one.violations}
-            self._write(row)
-            self._learn(row)
+            self._write({"event": "learn", "params": one.params, "values": one.values, "violations": one.violations})
+            self._learn(one.params, {"values": one.values, "violations": one.violations})
 
     @property
     def study(self) -> optuna.Study:
@@ -133,11 +168,11 @@ class Search:
         self.asked = self._numbered = max(self._numbered, trials)
 
     @property
-    def waiting(self) -> tuple[Mapping[str, Any], ...]:
+    def waiting(self) -> tuple[Mapping[str, Scalar], ...]:
         """The configurations that were enqueued and that no trial has had yet, the next one first."""
         return tuple(one.params for one in self._first)
 
-    def enqueue(self, params: Mapping[str, Any], *, comes_again: bool = True) -> None:
+    def enqueue(self, params: Mapping[str, Scalar], *, comes_again: bool = True) -> None:
         """Try these parameter values next; those you omit are sampled.
 
         ``comes_again``: they are among ``first`` when the search is rebuilt.
@@ -197,25 +232,27 @@ class Search:
     def _propose(self, given: _Enqueued | None) -> Proposal:
         return self._study.propose(self._own_sampler(), None if given is None else given.params)
 
-    def _opened(self, trial: optuna.Trial, proposal: dict[str, Any], *, given: _Enqueued | None) -> str:
+    def _opened(self, trial: optuna.Trial, proposal: dict[str, Scalar], *, given: _Enqueued | None) -> str:
         self._numbered += 1
         name = name_trial(self._numbered)
-        told = {} if given is None else {"given": given.params, "comes_again": given.comes_again}
-        self._write({"event": "ask", "trial": name, "params": dict(trial.params), **told})
+        row: _AskRow = {"event": "ask", "trial": name, "params": dict(trial.params)}
+        if given is not None:
+            row |= {"given": given.params, "comes_again": given.comes_again}
+        self._write(row)
         self._trials[name], self.open[name] = trial, proposal
         self.proposals[name] = proposal
         self._observations.open(name)
         return name
 
-    def _tell(self, trial: str, outcomes: Sequence[Mapping[str, Any]]) -> None:
+    def _tell(self, trial: str, outcomes: Sequence[Outcome]) -> None:
         asked = self._trials.pop(trial)
         del self.open[trial]
         self._observations.close(trial)
         self._study.tell(asked, outcomes)
 
-    def _learn(self, row: Mapping[str, Any]) -> None:
-        trial, _ = self._study.propose_given(row["params"])
-        self._study.tell(trial, [row])
+    def _learn(self, params: Mapping[str, Scalar], outcome: Outcome) -> None:
+        trial, _ = self._study.propose_given(params)
+        self._study.tell(trial, [outcome])
 
     def _steer(self, region: Sequence[OutcomeConstraint]) -> None:
         self._observations.region = tuple(region)
@@ -224,22 +261,22 @@ class Search:
 
     def _take_up(self, file: JsonlFile) -> None:
         for row in file.read():
-            self._replay(row)
+            self._replay(cast(_Row, row))
         self.asked = self._numbered
         self._journal = file
 
-    def _replay(self, row: Mapping[str, Any]) -> None:
+    def _replay(self, row: _Row) -> None:
         if row["event"] == "ask":
             self.skip(trial_number(row["trial"]) - 1)  # ids that were left out
             self._ask_again(row)
         elif row["event"] == "learn":
-            self._learn(row)
+            self._learn(row["params"], row)
         elif row["event"] == "steer":
             self._steer([parse_constraint(text, self._objectives) for text in row["region"]])
         elif row["trial"] in self.open:
             self._tell(row["trial"], row["outcomes"])
 
-    def _ask_again(self, row: Mapping[str, Any]) -> None:
+    def _ask_again(self, row: _AskRow) -> None:
         given = _Enqueued(row["given"], row["comes_again"]) if "given" in row else None
         if given is not None and given.comes_again:
             with suppress(ValueError):  # it may not come again after all
@@ -252,6 +289,6 @@ class Search:
             self._study.fail(trial)  # another version of the sampler
         self._opened(*self._study.propose_given(row["params"], self._seed), given=given)
 
-    def _write(self, row: Mapping[str, Any]) -> None:
+    def _write(self, row: _Row) -> None:
         if self._journal is not None:
             self._journal.append(row)

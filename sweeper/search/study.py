@@ -8,13 +8,15 @@ import optuna
 from optuna.trial import TrialState, create_trial
 
 from sweeper.records import Objective
+from sweeper.search.observation import Outcome
 from sweeper.search.samplers import SAMPLERS
 from sweeper.search.space import quiet_optuna
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search import Sampler
 
-Space = Callable[[optuna.Trial], Mapping[str, Any]]
+Space = Callable[[optuna.Trial], Mapping[str, Scalar]]
 _CONSTRAINTS = "constraints"  # how the names of attributes begin in which Optuna keeps violations
-Proposal = tuple[optuna.Trial, dict[str, Any]]
+Proposal = tuple[optuna.Trial, dict[str, Scalar]]
 
 
 class Study:
@@ -25,7 +27,7 @@ class Study:
         with quiet_optuna():
             self.optuna = optuna.create_study(directions=[objective.direction.value for objective in objectives])
 
-    def propose(self, sampler: optuna.samplers.BaseSampler, given: Mapping[str, Any] | None) -> Proposal:
+    def propose(self, sampler: optuna.samplers.BaseSampler, given: Mapping[str, Scalar] | None) -> Proposal:
         """Return a new trial and its configuration; parameters that are not given are sampled."""
         self.optuna.sampler = sampler
         if given is not None:
@@ -37,7 +39,7 @@ class Study:
             self.fail(trial)
             raise
 
-    def propose_given(self, given: Mapping[str, Any], seed: int = 0) -> Proposal:
+    def propose_given(self, given: Mapping[str, Scalar], seed: int = 0) -> Proposal:
         """Return a new trial with parameters that are given."""
         return self.propose(SAMPLERS[Sampler.RANDOM].quietly(seed), given)
 
@@ -45,11 +47,8 @@ class Study:
         """Tell that a trial has no outcome."""
         self.optuna.tell(trial, state=TrialState.FAIL)
 
-    def tell(self, trial: optuna.Trial, outcomes: Sequence[Mapping[str, Any]]) -> None:
-        """Tell the outcomes of a trial, further ones as trials of their own; none is a failure.
-
-        Each outcome has ``values``, one for each objective, and ``violations`` of each constraint.
-        """
+    def tell(self, trial: optuna.Trial, outcomes: Sequence[Outcome]) -> None:
+        """Tell the outcomes of a trial, further ones as trials of their own; none is a failure."""
         if not outcomes:
             self.fail(trial)
             return
@@ -89,7 +88,7 @@ class Study:
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             self.optuna.add_trial(create_trial(**told))
 
-    def _add(self, like: optuna.trial.FrozenTrial, values: Sequence[Any], violations: Mapping[str, float]) -> None:
+    def _add(self, like: optuna.trial.FrozenTrial, values: Sequence[float], violations: Mapping[str, float]) -> None:
         self.add(
             params=like.params,
             distributions=like.distributions,

@@ -9,7 +9,6 @@ is tried, in a later run of the sweep too; the region that was asked for last co
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweeper.errors import RecordError, SpecError
 from sweeper.records import SweepStatus
@@ -17,6 +16,7 @@ from sweeper.rounding import number_of
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.dimensions import proposal
 from sweeper.specification.fields.messages import tell
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
 from sweeper.store.actions import REQUESTS_NAME, signature
 from sweeper.store.jsonl import JsonlFile, append_alone
@@ -32,7 +32,7 @@ class NewRequests:
     stop: bool = False
     stopped_by: str = ""  # who asked to stop all, where the row says it
     trials: dict[str, str] = field(default_factory=dict)  # to stop, each with who asked
-    configurations: list[dict[str, Any]] = field(default_factory=list)
+    configurations: list[dict[str, Scalar]] = field(default_factory=list)
     region: tuple[str, ...] | None = None  # to search in, as constraints; None where nothing was said
 
 
@@ -100,7 +100,7 @@ def note_request(folder: Path, row: Mapping[str, object], by: str) -> None:
     _append(folder, row, by)
 
 
-def enqueue(folder: Path, values: Mapping[str, object], *, by: str | None = None) -> dict[str, Any]:
+def enqueue(folder: Path, values: Mapping[str, object], *, by: str | None = None) -> dict[str, Scalar]:
     """Ask for a configuration to be tried next, now or when the sweep is resumed or extended.
 
     ``values`` are as an entry of ``search.first``: open hyperparameters by dotted name; those left out are sampled.
@@ -125,7 +125,7 @@ def enqueue(folder: Path, values: Mapping[str, object], *, by: str | None = None
     return chosen
 
 
-def check_configuration(folder: Path, values: Mapping[str, object]) -> dict[str, Any]:
+def check_configuration(folder: Path, values: Mapping[str, object]) -> dict[str, Scalar]:
     """Return values of open hyperparameters as `enqueue` would write them, which may be asked for.
 
     Raises:
@@ -138,7 +138,7 @@ def check_configuration(folder: Path, values: Mapping[str, object]) -> dict[str,
             f"Expected a sweep that tries what it is given, but {folder} selects privately from one prior"
         )
     dimensions = manifest.read_spec().dimensions
-    return dict(tell(lambda: proposal(dimensions, values), "the configuration"))
+    return tell(lambda: proposal(dimensions, values), "the configuration")
 
 
 def steer(folder: Path, region: Sequence[str], *, by: str | None = None) -> tuple[OutcomeConstraint, ...]:
