@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from sweeper.backend.endings import RunResult
 from sweeper.backend.interruption import Interruption
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trainable import CliplessTrial
+from sweeper.backend.trainable import CliplessTrial, Constants
 from sweeper.backend.trial_states import TrialStates
 from sweeper.privacy.spending import Spending
 from sweeper.trials.settings import TrialSettings
@@ -38,7 +38,7 @@ class RunSettings:
     storage: str | None = None
     spending: Spending
 
-    def constants(self) -> dict[str, Any]:
+    def constants(self) -> Constants:
         """Return what the configuration of every trial holds, but for the data."""
         folder = str(self.folder.resolve())
         return {"settings": self.trial, "spending": self.spending, "folder": folder, "storage": self.storage}

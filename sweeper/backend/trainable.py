@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 
@@ -22,6 +22,7 @@ from clipless.training.private_training import Epoch
 from sweeper.backend.devices import cap_memory, is_lost, placement
 from sweeper.backend.placed_data import PlacedDataset
 from sweeper.backend.storage import SharedFolder
+from sweeper.backend.trial_states import TrialStart
 from sweeper.errors import TrialError
 from sweeper.privacy.spending import Spending
 from sweeper.trials.build import initial_seed, with_noise_of
@@ -34,28 +35,43 @@ _LOADED: list[tuple[Any, Dataset]] = []  # the last one: processes are reused in
 _HALVES: list[tuple[Dataset, tuple[Dataset, Dataset]]] = []  # likewise: trainings on one half share its rows
 
 
+class Constants(TypedDict):
+    """What the configuration of every trial of a run holds, but for the data."""
+
+    settings: TrialSettings
+    spending: Spending  # whose slots may give the noise
+    folder: str  # of the sweep
+    storage: str | None  # URL through which nodes exchange files where they share no disk
+
+
+class PlacedConstants(Constants):
+    """What the configuration of every trial of a run holds."""
+
+    data: Any  # a `PlacedDataset`, or a reference to one in Ray's object store
+
+
+class TrialSetup(TrialStart, PlacedConstants):
+    """The configuration of a trial."""
+
+
 class CliplessTrial:
     """One trial; its process is reused for the next one, which starts from nothing.
 
-    Its configuration holds ``trial``, ``proposal`` (values of the open slots), ``recorded`` (the last epoch that the
-    driver has), ``front`` (values of points; a model that one of them outdoes is not kept) and the constants
-    ``settings``, a `TrialSettings`, ``folder``, ``data``, a `PlacedDataset` or a reference to one in Ray's object
-    store, and ``spending``, whose slots may give the noise. A trial that runs out of memory all the
-    same goes on from its last epoch with micro-batches of half the size.
+    A trial that runs out of memory all the same goes on from its last epoch with micro-batches of half the size.
 
     It has more than fifteen methods: Ray Tune asks by some, stacks by others, and kinds of trials override some.
     """
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: TrialSetup) -> None:
         """Forget everything; what may fail happens in `step`."""
         self._config = config
-        self._recorded = int(config["recorded"])
+        self._recorded = config["recorded"]
         self._micro_batch_size: int | None = None
         self._run: TrialRun | None = None
         self._rows: Iterator[EpochRow] | None = None
         self._shared = self._shared_folder()
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: TrialSetup) -> bool:
         """Start another trial in this process."""
         self.setup(new_config)
         return True
@@ -137,7 +153,7 @@ class CliplessTrial:
         if before is not None:
             before.close()
         url = self._config.get("storage")
-        return None if url is None else SharedFolder(url, str(self._config["trial"]))
+        return None if url is None else SharedFolder(url, self._config["trial"])
 
     def _begin(self) -> PlanRow:
         gpus = self._settings.gpus
@@ -160,7 +176,7 @@ class CliplessTrial:
     def _build(self) -> TrialRun:
         config, settings = self._config, self._settings
         data = _load_dataset(config["data"])
-        trial = str(config["trial"])
+        trial = config["trial"]
         torch.set_num_threads(settings.threads)
         return TrialRun(
             trial=trial,
@@ -185,12 +201,10 @@ class CliplessTrial:
 
     @property
     def _settings(self) -> TrialSettings:
-        settings: TrialSettings = self._config["settings"]
-        return settings
+        return self._config["settings"]
 
     def _slot(self, trial: str) -> PoissonGaussian | None:
-        spending: Spending = self._config["spending"]
-        return spending.slot_of(trial)
+        return self._config["spending"].slot_of(trial)
 
     def _most_scores(self, trial: str) -> int | None:
         noise, spending = self._settings.noise, self._config["spending"]
@@ -213,16 +227,16 @@ class Rehearsal(CliplessTrial):
 
     def _build(self) -> TrialRun:
         config, settings = self._config, self._settings
-        number = int(str(config["trial"]).removeprefix("r")) - 1
+        number = int(config["trial"].removeprefix("r")) - 1
         torch.set_num_threads(settings.threads)
         data, chosen = _load_dataset(config["data"]), settings.space.resolve(config["proposal"])
-        spending: Spending = config["spending"]
-        if spending.final_slot is not None:
-            chosen = with_noise_of(spending.final_slot, chosen, data, repeats=settings.repeats)
+        slot = config["spending"].final_slot
+        if slot is not None:
+            chosen = with_noise_of(slot, chosen, data, repeats=settings.repeats)
         halves = _split_in_halves(data)[number % HALVES]
         chosen = rehearsal_config(chosen, len(halves.train), len(data.train))
         return TrialRun(
-            trial=str(config["trial"]),
+            trial=config["trial"],
             config=chosen,
             data=halves,
             objectives=settings.objectives,

@@ -8,10 +8,11 @@ knows what a plan or a point means.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from sweeper.errors import one_line, public_line
 from sweeper.records import TrialStatus
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 
 Verdict = tuple[TrialStatus, str]
@@ -19,12 +20,21 @@ Verdict = tuple[TrialStatus, str]
 MOST_RESTARTS = 2  # of one trial in one run, without an epoch between
 
 
+class TrialStart(TypedDict):
+    """The part of a trial's configuration that is its own, when it begins."""
+
+    trial: str  # its id
+    proposal: Mapping[str, Scalar]  # values of open dimensions by name
+    recorded: int  # the last epoch that the driver has
+    front: Sequence[Mapping[str, float]]  # values of points; a model that one of them outdoes is not kept
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
     """What the driver does when something happens to a trial; all run in the driver's main loop.
 
     Attributes:
-        on_start: gets the trial's id and the configuration its trainable receives.
+        on_start: gets the trial's id and its start.
         on_plan: gets the id and the plan row. A text refuses the trial, for that reason. An exception fails
             the trial: one whose plan could not be written down never trains.
         on_draw: gets the id before the trial draws its first noise. An exception fails the trial, which draws none.
@@ -45,7 +55,7 @@ class Hooks:
     An exception in ``on_start``, ``on_death``, ``on_restart`` or ``on_end`` ends the run.
     """
 
-    on_start: Callable[[str, Mapping[str, Any]], None] = lambda _trial, _config: None
+    on_start: Callable[[str, TrialStart], None] = lambda _trial, _config: None
     on_plan: Callable[[str, PlanRow], str | None] = lambda _trial, _row: None
     on_draw: Callable[[str], None] = lambda _trial: None
     on_epoch: Callable[[str, EpochRow], str | None] = lambda _trial, _row: None
@@ -79,7 +89,7 @@ class TrialStates:
         self.trouble: Exception | None = None
         self._is_closed = False
 
-    def start(self, trial: str, config: Mapping[str, Any]) -> None:
+    def start(self, trial: str, config: TrialStart) -> None:
         """A trial has begun, or begins again."""
         entry = self._trials.setdefault(trial, _TrialState())
         if self._is_closed:  # its process came up when the run was ending already, and nothing would end it later
@@ -88,8 +98,8 @@ class TrialStates:
             entry.running = True
             self._tell(self._hooks.on_start, trial, config)
 
-    def config(self, trial: str, proposal: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the part of a trial's configuration that is its own, when it begins."""
+    def config(self, trial: str, proposal: Mapping[str, Scalar]) -> TrialStart:
+        """Return what a trial begins with."""
         front = [dict(values) for values in self._hooks.front()]
         return {"trial": trial, "proposal": proposal, "recorded": self.last_epoch(trial), "front": front}
 

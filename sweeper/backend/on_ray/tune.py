@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import ray
 from ray import cloudpickle, tune
@@ -40,7 +40,7 @@ from sweeper.backend.endings import (
 )
 from sweeper.backend.environment import environment
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.trial_states import TrialStart, TrialStates
 from sweeper.errors import SweeperError
 from sweeper.records import TrialStatus
 from sweeper.trials.stream import EpochRow, TrialRow, row_from_text, row_to_text
@@ -207,7 +207,7 @@ class _QueueSearcher(Searcher):
         if started is None:
             return None
         trial, proposal = started
-        return self._run.states.config(trial, proposal)
+        return dict(self._run.states.config(trial, proposal))
 
     def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
         """Nothing: the trial states hears of it."""
@@ -244,7 +244,7 @@ class _TuneCallback(tune.Callback):
 
     def on_trial_start(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
         self._run.began(trial)
-        self._states.start(_trial_id(trial), trial.config)
+        self._states.start(_trial_id(trial), cast(TrialStart, trial.config))
 
     def on_trial_result(self, *, trial: RayTrial, result: dict[str, Any], **_info: Any) -> None:  # type: ignore[override]
         row = read_row(result)
@@ -257,7 +257,7 @@ class _TuneCallback(tune.Callback):
 
     def on_trial_error(self, *, trial: RayTrial, **_info: Any) -> None:  # type: ignore[override]
         name, (died, error) = _trial_id(trial), _failure(trial)
-        self._states.start(name, trial.config)  # it may have failed before it started
+        self._states.start(name, cast(TrialStart, trial.config))  # it may have failed before it started
         if died and not self._run.is_ending and self._states.restart(name):
             self._run.queue.put_back(name)
         else:

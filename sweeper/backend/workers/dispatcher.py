@@ -10,11 +10,10 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweeper.backend.endings import DIED, late_reason
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trial_states import TrialStates
+from sweeper.backend.trial_states import TrialStart, TrialStates
 from sweeper.backend.workers.messages import Assignment, Failure, Report, Task, TrialReport
 from sweeper.records import TrialStatus
 from sweeper.trials.stream import EpochRow
@@ -82,8 +81,8 @@ class Dispatcher:
         """Return what a worker that waits does next, one of so many; ``None`` if there is nothing for it to do."""
         is_new = worker.task is not self._task  # of another task it has reported nothing
         share = self._share(worker, workers)
-        configs = tuple(self._start(worker) for _ in range(min(share, 1 if is_new else worker.free)))
-        trials = tuple(config for config in configs if config is not None)
+        starts = tuple(self._start(worker) for _ in range(min(share, 1 if is_new else worker.free)))
+        trials = tuple(start for start in starts if start is not None)
         if not (trials or worker.trials):
             return None
         more = 0 if self._task.stack is not None else max(0, share - len(trials))  # nothing else asks for it
@@ -122,15 +121,15 @@ class Dispatcher:
         fair = math.ceil((self._queue.left + self._queue.running) / workers) - len(worker.trials)
         return max(fair, 0 if worker.trials else 1)
 
-    def _start(self, worker: WorkerState) -> dict[str, Any] | None:
+    def _start(self, worker: WorkerState) -> TrialStart | None:
         started = self._queue.start()
         if started is None:
             return None
         trial, proposal = started
-        config = self._states.config(trial, proposal)
+        start = self._states.config(trial, proposal)
         worker.trials[trial] = time.monotonic()
-        self._states.start(trial, dict(self._task.constants) | config)
-        return config
+        self._states.start(trial, start)
+        return start
 
     def _receive(self, worker: WorkerState, report: TrialReport) -> None:
         trial, row = report

@@ -2,12 +2,13 @@
 
 import pickle
 import traceback
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import cloudpickle  # type: ignore[import-untyped]
 
+from sweeper.backend.trainable import CliplessTrial, Constants
+from sweeper.backend.trial_states import TrialStart
 from sweeper.specification.plugins import architecture, declared_builders
 from sweeper.trials.stream import TrialRow
 
@@ -56,27 +57,26 @@ class Task:
     """What a worker trains from now on.
 
     Attributes:
-        kind: the class of the trials, a `sweeper.backend.trainable.CliplessTrial`, and the architectures that the
-            driver's program has declared, pickled by `of`.
+        kind: the class of the trials and the architectures that the driver's program has declared, pickled by `of`.
         constants: what the configuration of every trial holds, but for the data, which the worker has.
         stack: how many trials it trains as one at most; ``None`` for as many as pay.
     """
 
     kind: bytes
-    constants: Mapping[str, Any]
+    constants: Constants
     stack: int | None
 
     @classmethod
-    def of(cls, kind: type[Any], constants: Mapping[str, Any], stack: int | None) -> Self:
+    def of(cls, kind: type[CliplessTrial], constants: Constants, stack: int | None) -> Self:
         """Return a task; classes and functions of a script or a notebook travel as they are."""
         return cls(cloudpickle.dumps((kind, declared_builders())), constants, stack)
 
-    def unpack(self) -> type[Any]:
+    def unpack(self) -> type[CliplessTrial]:
         """Return the class of the trials, in a worker that then knows the declared architectures."""
         kind, builders = pickle.loads(self.kind)
         for builder in builders:
             architecture(builder)
-        made: type[Any] = kind
+        made: type[CliplessTrial] = kind
         return made
 
 
@@ -86,12 +86,12 @@ class Assignment:
 
     Attributes:
         stopped: trials that draw no more noise and that it reports no more.
-        trials: configurations of those that it takes.
+        trials: those that it takes.
         task: another task than before.
         more: how many trials it could be given beyond these, as things stand.
     """
 
     stopped: frozenset[str] = frozenset()
-    trials: tuple[dict[str, Any], ...] = ()
+    trials: tuple[TrialStart, ...] = ()
     task: Task | None = None
     more: int = 0

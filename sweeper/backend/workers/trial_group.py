@@ -4,12 +4,12 @@ A trial is *waiting* until its plan is answered and it has said that it will dra
 those that a lone trial reports, in the same order: whether a trial is trained in a stack shows in none of them.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 from clipless.training.memory import is_out_of_memory
-from sweeper.backend.trainable import CliplessTrial, end_if_lost
+from sweeper.backend.trainable import CliplessTrial, PlacedConstants, end_if_lost
+from sweeper.backend.trial_states import TrialStart
 from sweeper.backend.workers.messages import Assignment, Failure, TrialReport
 from sweeper.backend.workers.stacking import TrialStack, size_that_pays, stack_key
 from sweeper.trials.stream import EpochRow, PlanRow, TrialRow
@@ -41,8 +41,8 @@ class TrialGroup:
         most: how many trials are trained as one; ``None`` for as many as pay.
     """
 
-    def __init__(self, kind: type[CliplessTrial], constants: Mapping[str, Any], most: int | None = 1) -> None:
-        self._kind, self._constants, self._most = kind, dict(constants), most
+    def __init__(self, kind: type[CliplessTrial], constants: PlacedConstants, most: int | None = 1) -> None:
+        self._kind, self._constants, self._most = kind, constants, most
         self._caps: dict[Hashable, int] = {}  # of stacks that ran out of memory
         self._size = most or 1  # of the stack that is formed next, or trains
         self._more = 0  # trials that the driver could give beyond those that are here
@@ -62,25 +62,25 @@ class TrialGroup:
         self._reports, self._more = [], assignment.more
         for trial in assignment.stopped:
             self._stop(trial)
-        for config in assignment.trials:
-            self._begin(config)
+        for start in assignment.trials:
+            self._begin(start)
         self._announce()
         if not self._reports:
             self._round()
         return self._reports
 
-    def _begin(self, config: Mapping[str, Any]) -> None:
-        trial = str(config["trial"])
+    def _begin(self, start: TrialStart) -> None:
+        trial = start["trial"]
         try:
-            one = self._waiting[trial] = self._make(config)
+            one = self._waiting[trial] = self._make(start)
             self._tell(trial, one, one.work.step())
             one.key = None if self._most == 1 else stack_key(one.work)
         except Exception as error:
             self._fail(trial, error)
 
-    def _make(self, config: Mapping[str, Any]) -> _Trial:
+    def _make(self, start: TrialStart) -> _Trial:
         made = _Trial(self._kind.__new__(self._kind))
-        made.work.setup(self._constants | dict(config))
+        made.work.setup({**self._constants, **start})
         return made
 
     def _announce(self) -> None:

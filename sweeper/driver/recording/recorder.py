@@ -12,11 +12,10 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from clipless.sketches.release import Sketch
 from sweeper.adapters import dump
-from sweeper.backend.trial_states import Hooks
+from sweeper.backend.trial_states import Hooks, TrialStart
 from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.recording.trial_records import TrialRecords, points_of, run_tags
@@ -124,13 +123,12 @@ class Recorder:
             self.records.end(trial.id, status, reason)
         self._search.finish(trial.id, failed=trial.status is TrialStatus.FAILED)
 
-    def on_start(self, trial: str, config: Mapping[str, Any]) -> None:
+    def on_start(self, trial: str, config: TrialStart) -> None:
         """A trial has begun, or begins again."""
         if trial in self.records.trials:
             self.records.start_again(trial)
             return
-        chosen = self._plan.shared.space.resolve(config["proposal"]).to_json() if "proposal" in config else {}
-        self.records.start(trial, chosen)
+        self.records.start(trial, self._plan.shared.space.resolve(config["proposal"]).to_json())
 
     def on_plan(self, trial: str, row: PlanRow) -> str | None:
         """A trial is ready to train: its event goes into the ledger first, if the sweep's budget has room for it."""

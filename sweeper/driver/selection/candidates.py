@@ -9,16 +9,15 @@ What a later driver needs, should this one be killed, is on the disk before it c
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from clipless.datasets import Dataset
 from sweeper.account.draws import draw_of_selection
 from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.backend.queue import TrialQueue
-from sweeper.backend.trainable import CliplessTrial
-from sweeper.backend.trial_states import Hooks, TrialStates
+from sweeper.backend.trainable import CliplessTrial, TrialSetup
+from sweeper.backend.trial_states import Hooks, TrialStart, TrialStates
 from sweeper.driver.recording.account_charges import AccountCharges
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import RecordError, SweeperError
@@ -30,6 +29,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
 from sweeper.records import Point, TrialStatus, name_trial
+from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.requests import Requests
@@ -53,7 +53,7 @@ class NotStartedError(SweeperError):
 class Candidate(CliplessTrial):
     """A trial whose initial weights come from a seed that is drawn here and kept nowhere."""
 
-    def setup(self, config: dict[str, Any]) -> None:
+    def setup(self, config: TrialSetup) -> None:
         """Draw the seed, once for all attempts of this candidate."""
         super().setup(config)
         self._seed = IndependentProposer().initial_seed()
@@ -69,7 +69,7 @@ class IndependentProposals:
     def __init__(self, space: SearchSpace, selection: PrivateSelection | None = None) -> None:
         self._space, self._selection = space, selection
         self.asked = 0
-        self.open: dict[str, dict[str, Any]] = {}
+        self.open: dict[str, dict[str, Scalar]] = {}
 
     def ask(self) -> str:
         """Draw a candidate, which is in the selection from now on: ties go by this order."""
@@ -121,7 +121,7 @@ class Candidates:
         self.recorder = Recorder(plan, hidden, Untracked(), self._proposals, keep_every_model=True)
         self._account, self._is_charged = account, False
         self._endings = JsonlFile(hidden.path / ENDINGS_NAME, durable=True)
-        self._started: dict[str, dict[str, Any]] = {}
+        self._started: dict[str, dict[str, Scalar]] = {}
         self._planned: set[str] = set()
         self._undefined: set[str] = set()
         self._dead: set[str] = set()
@@ -197,7 +197,7 @@ class Candidates:
             on_failure=self.recorder.on_failure,
         )
 
-    def _on_start(self, trial: str, config: Mapping[str, Any]) -> None:
+    def _on_start(self, trial: str, config: TrialStart) -> None:
         if trial in self._started:
             self.selection.begin(trial)
         self._started[trial] = dict(config["proposal"])

@@ -143,7 +143,7 @@ def test_a_trial_starts_with_its_configuration_and_ends_with_its_reason(kept, pl
 
 def test_the_whole_error_of_a_trial_is_kept_for_the_owner_of_the_data_alone(kept, plan_row):
     states = TrialStates(kept.recorder.hooks)
-    states.start("t0001", {"trial": "t0001"})
+    states.start("t0001", {"trial": "t0001", "proposal": {}})
     states.receive("t0001", plan_row)
     states.fail("t0001", ValueError("could not convert Name-042450 to float"))
     assert kept.folder.failures() == [{"trial": "t0001", "error": "ValueError: could not convert Name-042450 to float"}]
@@ -156,10 +156,10 @@ def test_the_whole_error_of_a_trial_is_kept_for_the_owner_of_the_data_alone(kept
 
 
 def test_a_trial_that_never_planned_has_nothing_in_the_ledger(kept):
-    kept.recorder.on_start("t0001", {"trial": "t0001"})
+    kept.recorder.on_start("t0001", {"trial": "t0001", "proposal": {}})
     kept.recorder.on_end("t0001", TrialStatus.FAILED, "its process died", 1)
     assert Ledger(kept.folder.ledger).entries() == ()
-    assert kept.folder.trials()["t0001"].config == {}
+    assert kept.folder.trials()["t0001"].config["model"] == {"architecture": "mlp"}
 
 
 def test_an_entry_that_cannot_be_closed_stays_open_and_is_charged_in_full(kept, plan_row, monkeypatch):
@@ -770,7 +770,7 @@ def test_an_interrupted_trial_is_neither_told_nor_forgotten(kept, plan_row):
     assert second.unfinished == {"t0001": 1}
     assert set(taken.open) == {"t0001"}
     assert state.exists()
-    second.on_start("t0001", {})
+    second.on_start("t0001", {"trial": "t0001", "proposal": {}})
     assert kept.folder.trials()["t0001"].status is TrialStatus.RUNNING
     second.on_end("t0001", TrialStatus.FAILED, "no", 2)
     assert not state.exists()
