@@ -5,15 +5,21 @@ dashboards read. Nothing here imports Ray, Optuna, MLflow or torch.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
-from typing import Annotated, Any
+from typing import Annotated
 
 from clipless.privacy.events import Relation
 from clipless.privacy.exposure import Risk
 from sweeper.adapters import WHEN_KNOWN, EventValue
 from sweeper.rounding import in_brackets, round_up
+
+Scalar = bool | int | float | str
+"""A value of one hyperparameter."""
+
+ConfigValues = Mapping[str, Mapping[str, Scalar | Sequence[Scalar] | Mapping[str, Scalar | Sequence[Scalar]]]]
+"""The resolved values of a trial's configuration by section and key, a loss with its parameters below its key."""
 
 
 class Direction(enum.Enum):
@@ -186,7 +192,7 @@ class Trial:
     """One configuration trained once."""
 
     id: str  # ``t0007``; unique within the sweep
-    config: Mapping[str, Any]  # the resolved spec values of this trial, nested as in the spec
+    config: ConfigValues
     plan: TrialPlan | None = None  # what it planned, ``None`` before that
     run_id: str | None = None  # MLflow run, when tracking is on
     # the ``node`` and ``device`` that trained it last; empty before its first plan

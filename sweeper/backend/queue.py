@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from sweeper.records import Scalar
 from sweeper.search.optuna_search import Proposer
-from sweeper.specification.fields.ranges import Scalar
 
 
 class TrialQueue:

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypedDict
 
 from sweeper.errors import one_line, public_line
-from sweeper.records import TrialStatus
-from sweeper.specification.fields.ranges import Scalar
+from sweeper.records import Scalar, TrialStatus
 from sweeper.trials.stream import EpochRow, FirstDrawRow, PlanRow, TrialRow
 
 Verdict = tuple[TrialStatus, str]

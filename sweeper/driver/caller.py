@@ -15,11 +15,10 @@ from sweeper.driver.recording.recorder import Recorder
 from sweeper.errors import TrialError
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import Point, Scalar, Trial, TrialStatus
 from sweeper.results.display import lines_in_html, point_in_words
 from sweeper.results.highlights import best
 from sweeper.search.optuna_search import Search
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.store.requests import check_configuration, enqueue
 
 PROPOSED = (

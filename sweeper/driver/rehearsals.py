@@ -4,7 +4,6 @@ A rehearsal is no trial: it reads no training row, has no entry in the ledger, n
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from clipless.privacy.events import PoissonGaussian
 from sweeper.adapters import dump
@@ -13,12 +12,11 @@ from sweeper.backend.trial_states import Hooks, TrialStates
 from sweeper.driver.reporting.progress import RehearsalProgress
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import signal_of
-from sweeper.records import Objective, RehearsalSource, TrialStatus
+from sweeper.records import ConfigValues, Objective, RehearsalSource, Scalar, TrialStatus
 from sweeper.results.rehearsal_ranking import judge_rehearsal, rank_rehearsals
 from sweeper.search.finalists import Explored, Merit, Values
 from sweeper.search.space import sample
 from sweeper.specification.constraints import OutcomeConstraint
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.rehearsal_records import (
@@ -122,7 +120,7 @@ class Rehearsals:
         self,
         objectives: Sequence[Objective],
         constraints: Sequence[OutcomeConstraint],
-        trained: Mapping[str, Mapping[str, Any]],
+        trained: Mapping[str, ConfigValues],
     ) -> RehearsalProgress:
         """Return how the rehearsals stand; configurations that train are ranked by what they have shown so far.
 
@@ -175,7 +173,7 @@ class Rehearsals:
     def _points_of(self, name: str) -> Mapping[str, Values]:
         return self._records[name].points if name in self._records else self._shown.get(name, {})
 
-    def _resolve(self, name: str) -> dict[str, Any]:
+    def _resolve(self, name: str) -> ConfigValues:
         return self._space.resolve(self.proposals[name]).to_json()
 
     def _on_plan(self, name: str, row: PlanRow) -> None:

@@ -11,12 +11,11 @@ from sweeper.errors import RecordError
 from sweeper.privacy.pricing import signal_of
 from sweeper.privacy.selection import WINNER_TRIAL
 from sweeper.privacy.spending import Spending
-from sweeper.records import name_trial
+from sweeper.records import Scalar, name_trial
 from sweeper.search.finalists import Explored, choose_finalists, transfer_proposal
 from sweeper.search.optuna_search import Search
 from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.fields.nested import leaves
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search_space import SearchSpace
 
 

@@ -16,12 +16,12 @@ from sweeper.driver.resume import recorded_claim
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import FrontArchive
 from sweeper.privacy.claims import Steering
-from sweeper.records import Objective, TrialStatus
+from sweeper.records import Objective, Scalar, TrialStatus
 from sweeper.search.observation import Observation
 from sweeper.specification.constraints import OutcomeConstraint
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.nested import leaves
-from sweeper.specification.fields.ranges import Choices, Range, Scalar
+from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.specification.objectives import same
 from sweeper.specification.search import MLFLOW
 from sweeper.store.manifest import MANIFEST_NAME

@@ -8,11 +8,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from sweeper.errors import RecordError
+from sweeper.records import ConfigValues
 from sweeper.store.input_format import DATA_NAME
 from sweeper.store.jsonl import replace_file, to_text
 from sweeper.store.manifest import told_spec
@@ -39,7 +39,7 @@ class Sources:
     """What a sweep has that travels with a model of it."""
 
     ledger: bytes  # its rows, as they were when the card was made
-    spec: Mapping[str, Any]  # as it was completed, as JSON values
+    spec: Mapping[str, object]  # as it was completed, as JSON values
 
 
 def write_sources(folder: Path, sources: Sources) -> None:
@@ -69,17 +69,17 @@ def write_sources(folder: Path, sources: Sources) -> None:
     replace_file(folder / SPEC_NAME, spec_text(sources.spec))
 
 
-def spec_text(spec: Mapping[str, Any]) -> str:
+def spec_text(spec: Mapping[str, object]) -> str:
     """Return the spec of a sweep as others than its owner may read it, as YAML."""
     return yaml.safe_dump(told_spec(spec), sort_keys=False, allow_unicode=True)
 
 
-def write_config(folder: Path, config: Mapping[str, Any]) -> None:
+def write_config(folder: Path, config: ConfigValues) -> None:
     """Write the configuration of a trial."""
     replace_file(folder / CONFIG_NAME, config_text(config))
 
 
-def config_text(config: Mapping[str, Any]) -> str:
+def config_text(config: ConfigValues) -> str:
     """Return the configuration of a trial as its file has it."""
     return to_text(config, indent=2) + "\n"
 

@@ -11,8 +11,8 @@ from clipless.errors import CliplessError
 from clipless.plans.plan import Plan
 from clipless.privacy.events import PoissonGaussian
 from sweeper.errors import SpecError
+from sweeper.records import Scalar
 from sweeper.search.space import sample
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_loss, build_model, build_plan, event_without_noise
 from sweeper.trials.settings import TrialSettings

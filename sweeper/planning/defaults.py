@@ -13,8 +13,9 @@ from clipless.datasets import Dataset
 from clipless.datasets.metadata import units_word
 from clipless.zoo import ARCHITECTURES
 from sweeper.planning.prior import load_prior
+from sweeper.records import Scalar
 from sweeper.specification.fields.nested import with_values
-from sweeper.specification.fields.ranges import Scalar, largest
+from sweeper.specification.fields.ranges import largest
 from sweeper.specification.left_out import Default, PublicNumbers, find_defaults
 from sweeper.specification.search import Prior, Sampler
 from sweeper.specification.spec import Spec

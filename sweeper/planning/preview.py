@@ -18,7 +18,8 @@ from clipless.training.trainer import default_micro_batch
 from sweeper.planning.configurations import find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import price, signal_of
-from sweeper.specification.fields.ranges import Choices, Scalar
+from sweeper.records import Scalar
+from sweeper.specification.fields.ranges import Choices
 from sweeper.specification.trial_config import TrialConfig
 from sweeper.trials.build import build_augmentation, build_loss, build_model
 

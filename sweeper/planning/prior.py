@@ -14,8 +14,9 @@ from math import inf, log
 from typing import Any, TypeGuard
 
 from sweeper.adapters import parse
+from sweeper.records import Scalar
 from sweeper.specification.dimensions import Dimension
-from sweeper.specification.fields.ranges import Choices, Range, Scalar
+from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.specification.left_out import PublicNumbers
 from sweeper.specification.search import Prior
 

@@ -17,10 +17,9 @@ from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import Terms
 from sweeper.privacy.spending import Spending
 from sweeper.privacy.spending._composition import compose
-from sweeper.records import RehearsalSource
+from sweeper.records import RehearsalSource, Scalar
 from sweeper.rounding import number_of
 from sweeper.specification.addresses import AccountAddress
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.left_out import Default
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, ResourceSettings

@@ -9,7 +9,7 @@ from sweeper.markup import WIDTH, aligned, paragraph, table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import Price, value_name
-from sweeper.records import Point
+from sweeper.records import ConfigValues, Point
 from sweeper.results.front_record import FrontRecord, frame_of
 from sweeper.results.highlights import (
     Highlight,
@@ -140,13 +140,13 @@ def epsilon_first(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: name != "epsilon")
 
 
-def picked_in_words(point: Point, config: Mapping[str, Any], front: FrontRecord) -> list[str]:
+def picked_in_words(point: Point, config: ConfigValues, front: FrontRecord) -> list[str]:
     """Return a point that was picked as lines: what it costs, its scores beside a baseline, and its configuration."""
     epsilon = f"{value_name('epsilon')} {value_text(point, 'epsilon')}"
     return [f"{point.label}: {epsilon}{_cost(front.price)}", *score_lines(point, front), _settings(config)]
 
 
-def point_in_words(point: Point, config: Mapping[str, Any], price: Price | None) -> list[str]:
+def point_in_words(point: Point, config: Mapping[str, object], price: Price | None) -> list[str]:
     """Return a point as lines: its values, what releasing it costs, and its configuration."""
     values = ", ".join(f"{value_name(name)} {value_text(point, name)}" for name in epsilon_first(point.values))
     return [f"{point.label}: {values}{_cost(price)}", _settings(config)]
@@ -156,7 +156,7 @@ def _cost(price: Price | None) -> str:
     return "" if price is None else f"; price {round_up(price.epsilon)} at delta {price.delta:g}"
 
 
-def _settings(config: Mapping[str, Any]) -> str:
+def _settings(config: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {value}" for name, value in flatten(config).items())
 
 

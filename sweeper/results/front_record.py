@@ -16,7 +16,17 @@ from sweeper.pareto.dominance import Box
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
-from sweeper.records import NoisyScores, Objective, Point, PointKey, SmoothedCounts, Trial, trial_number
+from sweeper.records import (
+    ConfigValues,
+    NoisyScores,
+    Objective,
+    Point,
+    PointKey,
+    Scalar,
+    SmoothedCounts,
+    Trial,
+    trial_number,
+)
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
 
@@ -33,12 +43,12 @@ POINT_COLUMNS = ("trial", "epoch", "made_from", "on_front", "price")  # of every
 class FrontTrial:
     """What a reader of a front needs to know of a trial; ``None`` where no plan was made."""
 
-    config: Mapping[str, Any]
+    config: ConfigValues
     run_id: str | None = None
     delta: float | None = None
     relation: str | None = None
     accountant: str | None = None
-    sampling: Mapping[str, Any] | None = None
+    sampling: Mapping[str, Scalar] | None = None
     noise_multiplier: float | None = None
     status: str
     reason: str = ""
@@ -235,7 +245,7 @@ def _noise_columns(noisy: NoisyScores) -> dict[str, float]:
     return columns
 
 
-def frame_of(rows: Sequence[Mapping[str, Any]], *, constants: bool = False) -> "pd.DataFrame":
+def frame_of(rows: Sequence[Mapping[str, object]], *, constants: bool = False) -> "pd.DataFrame":
     """Return rows as a table, hyperparameters that vary before the others; these only with ``constants``.
 
     Of one row all are kept: nothing says which of them vary.

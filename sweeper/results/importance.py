@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from sweeper.pareto.dominance import Floats, costs, hypervolume
-from sweeper.records import Objective, Point
+from sweeper.records import ConfigValues, Objective, Point
 from sweeper.results.front import Front
 from sweeper.results.pick import rank
 from sweeper.results.rehearsal_ranking import Rehearsed
@@ -77,7 +77,7 @@ def rehearsed_importances(
 
 
 def _importances(
-    configs: Sequence[Mapping[str, Any]], found: Sequence[Sequence[float]], targets: Sequence[str], seed: int
+    configs: Sequence[ConfigValues], found: Sequence[Sequence[float]], targets: Sequence[str], seed: int
 ) -> tuple[Importance, ...]:
     count = len(configs)
     chosen = range(count) if count <= MOST_TRIALS else [i * count // MOST_TRIALS for i in range(MOST_TRIALS)]

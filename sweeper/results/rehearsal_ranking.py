@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sweeper.markup import aligned, paragraph, table
-from sweeper.records import Objective
+from sweeper.records import ConfigValues, Objective
 from sweeper.rounding import number_of
 from sweeper.search.finalists import Merit, measure_error, measure_merit
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
@@ -144,7 +144,7 @@ class Rehearsed(tuple[RankedRehearsal, ...]):
 def rank_rehearsals(
     configurations: Iterable[RehearsedConfiguration],
     objectives: Sequence[Objective],
-    trained: Mapping[str, Mapping[str, Any]],
+    trained: Mapping[str, ConfigValues],
     constraints: Sequence[OutcomeConstraint] = (),
     judge: Judge | None = None,
     preferred: str | None = None,
@@ -198,7 +198,7 @@ def ranked_rehearsals(folder: SweepFolder) -> Rehearsed:
 def rank_recorded(
     configurations: Iterable[RehearsedConfiguration],
     objectives: Sequence[Objective],
-    trained: Mapping[str, Mapping[str, Any]],
+    trained: Mapping[str, ConfigValues],
     spec: Mapping[str, Any],
 ) -> Rehearsed:
     """Return configurations best first, as `rank_rehearsals`, by the constraints of a spec as it was recorded."""
@@ -236,5 +236,5 @@ def _best(epochs: Sequence[RehearsedEpoch], utility: Objective | None) -> Rehear
     return max(known, key=lambda epoch: utility.direction.sign * epoch.values[utility.name], default=None)
 
 
-def _trials_of(configuration: RehearsedConfiguration, trained: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+def _trials_of(configuration: RehearsedConfiguration, trained: Mapping[str, ConfigValues]) -> tuple[str, ...]:
     return tuple(trial for trial, config in trained.items() if config == configuration.config)

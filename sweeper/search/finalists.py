@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from sweeper.pareto.dominance import Box, Floats, volume
-from sweeper.records import Objective
+from sweeper.records import Objective, Scalar
 from sweeper.specification.constraints import OutcomeConstraint
-from sweeper.specification.fields.ranges import Range, Scalar
+from sweeper.specification.fields.ranges import Range
 from sweeper.specification.search_space import SearchSpace
 
 Values = Mapping[str, float]

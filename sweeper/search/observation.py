@@ -6,9 +6,8 @@ from math import isnan
 from typing import TypedDict
 
 from sweeper.pareto.dominance import Box, FrontArchive, costs, exclusive
-from sweeper.records import Objective, Point
+from sweeper.records import Objective, Point, Scalar
 from sweeper.specification.constraints import OutcomeConstraint
-from sweeper.specification.fields.ranges import Scalar
 
 
 @dataclass(frozen=True, slots=True)

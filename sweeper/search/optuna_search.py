@@ -20,12 +20,11 @@ from typing import Literal, NotRequired, Protocol, TypedDict, cast
 
 import optuna
 
-from sweeper.records import Objective, Point, name_trial, trial_number
+from sweeper.records import Objective, Point, Scalar, name_trial, trial_number
 from sweeper.search.observation import Observation, Observations, Outcome
 from sweeper.search.samplers import sampler_kind
 from sweeper.search.study import Proposal, Space, Study
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search import Sampler
 from sweeper.store.jsonl import JsonlFile
 

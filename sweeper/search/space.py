@@ -4,7 +4,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from sweeper.specification.fields.ranges import Scalar
+from sweeper.records import Scalar
 from sweeper.specification.search_space import SearchSpace
 
 

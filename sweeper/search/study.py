@@ -7,11 +7,10 @@ from typing import Any
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from sweeper.records import Objective
+from sweeper.records import Objective, Scalar
 from sweeper.search.observation import Outcome
 from sweeper.search.samplers import SAMPLERS
 from sweeper.search.space import quiet_optuna
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.search import Sampler
 
 Space = Callable[[optuna.Trial], Mapping[str, Scalar]]

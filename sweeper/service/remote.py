@@ -29,7 +29,7 @@ from sweeper.papers.files import CARD_NAME, MODEL_NAME, PAPERS
 from sweeper.privacy.card.content import CardContent
 from sweeper.privacy.card.make import Card
 from sweeper.privacy.pricing import Price, value_name
-from sweeper.records import SweepStatus
+from sweeper.records import ConfigValues, SweepStatus
 from sweeper.results.display import front_in_html, front_in_words, lines_in_html
 from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
@@ -71,7 +71,7 @@ class RemotePicked:
     made_from: str
     values: Mapping[str, float]
     scores: Sequence[str]
-    config: Mapping[str, Any]
+    config: ConfigValues
     card: Card
     _address: str
     _papers: Call

@@ -13,11 +13,12 @@ from enum import Enum
 from math import prod
 from typing import Any
 
+from sweeper.records import Scalar
 from sweeper.specification.architectures import architecture_options
 from sweeper.specification.fields._section import Condition, option_of
 from sweeper.specification.fields.choices import LOSS_DEFAULTS, MODEL_OPTIONS
 from sweeper.specification.fields.messages import bad_value, did_you_mean_or_known
-from sweeper.specification.fields.ranges import Choices, Open, Range, Scalar
+from sweeper.specification.fields.ranges import Choices, Open, Range
 from sweeper.specification.settings import WITH_RADIUS, ModelSettings, PrivacySettings, TrainingSettings
 
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
 
+from sweeper.records import Scalar
 from sweeper.specification.dimensions import Dimension
 from sweeper.specification.fields.messages import did_you_mean_or_known, mistake
 from sweeper.specification.fields.nested import unflatten
-from sweeper.specification.fields.ranges import Choices, Range, Scalar
+from sweeper.specification.fields.ranges import Choices, Range
 from sweeper.specification.trial_config import TrialConfig
 
 

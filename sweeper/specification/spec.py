@@ -19,13 +19,12 @@ from pydantic import PrivateAttr, ValidationError, model_validator
 
 from clipless.datasets import Evaluation
 from sweeper.errors import SpecError
-from sweeper.records import Objective
+from sweeper.records import Objective, Scalar
 from sweeper.specification.data import DataSettings, mistakes_in_name
 from sweeper.specification.dimensions import Dimension, grid_size, list_dimensions, proposal
 from sweeper.specification.fields._section import Section, SweepName
 from sweeper.specification.fields.messages import BrokenRule, bad_value, locate, mistake, sentences, together
 from sweeper.specification.fields.nested import with_values
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.left_out import MAY_LACK, UNSEEN, find_defaults
 from sweeper.specification.objectives import radii
 from sweeper.specification.rules.budget import broken_budget_rules, broken_space_rules, broken_stage_rules

@@ -15,6 +15,7 @@ from clipless.plans.method import Method, Schedule
 from clipless.privacy.allocation import NoiseAllocation
 from clipless.privacy.events import Relation
 from sweeper.errors import SpecError
+from sweeper.records import ConfigValues
 from sweeper.specification.fields._section import ONE_COUNT, REQUIRED, Condition, Option
 from sweeper.specification.fields.choices import COUNT, POSITIVE
 from sweeper.specification.fields.fields import Flag, Name, Number
@@ -119,7 +120,7 @@ class TrialConfig(_Part):
     training: TrialTraining
     privacy: TrialPrivacy
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ConfigValues:
         """Return JSON values; ``from_json`` reads them back."""
         return self.model_dump(mode="json", exclude_none=True)
 

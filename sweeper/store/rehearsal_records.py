@@ -8,11 +8,9 @@ price and no model, and what reads trials, points or the front does not read the
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweeper.adapters import read
-from sweeper.records import RehearsalSource
-from sweeper.specification.fields.ranges import Scalar
+from sweeper.records import ConfigValues, RehearsalSource, Scalar
 from sweeper.store.jsonl import JsonlFile
 
 Values = Mapping[str, float]
@@ -28,7 +26,7 @@ class RehearsalRecord:
     trainings: int  # of the configuration, this one among them
     source: RehearsalSource  # the rows that it was trained and scored on
     proposal: Mapping[str, Scalar]  # values of open dimensions by name
-    config: Mapping[str, Any]  # all values, nested as in the spec
+    config: ConfigValues
     reason: str = ""  # why it has no points
     # values by objective of each epoch, ``epsilon`` not among them: the noise is that of a final, on fewer rows
     points: Mapping[str, Values] = field(default_factory=dict)  # under ``12``, or ``12 slow-midpoint``
@@ -56,7 +54,7 @@ class RehearsedConfiguration:
         id: ``c0001``, in the order in which they were proposed.
         source: the rows that it was trained and scored on.
         proposal: values of open dimensions by name.
-        config: all values, nested as in the spec.
+        config: all values.
         epochs: what it has shown; nothing where one of its trainings failed.
         parts: what each of its trainings has shown, of which ``epochs`` are the means.
         reason: why it has shown nothing.
@@ -65,7 +63,7 @@ class RehearsedConfiguration:
     id: str
     source: RehearsalSource
     proposal: Mapping[str, Scalar]
-    config: Mapping[str, Any]
+    config: ConfigValues
     epochs: tuple[RehearsedEpoch, ...] = ()
     parts: tuple[tuple[Values, ...], ...] = ()
     reason: str = ""

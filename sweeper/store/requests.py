@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sweeper.errors import RecordError, SpecError
-from sweeper.records import SweepStatus
+from sweeper.records import Scalar, SweepStatus
 from sweeper.rounding import number_of
 from sweeper.specification.constraints import OutcomeConstraint, parse_constraint
 from sweeper.specification.dimensions import proposal
 from sweeper.specification.fields.messages import tell
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
 from sweeper.store.actions import REQUESTS_NAME, signature
 from sweeper.store.jsonl import JsonlFile, append_alone

@@ -8,9 +8,9 @@ from functools import cache, lru_cache
 from importlib import metadata
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import ConfigValues, SweepStatus, TrialStatus
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import leaves
 from sweeper.store.actions import submitter
@@ -151,7 +151,7 @@ def rehearsal_metrics(values: Mapping[str, float], made_from: str = "") -> dict[
     return {name.replace("val/", prefix, 1): value for name, value in metric_names(values).items() if name != "epsilon"}
 
 
-def rehearsal_name(configuration: str, config: Mapping[str, Any]) -> str:
+def rehearsal_name(configuration: str, config: ConfigValues) -> str:
     """Return the name of the run of a rehearsed configuration, which begins as no trial's does.
 
     >>> rehearsal_name("c0005", {"model": {"architecture": "mlp", "width": 64}})
@@ -160,7 +160,7 @@ def rehearsal_name(configuration: str, config: Mapping[str, Any]) -> str:
     return f"rehearsal {trial_name(configuration, config)}"
 
 
-def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = None) -> str:
+def trial_name(trial: str, config: ConfigValues, epsilon: float | None = None) -> str:
     """Return the name of a trial's run: its id, what it trains, and the epsilon that it plans, rounded up.
 
     >>> trial_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, 2.8412)
@@ -172,7 +172,7 @@ def trial_name(trial: str, config: Mapping[str, Any], epsilon: float | None = No
     return " ".join(filter(None, parts))
 
 
-def result_name(trial: str, config: Mapping[str, Any], result: str, stage: str = "") -> str:
+def result_name(trial: str, config: ConfigValues, result: str, stage: str = "") -> str:
     """Return the name of the run of a trial when its sweep has ended: what it reached comes first, for lists cut names.
 
     >>> result_name("t0021", {"model": {"architecture": "mlp", "width": 64}}, "test accuracy 0.838", "stage 1 of 2")
@@ -181,7 +181,7 @@ def result_name(trial: str, config: Mapping[str, Any], result: str, stage: str =
     return ", ".join(filter(None, [f"{trial} {result}", stage, _name_model(config)]))
 
 
-def _name_model(config: Mapping[str, Any]) -> str:
+def _name_model(config: ConfigValues) -> str:
     """Return what a configuration trains, with its size, empty where it does not say."""
     model = config.get("model", {})
     size = next((model[key] for key in _SIZES if isinstance(model.get(key), int)), None)

@@ -8,7 +8,6 @@ Shape letters: B rows, K logits, N thresholds.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +32,7 @@ from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.privacy.sampling import draw_rows
 from sweeper.privacy.evaluation.curve_noise import CONFIDENCE
 from sweeper.privacy.evaluation.paid_scores import ScoreNoise
-from sweeper.records import ReleasedCurves, ScoreCurves
+from sweeper.records import ConfigValues, ReleasedCurves, ScoreCurves
 from sweeper.specification.objectives import radius_text
 
 _COUNT_DIGITS, _SHARE_DIGITS = 2, 5  # that are written down
@@ -103,9 +102,11 @@ def scores_of(curves: ReleasedCurves, noise: ScoreNoise) -> dict[str, float]:
     return found if curves.scores is None else found | {"auroc": curves.scores.auroc[1]}
 
 
-def temperature(config: Mapping[str, Any]) -> float:
+def temperature(config: ConfigValues) -> float:
     """Return the temperature of the loss of a trial's configuration, 1 where it has none."""
-    return float(config["training"]["loss"].get("temperature", 1.0))
+    loss = config["training"]["loss"]
+    found = loss.get("temperature") if isinstance(loss, Mapping) else None
+    return float(found) if isinstance(found, int | float) else 1.0
 
 
 def _strict(radius_B: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import Any
 
 from sweeper.errors import TrialError
 from sweeper.pareto.dominance import FrontArchive, front_mask
 from sweeper.privacy.claims import Claim
 from sweeper.records import (
     ClassCounts,
+    ConfigValues,
     Objective,
     Point,
     PointKey,
@@ -74,7 +74,7 @@ class TrialRecords:
         """Return the last epoch of a trial whose iterate has a point, 0 before its first."""
         return self._last_epoch.get(trial, 0)
 
-    def start(self, trial: str, config: Mapping[str, Any]) -> None:
+    def start(self, trial: str, config: ConfigValues) -> None:
         """Record a trial that starts."""
         self._tracker.start_trial(trial, config, {**self._tags, NAME_TAG: trial_name(trial, config)})
         self.save(Trial(id=trial, config=config))

@@ -28,8 +28,7 @@ from sweeper.privacy.evaluation.paid_scores import planned_scores
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import whole_event
 from sweeper.privacy.selection import Ending, IndependentProposer, PrivateSelection
-from sweeper.records import Point, TrialStatus, name_trial
-from sweeper.specification.fields.ranges import Scalar
+from sweeper.records import Point, Scalar, TrialStatus, name_trial
 from sweeper.specification.search_space import SearchSpace
 from sweeper.store.jsonl import JsonlFile
 from sweeper.store.requests import Requests

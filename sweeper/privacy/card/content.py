@@ -15,7 +15,7 @@ from clipless.privacy.exposure import Basis, Risk
 from sweeper.adapters import parse
 from sweeper.privacy.claims import AccountClaim
 from sweeper.privacy.pricing import Price
-from sweeper.records import NoisyScores, ReleasedCurves
+from sweeper.records import ConfigValues, NoisyScores, ReleasedCurves
 
 Number = Annotated[float, WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["Infinity", "-Infinity", "NaN"]}]})]
 Values = Mapping[str, Number]
@@ -309,7 +309,7 @@ class CardContent(Answer, extra="forbid"):
     classes: ClassTable | None
     curves: ReleasedCurves | None
     smoothed: SmoothedTable | None
-    config: Mapping[str, Any]
+    config: ConfigValues
     model: str | None = Field(description="Where the sweep's folder has the model.")
     account: AccountFacts | None = Field(description="What the sweep is charged to, None without one.")
     deployment: Mapping[str, str] = Field(description="What people said of it in the spec; nothing is inferred.")

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sweeper.records import Scalar
 from sweeper.service.routes.steering import MAX_VALUES
 from sweeper.service.routes.write import MAX_TRIALS
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
 
 LONGEST_WAIT = 30  # seconds of one call: clients and proxies give up on longer ones

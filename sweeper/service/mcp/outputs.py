@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sweeper.privacy.card.content import Answer, Guarantee, ModelPrice, Number, PriceFacts, Values
-from sweeper.records import NoisyScores, Objective, SweepStatus
+from sweeper.records import ConfigValues, NoisyScores, Objective, SweepStatus
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import FrontSummary, Hypervolume, PointName, Submitted
 
@@ -51,7 +51,7 @@ class ShownPoint(PointName):
 
     values: Values = Field(description="Validation values by objective.")
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
-    config: Mapping[str, Any]
+    config: ConfigValues
 
 
 class ShownFront(Answer):
@@ -104,6 +104,6 @@ class PickedModel(PointName):
     noisy: NoisyScores | None
     price: ModelPrice | None = Field(description="Of choosing it by scores of its sweep; None without a guarantee.")
     guarantee: Guarantee | None
-    config: Mapping[str, Any]
+    config: ConfigValues
     model: str = Field(description="Address of its model at the service.")
     papers: str = Field(description="Address of the model with its card, hashes, ledger and spec.")

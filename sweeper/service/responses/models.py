@@ -11,7 +11,16 @@ from pydantic import Field
 from clipless.datasets import Evaluation
 from clipless.privacy.exposure import Risk
 from sweeper.privacy.card.content import Answer, CardContent, ModelPrice, Number, PriceFacts, Values
-from sweeper.records import ClassCounts, NoisyScores, Objective, ReleasedCurves, SmoothedCounts, SweepStatus
+from sweeper.records import (
+    ClassCounts,
+    ConfigValues,
+    NoisyScores,
+    Objective,
+    ReleasedCurves,
+    Scalar,
+    SmoothedCounts,
+    SweepStatus,
+)
 from sweeper.results.front_record import FrontTrial
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.store.actions import ActionKind
@@ -31,7 +40,7 @@ class SweepState(Answer):
 class Enqueued(SweepState):
     """A configuration that is tried next."""
 
-    values: Mapping[str, Any] = Field(description="Its open hyperparameters by dotted name.")
+    values: Mapping[str, Scalar] = Field(description="Its open hyperparameters by dotted name.")
 
 
 class Steered(SweepState):
@@ -167,7 +176,7 @@ class RehearsedRow(Answer):
     hypervolume: Number | None = Field(description="Share of the box that all its epochs dominate, without epsilon.")
     trials: Sequence[str] = Field(description="Those of the sweep that train it.")
     reason: str = Field(description="Why it has no scores.")
-    config: Mapping[str, Any]
+    config: ConfigValues
 
 
 class RehearsalList(Answer):
@@ -248,7 +257,7 @@ class PickedPoint(PointName):
     test: Values | None
     noisy: NoisyScores | None = Field(default=None, description="Where values are estimates from noisy scores.")
     price: ModelPrice | None = Field(description="What it costs, chosen by scores of the sweep.")
-    config: Mapping[str, Any]
+    config: ConfigValues
     card: CardContent
     model: str = Field(description="Its address.")
 

@@ -10,13 +10,13 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from sweeper.errors import SpecError
+from sweeper.records import Scalar
 from sweeper.results.notes import MAX_LENGTH, add_note, add_tag
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import CheckedSpec, Deleted, Enqueued, Noted, Steered
 from sweeper.service.routes.dependencies import Dependencies, SweepId, person
 from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
 from sweeper.service.security.spec_policy import AcceptedSpec, read_spec
-from sweeper.specification.fields.ranges import Scalar
 from sweeper.specification.objectives import MOST
 from sweeper.store.requests import enqueue, steer
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.fields import FieldInfo
 
+from sweeper.records import Scalar
 from sweeper.specification.fields.choices import COUNT, POSITIVE
 from sweeper.specification.fields.fields import FieldType
 from sweeper.specification.fields.messages import bad_value
-from sweeper.specification.fields.ranges import Scalar
 
 ONE_COUNT, ONE_POSITIVE = replace(COUNT, fixed=True), replace(POSITIVE, fixed=True)
 REQUIRED = ...

@@ -15,8 +15,8 @@ from annotated_types import Ge, Gt, Le, Lt, MultipleOf
 from clipless.losses import LOSSES
 from clipless.option_types import OneOf, Probabilities
 from clipless.zoo import ARCHITECTURES, Architecture, LayerOptions
+from sweeper.records import Scalar
 from sweeper.specification.fields.fields import PRIORS, FieldType, Flag, Name, Number
-from sweeper.specification.fields.ranges import Scalar
 
 Options = Mapping[str, FieldType]
 

@@ -18,8 +18,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from clipless.spelling import did_you_mean
+from sweeper.records import Scalar
 from sweeper.specification.fields.messages import bad_value, did_you_mean_or_known, locate
-from sweeper.specification.fields.ranges import Choices, Open, Range, Scalar, to_plain
+from sweeper.specification.fields.ranges import Choices, Open, Range, to_plain
 
 _LARGEST_INTEGER = 2**53
 _SCALES = {"uniform": (False, False), "log": (True, False), "int": (False, True), "log_int": (True, True)}

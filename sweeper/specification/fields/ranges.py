@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-Scalar = bool | int | float | str
+from sweeper.records import Scalar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

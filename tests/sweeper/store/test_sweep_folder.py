@@ -1,3 +1,4 @@
+import json
 import math
 from datetime import datetime
 
@@ -54,6 +55,13 @@ def test_points_come_back_with_their_infinities(folder):
     assert points["t", 2, ""] == point
     assert math.isnan(points["t", 3, ""].values["epsilon"])
     assert points["t", 3, ""].test == {"accuracy": 1.0}
+
+
+def test_a_configuration_comes_back_to_the_letter(folder):
+    loss = {"name": "tau-cce", "temperature": 2, "weights": [1, 2.0]}
+    config = {"model": {"width": 64, "bias": True, "clip": 1.0}, "training": {"loss": loss, "epochs": 1, "flip": False}}
+    folder.save_trial(Trial(id="t0001", config=config))
+    assert json.dumps(folder.trials()["t0001"].config) == json.dumps(config)
 
 
 def test_a_row_of_another_shape_is_named(folder):
