@@ -5,12 +5,10 @@ Deliveries are made in a thread of their own: an address that is slow or out of 
 
 import queue
 import threading
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.driver.reporting.webhook import Event, MessageForm, announce, news, with_page
+from sweeper.driver.reporting.webhook import Announcement, Event, MessageForm, announce, news, with_page
 from sweeper.rounding import number_of
 
 NEARLY = 0.9  # of a budget, or of the hours
@@ -43,7 +41,7 @@ class Alerts:
         self._url, self._name, self._form, self._folder, self._silent = url, name, form, folder, silent
         self._page = page
         self._told: set[Event] = set()
-        self._waiting: queue.SimpleQueue[Mapping[str, Any] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Announcement | None] = queue.SimpleQueue()
         self._troubles: dict[str, None] = {}
         self._thread = threading.Thread(target=self._work, name="alerts", daemon=True)
         if url is not None:
@@ -68,7 +66,7 @@ class Alerts:
         elif progress.limit_seconds and progress.elapsed_seconds >= NEARLY * progress.limit_seconds:
             self._tell_once(Event.BUDGET, "has nearly used up its hours.")
 
-    def end(self, content: Mapping[str, Any]) -> str | None:
+    def end(self, content: Announcement) -> str | None:
         """Tell how the sweep ended, and return in one sentence what could not be delivered, None if nothing."""
         if self._url is None:
             return None

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import NotRequired, TypedDict
 from urllib.parse import urlsplit
 
 from sweeper.errors import SweeperError
@@ -29,7 +29,6 @@ TIMEOUT_SECONDS = 10.0
 TRIES = 3
 PAUSE_SECONDS = 1.0  # before the second try; twice that before the third
 CONTENT_VERSION = 2
-_COUNTS = ("trials", "points", "front_points", "hypervolume")
 _HOSTS = {
     "slack": ("hooks.slack.com", "hooks.slack-gov.com"),
     "teams": ("webhook.office.com", "logic.azure.com", "api.powerplatform.com", "powerautomate.com"),
@@ -45,6 +44,23 @@ class Event(enum.Enum):
     BUDGET = "budget-nearly-spent"
     END = "end"
     FAILURE = "failure"
+
+
+class Announcement(TypedDict):
+    """What is told of a sweep; a count is ``None`` where it is not known yet, or not to be told."""
+
+    webhook_version: int
+    event: str
+    sweep: str
+    folder: str | None
+    status: str
+    reason: str
+    trials: Mapping[str, int] | None  # how many by status
+    points: int | None
+    front_points: int | None
+    hypervolume: float | None
+    text: str
+    page: NotRequired[str]  # address of the sweep's live page
 
 
 class MessageForm(enum.Enum):
@@ -71,7 +87,7 @@ class MessageForm(enum.Enum):
         return cls(next(found, "json"))
 
 
-def news(event: Event, sweep: str, folder: Path | None, said: str) -> dict[str, Any]:
+def news(event: Event, sweep: str, folder: Path | None, said: str) -> Announcement:
     """Return what is told while a sweep runs: that something has happened, ``said`` in one sentence, and no number."""
     return {
         "webhook_version": CONTENT_VERSION,
@@ -80,14 +96,15 @@ def news(event: Event, sweep: str, folder: Path | None, said: str) -> dict[str, 
         "folder": None if folder is None else folder.name,
         "status": SweepStatus.RUNNING.value,
         "reason": "",
-        **dict.fromkeys(_COUNTS),
+        "trials": None,
+        "points": None,
+        "front_points": None,
+        "hypervolume": None,
         "text": f"{sweep} {said}",
     }
 
 
-def summary(
-    front: Front, *, status: SweepStatus, reason: str, folder: Path, winner_only: bool = False
-) -> dict[str, Any]:
+def summary(front: Front, *, status: SweepStatus, reason: str, folder: Path, winner_only: bool = False) -> Announcement:
     """Return what is told of a sweep that has ended.
 
     Of a failure no reason is told, because its text may quote data; of the folder only the name. ``winner_only``: only
@@ -95,7 +112,7 @@ def summary(
     """
     silent = front.claim.exploratory or winner_only
     failed = status is SweepStatus.FAILED
-    content = {
+    content: Announcement = {
         "webhook_version": CONTENT_VERSION,
         "event": (Event.FAILURE if failed else Event.END).value,
         "sweep": front.sweep,
@@ -106,48 +123,53 @@ def summary(
         "points": None if winner_only else len(front.points),
         "front_points": None if silent else len(front.on_front),
         "hypervolume": None if silent else front.hypervolume,
+        "text": "",
     }
-    return content | {"text": _in_words(content)}
+    return {**content, "text": _in_words(content)}
 
 
-def failure(sweep: str, error: BaseException) -> dict[str, Any]:
+def failure(sweep: str, error: BaseException) -> Announcement:
     """Return what is told of a sweep that ended with an error: as `summary`, with no number in it."""
-    content = {
+    content: Announcement = {
         "webhook_version": CONTENT_VERSION,
         "event": Event.FAILURE.value,
         "sweep": sweep,
         "folder": None,
         "status": SweepStatus.FAILED.value,
         "reason": type(error).__name__,  # its text may quote data
-        **dict.fromkeys(_COUNTS),
+        "trials": None,
+        "points": None,
+        "front_points": None,
+        "hypervolume": None,
+        "text": "",
     }
-    return content | {"text": _in_words(content)}
+    return {**content, "text": _in_words(content)}
 
 
-def with_page(content: Mapping[str, Any], page: str | None) -> dict[str, Any]:
+def with_page(content: Announcement, page: str | None) -> Announcement:
     """Return what is told with the address of the sweep's live page, if it has one."""
-    return dict(content) if page is None else {**content, "page": page, "text": f"{content['text']} {page}"}
+    return content if page is None else {**content, "page": page, "text": f"{content['text']} {page}"}
 
 
-def _in_words(content: Mapping[str, Any]) -> str:
+def _in_words(content: Announcement) -> str:
     reason = f": {content['reason']}" if content["reason"] else ""
     said = [f"{content['sweep']} {content['status']}{reason}."]
     if content["trials"]:
         said.append("Trials: " + ", ".join(f"{count} {status}" for status, count in content["trials"].items()) + ".")
-    if content["hypervolume"] is not None:
+    if content["front_points"] is not None and content["hypervolume"] is not None:
         said.append(
             f"The front has {number_of(content['front_points'], 'point')}, hypervolume {content['hypervolume']:.3f}."
         )
     return " ".join(said)
 
 
-def payload(content: Mapping[str, Any], form: MessageForm) -> dict[str, Any]:
+def payload(content: Announcement, form: MessageForm) -> Mapping[str, object]:
     """Return what is sent: the content itself, or its words as a chat takes them.
 
     Slack's incoming webhooks take ``text``, in which ``&``, ``<`` and ``>`` are escaped; those of Teams' workflows an
     adaptive card, in which a text block would read Markdown, so that its runs of text are used, which do not.
     """
-    text = str(content.get("text", ""))
+    text = content["text"]
     if form is MessageForm.SLACK:
         return {"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
     if form is MessageForm.TEAMS:
@@ -160,10 +182,10 @@ def payload(content: Mapping[str, Any], form: MessageForm) -> dict[str, Any]:
         }
         attachment = {"contentType": "application/vnd.microsoft.card.adaptive", "contentUrl": None, "content": card}
         return {"type": "message", "attachments": [attachment]}
-    return dict(content)
+    return content
 
 
-def announce(url: str, content: Mapping[str, Any], form: MessageForm = MessageForm.JSON) -> str | None:
+def announce(url: str, content: Announcement, form: MessageForm = MessageForm.JSON) -> str | None:
     """POST ``content`` as JSON in a form, three times at most, ten seconds each.
 
     Redirections are not followed: they could lead to another host.

@@ -15,7 +15,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.reporting import webhook
 from sweeper.driver.reporting.alerts import Alerts
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.driver.reporting.webhook import MessageForm, announce, check_url, summary
+from sweeper.driver.reporting.webhook import MessageForm, announce, check_url, failure, summary
 from sweeper.errors import SweeperError
 from sweeper.pareto.dominance import Box
 from sweeper.records import Point, SweepStatus
@@ -23,6 +23,8 @@ from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
+
+TOLD = failure("digits", KeyError())
 
 
 @pytest.fixture(autouse=True)
@@ -126,7 +128,7 @@ def test_a_failure_is_told_without_the_text_that_may_quote_data(front):
 )
 def test_it_is_tried_again_where_that_may_help(server, answers, tries, ends_well):
     server.answers = answers
-    trouble = announce(server.url, {})
+    trouble = announce(server.url, TOLD)
     assert len(server.seen) == tries
     assert (trouble is None) == ends_well
     assert ends_well or f"127.0.0.1 answered {answers[-1]}" in trouble
@@ -135,15 +137,19 @@ def test_it_is_tried_again_where_that_may_help(server, answers, tries, ends_well
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
 def test_redirections_are_not_followed(server, code):
     server.answers = [code, 200]
-    assert f"answered {code}; redirections are not followed" in announce(server.url, {})
+    assert f"answered {code}; redirections are not followed" in announce(server.url, TOLD)
     assert [path for path, *_ in server.seen] == ["/hooks/secret?key=k"]
 
 
 def test_troubles_name_the_host_and_no_secret(server, monkeypatch):
     server.answers = [500]
-    troubles = [announce(server.url, {}), announce("http://127.0.0.1:9/secret", {}), announce("ftp://h/secret", {})]
+    troubles = [
+        announce(server.url, TOLD),
+        announce("http://127.0.0.1:9/secret", TOLD),
+        announce("ftp://h/secret", TOLD),
+    ]
     monkeypatch.setattr(webhook.urllib.request, "build_opener", lambda *_: 1 / 0)
-    troubles.append(announce("http://host/secret", {}))
+    troubles.append(announce("http://host/secret", TOLD))
     assert not any("secret" in trouble or "\n" in trouble for trouble in troubles)
     assert "in 3 tries: 127.0.0.1: Connection refused" in troubles[1]
 
@@ -156,7 +162,7 @@ def test_it_waits_ten_seconds_and_no_more(monkeypatch):
         raise TimeoutError
 
     monkeypatch.setattr(webhook.urllib.request.OpenerDirector, "open", open_)
-    assert announce("https://host/x", {}) == "The webhook was not delivered in 3 tries: host: TimeoutError"
+    assert announce("https://host/x", TOLD) == "The webhook was not delivered in 3 tries: host: TimeoutError"
     assert waited == [10.0] * 3
 
 
