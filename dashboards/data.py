@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf, isfinite, nan
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sweeper.errors import RecordError
 from sweeper.privacy.held_out import doubt
-from sweeper.records import Direction, Objective, Point, RehearsalSource, SweepStatus, Trial, TrialStatus
+from sweeper.records import Direction, Objective, Point, RehearsalSource, Scalar, SweepStatus, Trial, TrialStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, read_front
 from sweeper.results.front_record import FrontTrial
@@ -25,7 +25,7 @@ from sweeper.store.actions import Action, read_actions
 from sweeper.store.evidence import Evidence, read_evidence
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.rehearsal_records import RehearsedConfiguration, read_rehearsals
-from sweeper.store.sweep_folder import SweepFolder, find_drawn
+from sweeper.store.sweep_folder import DecisionRow, SweepFolder, find_drawn
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class SweepData:
     result: Front
     manifest: Manifest | None = None
     directory: str = ""
-    decisions: tuple[Mapping[str, Any], ...] = ()
+    decisions: tuple[DecisionRow, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     actions: tuple[Action, ...] = ()
     trial_rows: tuple[Trial, ...] = ()
@@ -104,7 +104,7 @@ class SweepData:
         return self.result.front_points
 
     @cached_property
-    def settings(self) -> Mapping[str, Mapping[str, Any]]:
+    def settings(self) -> Mapping[str, Mapping[str, Scalar]]:
         """Configuration by trial, with dotted names."""
         return {id_: flatten(trial.config) for id_, trial in self.trials.items()}
 
@@ -289,7 +289,7 @@ def with_rehearsals(data: SweepData, found: Sequence[RehearsedConfiguration]) ->
     return replace(data, rehearsals=rank_recorded(found, data.result.objectives, trained, spec))
 
 
-def varying(settings: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+def varying(settings: Mapping[str, Mapping[str, Scalar]]) -> tuple[str, ...]:
     """Dotted names of the settings that differ between trials, in the order of the spec."""
     flats = list(settings.values())
     names = dict.fromkeys(name for flat in flats for name in flat)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from sweeper.adapters import dump
 from sweeper.errors import RecordError
@@ -12,7 +11,7 @@ from sweeper.records import Point, Trial
 from sweeper.results.estimates import estimate_points
 from sweeper.rounding import in_brackets
 from sweeper.specification.fields.nested import flatten
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import DecisionRow, SweepFolder
 
 _PLAN = ("method", "noise_multiplier", "sampling_rate", "batch_size", "steps_per_epoch", "epochs", "delta", "relation")
 
@@ -69,7 +68,7 @@ def _training(entry: Entry) -> str:
     return f"{words}; {entry.scores.event.steps} releases of scores planned, {scored} made"
 
 
-def _epoch(point: Point, decision: dict[str, Any] | None) -> str:
+def _epoch(point: Point, decision: DecisionRow | None) -> str:
     values = ", ".join(f"{name} {point.values[name]:.4g}{in_brackets(point.interval(name))}" for name in point.values)
     kept = f"; model {point.model}" if point.model else ""
     return f"epoch {point.moment}: {values}{kept}" + (f"; {decision['reason']}" if decision else "")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 from sweeper.adapters import dump, read
 from sweeper.errors import FAILURES_NAME, RecordError
@@ -25,6 +25,20 @@ from sweeper.store.manifest import MANIFEST_NAME, Manifest, is_marked, read_mani
 OWNER_ALONE = 0o600  # permissions of files that may quote data
 HIDDEN = ".selecting-"  # how the names of folders begin in which a private selection runs
 R = TypeVar("R", Trial, Point)
+
+
+class DecisionRow(TypedDict):
+    """What a scheduler decided about a trial, as `sweeper.schedulers.Decision` says."""
+
+    trial: str
+    epoch: int
+    goes_on: bool
+    reason: str
+    rung: int | None
+    rank: int | None
+    of: int | None
+    kept: int | None
+    failed: bool
 
 
 class SweepFolder:
@@ -100,13 +114,13 @@ class SweepFolder:
         """Record points, or what more is known of them, at once."""
         self._points.append(*map(dump, points))
 
-    def save_decision(self, decision: Mapping[str, Any]) -> None:
+    def save_decision(self, decision: DecisionRow) -> None:
         """Record what a scheduler decided about a trial, and why."""
-        self._decisions.append(dict(decision))
+        self._decisions.append(decision)
 
-    def decisions(self) -> list[dict[str, Any]]:
+    def decisions(self) -> list[DecisionRow]:
         """Return what schedulers decided, in that order."""
-        return [dict(row) for row in self._decisions.read()]
+        return cast(list[DecisionRow], self._decisions.read())
 
     def save_failure(self, error: str, trial: str | None = None) -> None:
         """Keep the whole of an error where the owner of the data alone can read it; a full disk is no other error."""

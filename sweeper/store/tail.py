@@ -7,13 +7,13 @@ replaced, or cut behind what was read of it, is read again from its beginning.
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sweeper.errors import RecordError
 from sweeper.records import Point, PointKey, Trial
 from sweeper.store.jsonl import parse_lines
 from sweeper.store.rehearsal_records import RehearsalRecord, rehearsals_of
-from sweeper.store.sweep_folder import SweepFolder, points_of, trials_of
+from sweeper.store.sweep_folder import DecisionRow, SweepFolder, points_of, trials_of
 
 Row = dict[str, Any]
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class SweepTail:
         self.trials: dict[str, Trial] = {}
         self.trial_rows: list[Trial] = []  # several of each trial
         self.points: dict[PointKey, Point] = {}
-        self.decisions: list[dict[str, Any]] = []
+        self.decisions: list[DecisionRow] = []
         self._rehearsals = JsonlTail(folder.rehearsals)
         self.rehearsals: list[RehearsalRecord] = []
 
@@ -87,6 +87,6 @@ class SweepTail:
         self.trials = ({} if fresh else self.trials) | {trial.id: trial for trial in known}
         self.trial_rows = ([] if fresh else self.trial_rows) + known
         decisions, fresh = self._decisions.read()
-        self.decisions = ([] if fresh else self.decisions) + decisions
+        self.decisions = ([] if fresh else self.decisions) + cast(list[DecisionRow], decisions)
         rehearsals, fresh = self._rehearsals.read_as(rehearsals_of)
         self.rehearsals = ([] if fresh else self.rehearsals) + rehearsals

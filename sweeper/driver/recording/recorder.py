@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 from clipless.sketches.release import Sketch
 from sweeper.adapters import dump
@@ -27,7 +28,7 @@ from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, build_front, refusals_before
 from sweeper.schedulers import make_scheduler
 from sweeper.search.optuna_search import Proposals
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.store.sweep_folder import DecisionRow, SweepFolder
 from sweeper.tracking.trial_tracker import TrialTracker
 from sweeper.trials.stream import EpochRow, PlanRow
 
@@ -166,7 +167,7 @@ class Recorder:
     def _judge(self, point: Point) -> str | None:
         decision = None if self._scheduler is None else self._scheduler.judge(point)
         if decision is not None:
-            self._folder.save_decision(dump(decision))
+            self._folder.save_decision(cast(DecisionRow, dump(decision)))
             if decision.failed:
                 raise TrialError(decision.reason)
         if point.trial in self._stopping:
