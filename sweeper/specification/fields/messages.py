@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import PydanticCustomError
@@ -43,6 +43,16 @@ MOST_MISTAKES = 20  # that are told at once
 R = TypeVar("R")
 
 
+class _Context(TypedDict, total=False):
+    """What an error of a validator says; see `bad_value`."""
+
+    expected: str
+    path: str
+    remedy: str
+    got: object
+    others: "list[_Context]"  # of further mistakes, see `together`
+
+
 def bad_value(expected: str, *, path: str = "", remedy: str = "", **got: Any) -> PydanticCustomError:
     """Return the error that a validator raises.
 
@@ -71,14 +81,17 @@ def tell(parse: Callable[[], R], source: str) -> R:
         return parse()
     except PydanticCustomError as error:
         details: ErrorDetails = {"type": _OURS, "loc": (), "input": None, "msg": ""}
-        raise SpecError(_sentence(details, error.context or {}, source, BaseModel, {})) from None
+        raise SpecError(_sentence(details, _context_of(error), source, BaseModel, {})) from None
 
 
 def together(errors: Sequence[PydanticCustomError]) -> PydanticCustomError:
     """Return the first of several errors, with the others in it: a validator can raise only one."""
     first, *others = errors
-    context = dict(first.context or {})
-    return bad_value(**context, others=[other.context or {} for other in others]) if others else first
+    return bad_value(**_context_of(first), others=list(map(_context_of, others))) if others else first
+
+
+def _context_of(error: PydanticCustomError) -> _Context:
+    return cast(_Context, error.context or {})
 
 
 def place(field: str, source: str, overrides: Mapping[str, Any]) -> str:
@@ -115,7 +128,7 @@ def sentences(
 def _sentences_of(
     details: "ErrorDetails", source: str, model: type[BaseModel], overrides: Mapping[str, Any]
 ) -> Iterator[str]:
-    context = details.get("ctx", {}) if details["type"] == _OURS else {}
+    context = cast(_Context, details.get("ctx", {})) if details["type"] == _OURS else _Context()
     yield _sentence(details, context, source, model, overrides)
     for other in context.get("others", ()):
         yield _sentence(details, other, source, model, overrides)
@@ -123,7 +136,7 @@ def _sentences_of(
 
 def _sentence(
     details: "ErrorDetails",
-    context: Mapping[str, Any],
+    context: _Context,
     source: str,
     model: type[BaseModel],
     overrides: Mapping[str, Any],
