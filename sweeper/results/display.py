@@ -2,14 +2,14 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeper.errors import RecordError
 from sweeper.markup import WIDTH, aligned, paragraph, table
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.privacy.pricing import Price, value_name
-from sweeper.records import ConfigValues, Point
+from sweeper.records import ConfigValues, Point, Scalar
 from sweeper.results.front_record import FrontRecord, frame_of
 from sweeper.results.highlights import (
     Highlight,
@@ -166,7 +166,7 @@ def lines_in_html(lines: Sequence[str]) -> str:
     return paragraph(head, strong=True) + "".join(map(paragraph, others))
 
 
-def trial_rows(front: FrontRecord) -> Iterator[dict[str, Any]]:
+def trial_rows(front: FrontRecord) -> Iterator[dict[str, Scalar | None]]:
     """Yield one flat row per trial: how it ended, one point of it, and its configuration.
 
     That point is the best of the trial in the first objective beside epsilon. It may be off the front, where another

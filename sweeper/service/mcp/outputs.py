@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sweeper.privacy.card.content import Answer, Guarantee, ModelPrice, Number, PriceFacts, Values
-from sweeper.records import ConfigValues, NoisyScores, Objective, SweepStatus
+from sweeper.records import ConfigValues, NoisyScores, Objective, Scalar, SweepStatus
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import FrontSummary, Hypervolume, PointName, Submitted
 
@@ -73,7 +73,7 @@ class ShownTrials(Answer):
 
     price: Prices
     total: int
-    trials: Sequence[Mapping[str, Any]]
+    trials: Sequence[Mapping[str, Scalar | None]]
 
 
 class ComparedSweep(Answer):

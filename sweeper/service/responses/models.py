@@ -190,7 +190,7 @@ class RehearsalList(Answer):
 class TrialTable(Answer):
     """The trials of a sweep, each with its end, the values of its best point and its configuration."""
 
-    trials: Sequence[Mapping[str, Any]]
+    trials: Sequence[Mapping[str, Scalar | None]]
 
 
 class StreamedEvent(Answer):
