@@ -21,6 +21,7 @@ from sweeper.specification.left_out import PublicNumbers
 from sweeper.specification.search import Prior
 
 FILE = "prior.json"
+Wanted = Scalar | tuple[str, ...]  # a value, or several that would do
 _KINDS = ("model.architecture", "training.loss.name", "training.method")
 _LOSSES = ("tau-bce", "tau-cce")
 FACT = (
@@ -111,7 +112,7 @@ def prior_facts(name: Prior | None) -> tuple[str, ...]:
     return (FACT.format(name=prior.name, tables=tables),)
 
 
-def project(wanted: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[str, Scalar] | None:
+def project(wanted: Mapping[str, Wanted], dimensions: Sequence[Dimension]) -> dict[str, Scalar] | None:
     """Return the configuration of a space that is nearest to a wanted one, as values of its open dimensions.
 
     ``wanted`` are values by the keys of dimensions; the loss may be one of several. What it does not say stays open;
@@ -131,14 +132,14 @@ def project(wanted: Mapping[str, Any], dimensions: Sequence[Dimension]) -> dict[
     return found
 
 
-def _names(wanted: Any) -> tuple[Any, ...]:
+def _names(wanted: Wanted) -> tuple[Scalar, ...]:
     return wanted if isinstance(wanted, tuple) else (wanted,)
 
 
-def _nearest(wanted: Any, space: Range | Choices) -> Scalar | None:
+def _nearest(wanted: Wanted, space: Range | Choices) -> Scalar | None:
     named = [one for one in _names(wanted) if one in space]
     if named:
-        return named[0]  # type: ignore[no-any-return]
+        return named[0]
     if not _is_number(wanted):
         return None
     if isinstance(space, Choices):
@@ -156,10 +157,10 @@ def _is_number(value: Any) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _absolute(configuration: Mapping[str, Scalar], numbers: PublicNumbers) -> dict[str, Any]:
+def _absolute(configuration: Mapping[str, Scalar], numbers: PublicNumbers) -> dict[str, Wanted]:
     """Return a configuration for so many rows: the prior has sampling rates, a spec batch sizes."""
-    values: dict[str, Any] = dict(configuration)
-    rate = values.pop("sampling_rate")
+    values = {key: value for key, value in configuration.items() if key != "sampling_rate"}
+    rate = float(configuration["sampling_rate"])
     kinds = {"model.architecture": "mlp", "training.method": "clipless", "training.optimizer": "adam"}
     losses = _LOSSES if numbers.classes == 2 else _LOSSES[1:]
     return {**values, **kinds, "training.batch_size": max(1, int(rate * numbers.rows)), "training.loss.name": losses}

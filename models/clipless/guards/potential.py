@@ -54,7 +54,12 @@ def guarded_potential(
 class _GuardedPotential(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, guards: Mapping[str, Any], offset: float
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        guards: Mapping[str, Guard | StackedGuard],
+        offset: float,
     ) -> Tensor:
         hidden = _hidden(x, weight, bias)
         ctx.guards, ctx.offset = guards, offset

@@ -54,7 +54,7 @@ def join_cluster(
     if ray.is_initialized():
         yield ()
         return
-    runtime: dict[str, Any] = {"env_vars": worker_environment(threads)}
+    runtime: dict[str, Mapping[str, str] | list[str]] = {"env_vars": worker_environment(threads)}
 
     def join(is_left: Callable[[], bool]) -> VersionMismatch:
         with environment(_telemetry()):
@@ -87,7 +87,7 @@ def place(data: Dataset) -> "ray.ObjectRef[PlacedDataset]":
     return ray.put(PlacedDataset.of(data))
 
 
-def _join(address: str, runtime: Mapping[str, Any], is_left: Callable[[], bool]) -> None:
+def _join(address: str, runtime: Mapping[str, Mapping[str, str] | list[str]], is_left: Callable[[], bool]) -> None:
     """Join a cluster; one whose head was started again a moment ago is waited for."""
     until = time.monotonic() + JOIN_SECONDS
     while True:
