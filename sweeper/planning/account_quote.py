@@ -1,18 +1,13 @@
 """What a sweep would take of an account, and what would fit: what commands, REST, pages and tools all say."""
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import clipless
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.cost import epsilon_of, larger
 from sweeper.account.rules import Reservation, account_sides, count_in_words
 from sweeper.account.summary import further_sweeps, part_of, room_of, share_in_words
 from sweeper.planning.account_fit import Fit
-from sweeper.planning.account_plan import make_reservation
-from sweeper.planning.make import make_sweep_plan
-from sweeper.specification.spec import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,28 +54,6 @@ class AccountQuote:
             f"{share_in_words(self.left_behind, up=False)} of it, now {share_in_words(self.left, up=False)}; that is "
             f"room for {count_in_words(self.further)}."
         )
-
-
-def plan_reservation(spec: Spec, data_dir: Path | None, account: Account, spender: str) -> Reservation:
-    """Return what the sweep of a spec would ask of its account; nothing is trained and nothing is reserved.
-
-    Args:
-        spec: which names the account.
-        data_dir: local copies of data sets.
-        account: that it names.
-        spender: whose share it takes from.
-
-    Raises:
-        SpecError: the spec does not fit the data, its budget cannot be cut as it asks, or it looks without paying.
-        clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
-
-    Guarantees:
-        Rows are read to be counted and to be known again, by a digest whose key stays in the account; nothing else
-        of them is in what is returned.
-    """
-    data = clipless.datasets.load(**spec.data_options(data_dir))
-    plan = make_sweep_plan(spec, data, data_dir)
-    return make_reservation(plan, data, account, sweep="", title=plan.name, spender=spender)
 
 
 def quote_of(account: Account, wanted: Reservation, fit: Fit | None) -> AccountQuote:

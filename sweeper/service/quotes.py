@@ -78,7 +78,8 @@ class Quotes:
             RecordError: the account cannot be read.
 
         Guarantees:
-            Nothing is trained, reserved or released; see `sweeper.planning.account_quote.plan_reservation`.
+            Nothing is trained, reserved or released. Rows are read to be counted and to be known again, by a digest
+            whose key stays in the account; nothing else of them is in what is returned.
         """
         wanted = self._plan(spec)
         if wanted is None:
@@ -89,7 +90,9 @@ class Quotes:
 
     def _plan(self, spec: Spec) -> Reservation | None:
         """Return what the sweep of a spec asks, of which nobody is the spender yet; raises as `plan`."""
-        from sweeper.planning.account_quote import plan_reservation
+        import clipless
+        from sweeper.planning.account_plan import make_reservation
+        from sweeper.planning.make import make_sweep_plan
 
         if spec.privacy.account is None:
             return None
@@ -98,8 +101,11 @@ class Quotes:
             version = (balance.epsilon, balance.delta, *_stamps(spec))
 
         def make() -> Reservation:
+            data_dir = self._settings.find_data_dir()
             with self._planning:  # the rows of one data set at a time, while others read the account
-                return plan_reservation(spec, self._settings.find_data_dir(), Account(address), spender="")
+                data = clipless.datasets.load(**spec.data_options(data_dir))
+                plan = make_sweep_plan(spec, data, data_dir)
+                return make_reservation(plan, data, Account(address), sweep="", title=plan.name, spender="")
 
         return self._plans.get(spec.digest(), make, version)
 
