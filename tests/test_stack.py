@@ -31,7 +31,7 @@ pytestmark = [
 ]
 PATIENCE = 420_000
 DRAWN = """(document.querySelector('#figure-front .js-plotly-plot')?.data ?? [])
-    .filter((trace) => trace.mode === 'markers' && trace.text && !trace.name.startsWith('same models'))
+    .filter((trace) => trace.mode === 'markers' && trace.text && !trace.name.startsWith('models of the line'))
     .reduce((sum, trace) => sum + trace.x.length, 0)"""
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
 

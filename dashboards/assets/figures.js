@@ -55,7 +55,7 @@ const sweeperFigures = {
     for (const trace of figure.data) {
       const bar = trace.marker?.colorbar;
       if (!bar) continue;
-      const [y, room] = figure.layout.xaxis?.title?.text?.includes("<br>") ? [-0.3, 140] : [-0.2, 120];
+      const [y, room] = figure.layout.xaxis?.title?.text?.includes("<br>") ? [-0.36, 144] : [-0.2, 120];
       Object.assign(bar, { orientation: "h", x: 0.5, xanchor: "center", y, yanchor: "top", len: 1, thickness: 8 });
       bar.title.side = "top";
       figure.layout.margin.b = room;

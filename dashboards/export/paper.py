@@ -24,9 +24,8 @@ _SQUARE = 0.85  # height of a square panel, of its share of the width
 _INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BESIDE, _BETWEEN = 0.5, 0.42, 0.22  # heights of panels, alone or side by side, and between, in widths
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
-_LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.4, 38.0, 10.5  # pixels
+_LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.9, 38.0, 11.5  # pixels
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
-_COLOURED = ("scatter", "contour")
 _AT_EDGES, _BAR = 80.0, 70.0  # pixels beside an axis, and of a bar of colours
 
 
@@ -114,13 +113,8 @@ def _move_legend(figure: Figure, width: float, panels: float) -> None:
     named = _legend_names(figure)
     if not named:
         return
-    across = max(
-        int(
-            (width - _AT_EDGES - (_BAR if _has_bar(figure) else 0.0))
-            / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))
-        ),
-        1,
-    )
+    room = width - _AT_EDGES - (_BAR if _has_bar(figure) else 0.0)
+    across = max(int(room / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))), 1)
     own = figure.layout.margin.b is not None  # room for what the figure itself has below
     lines = max(((axis.title.text or "").count("<br>") for axis in figure.select_xaxes()), default=0)
     below = _margin(figure, "b") + (0.0 if own else _LINE * lines)
@@ -164,5 +158,4 @@ def _thin_ticks(figure: Figure, width: float) -> None:
 
 def _has_bar(figure: Figure) -> bool:
     """Return whether a bar of colours stands beside the panels."""
-    coloured = [trace if trace.type == "contour" else trace.marker for trace in figure.data if trace.type in _COLOURED]
-    return any(one.colorbar.title.text for one in coloured)
+    return any(trace.type == "scatter" and trace.marker.colorbar.title.text for trace in figure.data)

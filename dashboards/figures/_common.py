@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
-from dashboards.figures._scores import UNCHOSEN, compared_in_words, scores_in_words
+from dashboards.figures._scores import compared_in_words, scores_in_words
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -35,7 +35,8 @@ from sweeper.records import Interval, Point
 from sweeper.results.comparison import Comparison
 
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
-_COLUMN_LETTERS, _COLUMN_HEIGHT = 44, 36  # of the title of an axis in one line, across and along a column
+_COLUMN_LETTERS = 44  # of the title of an axis in one line of a column
+_HEIGHT_LETTERS = (36, 28)  # of one along the height of a figure, on a page and in a column
 WATERMARK = "exploratory: no guarantee"
 LOG = ", log"  # behind what a logarithmic axis shows
 FIRST_IN_LEGEND, LAST_IN_LEGEND = 999, 1001  # places before and behind traces without one
@@ -77,7 +78,7 @@ def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[fl
         ticks = sorted({*whole["tickvals"], *near["tickvals"]})
         whole = {"range": near["range"], "tickvals": ticks, "ticktext": [number(tick) for tick in ticks]}
     title = info.epsilon_title.replace(OWN_EPSILON, _OWN_LOG)
-    return {"type": "log", "title": {"text": title_in_lines(title, info)}, **whole, **minor_ticks(whole)}
+    return {"type": "log", "title": {"text": title_below(title, info)}, **whole, **minor_ticks(whole)}
 
 
 def linear_epsilon(figure: go.Figure) -> go.Figure:
@@ -97,15 +98,24 @@ def label(name: str) -> str:
 
 def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
-    title = f"{label(name)} ({info.scores})"
-    if (info.narrow or info.still) and len(title) > _COLUMN_HEIGHT:
-        title = title.replace(" at L2", "<br>at L2").replace(", ", ",<br>")
-        title = title.replace(f" {UNCHOSEN}", f"<br>{UNCHOSEN}") if info.narrow else title
+    title = f"{label(name)}{_beside(info)}"
+    if len(title) > _HEIGHT_LETTERS[info.narrow]:
+        title = title.replace(" at L2", "<br>at L2").replace(", 95", ",<br>95")
     return {"title": {"text": title}, **percent_axis(name)}
 
 
-def title_in_lines(title: str, info: FigureInfo) -> str:
-    """The title of an axis, in a column in lines that fit, broken behind commas and semicolons."""
+def _beside(info: FigureInfo) -> str:
+    """How sure scores are, behind the title of their axis; a column has more room for it below the other axis."""
+    return "" if _is_said_below(info) else f" ({info.scores})"
+
+
+def _is_said_below(info: FigureInfo) -> bool:
+    return info.narrow and ", " in info.scores
+
+
+def title_below(title: str, info: FigureInfo) -> str:
+    """The title of a horizontal axis; in a column in lines that fit, with how sure scores are."""
+    title += f"; {info.scores}" if _is_said_below(info) else ""
     lines: list[str] = []
     for part in re.split(r"(?<=[,;]) ", title) if info.narrow else [title]:
         if lines and len(lines[-1]) + len(part) < _COLUMN_LETTERS:
@@ -139,9 +149,7 @@ def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
         return {}
     if not all(name == "accuracy" or radius_of(name) is not None for name in names):
         return value_axis(info, names[0]) | percent_axis(*names)
-    scores = info.scores.replace(", ", ",<br>") if info.narrow or info.still else info.scores
-    scores = scores.replace(f" {UNCHOSEN}", f"<br>{UNCHOSEN}") if info.narrow else scores
-    title = f"share of rows decided correctly<br>({scores})"
+    title = f"rows decided correctly{_beside(info)}".replace(", 95", ",<br>95")
     return {"title": {"text": title}, **percent_axis(*names)}
 
 

@@ -15,8 +15,8 @@ from sweeper.results.highlights import finals_first
 
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
-_BELOW_TEXT, _BELOW_LINE = 11, 15  # pixels of the letters and lines of a note below panels
-_BELOW_LETTERS = (130, 58)  # of a line of it, on a page and in a column
+_BELOW_TEXT, _BELOW_LINE = 11.5, 15  # pixels of the letters and lines of a note below panels
+_BELOW_LETTERS = (125, 55)  # of a line of it, on a page and in a column
 _LARGER = 6  # pixels by which a star is larger than the marks beside it
 
 

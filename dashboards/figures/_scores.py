@@ -15,7 +15,7 @@ from sweeper.specification.objectives import is_share_of_rows
 
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 _MOST_BARS = 200  # points with error bars
-UNCHOSEN = "if not chosen"  # estimates of noisy scores allow for the choice of the best
+UNCHOSEN = "ignoring selection"  # estimates of noisy scores allow for the choice of the best
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
@@ -26,7 +26,7 @@ def scores_in_words(front: Front, names: Iterable[str]) -> str:
         return VALIDATION
     if is_noisy(front):
         return f"noisy validation scores, {within(half)}"
-    return f"{front.claim.baselines.rows.get(VALIDATION, 0)} validation rows, {within(half)} {UNCHOSEN}"
+    return f"{front.claim.baselines.rows.get(VALIDATION, 0)} validation rows, {within(half)}, {UNCHOSEN}"
 
 
 def compared_in_words(fronts: Sequence[Front], name: str) -> str:
@@ -39,16 +39,16 @@ def compared_in_words(fronts: Sequence[Front], name: str) -> str:
         return f"noisy validation scores, {within(max(known))}"
     counts = {front.claim.baselines.rows.get(VALIDATION, 0) for front in fronts}
     rows = f"{counts.pop()} validation rows" if len(counts) == 1 else VALIDATION
-    return f"{rows}, {within(max(known))} {UNCHOSEN}"
+    return f"{rows}, {within(max(known))}, {UNCHOSEN}"
 
 
 def within(half: float) -> str:
-    """Return how far scores may be from what new rows would score, the one that is known least, in words.
+    """Return half the 95 % confidence interval of scores for new rows, of the one that is known least, in words.
 
     >>> within(0.0604)
-    '95 % within at most ±6 points'
+    '95 % CI ≤ ±6 points'
     """
-    return f"95 % within at most ±{number(100 * half, 2)} points"
+    return f"95 % CI ≤ ±{number(100 * half, 2)} points"
 
 
 def half_width(front: Front, names: Iterable[str]) -> float | None:

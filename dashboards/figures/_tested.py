@@ -9,7 +9,7 @@ from statistics import fmean
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks
-from dashboards.figures._scores import is_noisy, within
+from dashboards.figures._scores import within
 from dashboards.figures._staircases import Step
 from dashboards.text import is_fraction, show_test
 from sweeper.privacy.held_out import interval_on_test
@@ -17,6 +17,7 @@ from sweeper.records import Interval
 from sweeper.results.front import Front
 
 _ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
+_FAR_ASIDE = 1.12  # likewise, of marks on a line that is level there
 _SIZE, _NARROW_SIZE = 7.0, 4.5  # pixels
 ON_TEST = "on test rows"
 BEST_ON_TEST = "best model with a test score, on test rows"
@@ -68,8 +69,8 @@ def best_tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested,
 
 
 def half_on_test(front: Front, steps: Sequence[Step], name: str) -> float | None:
-    """Return half the widest 95 % interval of public rows on which the steps are scored, None where it is not known."""
-    found = () if is_noisy(front) else tested(front, steps, name, is_sure=True)
+    """Return half the widest 95 % interval of the rows on which the steps are scored, None where it is not known."""
+    found = tested(front, steps, name, is_sure=True)
     return max(((one.interval[1] - one.interval[0]) / 2.0 for one in found if one.interval), default=None)
 
 
@@ -83,14 +84,15 @@ def ends_on_test(found: Sequence[Tested]) -> list[float]:
     return [end for one in found for end in one.interval or (one.value,)]
 
 
-def same_models(found: Sequence[Tested], steps: Sequence[Step], half: float | None) -> str:
+def models_of_line(found: Sequence[Tested], steps: Sequence[Step], half: float | None, *, narrow: bool) -> str:
     """Return what a legend calls crosses of a line: how many of its models they are, and how sure where that is known.
 
-    >>> same_models([], [], 0.06)
-    'same models on test rows, 95 % within at most ±6 points'
+    >>> models_of_line([], [], 0.06, narrow=False), models_of_line([], [], 0.06, narrow=True)
+    ('models of the line on test rows, 95 % CI ≤ ±6 points', 'test rows, CI ≤ ±6 points')
     """
     some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
-    return f"same models {ON_TEST}{some}" + ("" if half is None else f", {within(half)}")
+    sure = "" if half is None else f", {within(half)}"
+    return f"test rows{some}{sure.replace('95 % ', '')}" if narrow else f"models of the line {ON_TEST}{some}{sure}"
 
 
 def crosses(
@@ -98,26 +100,29 @@ def crosses(
     color: str,
     *,
     narrow: bool,
-    name: str = f"same models {ON_TEST}",
+    name: str,
     is_aside: bool = False,
-    at: float | None = None,
+    is_far: bool = False,
 ) -> go.Scatter:
     """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right.
 
-    With ``at`` they stand there, on a line that is level up to there.
+    With ``is_far`` they stand farther to the right, on a line that is level there.
     """
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
-    is_aside |= bars is not None or at is not None
+    is_aside |= bars is not None or is_far
+    aside = (_FAR_ASIDE if is_far else _ASIDE) if is_aside else 1.0
     size, line = (_NARROW_SIZE, 1.2) if narrow else (_SIZE, 1.6)
     look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
-    x = [at or (_ASIDE if is_aside else 1.0) * one.epsilon for one in found]
+    x = [aside * one.epsilon for one in found]
     y, texts = [one.value for one in found], [one.text for one in found]
     return marks(x, y, texts, look, name=f"{name} (moved right)" if is_aside else name, error_y=bars)
 
 
 def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], color: str, *, narrow: bool) -> list[go.Scatter]:
     """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
-    drawn = [crosses(found, own, narrow=narrow).update(showlegend=False) for found, own in lines if found]
+    drawn = [
+        crosses(found, own, narrow=narrow, name=BEST_ON_TEST).update(showlegend=False) for found, own in lines if found
+    ]
     is_aside = any(one.interval for found, _ in lines for one in found)
     key = crosses((), color, narrow=narrow, name=BEST_ON_TEST, is_aside=is_aside).update(x=[None], y=[None])
     return [*drawn, key] if drawn else []

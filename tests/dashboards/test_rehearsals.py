@@ -159,10 +159,10 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     claim = rehearsed_sweep.result.claim
     known = replace(claim, baselines=replace(claim.baselines, rows={"validation": 261}), unit="row")
     data = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, claim=known))
-    words = "Scores of 261 validation rows; 95 % within at most ±"
+    words = "Scores of 261 validation rows; 95 % CI ≤ ±"
     shares = [value for values in compare(data).reached.values() for value in values.values()]
     low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), 261)
-    assert compare(data).certainty == f"{words}{number(50 * (high - low), 2)} points if not chosen"
+    assert compare(data).certainty == f"{words}{number(50 * (high - low), 2)} points, ignoring selection"
     for kind in (configurations, slices, ranks, contours):
         assert words in json.dumps(as_json(kind.FIGURE.draw(data)), default=str, ensure_ascii=False)
         assert "scored once" in kind.FIGURE.remarks(data)

@@ -139,7 +139,7 @@ def _certainty(data: SweepData, objectives: Sequence[str], half: float | None) -
     if half is None:
         return ""
     what = "Scores" if all(map(is_share_of_rows, objectives)) else "Accuracies"
-    return f"{what} of {data.result.claim.baselines.rows[VALIDATION]} validation rows; {within(half)} {UNCHOSEN}"
+    return f"{what} of {data.result.claim.baselines.rows[VALIDATION]} validation rows; {within(half)}, {UNCHOSEN}"
 
 
 def _half_width(data: SweepData, names: Sequence[str], reached: Mapping[str, Mapping[str, float]]) -> float | None:

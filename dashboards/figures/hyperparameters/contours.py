@@ -81,10 +81,9 @@ def rows(info: ContoursInfo) -> Table:
 
 def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the contours on one scale of colours."""
-    columns = 1 if info.narrow else MOST_PANELS
     info = replace(info, title=info.title + pairs_in_words(find_axes(info), len(info.shown)))
-    figure = panels(info, theme, len(info.shown), columns=columns)
-    for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), columns), info.shown, strict=True)):
+    figure = panels(info, theme, len(info.shown), columns=MOST_PANELS)
+    for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), MOST_PANELS), info.shown, strict=True)):
         chosen = stars_last(info, both(x, y))
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
@@ -107,7 +106,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
         marker |= symbols(is_trained(info, chosen), _SIZE)
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
-        frame(figure, place, x, y, letters=letters(info, columns))
+        frame(figure, place, x, y, letters=letters(info, MOST_PANELS))
     return figure
 
 
@@ -175,5 +174,6 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     rows=rows,
     remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
+    for_paper=False,
     needs="four trials with points and two numbers that take three values",
 )

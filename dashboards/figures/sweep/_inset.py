@@ -65,7 +65,7 @@ def add_inset(figure: go.Figure, traces: Sequence[go.Scatter], region: Region, n
     ticks = log_ticks(region.epsilons)
     low, high = region.values
     pad = _PAD * ((high - low) or 0.1)
-    frame: dict[str, Any] = {"showline": True, "mirror": True, "linecolor": theme.muted, "tickfont": {"size": 10}}
+    frame: dict[str, Any] = {"showline": True, "mirror": True, "linecolor": theme.muted, "tickfont": {"size": 11.5}}
     figure.update_layout(
         xaxis2={"type": "log", "domain": _WIDE, "anchor": "y2", **ticks, **frame},
         yaxis2={

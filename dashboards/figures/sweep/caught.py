@@ -23,7 +23,7 @@ from dashboards.figures._common import (
     marks,
     new_figure,
     point_rows,
-    title_in_lines,
+    title_below,
     value_axis,
     with_room,
     zoom,
@@ -36,7 +36,7 @@ from dashboards.figures._tested import (
     crosses_in_words,
     ends_on_test,
     half_on_test,
-    same_models,
+    models_of_line,
     tested,
 )
 from dashboards.figures._theme import LIGHT, Theme
@@ -109,7 +109,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     price = [] if info.at_price is None else [100.0 * info.at_price]
     ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
-    title = title_in_lines(f"rows caught at 1 % false alarms, at most (fixed in advance{LOG})", info)
+    title = title_below(f"rows caught at 1 % false alarms, at most (fixed in advance{LOG})", info)
     figure = new_figure(
         info,
         theme,
@@ -135,7 +135,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _crosses(info: CaughtInfo, theme: Theme) -> go.Scatter:
-    name = same_models(info.tested, info.steps, info.on_test)
+    name = models_of_line(info.tested, info.steps, info.on_test, narrow=info.narrow)
     return crosses(info.tested, theme.orange, narrow=info.narrow, name=name)
 
 

@@ -17,6 +17,7 @@ from dashboards.figures._common import (
     interval_bars,
     label,
     new_figure,
+    title_below,
     value_axis,
 )
 from dashboards.figures._comparable import stage_epsilon, stage_names
@@ -55,6 +56,7 @@ class CurvesInfo(FigureInfo):
     curves: tuple[Curve, ...]  # by trial; `DRAWN_TRIALS` of many, those on the front first
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: str  # the trial of the best point, "" without one
+    averaged: bool  # whether there are points of averaged weights, which have no epoch of their own
 
 
 def info(data: SweepData) -> CurvesInfo:
@@ -84,6 +86,7 @@ def info(data: SweepData) -> CurvesInfo:
         curves=tuple(curves),
         stages=tuple(stages),
         best="" if best is None else best.trial,
+        averaged=any(point.made_from for point in data.points),
     )
 
 
@@ -110,7 +113,9 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
     whole = {"dtick": 1} if last <= _FEW_EPOCHS else {"nticks": _FEW_EPOCHS}  # else ticks stand between epochs
     _, _, terms = info.epsilon_title.partition(", ")
-    xaxis = {"title": {"text": f"epoch<br>{terms}"}, "rangemode": "tozero", "tickformat": "d", **whole}
+    epoch = "epoch (without averaged weights)" if info.averaged else "epoch"
+    title = title_below(f"{epoch}; {terms}", info) if info.narrow else f"{epoch}<br>{terms}"
+    xaxis = {"title": {"text": title}, "rangemode": "tozero", "tickformat": "d", **whole}
     meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
     figure = new_figure(
         info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta
@@ -130,7 +135,8 @@ def _group(info: CurvesInfo) -> list[str]:
         return [info.stages[curve.stage or 0] for curve in info.curves]
     if len(info.curves) <= HUES:
         return [f"{escape(curve.trial)}, {OWN} {show_epsilon(max(curve.epsilons))}" for curve in info.curves]
-    return [f"{escape(info.best)}, the best" if curve.trial == info.best else _OTHERS for curve in info.curves]
+    best = f"{escape(info.best)}, with the best point"
+    return [best if curve.trial == info.best else _OTHERS for curve in info.curves]
 
 
 def _line(info: CurvesInfo, curve: Curve, theme: Theme, group: int, *, name: str, is_named: bool) -> go.Scatter:

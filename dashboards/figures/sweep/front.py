@@ -49,7 +49,7 @@ from dashboards.figures._tested import (
     ends_on_test,
     gap_in_words,
     half_on_test,
-    same_models,
+    models_of_line,
     tested,
 )
 from dashboards.figures._theme import LIGHT, Theme
@@ -172,7 +172,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """The models on the line on test rows; the legend counts them where others are not scored there."""
-    name = same_models(info.tested, info.steps, info.on_test)
+    name = models_of_line(info.tested, info.steps, info.on_test, narrow=info.narrow)
     return [crosses(info.tested, theme.orange, narrow=info.narrow, name=name)] if info.tested else []
 
 
@@ -257,7 +257,7 @@ def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
 def _bar_title(info: FrontInfo) -> str:
     what, _, sure = info.certified_scores.partition(", ")
     if info.narrow:
-        return f"{label(info.certificate or '')} ({sure.partition('at most ')[2] or what})"
+        return f"{label(info.certificate or '')} ({sure.partition('≤ ')[2] or what})"
     gap, sure = ("<br>", f",<br>{sure}") if sure else (" ", "")  # of noisy scores, longer than the bar is high
     return f"{label(info.certificate or '')}{gap}({what}{sure})"
 
@@ -295,7 +295,7 @@ def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
     if info.certificate:
         marker = {"size": _COLOURED * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
-    name = "front (colour: certificate)" if info.certificate else "front"
+    name = "front (colour: certificate)" if info.certificate and not info.narrow else "front"
     kinds: dict[str, tuple[str, Sequence[Point]]] = {name: ("circle", info.front)}
     if info.finals_first:
         finals, explorers = ([p for p in info.front if p.is_final is is_final] for is_final in (True, False))
@@ -353,7 +353,7 @@ def _remarks(data: SweepData) -> str:
         said += " Bars are one standard deviation over repeats to either side."
     if half is not None and not finals_first(data.points):
         said += (
-            f" A score tells what new rows would score, {within(half)}, unless it is the best of many: luck chose it."
+            f" A score tells what new rows would score ({within(half)}), unless it is the best of many: luck chose it."
         )
     said += crosses_in_words(data.result, data.utility)
     if data.certificate and (gap := gap_in_words(data.result, data.certificate)):

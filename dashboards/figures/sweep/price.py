@@ -8,7 +8,7 @@ nothing that this sweep has shown could choose.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import inf, isfinite, sqrt
+from math import inf, isfinite
 from typing import Any
 
 import plotly.graph_objects as go
@@ -37,7 +37,7 @@ from dashboards.text import delta_text, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
-_BEYOND = 2.0  # how far the axis goes beyond the price
+_BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
 _SWEEP, _ADVANCE = PRICE, OWN
 
@@ -69,7 +69,7 @@ def info(data: SweepData) -> PriceInfo:
     values = tuple(_bought(data, name, epsilon) for name in names)
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
-        **header(data, "what a budget buys", *names)
+        **header(data, "best at own epsilon and at the price", *names)
         | {"epsilon_title": f"{OWN} (thin), epsilon that is paid (thick){LOG}, {delta_text(data)}"},
         values=tuple(value for value in values if value.alone),
         right_end=_BEYOND * last,
@@ -132,7 +132,9 @@ def _traces(
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
         whose = escape(value.best.trial)
-        words = f"{name}, {_SWEEP} {paid} ({whose if info.narrow else f'{whose}, epoch {escape(value.best.moment)}'})"
+        whose = whose if info.narrow else f"{whose}, epoch {escape(value.best.moment)}"
+        untested = "" if value.tested or not any(other.tested for other in info.values) else ", not tested"
+        words = f"{name}, {_SWEEP} {paid} ({whose}{untested})"
         traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
         words = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}"
         text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
@@ -140,14 +142,8 @@ def _traces(
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
     if value.tested:
-        words, at = f"{name}, {ON_TEST}", _on_thick_line(value, right_end)
-        traces.append(crosses(value.tested, color, narrow=info.narrow, name=words, at=at))
+        traces.append(crosses(value.tested, color, narrow=info.narrow, name=f"{name}, {ON_TEST}", is_far=True))
     return traces
-
-
-def _on_thick_line(value: Bought, right_end: float) -> float | None:
-    """Where the cross of a value stands: in the middle of the line of what every budget from the price on buys."""
-    return None if value.best is None else sqrt(value.best.epsilon * right_end)
 
 
 def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter:

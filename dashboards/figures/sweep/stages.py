@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import header, interval_bars, label, new_figure, value_axis
+from dashboards.figures._common import header, interval_bars, label, new_figure, title_below, value_axis
 from dashboards.figures._comparable import stage_names
 from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
@@ -141,6 +141,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         "tickvals": list(range(count)),
         "ticktext": [_tick(info, stage) for stage in range(count)],
         "range": [-0.4, max(count, 1) - 0.6],
+        "title": {"text": title_below("stage of the budget", info)},
     }
     figure = new_figure(
         info,
@@ -150,7 +151,7 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         showlegend=False,
         xaxis=axis,
         yaxis=value_axis(info, info.utility),
-        margin={"b": 96 if info.narrow else 80},
+        margin={"b": 112 if info.narrow else 96},
     )
     if info.trials:
         figure.add_traces([_lines(info, theme), _marks(info, theme)])

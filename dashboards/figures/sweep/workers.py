@@ -144,5 +144,6 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     rows=rows,
     remarks=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
     topic=Topic.TRIALS,
+    for_paper=False,
     needs=f"{_LEAST_STAYS} trials on two workers, outside a private selection",
 )

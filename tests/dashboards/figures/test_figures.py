@@ -197,7 +197,7 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     for trace in (trace for trace in figure.data if trace.name and "on test rows" in trace.name):
         assert value.best.epsilon < trace.x[0] < 10.0 ** figure.layout.xaxis.range[1], "on the thick line"
         assert trace.name.endswith("(moved right)")
-    assert figure.layout.yaxis.title.text == "share of rows decided correctly<br>(validation)"
+    assert figure.layout.yaxis.title.text == "rows decided correctly (validation)"
     last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
     paid = round(sweep.result.price.epsilon, 2)
     assert last == {paid, 10.0 ** figure.layout.xaxis.range[1]}, "to the price, or from there to the end of the axis"
@@ -322,8 +322,11 @@ def test_of_many_curves_of_one_stage_the_best_is_told_from_the_others(small):
     values = [{"epsilon": 1.0, "accuracy": value} for value in reached.values()]
     points = [Point(trial=trial, epoch=1, values=own) for trial, own in zip(reached, values, strict=True)]
     drawn = curves.plot(curves.info(small(points))).data
-    assert [line.name for line in drawn] == [*["trials"] * 5, "t2, the best"]
-    assert {line.name: line.line.color for line in drawn} == {"trials": LIGHT.blue, "t2, the best": LIGHT.orange}
+    assert [line.name for line in drawn] == [*["trials"] * 5, "t2, with the best point"]
+    assert {line.name: line.line.color for line in drawn} == {
+        "trials": LIGHT.blue,
+        "t2, with the best point": LIGHT.orange,
+    }
 
 
 @pytest.mark.parametrize(("epochs", "ticks"), [(2, 1), (10, 1), (30, None)])

@@ -71,7 +71,7 @@ def test_fronts_are_compared_in_certified_accuracy_too_where_all_sweeps_have_one
     for line, run in zip(info.lines, comparison.runs, strict=True):
         assert line.steps[-1].value == max(p.values["certified@0.25"] for p in run.front.points)
     figure = certified_fronts.plot(info)
-    assert figure.layout.yaxis.title.text.startswith("certified accuracy at L2 radius 0.25 (")
+    assert figure.layout.yaxis.title.text.startswith("certified accuracy<br>at L2 radius 0.25 (")
     bare = replace(comparison, objectives=tuple(o for o in comparison.objectives if "certified" not in o.name))
     assert not has_content(certified_fronts.FIGURE, bare)
 

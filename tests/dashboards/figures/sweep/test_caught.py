@@ -36,7 +36,7 @@ def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_te
     assert low < log10(87.0) < high
     assert [line.x0 for line in figure.layout.shapes] == [1.0, 87.0]
     assert figure.data[-1].name == "price of the sweep: 87 %"
-    (crosses,) = (trace for trace in figure.data if trace.name.startswith("same models on test rows"))
+    (crosses,) = (trace for trace in figure.data if trace.name.startswith("models of the line on test rows"))
     points = {point.key: point for point in info.front}
     for step, x, y in zip(info.steps, crosses.x, crosses.y, strict=True):
         found = points[step.trial, step.epoch, step.made_from]

@@ -228,14 +228,14 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     data = sweep_with(small, SPREAD, **counted)
     figure = front.FIGURE.draw(data)
     assert (
-        figure.layout.yaxis.title.text == "accuracy (261 validation rows, 95 % within at most ±6 points if not chosen)"
+        figure.layout.yaxis.title.text == "accuracy (261 validation rows,<br>95 % CI ≤ ±6 points, ignoring selection)"
     )
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
-    assert "tells what new rows would score, 95 % within at most ±6 points" in front.FIGURE.remarks(data)
+    assert "tells what new rows would score (95 % CI ≤ ±6 points)" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
     assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
     assert shown["price"].layout.yaxis.title.text.endswith(
-        "(261 validation rows, 95 % within at most ±6 points if not chosen)"
+        "(261 validation rows,<br>95 % CI ≤ ±6 points, ignoring selection)"
     )
     claim = replace(data.result.claim, unit="patient")
     for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
@@ -307,7 +307,7 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
         "front, finals (most budget)": "circle",
         "front, explorers (less budget)": "circle-open",
     }
-    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores, 95 % within at most ±6 points)"
+    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores,<br>95 % CI ≤ ±6 points)"
     for name in ("front", "price", "trajectories"):
         assert "finals" in figures[name].remarks(data), name
         assert "finals" not in figures[name].remarks(small(points[1:])), name
@@ -334,7 +334,7 @@ def with_test(point, value, interval=None):
 def test_models_of_the_line_are_shown_on_test_rows_too(small):
     data = small([with_test(point("a", 1, 1.0, 0.8), 0.75), with_test(point("a", 2, 2.0, 0.85), 0.78)])
     figure = front.FIGURE.draw(data)
-    (crosses,) = (trace for trace in figure.data if trace.name == "same models on test rows")
+    (crosses,) = (trace for trace in figure.data if trace.name == "models of the line on test rows")
     assert (crosses.x, crosses.y, crosses.error_y.array) == ((1.0, 2.0), (0.75, 0.78), None)
     low, high = figure.layout.yaxis.range
     assert low < 0.75 < 0.85 < high
@@ -347,7 +347,7 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     )
     untested = small([point("a", 1, 1.0, 0.8)])
     assert "Crosses" not in front.FIGURE.remarks(untested)
-    assert "same models on test rows" not in [trace.name for trace in front.FIGURE.draw(untested).data]
+    assert "models of the line on test rows" not in [trace.name for trace in front.FIGURE.draw(untested).data]
 
 
 def test_the_best_model_of_a_line_has_the_interval_of_its_test_score(small):
@@ -377,8 +377,11 @@ def test_the_numbers_of_the_front_have_intervals_and_test_scores(small):
 
 def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small):
     data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81)), with_test(noisy("b", 2.0, 0.85), 0.78)])
-    (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("same models"))
-    assert (crosses.name, crosses.y) == ("same models on test rows (1 of 2) (moved right)", (0.75,))
+    (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("models of the line"))
+    assert (crosses.name, crosses.y) == (
+        "models of the line on test rows (1 of 2), 95 % CI ≤ ±5.5 points (moved right)",
+        (0.75,),
+    )
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
     assert (crosses.error_y.array, crosses.error_y.arrayminus) == (pytest.approx((0.06,)), pytest.approx((0.05,)))
     assert ", with their 95 % intervals." in front.FIGURE.remarks(data)
