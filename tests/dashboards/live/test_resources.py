@@ -73,7 +73,7 @@ def test_the_radius_moves_the_front(show, sweep):
     far = show("figure", "front", View(sweep=ENDED, radius="certified@0.5"))
     values = [p.values["certified@0.5"] for p in sweep.front_points]
     assert trace(far, "points of the front")["y"] == pytest.approx(values, rel=1e-5)
-    steps = trace(far, "best certified accuracy at radius 0.5")["y"]
+    steps = trace(far, "best certified accuracy at L2 radius 0.5")["y"]
     assert max(steps) == pytest.approx(max(p.values["certified@0.5"] for p in sweep.points), rel=1e-5)
     solid = show("figure", "front-3d", View(sweep=ENDED, radius="certified@0.5"))
     assert solid["data"][-1]["z"] == pytest.approx(values, rel=1e-5)
