@@ -127,6 +127,14 @@ def test_constraints_of_the_spec_rank_rehearsals(rehearsed_sweep, tmp_path):
     assert read(tmp_path).rehearsals[0].id == "c0001"
 
 
+@pytest.fixture
+def explained(rehearsed_sweep, monkeypatch):
+    """Hyperparameters explain the rehearsals, so that contours are drawn."""
+    names = compare(rehearsed_sweep).settings["c0001"]
+    monkeypatch.setattr(contours, "order", lambda _: tuple(names))
+
+
+@pytest.mark.usefixtures("explained")
 @pytest.mark.parametrize("kind", [configurations, slices, ranks, contours])
 def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, kind):
     trained = {row["configuration"]: row["trained_as"] for row in kind.rows(kind.info(rehearsed_sweep))}
@@ -155,6 +163,7 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     assert len(lines) == len(info.trials)
 
 
+@pytest.mark.usefixtures("explained")
 def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     claim = rehearsed_sweep.result.claim
     known = replace(claim, baselines=replace(claim.baselines, rows={"validation": 261}), unit="row")
@@ -175,6 +184,7 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     assert compare(sketched).certainty == "Scores are of synthetic rows, not of rows of the data"
 
 
+@pytest.mark.usefixtures("explained")
 def test_a_contour_has_the_colours_of_its_bar_and_says_what_is_interpolated(rehearsed_sweep):
     figure = contours.FIGURE.draw(rehearsed_sweep)
     filled = [trace for trace in figure.data if trace.type == "contour"]

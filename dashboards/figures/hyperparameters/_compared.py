@@ -23,6 +23,7 @@ from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Objective, RehearsalSource
 from sweeper.results.highlights import best_by_trial
+from sweeper.rounding import number_of
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import is_share_of_rows
 
@@ -97,6 +98,19 @@ def order(data: SweepData) -> tuple[str, ...]:
     places = {name: round(max(loss, 0.0), _DIGITS) for name, loss in losses.items()}  # below 0 is chance
     ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
     return tuple(sorted(losses, key=lambda name: (-places[name], name not in ranges, -losses[name])))
+
+
+def explained_in_words(data: SweepData) -> str:
+    """Return how many trials or rehearsals there are, and how little their hyperparameters explain; empty without."""
+    shown = compare(data, one_noise=True)
+    count = len(shown.reached)
+    if not count:
+        return ""
+    best = max((one.explained for one in data.importances), default=None)
+    words = number_of(count, shown.subject)
+    if best is None or best >= UNEXPLAINED:
+        return words
+    return f"{words}, but an R² of {best:.2f} at most: hyperparameters explain no result"
 
 
 def _trials(data: SweepData, *, one_noise: bool) -> Compared:

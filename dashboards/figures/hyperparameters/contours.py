@@ -14,7 +14,14 @@ from dashboards.figures._comparable import symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import rounded_ticks, texts_of
 from dashboards.figures.hyperparameters._axes import Axis
-from dashboards.figures.hyperparameters._compared import half_width_of, remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._compared import (
+    UNEXPLAINED,
+    explained_in_words,
+    half_width_of,
+    order,
+    remarks_of,
+    trained_in_words,
+)
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
     PAD,
@@ -56,10 +63,11 @@ class ContoursInfo(ConfigurationsInfo):
 
 
 def info(data: SweepData) -> ContoursInfo:
-    """Compute the contours; none with too few trials or hyperparameters."""
+    """Compute the contours; none with too few trials or hyperparameters, or where these explain nothing."""
     content = content_of(data, f"best {label(data.utility)} by hyperparameter pair", one_noise=True)
     axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
     found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
+    found = found if order(data) else []  # a landscape that no forest finds is noise
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]), apart=half_width_of(data))
 
 
@@ -175,5 +183,6 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     for_paper=False,
-    needs="four trials with points and two numbers that take three values",
+    needs=f"trials whose hyperparameters explain a result (R² ≥ {UNEXPLAINED}), two of them numbers with three values",
+    lacks=explained_in_words,
 )

@@ -12,7 +12,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
 from dashboards.figures._comparable import mark
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters._compared import UNEXPLAINED, compare, order, remarks_of
+from dashboards.figures.hyperparameters._compared import UNEXPLAINED, compare, explained_in_words, order, remarks_of
 from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance
 from sweeper.rounding import number_of
 
@@ -199,17 +199,6 @@ def _hypervolume(data: SweepData) -> str:
     return " The last panel is the hypervolume of a trial's own points." if has_panel else ""
 
 
-def _lacks(data: SweepData) -> str:
-    """How many trials or rehearsals there are, and how little their hyperparameters explain."""
-    shown = compare(data, one_noise=True)
-    count = len(shown.reached)
-    if not count:
-        return ""
-    best = max((one.explained for one in data.importances), default=None)
-    words = number_of(count, shown.subject)
-    return words if best is None else f"{words}, but an R² of {best:.2f} at most: hyperparameters explain no result"
-
-
 FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     name="importances",
     heading="What mattered",
@@ -230,5 +219,5 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
     wide=True,
     awaits=f"Which settings mattered,<br>from {LEAST_TRIALS} trials on",
     needs=f"{LEAST_TRIALS} trials with points, and an R² of {UNEXPLAINED} or more for one result",
-    lacks=_lacks,
+    lacks=explained_in_words,
 )

@@ -96,7 +96,8 @@ def test_a_contour_goes_through_what_trials_reached():
 
 
 @pytest.mark.parametrize("on_one_line", [False, True])
-def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, on_one_line):
+def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, monkeypatch, on_one_line):
+    monkeypatch.setattr(contours, "order", lambda _: ("a", "b"))  # of few trials none is known
     places = [(0, 0), (4, 0), (0, 4), (1, 1), (2, 1), (1, 2)]
     data = with_configs(*({"a": float(a), "b": float(a if on_one_line else b)} for a, b in places))
     info = contours.info(data)
@@ -109,6 +110,15 @@ def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, on_one_li
     assert min(around) < (0.0, 0.0) < (4.0, 4.0) < max(around)
     if hole:
         assert _area(around) < 0.0 < _area(hole), "a hole is one because it runs the other way"
+
+
+def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):
+    assert contours.info(sweep).shown
+    data = replace(sweep)
+    data.__dict__["importances"] = tuple(replace(one, explained=0.05) for one in sweep.importances)
+    assert contours.rows(contours.info(data)) == []
+    with pytest.raises(EmptyFigureError, match=r"R² ≥ 0.1.*but an R² of 0.05 at most"):
+        refuse({"contours": contours.FIGURE}, contours.FIGURE, data)
 
 
 def test_lines_of_a_contour_are_no_nearer_than_scores_are_sure(sweep, monkeypatch):
