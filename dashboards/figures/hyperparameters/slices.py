@@ -107,7 +107,7 @@ def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) ->
 def _title(info: SlicesInfo) -> dict[str, str]:
     """What is on the vertical axis: scores of validation rows, or of those that configurations were rehearsed on."""
     rows = "rehearsed" if info.note else VALIDATION
-    return {"text": f"best {label(info.color_name)} ({rows})"}
+    return {"text": f"{label(info.color_name)} ({rows})"}
 
 
 def _panels(data: SweepData) -> str:
