@@ -65,7 +65,7 @@ class FigureKind(Generic[D, I]):
         topic: which tab of the live page shows it.
         wide: whether it scrolls sideways on a phone instead of shrinking.
         epsilon_axis: whether its epsilon axis can be made linear.
-        for_paper: whether it is drawn at the width of a paper too; what has to be turned or dragged is not.
+        for_paper: whether it is drawn at the width of a paper too; what has to be turned, dragged or pointed at is not.
         awaits: what will appear in it, in lines that fit a phone: the live page shows these words while a sweep has
             nothing for it yet. Without them it is hidden until then.
         needs: what a sweep without which it is empty lacks; the refusal to export it says so.

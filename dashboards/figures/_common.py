@@ -379,6 +379,6 @@ def compared(comparison: Comparison, title: str, *, objective: str = "") -> dict
     return {
         "title": f"{escape(names)}: {title}",
         "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}{together}",
-        "scores": compared_in_words([run.front for run in comparison.runs], objective or comparison.utility.name),
+        "scores": compared_in_words([run.front for run in comparison.runs], [objective or comparison.utility.name]),
         "exploratory": comparison.exploratory,
     }

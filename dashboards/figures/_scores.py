@@ -21,17 +21,12 @@ VALIDATION = "validation"  # all that is said of scores whose intervals are not 
 
 def scores_in_words(front: Front, names: Iterable[str]) -> str:
     """Return of which rows the values of these names are scores, and half the widest 95 % interval of one of them."""
-    half = half_width(front, names)
-    if half is None:
-        return VALIDATION
-    if is_noisy(front):
-        return f"noisy validation scores, {within(half)}"
-    return f"{front.claim.baselines.rows.get(VALIDATION, 0)} validation rows, {within(half)}, {UNCHOSEN}"
+    return compared_in_words([front], tuple(names))
 
 
-def compared_in_words(fronts: Sequence[Front], name: str) -> str:
-    """Return of which rows the values of a name are scores on several fronts, and half the widest interval there."""
-    halves = [half_width(front, [name]) for front in fronts if front.points]
+def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
+    """Return the same of several fronts: of which rows, and half the widest interval there."""
+    halves = [half_width(front, names) for front in fronts if front.points]
     known = [half for half in halves if half is not None]
     if not known or len(known) < len(halves):
         return VALIDATION

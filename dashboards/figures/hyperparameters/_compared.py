@@ -81,7 +81,7 @@ def terms_of(data: SweepData, shown: Compared) -> str:
         trained = [f"trials: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
         return "; ".join(["best epoch of each configuration", *trained, price])
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
-    ends = sorted({show_epsilon(end) for end in (min(own), max(own))}, key=float) if own else []
+    ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
     which = "best point of each trial" + (f", {OWN} {' to '.join(ends)}" if ends else "")
     return "; ".join([which, scores_in_words(data.result, (data.utility,)), price])
 
