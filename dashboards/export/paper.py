@@ -6,12 +6,11 @@ proportions. What is as narrow as a column has its legend below, panels below ea
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil, log10
+from math import log10
 from textwrap import wrap
 from typing import Any
 
 from dashboards.figures import Figure
-from dashboards.figures._common import make_room
 from dashboards.figures._ticks import thin
 from sweeper.results.exporters import Paper
 
@@ -24,9 +23,12 @@ _SQUARE = 0.85  # height of a square panel, of its share of the width
 _INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, alone or side by side, and between, in widths
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
-_LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.9, 38.0, 11.5  # pixels
+_SMALL_LINE = 15.0  # likewise, of a line in small letters
+_LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.25, 47.0, 11.5  # pixels
+_LEFT = 6.0  # pixels left of a legend below
+_RANK = 1000  # Plotly's, of a trace without one of its own
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
-_AT_EDGES, _BAR = 80.0, 70.0  # pixels beside an axis, and of a bar of colours
+_AT_EDGES, _BESIDE_AXIS, _BAR = 80.0, 60.0, 70.0  # pixels beside panels, left of them, and of a bar of colours
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +48,22 @@ def is_narrow(paper: Paper) -> bool:
 
 def fit(figure: Figure, paper: Paper) -> Layout:
     """Lay a figure out as a paper wants it, and return its size."""
-    if figure.layout.margin.t is None and (paper.width is not None or not _legend_names(figure)):
+    if figure.layout.margin.t is None:
         figure.update_layout(margin={"t": _margin(figure, "t") - _LEGEND_ABOVE})
-    elif figure.layout.margin.t is None:
-        make_room(figure)
     if not paper.title:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)
+    columns = _columns(_in_legend(figure), width - _LEFT)
+    room = _LINE * len(columns[0]) + 6.0 if columns else 0.0
     if is_narrow(paper):
         panels = _make_narrow(figure, width)
     elif _is_square(figure):
         panels = width * _SQUARE / _count_panels(figure.select_xaxes())[0]
     else:
-        height = SCREEN[1] / scale if paper.width is None else width * SCREEN[1] / SCREEN[0]
+        height = SCREEN[1] / scale - room if paper.width is None else width * SCREEN[1] / SCREEN[0]
         panels = height - _margin(figure, "t") - _margin(figure, "b")
-    if paper.width is not None:
-        _move_legend(figure, width, panels)
+    if columns:
+        _move_legend(figure, columns, width, panels)
     dots = 2.0 if paper.width is None else _RASTER
     return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots)
 
@@ -108,37 +110,51 @@ def _count_panels(axes: Iterable[Any]) -> tuple[int, int]:
     return max(len(domains - insets), 1), len(insets)
 
 
-def _move_legend(figure: Figure, width: float, panels: float) -> None:
-    """Put the legend below panels of so many pixels, where it has all the width, and make room for it."""
-    named = _legend_names(figure)
-    if not named:
-        return
-    room = width - _AT_EDGES - (_BAR if _has_bar(figure) else 0.0)
-    across = max(int(room / (_SYMBOL + _LEGEND_LETTER * max(map(len, named)))), 1)
+def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels: float) -> None:
+    """Put the columns of a legend below panels of so many pixels, and make room for them."""
     own = figure.layout.margin.b is not None  # room for what the figure itself has below
-    lines = max(((axis.title.text or "").count("<br>") for axis in figure.select_xaxes()), default=0)
-    below = _margin(figure, "b") + (0.0 if own else _LINE * lines)
-    figure.update_layout(
-        legend={
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "itemwidth": 30,
-            "tracegroupgap": 0,
-            "y": -below / panels,
-            "yanchor": "top",
-            "font": {"size": _LEGEND_TEXT},
-        },
-        margin={"b": below + _LINE * ceil(len(named) / across) + 6.0},
-    )
+    titles = [axis.title.text or "" for axis in figure.select_xaxes()]
+    below = _margin(figure, "b") + (0.0 if own else max(map(_pixels_below, titles), default=0.0))
+    font = {"size": _LEGEND_TEXT, "color": figure.layout.template.layout.legend.font.color}
+    axes = width - _BESIDE_AXIS - _margin(figure, "r") - (_BAR if _has_bar(figure) else 0.0)
+    at = _LEFT - _BESIDE_AXIS
+    for number, column in enumerate(columns):
+        name = f"legend{number + 1 if number else ''}"
+        place = {"x": at / axes, "xanchor": "left", "y": -below / panels, "yanchor": "top"}
+        look = {"orientation": "v", "itemwidth": 30, "tracegroupgap": 0, "font": font}
+        figure.update_layout({name: {**look, **place}})
+        for trace in column:
+            trace.legend = name
+        at += _column_width(column)
+    figure.update_layout(margin={"b": below + _LINE * len(columns[0]) + 6.0})
 
 
-def _legend_names(figure: Figure) -> list[str]:
-    """Return what the legend of a figure names, nothing where it has none."""
+def _pixels_below(title: str) -> float:
+    """Return the height of the lines of a title below its first."""
+    return sum(_SMALL_LINE if "font-size" in line else _LINE for line in title.split("<br>")[1:])
+
+
+def _columns(traces: list[Any], room: float) -> list[list[Any]]:
+    """Return what a legend names in as many columns as fit, each read from top to bottom; none without a name."""
+    for lines in range(1, len(traces)):
+        columns = [traces[first : first + lines] for first in range(0, len(traces), lines)]
+        if sum(map(_column_width, columns)) <= room:
+            return columns
+    return [traces] if traces else []
+
+
+def _column_width(traces: list[Any]) -> float:
+    return _SYMBOL + _LEGEND_LETTER * max(len(trace.name) for trace in traces)
+
+
+def _in_legend(figure: Figure) -> list[Any]:
+    """Return the traces that a legend below the figure names, in its order; none where there is none, or elsewhere."""
     is_asked = figure.layout.showlegend or any("showlegend" in trace and trace.showlegend for trace in figure.data)
-    if figure.layout.showlegend is False or (len(figure.data) < 2 and not is_asked):
+    is_elsewhere = figure.layout.legend.y is not None
+    if figure.layout.showlegend is False or is_elsewhere or (len(figure.data) < 2 and not is_asked):
         return []
-    return [trace.name for trace in figure.data if trace.name and trace.showlegend is not False]
+    named = [trace for trace in figure.data if trace.name and trace.showlegend is not False]
+    return sorted(named, key=lambda trace: trace.legendrank or _RANK)
 
 
 def _thin_ticks(figure: Figure, width: float) -> None:

@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
+from dashboards.figures._comparable import in_lines
 from dashboards.figures._scores import compared_in_words, scores_in_words
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
@@ -35,14 +36,15 @@ from sweeper.records import Interval, Point
 from sweeper.results.comparison import Comparison
 
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
-_COLUMN_LETTERS = 44  # of the title of an axis in one line of a column
+_TERMS_LETTERS = 63  # in one line of a column, of the small text below the name of an axis
 _HEIGHT_LETTERS = (36, 28)  # of one along the height of a figure, on a page and in a column
 WATERMARK = "exploratory: no guarantee"
+_SMALL = "<span style='font-size:10.5px'>{}</span>"
 LOG = ", log"  # behind what a logarithmic axis shows
 FIRST_IN_LEGEND, LAST_IN_LEGEND = 999, 1001  # places before and behind traces without one
 _OWN_LOG = f"{OWN_EPSILON.removesuffix(')')}{LOG})"
 _HOVER_LINES = 8
-PICTURE_LETTERS, _PAGE_LETTERS = 140, 180  # that fit one row of a legend in a picture, and on a page
+_PAGE_LETTERS = 180  # that fit one row of a legend on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
 _TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of its legend
 _LEAST_PAD = 0.05  # beyond the outermost hypervolumes
@@ -114,15 +116,15 @@ def _is_said_below(info: FigureInfo) -> bool:
 
 
 def title_below(title: str, info: FigureInfo) -> str:
-    """The title of a horizontal axis; in a column in lines that fit, with how sure scores are."""
-    title += f"; {info.scores}" if _is_said_below(info) else ""
-    lines: list[str] = []
-    for part in re.split(r"(?<=[,;]) ", title) if info.narrow else [title]:
-        if lines and len(lines[-1]) + len(part) < _COLUMN_LETTERS:
-            lines[-1] += f" {part}"
-        else:
-            lines.append(part)
-    return "<br>".join(lines)
+    """The title of a horizontal axis; in a column its name, and small below it all the rest, with how sure scores are.
+
+    What the rest says of the axis begins with the first semicolon or delta.
+    """
+    if not info.narrow:
+        return title
+    name, *terms = re.split(r"; |, (?=delta)", title)
+    terms += [info.scores] if _is_said_below(info) else []
+    return "<br>".join([name, *(_SMALL.format(line) for line in in_lines("; ".join(terms), _TERMS_LETTERS) if line)])
 
 
 def percent_axis(*names: str) -> dict[str, Any]:
@@ -319,18 +321,13 @@ def new_figure(info: FigureInfo, theme: Theme, *, empty: bool, **layout: Any) ->
 
 
 def with_room(figure: go.Figure, info: FigureInfo) -> go.Figure:
-    """Give a figure room above its axes for the rows of a legend that is too long for one; return the figure.
+    """Give a figure on a page room above its axes for the rows of a legend that is too long for one; return it.
 
-    Pictures are given theirs when it is known whether their legend stands above.
+    Pictures have their legend below.
     """
-    return figure if info.still or info.narrow else make_room(figure, _PAGE_LETTERS)
-
-
-def make_room(figure: go.Figure, room: int = PICTURE_LETTERS) -> go.Figure:
-    """Give a figure room above its axes for the rows of a legend with more letters than a row has room for."""
     letters = [len(trace.name or "") + _SYMBOL_LETTERS for trace in figure.data if trace.showlegend is not False]
-    if sum(letters) > room:
-        across = max(room // max(letters), 1)  # in several rows all names have the room of the longest
+    if not info.still and not info.narrow and sum(letters) > _PAGE_LETTERS:
+        across = max(_PAGE_LETTERS // max(letters), 1)  # in several rows all names have the room of the longest
         figure.update_layout(margin={"t": _TITLE + _ROW * max(ceil(len(letters) / across), 2)})
     return figure
 

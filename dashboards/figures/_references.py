@@ -9,7 +9,7 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo
 from dashboards.figures._theme import Theme
 from dashboards.text import show
-from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.baselines import Baselines, MajoritySource
 from sweeper.specification.objectives import AUROC, BALANCED
 
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
@@ -40,7 +40,8 @@ def references(data: SweepData, name: str) -> tuple[Reference, ...]:
 def constant_reference(baselines: Baselines, name: str) -> tuple[Reference, ...]:
     """Return what the majority-class baseline reaches, nothing where labels are not open."""
     constant = baselines.constant(name)
-    how = f"majority class{_ON_VALIDATION}" if baselines.rows else "majority class"
+    has_counted = baselines.rows and baselines.majority_source in (MajoritySource.ROWS, None)
+    how = f"majority class{_ON_VALIDATION}" if has_counted else "majority class"
     how = how if "validation" in baselines.majority else "majority class, at least"
     return () if constant is None else (Reference(_CONSTANT.get(name, how), constant),)
 

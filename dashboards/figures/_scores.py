@@ -4,9 +4,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from clipless.datasets import Evaluation
+from clipless.datasets.metadata import units_word
 from dashboards.data import SweepData
 from dashboards.figures._theme import Theme
 from dashboards.text import number
+from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import wilson
 from sweeper.records import Point
 from sweeper.results.front import Front
@@ -30,11 +32,18 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
     known = [half for half in halves if half is not None]
     if not known or len(known) < len(halves):
         return VALIDATION
+    rows = {_rows_in_words(front.claim) for front in fronts}
+    of = rows.pop() if len(rows) == 1 else VALIDATION
     if any(map(is_noisy, fronts)):
-        return f"noisy validation scores, {within(max(known))}"
-    counts = {front.claim.baselines.rows.get(VALIDATION, 0) for front in fronts}
-    rows = f"{counts.pop()} validation rows" if len(counts) == 1 else VALIDATION
-    return f"{rows}, {within(max(known))}, {UNCHOSEN}"
+        noisy = "noisy validation scores" if of == VALIDATION else f"noisy scores of {of}"
+        return f"{noisy}, {within(max(known))}"
+    return f"{of}, {within(max(known))}, {UNCHOSEN}"
+
+
+def _rows_in_words(claim: Claim) -> str:
+    """Return how many validation rows there are, or privacy units; records of private ones lacked the number once."""
+    count = claim.baselines.rows.get(VALIDATION, 0)
+    return f"{count} validation {units_word(claim.unit)}" if count else VALIDATION
 
 
 def within(half: float) -> str:

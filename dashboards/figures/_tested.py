@@ -92,7 +92,10 @@ def models_of_line(found: Sequence[Tested], steps: Sequence[Step], half: float |
     """
     some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
     sure = "" if half is None else f", {within(half)}"
-    return f"test rows{some}{sure.replace('95 % ', '')}" if narrow else f"models of the line {ON_TEST}{some}{sure}"
+    if narrow:
+        has_bars = any(one.interval for one in found)
+        return f"test rows{some}" + ("" if has_bars else sure.replace("95 % ", ""))
+    return f"models of the line {ON_TEST}{some}{sure}"
 
 
 def crosses(
@@ -115,16 +118,16 @@ def crosses(
     look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
     x = [aside * one.epsilon for one in found]
     y, texts = [one.value for one in found], [one.text for one in found]
-    return marks(x, y, texts, look, name=f"{name} (moved right)" if is_aside else name, error_y=bars)
+    name = f"{name} (moved right)".replace(") (", ", ") if is_aside else name
+    return marks(x, y, texts, look, name=name, error_y=bars)
 
 
 def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], color: str, *, narrow: bool) -> list[go.Scatter]:
     """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
-    drawn = [
-        crosses(found, own, narrow=narrow, name=BEST_ON_TEST).update(showlegend=False) for found, own in lines if found
-    ]
+    name = "best model on test rows" if narrow else BEST_ON_TEST
+    drawn = [crosses(found, own, narrow=narrow, name=name).update(showlegend=False) for found, own in lines if found]
     is_aside = any(one.interval for found, _ in lines for one in found)
-    key = crosses((), color, narrow=narrow, name=BEST_ON_TEST, is_aside=is_aside).update(x=[None], y=[None])
+    key = crosses((), color, narrow=narrow, name=name, is_aside=is_aside).update(x=[None], y=[None])
     return [*drawn, key] if drawn else []
 
 

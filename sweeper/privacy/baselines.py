@@ -48,7 +48,7 @@ class Baselines:
     # share of the rows that are of the most frequent class, by split: of private rows as declared or sketched, or none
     majority: Mapping[str, float] = field(default_factory=dict)
     majority_source: MajoritySource | None = None  # None where no share is known, and in earlier records
-    # rows by split, of which scores are shares; none of private ones
+    # rows by split, or privacy units of several rows: a public number, of private ones too
     rows: Mapping[str, int] = field(default_factory=dict)
     # what was reached without privacy, by objective, as the spec gives it
     without_privacy: Mapping[str, float] = field(default_factory=dict)
@@ -58,15 +58,16 @@ class Baselines:
         """Return the baselines of a data set.
 
         Guarantees:
-            Labels are read and rows counted where validation and test rows are public or exploratory, and nowhere else.
+            Labels are read where validation and test rows are public or exploratory, and nowhere else; how many there
+            are is public everywhere (`clipless.datasets.metadata.counts_fact`).
         """
         declared = data.metadata
         open_ = declared.evaluation in (Evaluation.PUBLIC, Evaluation.EXPLORATORY)
-        splits = {"validation": data.validation, "test": data.test} if open_ else {}
+        splits = {"validation": data.validation, "test": data.test}
         shares = {
             name: float(split.y.bincount(split.weights()).max()) / len(split)
             for name, split in splits.items()
-            if len(split)
+            if open_ and len(split)
         }
         if not open_ and declared.largest_share is not None:
             shares = dict.fromkeys(("validation", "test"), declared.largest_share)

@@ -98,7 +98,7 @@ def nearly_best(front: FrontRecord) -> str:
     points, claim = front.front_points, front.claim
     name = next((one.name for one in front.objectives if one.name != "epsilon"), "")
     rows = claim.baselines.rows.get("validation", 0)
-    if not points or not is_share_of_rows(name) or not rows or claim.unit != "row":
+    if not points or points[0].noisy is not None or not is_share_of_rows(name) or not rows or claim.unit != "row":
         return ""
     value = pick(front).values[name]
     error = sqrt(value * (1.0 - value) / rows)

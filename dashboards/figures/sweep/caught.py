@@ -109,7 +109,8 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     price = [] if info.at_price is None else [100.0 * info.at_price]
     ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
-    title = title_below(f"rows caught at 1 % false alarms, at most (fixed in advance{LOG})", info)
+    gap = "<br>" if info.narrow else " "
+    title = title_below(f"rows caught at 1 % false alarms, at most{gap}(fixed in advance{LOG})", info)
     figure = new_figure(
         info,
         theme,
@@ -170,7 +171,7 @@ def _groups(info: CaughtInfo, theme: Theme) -> Iterator[_Group]:
         known = zip(info.front, info.front_hover, strict=True)
         chosen = [(point, text) for point, text in known if point.is_final is is_final]
         points, hover = [point for point, _ in chosen], [text for _, text in chosen]
-        yield _Group(f"front, {kind}", points, hover, look | {"symbol": symbol})
+        yield _Group(kind if info.narrow else f"front, {kind}", points, hover, look | {"symbol": symbol})
 
 
 def _trace(info: CaughtInfo, group: _Group, theme: Theme) -> go.Scatter:

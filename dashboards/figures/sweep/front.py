@@ -299,9 +299,10 @@ def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     kinds: dict[str, tuple[str, Sequence[Point]]] = {name: ("circle", info.front)}
     if info.finals_first:
         finals, explorers = ([p for p in info.front if p.is_final is is_final] for is_final in (True, False))
+        what = _words(info, "front, ", "")
         kinds = {
-            f"front, finals ({LARGE})": ("circle", finals),
-            f"front, explorers ({SMALLER})": (EXPLORER, explorers),
+            f"{what}finals ({LARGE})": ("circle", finals),
+            f"{what}explorers ({SMALLER})": (EXPLORER, explorers),
         }
     rim = {"width": _OPEN * _scale(info), "color": theme.paper}
     return [

@@ -70,7 +70,7 @@ def info(data: SweepData) -> PriceInfo:
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
         **header(data, "best at own epsilon and at the price", *names)
-        | {"epsilon_title": f"{OWN} (thin), epsilon that is paid (thick){LOG}, {delta_text(data)}"},
+        | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}"},
         values=tuple(value for value in values if value.alone),
         right_end=_BEYOND * last,
         lines=references(data, data.utility),

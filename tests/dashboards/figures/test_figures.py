@@ -647,7 +647,7 @@ def shown_in(value, path=()):
 
 
 # A price, an epsilon that a trial was asked for, and the epsilon of either kind that is paid, are no own epsilons.
-OTHER_EPSILONS = re.compile(r"own epsilon|price: epsilon|privacy\.epsilon|epsilon that is paid|no later epsilon")
+OTHER_EPSILONS = re.compile(r"own epsilon|price: epsilon|privacy\.epsilon|epsilon paid|no later epsilon")
 
 
 @pytest.mark.parametrize("name", FIGURES)

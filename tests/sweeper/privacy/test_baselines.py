@@ -39,14 +39,14 @@ def test_the_majority_of_rows_that_may_be_looked_at_is_counted(evaluation):
     assert found.constant("membership-auroc") is None
 
 
-def test_of_private_rows_nothing_but_the_number_of_classes_is_used():
+def test_of_private_rows_nothing_but_the_numbers_of_classes_and_rows_is_used():
     """The same for every content of the rows: no function of private labels is in a claim."""
     made = [
         Baselines.of(data_with(Evaluation.PRIVATE, labels)) for labels in ((0, 1, 1, 1), (3, 3, 3, 3), (0, 1, 2, 3))
     ]
     assert made[0] == made[1] == made[2]
     assert made[0].majority == {}
-    assert made[0].rows == {}
+    assert made[0].rows == {"validation": 4, "test": 4}
     assert made[0].constant("accuracy") == pytest.approx(0.1)
 
 

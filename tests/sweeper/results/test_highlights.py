@@ -68,6 +68,9 @@ def test_points_that_the_validation_rows_hardly_tell_from_the_best_are_counted(m
     for other in (claim, many, replace(few, unit="patient")):
         assert nearly_best(make_front(points, claim=other)) == ""
     assert nearly_best(make_front([], claim=few)) == ""
+    noise = NoisyScores(is_final=True, released={}, intervals={"accuracy": (0.6, 1.0)})
+    noisy = [replace(point, noisy=noise) for point in points]
+    assert nearly_best(make_front(noisy, claim=few)) == "", "the error of rows alone says too little of noisy scores"
 
 
 COUNTS = ClassCounts(rows=(100, 160), decided=(90, 170), correct=(80, 150))

@@ -57,7 +57,8 @@ def test_every_point_is_on_the_front_or_dominated_and_the_axis_says_what_epsilon
     title = f"own epsilon (fixed in advance, log), delta = 1e-4; price of the sweep: {price}"
     assert figure.layout.xaxis.title.text == title
     narrow = front.plot(replace(info, narrow=True)).layout.xaxis.title.text
-    assert narrow == title.replace(", delta", ",<br>delta")
+    name, terms = title.split(", delta")
+    assert narrow == f"{name}<br><span style='font-size:10.5px'>delta{terms}</span>"
     assert figure.layout.xaxis.type == "log"
     assert figure.layout.yaxis.title.text == "accuracy (validation)"
 
@@ -308,6 +309,11 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
         "front, explorers (less budget)": "circle-open",
     }
     assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores,<br>95 % CI ≤ ±6 points)"
+    claim = data.result.claim
+    for unit, words in (("row", "1511 validation rows"), ("patient", "1511 validation units")):
+        counted = replace(claim, unit=unit, baselines=replace(claim.baselines, rows={"validation": 1511}))
+        title = figures["front"].draw(replace(data, result=replace(data.result, claim=counted))).layout.yaxis.title
+        assert title.text == f"accuracy (noisy scores of {words},<br>95 % CI ≤ ±6 points)"
     for name in ("front", "price", "trajectories"):
         assert "finals" in figures[name].remarks(data), name
         assert "finals" not in figures[name].remarks(small(points[1:])), name
