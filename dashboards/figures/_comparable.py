@@ -15,8 +15,8 @@ from sweeper.results.highlights import finals_first
 
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
-_BELOW_TEXT, _BELOW_LINE = 11.5, 15  # pixels of the letters and lines of a note below panels
-_BELOW_LETTERS = (125, 55)  # of a line of it, on a page and in a column
+_NARROW_TEXT, _NARROW_LETTERS = 10.5, 63  # pixels of the letters of notes in a column, and letters of a line
+_BELOW_TEXT, _BELOW_LETTERS, _BELOW_LINE = 11.5, 125, 15  # likewise, below panels on a page; pixels of a line
 _LARGER = 6  # pixels by which a star is larger than the marks beside it
 
 
@@ -44,25 +44,36 @@ def stage_epsilon(data: SweepData, stage: int) -> str:
     return f"{OWN} ≤ {show_epsilon(max(own))}" if own else f"no {OWN}"
 
 
-def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: bool = False) -> None:
-    """Write above a figure what it compares, so many pixels above its axes; nothing where these are trials."""
+def mark(figure: go.Figure, note: str, theme: Theme, *, up: float = 18, narrow: bool = False, beside: int = 0) -> None:
+    """Write above a figure what it compares, so many pixels above its axes; nothing where these are trials.
+
+    In a column its lines leave room for names of ``beside`` letters beside the axes.
+    """
     if note:
-        note = (note.replace("; ", ";<br>") if narrow else note).replace("\n", "<br>")
+        lines = "<br>".join(_note_lines(note, narrow=narrow, beside=beside))
         place = {"x": 0, "y": 1, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
-        font = {"size": 11 if narrow else 12, "color": theme.orange}
-        figure.add_annotation(name="rehearsed", text=note, showarrow=False, yshift=up, font=font, align="left", **place)
+        font = {"size": _NARROW_TEXT if narrow else 12, "color": theme.orange}
+        figure.add_annotation(
+            name="rehearsed", text=lines, showarrow=False, yshift=up, font=font, align="left", **place
+        )
 
 
 def more_height(note: str, *, narrow: bool = False) -> int:
     """Return the pixels that the lines of a note take beyond the first."""
-    return _LINE * (note.count("\n") + narrow * note.count("; "))
+    return _LINE * (len(_note_lines(note, narrow=narrow)) - 1)
+
+
+def _note_lines(note: str, *, narrow: bool, beside: int = 0) -> list[str]:
+    parts = note.split("\n")
+    return [line for part in parts for line in in_lines(part, _NARROW_LETTERS - beside)] if narrow else parts
 
 
 def write_below(figure: go.Figure, text: str, theme: Theme, *, down: float, narrow: bool) -> None:
     """Write a note below panels, so many pixels below them, in lines that fit; make room for it."""
-    lines = in_lines(text, _BELOW_LETTERS[narrow])
+    lines = in_lines(text, _NARROW_LETTERS if narrow else _BELOW_LETTERS)
     place = {"x": 0, "y": 0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -down}
-    look = {"font": {"color": theme.muted, "size": _BELOW_TEXT}, "align": "left", "showarrow": False}
+    size = _NARROW_TEXT if narrow else _BELOW_TEXT
+    look = {"font": {"color": theme.muted, "size": size}, "align": "left", "showarrow": False}
     figure.add_annotation(name="terms", text="<br>".join(map(escape, lines)), **look, **place)
     figure.update_layout(margin={"b": down + 12 + _BELOW_LINE * len(lines)})
 

@@ -20,6 +20,7 @@ from dashboards.text import MISSING, setting, show
 
 LEAST_TRIALS = 4
 PANEL_HEIGHT = 380
+_LEGEND = 22  # pixels of one above panels, on a page
 _BELOW = 52  # pixels between panels and the note below their axes
 PAD = 0.06  # share of an axis beyond its ends
 _LETTERS, _NARROW_LETTERS = 80, 40
@@ -59,14 +60,15 @@ def stars_last(info: ConfigurationsInfo, chosen: Sequence[int]) -> list[int]:
 
 def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
     """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
-    margin = {"t": 84 + more_height(info.note, narrow=info.narrow)} if info.note else {}
+    above = 0 if info.still or info.narrow else _LEGEND
+    margin = {"t": 62 + above + more_height(info.note, narrow=info.narrow)} if info.note else {}
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False, margin=margin)
     if count:
         across = min(columns, count)
         down = -(-count // across)
         gaps = {"horizontal_spacing": 0.28 / max(across, 2), "vertical_spacing": 0.3 / down}
         figure.set_subplots(down, across, **gaps, **layout)
-        mark(figure, info.note, theme, narrow=info.narrow)
+        mark(figure, info.note, theme, up=6 + above / 2, narrow=info.narrow)
         write_below(figure, info.terms, theme, down=_BELOW, narrow=info.narrow)
         if any(info.trained):
             name_stars(figure, theme, x=1, xanchor="right")

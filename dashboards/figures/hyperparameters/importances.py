@@ -27,6 +27,7 @@ _HOW_TO_READ = (
     "Permutation importance: R² lost when values are shuffled, ±1 standard deviation "
     "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}). It may exceed the R² above the bars."
 )
+_MOST_BESIDE = 24  # letters of names beside panels for which notes leave room
 _LETTERS_BELOW, _LETTERS_BESIDE = (82, 42), 20  # of a line of it: on a page and in a column, and beside a panel
 _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
 
@@ -98,7 +99,8 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.update_yaxes(
         autorange="reversed", type="category", showgrid=False, showline=False, ticks="", ticklabelstandoff=6
     )
-    mark(figure, info.note, theme, up=72 if info.narrow else 56, narrow=info.narrow)
+    longest = max(map(len, info.parameters), default=0)
+    mark(figure, info.note, theme, up=72 if info.narrow else 56, narrow=info.narrow, beside=min(longest, _MOST_BESIDE))
     return figure
 
 
