@@ -21,7 +21,7 @@ _RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch, and says s
 _NARROW = 600.0  # pixels
 _SQUARE = 0.85  # height of a square panel, of its share of the width
 _INSET = 0.6  # of a panel that one with an inset is higher
-_PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, alone or side by side, and between, in widths
+_PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several, and between, in widths
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _SMALL_LINE = 15.0  # likewise, of a line in small letters
 _LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.25, 47.0, 11.5  # pixels
@@ -95,7 +95,7 @@ def _make_narrow(figure: Figure, width: float) -> float:
     for trace in figure.select_traces(lambda trace: trace.type == "scatter"):
         bar = trace.marker.colorbar.title
         bar.text = bar.text and bar.text.replace(" at L2", "<br>at L2")  # a bar is as high as a panel
-    one = _SQUARE / columns if _is_square(figure) else _BESIDE if columns > 1 else _PANEL
+    one = _SQUARE / columns if _is_square(figure) else _BESIDE if max(columns, rows) > 1 else _PANEL
     return width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
 
 
