@@ -22,6 +22,7 @@ _NARROW = 600.0  # pixels
 _SQUARE = 0.85  # height of a square panel, of its share of the width
 _INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several, and between, in widths
+_ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _SMALL_LINE = 15.0  # likewise, of a line in small letters
 _LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.25, 47.0, 11.5  # pixels
@@ -96,7 +97,15 @@ def _make_narrow(figure: Figure, width: float) -> float:
         bar = trace.marker.colorbar.title
         bar.text = bar.text and bar.text.replace(" at L2", "<br>at L2")  # a bar is as high as a panel
     one = _SQUARE / columns if _is_square(figure) else _BESIDE if max(columns, rows) > 1 else _PANEL
-    return width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
+    height = width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
+    names = _row_names(figure)
+    return min(height, _ROW * max(len(names), 2)) if names and rows == 1 else height
+
+
+def _row_names(figure: Figure) -> set[str]:
+    """Return the names at the vertical axes of a figure, none where they have numbers."""
+    ends = [trace.y for trace in figure.data if trace.type in ("bar", "scatter") and trace.y is not None]
+    return {name for values in ends for name in values if isinstance(name, str)}
 
 
 def _is_square(figure: Figure) -> bool:

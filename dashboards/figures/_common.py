@@ -124,7 +124,13 @@ def title_below(title: str, info: FigureInfo) -> str:
         return title
     name, *terms = re.split(r"; |, (?=delta)", title)
     terms += [info.scores] if _is_said_below(info) else []
-    return "<br>".join([name, *(_SMALL.format(line) for line in in_lines("; ".join(terms), _TERMS_LETTERS) if line)])
+    return with_terms(name, terms)
+
+
+def with_terms(name: str, terms: Iterable[str], letters: int = _TERMS_LETTERS) -> str:
+    """The name of an axis of a column, and below it terms in small lines of so many letters."""
+    lines = in_lines("; ".join(filter(None, terms)), letters)
+    return "<br>".join([name, *(_SMALL.format(line) for line in lines if line)])
 
 
 def percent_axis(*names: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, around, box_in_words, compared, marks, new_figure
+from dashboards.figures._common import SYMBOLS, around, box_in_words, compared, marks, new_figure, with_terms
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import thin
 from dashboards.text import number
@@ -18,7 +18,7 @@ _MEAN = "mean of the sweeps of one name"
 _MOST_NAMED = 5  # sweeps of one name
 _NAME_SHIFT = 20  # pixels of the name of a sweep, from its mark
 _ACROSS = (110, 24)  # letters across the panel, on a page and in a column
-_BELOW = (90, 42)  # of a line below it
+_BELOW, _NARROW_BELOW = 90, 52  # of a line below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +98,10 @@ def _named(info: VolumesInfo, group: Group) -> list[tuple[Run, int]]:
 
 def _axis_title(info: VolumesInfo) -> str:
     _, _, together = info.epsilon_title.partition("; ")
-    box = box_in_words(info.box, _BELOW[info.narrow])
-    return "<br>".join(filter(None, ["hypervolume (share of the box)", box, together]))
+    name, box = "hypervolume (share of the box)", box_in_words(info.box, _BELOW)
+    if info.narrow:
+        return with_terms(name, [box.replace("<br>", " "), together], _NARROW_BELOW)
+    return "<br>".join(filter(None, [name, box, together]))
 
 
 def _volumes(info: VolumesInfo) -> list[float]:

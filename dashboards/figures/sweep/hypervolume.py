@@ -13,14 +13,14 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
 from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
-from dashboards.figures._common import MANY, around, box_in_words, header, new_figure
+from dashboards.figures._common import MANY, around, box_in_words, header, new_figure, with_terms
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
 from sweeper.records import Point
 
 DRAWN_STEPS = 400
-_LETTERS = (110, 44)  # of a line below the axis, on a page and in a column
+_LETTERS = 110  # of a line below the axis, on a page
 _FEW_TRIALS = 10
 _LEAST_TRIALS = 4  # of fewer, the curve says nothing about what another one would bring
 
@@ -108,8 +108,10 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
 def _below(info: HypervolumeInfo) -> str:
     """What the axis counts, what the box is, and what a model of the front costs: pictures have no page around them."""
     _, _, paid = info.epsilon_title.partition(", ")
-    box = box_in_words(info.box, _LETTERS[info.narrow])
-    return "<br>".join(filter(None, ["trials, in the order of their proposals", box, paid]))
+    name, box = "trials, in the order of their proposals", box_in_words(info.box, _LETTERS)
+    if info.narrow:
+        return with_terms(name, [box.replace("<br>", " "), paid])
+    return "<br>".join(filter(None, [name, box, paid]))
 
 
 def _too_few(data: SweepData) -> str:

@@ -3,12 +3,14 @@
 import re
 from dataclasses import replace
 
+import plotly.graph_objects as go
 import pytest
 
 from dashboards.data import SweepData
 from dashboards.export.files import export_front
 from dashboards.export.paper import fit, is_narrow
 from dashboards.figures import Figure, sweep_figures
+from dashboards.figures._theme import LIGHT, template
 from sweeper.errors import ExportError
 from sweeper.records import TrialStatus
 from sweeper.results.exporters import PRESETS, Paper
@@ -144,6 +146,15 @@ def test_in_a_column_panels_stand_below_each_other(sweep):
     for name, rows in (("slices", 2), ("ranks", 2), ("importances", 2)):
         assert len({axis.domain for axis in draw(sweep, name, paper).select_yaxes()}) == rows
         assert len({axis.domain for axis in draw(sweep, name, Paper()).select_yaxes()}) == 1
+
+
+def test_a_panel_of_one_named_row_is_low():
+    heights = {}
+    for names in (["a"], [f"name {i}" for i in range(9)]):
+        figure = go.Figure(go.Bar(x=[1.0] * len(names), y=names), layout={"template": template(LIGHT)})
+        layout = fit(figure, of("column"))
+        heights[len(names)] = layout.height
+    assert heights[9] - heights[1] == pytest.approx(0.46 * layout.width - 92)
 
 
 @pytest.mark.parametrize("name", ["front-3d", "configurations", "contours", "temperature", "workers"])
