@@ -150,6 +150,6 @@ def warning(counts: ClassCounts, classes: Sequence[str] = ()) -> str:
     name = classes[label] if label < len(classes) else str(label)
     present = sum(rows > 0 for rows in counts.rows)
     return (
-        f"It gives nearly every row the same answer: {name!r} for {share:.1%} of the test rows. Its balanced accuracy "
-        f"is {counts.balanced_accuracy:.1%}, that of the majority-class baseline {1 / present:.1%}"
+        f"It gives nearly every row the same answer: {name!r} for {100 * share:.1f} % of the test rows. Its balanced "
+        f"accuracy is {100 * counts.balanced_accuracy:.1f} %, that of the majority-class baseline {100 / present:.1f} %"
     )

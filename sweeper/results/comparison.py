@@ -103,7 +103,7 @@ class Difference:
         words = f"hypervolume of {first} minus {second}: {self.mean:+.4f}"
         if self.low is None or self.high is None or self.p is None:
             return f"{words} ({ONE_RUN})"
-        return f"{words}, {CONFIDENCE:.0%} interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
+        return f"{words}, {100 * CONFIDENCE:g} % interval {self.low:+.4f} to {self.high:+.4f}, p = {self.p:.2g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

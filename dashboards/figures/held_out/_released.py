@@ -123,7 +123,7 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
 
 def _write_below(figure: go.Figure, info: LinesInfo, theme: Theme, axis: str, note: str) -> None:
     """Write the title of the horizontal axes below all panels, and what the epsilons promise and how sure bands are."""
-    certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous bands at {info.confidence:.0%}"
+    certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous bands at {100 * info.confidence:g} %"
     title = in_lines(axis, _COLUMN_LETTERS if info.narrow else _LETTERS)
     place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0, "yanchor": "top", "yshift": -28}
     text = "<br>".join(map(escape, title))

@@ -72,8 +72,9 @@ def _start(info: LinesInfo) -> float:
 def _remarks(data: SweepData) -> str:
     found = info(data)
     cut = any(line.x[-1] > _end(found) for line in found.lines)
-    beyond = f" Beyond the axis no released curve is above {_NEXT_TO_NOTHING:.0%}; a double click shows all radii."
-    begins = f" The vertical axis begins at {_start(found):.0%}." if _start(found) else ""
+    nothing = f"{100 * _NEXT_TO_NOTHING:g} %"
+    beyond = f" Beyond the axis no released curve is above {nothing}; a double click shows all radii."
+    begins = f" The vertical axis begins at {100 * _start(found):g} %." if _start(found) else ""
     return _released.left_out(data, _whole) + begins + (beyond if cut else "")
 
 

@@ -37,7 +37,7 @@ def curves_in_words(curves: ReleasedCurves | None) -> Iterator[str]:
     yield (
         f"The test column is read off curves that were released once, with noise multiplier "
         f"{curves.noise_multiplier:g} for all of them. Each lies between its bounds everywhere at once with a "
-        f"confidence of {curves.confidence:.0%}, noise and the choice of the {curves.rows} rows included."
+        f"confidence of {100 * curves.confidence:g} %, noise and the choice of the {curves.rows} rows included."
     )
     every = max(1, (len(curves.radii) - 1) // _SHOWN_RADII)
     columns = zip(curves.radii, curves.certified, curves.certified_low, curves.certified_high, strict=True)

@@ -210,7 +210,7 @@ def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, compar
 
 def test_the_page_says_what_can_be_said(comparison, fronts):
     page = build_comparison(comparison)
-    assert "95% interval" in page
+    assert "95 % interval" in page
     assert PRICE in page
     assert "not comparable" not in page
     assert "<b>cold" not in page.replace("&lt;b&gt;cold", "")

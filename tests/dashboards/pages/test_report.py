@@ -518,7 +518,7 @@ def test_a_classifier_that_nearly_always_says_the_same_is_warned_of(sweep):
     count = len(data.useful_points)
     assert f"{count} of {count} points of the front give nearly every row the same answer" in page.words
     assert (
-        "'no' for 97.0% of the test rows. Its balanced accuracy is 54.9%, that of the majority-class baseline 50.0%"
+        "'no' for 97.0 % of the test rows. Its balanced accuracy is 54.9 %, that of the majority-class baseline 50.0 %"
         in page.words
     )
     assert "balanced accuracy 54.9 %" in page.words

@@ -119,8 +119,8 @@ def counts(rows, decided, correct):
 
 def test_a_classifier_that_nearly_always_says_the_same_is_named():
     said = warning(counts((760, 240), (970, 30), (755, 25)), ("no", "yes"))
-    assert "'no' for 97.0% of the test rows" in said
-    assert "balanced accuracy is 54.9%, that of the majority-class baseline 50.0%" in said
+    assert "'no' for 97.0 % of the test rows" in said
+    assert "balanced accuracy is 54.9 %, that of the majority-class baseline 50.0 %" in said
 
 
 @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_the_card_says_how_each_class_fares_and_warns_of_one_answer_for_all(tria
     card = make_card(**facts, claim=replace(claim, baselines=OPEN))
     assert card.to_json()["classes"]["balanced_accuracy"] == pytest.approx(0.5488, abs=1e-4)
     text = card.to_markdown()
-    assert "> **Nearly constant.** It gives nearly every row the same answer: 'no' for 97.0% of the test rows." in text
+    assert "> **Nearly constant.** It gives nearly every row the same answer: 'no' for 97.0 % of the test rows." in text
     assert "The majority-class baseline has an accuracy of 0.76 on them." in text
     assert "| yes | 240 | 30 | 0.1042 | 0.8333 |" in text
 
@@ -451,7 +451,7 @@ def test_the_card_of_released_curves_has_their_bounds(noisy, point):
     for fact in (
         "of multiplier 4 on test rows, a standard deviation of 0.0456, read off a curve. The 20 releases",
         "released once, with noise multiplier 4 for all of them. Each lies between its bounds everywhere at once with a "
-        "confidence of 95%, noise and the choice of the 250 rows included.",
+        "confidence of 95 %, noise and the choice of the 250 rows included.",
         "| accuracy | 0.9 | 0.8 | 1 |",
         "| certified at 0.5 | 0.6 | 0.5 | 0.7 |",
         "| AUROC | 0.82 | 0.7 | 0.91 |",

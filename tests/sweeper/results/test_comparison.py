@@ -58,7 +58,7 @@ def test_with_several_runs_the_interval_is_welchs_and_the_p_value_mann_and_whitn
     assert (difference.low, difference.high) == pytest.approx((interval.low, interval.high))
     assert difference.low < difference.mean < difference.high < 0
     assert difference.p == pytest.approx(2 / 35)  # exact: of 35 rankings, two are as extreme
-    assert "95% interval" in str(difference)
+    assert "95 % interval" in str(difference)
 
 
 def test_runs_without_spread_or_of_one_spec_claim_no_difference(front):

@@ -409,7 +409,7 @@ def test_the_whole_front_of_the_ready_spec_leaves_with_its_curves_at_the_stated_
     assert "<h2>ROC curves of private test rows" not in report  # of ten classes
     card = ended.sweep.pick().card
     assert card.to_json()["curves"]["noise_multiplier"] == spec.privacy.curve_noise
-    assert "Each lies between its bounds everywhere at once with a confidence of 95%" in card.to_markdown()
+    assert "Each lies between its bounds everywhere at once with a confidence of 95 %" in card.to_markdown()
 
 
 @pytest.mark.parametrize("relation", list(Relation))

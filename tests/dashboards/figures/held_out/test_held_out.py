@@ -225,7 +225,7 @@ def test_the_axis_of_certified_accuracy_begins_near_the_lowest_band_and_it_is_sa
         figure = certified_curve.plot(certified_curve.info(sweep))
         return figure.layout.yaxis.range[0], certified_curve.FIGURE.remarks(sweep)
 
-    assert drawn(0.8, 0.7, 0.62) == (0.6, " The vertical axis begins at 60%.")
+    assert drawn(0.8, 0.7, 0.62) == (0.6, " The vertical axis begins at 60 %.")
     assert drawn(0.8, 0.5, 0.1) == (0.0, "")
     beyond = replace(CURVES, certified=(0.9, 0.01, 0.0), certified_low=(0.8, 0.5, 0.0))
     assert certified_curve.plot(certified_curve.info(small([point(1, beyond)]))).layout.yaxis.range[0] == 0.5
@@ -249,7 +249,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
             *_, title, below = _texts(kind.draw(replace(data, result=paid), narrow=narrow))
             for text, most in zip((title, below), letters, strict=True):
                 assert max(map(len, text.split("<br>"))) <= most
-            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95%", "simultaneous"):
+            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95 %", "simultaneous"):
                 assert words in below
             assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
 
@@ -265,7 +265,7 @@ def test_the_axis_of_radii_ends_where_nothing_is_certified_any_more(small):
     )
     sweep = small([point(1, far)])
     assert certified_curve.plot(certified_curve.info(sweep)).layout.xaxis.range == (0, 1.5)
-    assert "no released curve is above 2%; a double click shows all radii" in certified_curve.FIGURE.remarks(sweep)
+    assert "no released curve is above 2 %; a double click shows all radii" in certified_curve.FIGURE.remarks(sweep)
     assert [row["radius"] for row in certified_curve.rows(certified_curve.info(sweep))] == list(radii)
     whole = small([point(1)])
     assert certified_curve.plot(certified_curve.info(whole)).layout.xaxis.range == (0, 1.0)
@@ -298,7 +298,7 @@ def test_the_report_shows_them_with_their_level(data):
     page = build_report(data)
     for name in NAMES:
         assert sweep_figures()[name].heading in page
-    assert "bands at 95%" in page
+    assert "bands at 95 %" in page
 
 
 def test_curves_are_recorded_as_they_are(tmp_path):
