@@ -26,6 +26,7 @@ _ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _SMALL_LINE = 15.0  # likewise, of a line in small letters
 _LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.25, 47.0, 11.5  # pixels
+_SPARE = 6.0  # pixels behind the longest name of a column of a legend
 _LEFT = 6.0  # pixels left of a legend below
 _RANK = 1000  # Plotly's, of a trace without one of its own
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
@@ -130,7 +131,8 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
     for number, column in enumerate(columns):
         name = f"legend{number + 1 if number else ''}"
         place = {"x": at / axes, "xanchor": "left", "y": -below / panels, "yanchor": "top"}
-        look = {"orientation": "v", "itemwidth": 30, "tracegroupgap": 0, "font": font}
+        letters = {"font": font, "entrywidth": _column_width(column) - _SYMBOL + _SPARE}  # else Plotly may cut the last
+        look = {"orientation": "v", "itemwidth": 30, "tracegroupgap": 0, **letters}
         figure.update_layout({name: {**look, **place}})
         for trace in column:
             trace.legend = name

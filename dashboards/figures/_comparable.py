@@ -13,6 +13,7 @@ from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.results.highlights import finals_first
 
+UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
 FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
 _NARROW_TEXT, _NARROW_LETTERS = 10.5, 63  # pixels of the letters of notes in a column, and letters of a line

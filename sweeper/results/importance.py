@@ -52,7 +52,7 @@ def importances(front: Front, *, trials: Collection[str] | None = None, seed: in
     Of many trials, `MOST_TRIALS` evenly spread ones count. A hypervolume that says what an objective says is left out.
 
     Returns:
-        Nothing with fewer than `LEAST_TRIALS` trials that have every objective, or where no parameter varies.
+        Nothing with fewer than `LEAST_TRIALS` trials that have every objective, or where no parameter or result varies.
     """
     by_trial = _results(front)
     ids = [id_ for id_ in front.trials if id_ in by_trial and (trials is None or id_ in trials)]
@@ -87,6 +87,8 @@ def _importances(
     results = np.array([found[i] for i in chosen])
     spread = results.std(axis=0)
     kept = spread > _ALIKE * np.abs(results).max(axis=0)
+    if not kept.any():
+        return ()
     centred = results - results.mean(axis=0)
     scaled = centred / np.where(kept, spread, 1.0)
     kept[-1] &= not any(np.allclose(scaled[:, -1], scaled[:, i]) for i in np.flatnonzero(kept[:-1]))

@@ -15,10 +15,10 @@ from typing import Any
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._common import epsilon_title
-from dashboards.figures._comparable import noise_note
+from dashboards.figures._comparable import UNEXPLAINED, noise_note
 from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, scores_in_words, within
 from dashboards.figures.hyperparameters._axes import declared_ranges
-from dashboards.text import rehearsed_text, show_epsilon
+from dashboards.text import rehearsed_text, show_epsilon, title_of
 from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Objective, RehearsalSource
@@ -33,7 +33,6 @@ _ON_ROWS = (
     "leaves out how much trainings differ, and the best epoch of several scores a little too high."
 )
 _STARS = " Stars are configurations that were trained afterwards; point at one to see as which trial."
-UNEXPLAINED = 0.1  # R squared below which a forest has learnt nothing worth showing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +77,8 @@ def terms_of(data: SweepData, shown: Compared) -> str:
     _, _, price = epsilon_title(data).partition(", ")
     own = [point.values["epsilon"] for point in data.points if finite(point, "epsilon")]
     if data.compares_rehearsals:
-        trained = [f"trials: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
-        return "; ".join(["best epoch of each configuration", *trained, price])
+        trained = [f"trained models: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
+        return "; ".join(["best epoch of each configuration, at no cost", *trained, price])
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
     ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
     which = "best point of each trial" + (f", {OWN} {' to '.join(ends)}" if ends else "")
@@ -100,17 +99,32 @@ def order(data: SweepData) -> tuple[str, ...]:
     return tuple(sorted(losses, key=lambda name: (-places[name], name not in ranges, -losses[name])))
 
 
-def explained_in_words(data: SweepData) -> str:
-    """Return how many trials or rehearsals there are, and how little their hyperparameters explain; empty without."""
+def explained_share(data: SweepData, name: str) -> float | None:
+    """Return the R² of the forest that explains a result by hyperparameters, None where it explains next to nothing."""
+    return next(
+        (one.explained for one in data.importances if one.target == name and one.explained >= UNEXPLAINED), None
+    )
+
+
+def explained_in_words(data: SweepData, name: str = "") -> str:
+    """Return how many trials or rehearsals there are, and how little their hyperparameters explain; empty without.
+
+    What they explain is the result of this name, by default the one that they explain best.
+    """
     shown = compare(data, one_noise=True)
     count = len(shown.reached)
     if not count:
         return ""
-    best = max((one.explained for one in data.importances), default=None)
+    best = max((one.explained for one in data.importances if name in ("", one.target)), default=None)
     words = number_of(count, shown.subject)
     if best is None or best >= UNEXPLAINED:
         return words
-    return f"{words}, but an R² of {best:.2f} at most: hyperparameters explain no result"
+    what = (
+        f"for {title_of(name)}: hyperparameters do not explain it"
+        if name
+        else "at most: hyperparameters explain no result"
+    )
+    return f"{words}, but an R² of {best:.2f} {what}"
 
 
 def _trials(data: SweepData, *, one_noise: bool) -> Compared:

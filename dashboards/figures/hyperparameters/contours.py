@@ -10,15 +10,14 @@ from scipy.spatial import ConvexHull, QhullError
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import color_bar, label, marks
-from dashboards.figures._comparable import symbols
+from dashboards.figures._comparable import UNEXPLAINED, symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import rounded_ticks, texts_of
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import (
-    UNEXPLAINED,
     explained_in_words,
+    explained_share,
     half_width_of,
-    order,
     remarks_of,
     trained_in_words,
 )
@@ -67,7 +66,10 @@ def info(data: SweepData) -> ContoursInfo:
     content = content_of(data, f"best {label(data.utility)} by hyperparameter pair", one_noise=True)
     axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
     found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
-    found = found if order(data) else []  # a landscape that no forest finds is noise
+    explained = explained_share(data, data.utility)
+    if explained is None:  # a landscape that no forest finds is noise
+        return ContoursInfo(**content, shown=(), apart=None)
+    content["terms"] += f"; a forest explains R² {explained:.2f} of it"
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]), apart=half_width_of(data))
 
 
@@ -184,5 +186,5 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     wide=True,
     for_paper=False,
     needs=f"trials whose hyperparameters explain a result (R² ≥ {UNEXPLAINED}), two of them numbers with three values",
-    lacks=explained_in_words,
+    lacks=lambda data: explained_in_words(data, data.utility),
 )

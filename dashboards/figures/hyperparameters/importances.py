@@ -10,9 +10,9 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import header, label, new_figure, short_names
-from dashboards.figures._comparable import mark
+from dashboards.figures._comparable import UNEXPLAINED, mark
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters._compared import UNEXPLAINED, compare, explained_in_words, order, remarks_of
+from dashboards.figures.hyperparameters._compared import compare, explained_in_words, order, remarks_of
 from sweeper.results.importance import FRONT, LEAST_TRIALS, MOST_TRIALS, Importance
 from sweeper.rounding import number_of
 

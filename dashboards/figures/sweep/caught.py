@@ -110,7 +110,8 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
     gap = "<br>" if info.narrow else " "
-    title = title_below(f"rows caught at 1 % false alarms, at most{gap}(fixed in advance{LOG})", info)
+    _, _, terms = info.epsilon_title.partition(", ")
+    title = title_below(f"rows caught at 1 % false alarms, at most{gap}(fixed in advance{LOG}); {terms}", info)
     figure = new_figure(
         info,
         theme,

@@ -20,7 +20,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
-from dashboards.figures._comparable import mark, noise_note
+from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number, radius_of, show, show_epsilon, title_of
 from sweeper.privacy.pricing import OWN
@@ -99,7 +99,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         within = [point for point in candidates if point.values["epsilon"] <= budget]
         cells = tuple(_best(data, within, name) for name in columns)
         rows.append(Row(low, high, ids, cells, tuple(_membership(cells[0], name) for name in attacks)))
-    if not attacks and sum(len(row.trials) for row in rows) < _LEAST_TRIALS:
+    if not attacks and (sum(len(row.trials) for row in rows) < _LEAST_TRIALS or _unexplained(data)):
         rows = []
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
@@ -112,6 +112,14 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         note=note if shown else "",
         hover={point.key: text for point, text in zip(shown, hover_texts(data, shown), strict=True)},
     )
+
+
+def _unexplained(data: SweepData) -> str:
+    """How little hyperparameters explain any result of the trials, whose rows then differ by chance; empty if more."""
+    best = max((one.explained for one in data.importances), default=UNEXPLAINED)
+    if data.compares_rehearsals or best >= UNEXPLAINED:
+        return ""
+    return f"trials of which hyperparameters explain no result (an R² of {best:.2f} at most)"
 
 
 def rows(info: TemperatureInfo) -> Table:
@@ -334,5 +342,6 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     remarks=_remarks,
     topic=Topic.ROBUSTNESS,
     for_paper=False,
+    lacks=_unexplained,
     needs=f"{_LEAST_TRIALS} trials of two temperatures with certificates, or two with membership inference",
 )

@@ -27,6 +27,10 @@ def front_of(claim):
     return make
 
 
+def test_where_every_trial_reached_the_same_nothing_matters(front_of):
+    assert importances(front_of([{"rate": i} for i in range(20)], [0.5] * 20)) == ()
+
+
 def test_what_matters_is_told_from_what_does_not(front_of):
     generator = np.random.default_rng(0)
     rate, width = generator.uniform(size=(2, 120))

@@ -97,7 +97,7 @@ def test_a_contour_goes_through_what_trials_reached():
 
 @pytest.mark.parametrize("on_one_line", [False, True])
 def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, monkeypatch, on_one_line):
-    monkeypatch.setattr(contours, "order", lambda _: ("a", "b"))  # of few trials none is known
+    monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)  # of few trials none is known
     places = [(0, 0), (4, 0), (0, 4), (1, 1), (2, 1), (1, 2)]
     data = with_configs(*({"a": float(a), "b": float(a if on_one_line else b)} for a, b in places))
     info = contours.info(data)
@@ -113,11 +113,16 @@ def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, monkeypat
 
 
 def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):
-    assert contours.info(sweep).shown
+    shown = contours.info(sweep)
+    assert shown.shown
+    (accuracy,) = (one for one in sweep.importances if one.target == "accuracy")
+    assert shown.terms.endswith(f"; a forest explains R² {accuracy.explained:.2f} of it")
     data = replace(sweep)
     data.__dict__["importances"] = tuple(replace(one, explained=0.05) for one in sweep.importances)
     assert contours.rows(contours.info(data)) == []
-    with pytest.raises(EmptyFigureError, match=r"R² ≥ 0.1.*but an R² of 0.05 at most"):
+    with pytest.raises(
+        EmptyFigureError, match=r"R² ≥ 0.1.*but an R² of 0.05 for accuracy: hyperparameters do not explain it"
+    ):
         refuse({"contours": contours.FIGURE}, contours.FIGURE, data)
 
 

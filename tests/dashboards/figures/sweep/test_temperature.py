@@ -5,12 +5,14 @@ from itertools import pairwise
 
 import pytest
 
-from dashboards.figures import LIGHT, is_empty, sweep_figures
+from dashboards.figures import LIGHT, is_empty, refuse, sweep_figures
 from dashboards.figures.sweep import temperature
 from dashboards.pages.report import build_report
 from dashboards.text import is_fraction, show, title_of
+from sweeper.errors import EmptyFigureError
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial, TrialStatus
+from sweeper.results.importance import Importance
 
 FIGURES = sweep_figures()
 
@@ -46,6 +48,19 @@ def test_each_cell_is_the_best_of_its_row_within_the_budget(two_rows):
     assert [(row.label, row.trials) for row in info.rows] == [("0.1", ("t0", "t2")), ("2", ("t1",))]
     assert [[cell.value for cell in row.cells] for row in info.rows] == [[0.8, 0.5, 0.3], [0.5, 0.45, 0.4]]
     assert [cell.point.key for cell in info.rows[0].cells] == [("t0", 2, ""), ("t0", 1, ""), ("t2", 1, "")]
+
+
+def test_rows_that_may_differ_by_chance_are_not_drawn_unless_attacks_tell_them_apart(small, two_rows):
+    points = [point(f"t{i}", 1, 1.0, 0.5 + i / 100, half=0.4) for i in range(4)]
+    data = small(points, trials=trials(0.1, 0.1, 2.0, 2.0))
+    assert temperature.info(data).rows
+    for sweep, drawn in ((data, 0), (two_rows, 2)):
+        sweep.__dict__["importances"] = (Importance("accuracy", 0.05, {}, {}),)
+        assert len(temperature.info(sweep).rows) == drawn
+    with pytest.raises(
+        EmptyFigureError, match=r"found trials of which hyperparameters explain no result \(an R² of 0.05"
+    ):
+        refuse({"temperature": temperature.FIGURE}, temperature.FIGURE, data)
 
 
 def test_membership_is_that_of_the_most_accurate_model_of_the_row(two_rows):
