@@ -4,13 +4,15 @@ A test marked ``shared`` needs real data, one marked ``chromium`` a browser, ``p
 that user's rights over networks and file systems. Where they are missing the test is skipped; with ``SWEEPER_NO_SKIP=1`` it fails instead, so that a machine cannot pass by testing less.
 
 A test marked ``long`` runs a whole stack, a campaign, or again what a shorter one shows. `make test` leaves it out,
-`make test MARKS=long` runs it, and `.ci/run` calls both.
+`make test MARKS=long` runs it, and `.ci/run` calls both. Of a test marked ``sampled(n)`` every n-th case runs in
+`make test`, the first among them, and the others are long.
 """
 
 import gc
 import os
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +56,18 @@ def pytest_configure() -> None:
     row_independence._FEWEST = row_independence._MOST = 2
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what -m does not select
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first, so that no process is alone with one at the end."""
+    """Mark as long what a sample leaves out. Files with slow tests come first, so that none runs alone at the end."""
+    cases: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is None or item.get_closest_marker("long"):
+            continue
+        function = item.nodeid.partition("[")[0]
+        if cases[function] % sampled.args[0]:
+            item.add_marker("long")
+        cases[function] += 1
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: (not item.nodeid.startswith(WITH_RAY), item.path not in slow))
 

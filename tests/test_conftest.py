@@ -1,4 +1,4 @@
-"""Marked tests skip where something is missing, and fail there when skipping is forbidden."""
+"""Marked tests skip where something is missing, fail there when skipping is forbidden, and run a sample of cases."""
 
 import importlib.util
 import re
@@ -43,6 +43,73 @@ def test_a_missing_resource_is_a_failure_where_skipping_is_forbidden(mark, monke
 @pytest.mark.usefixtures("nowhere")
 def test_an_unmarked_test_runs_anywhere():
     set_up(None)
+
+
+FAMILIES = """
+import pytest
+
+@pytest.fixture(params="pqrst")
+def letter(request):
+    return request.param
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("x", [*range(7), pytest.param(7, marks=pytest.mark.long)])
+def test_numbers(x): ...
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("x", [pytest.param(0, marks=pytest.mark.long), 1, 2, 3])
+def test_a_long_one_first(x): ...
+
+@pytest.mark.sampled(4)
+def test_letters(letter): ...
+
+class TestInside:
+    @pytest.mark.sampled(2)
+    @pytest.mark.parametrize("y", "cd")
+    @pytest.mark.parametrize("x", "ab")
+    def test_pairs(self, x, y): ...
+
+@pytest.mark.parametrize("x", "ab")
+def test_all(x): ...
+"""
+SHORT = [
+    "test_numbers[0]",
+    "test_numbers[3]",
+    "test_numbers[6]",
+    "test_a_long_one_first[1]",
+    "test_a_long_one_first[3]",
+    "test_letters[p]",
+    "test_letters[t]",
+    "test_pairs[a-c]",
+    "test_pairs[b-c]",
+    "test_all[a]",
+    "test_all[b]",
+]
+
+
+@pytest.fixture
+def collected(tmp_path):
+    """The names of the tests that pytest collects for an expression of marks."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    long\n    sampled\n")
+    (tmp_path / "test_families.py").write_text(FAMILIES)
+
+    def collect(marks):
+        names = []
+        plugin = SimpleNamespace(
+            pytest_collection_modifyitems=house.pytest_collection_modifyitems,
+            pytest_collection_finish=lambda session: names.extend(item.name for item in session.items),
+        )
+        options = ["--collect-only", "-p", "no:terminal", "-p", "no:cacheprovider", "--capture=no"]
+        assert pytest.main([str(tmp_path), f"--rootdir={tmp_path}", *options, "-m", marks], [plugin]) == 0
+        return names
+
+    return collect
+
+
+def test_every_nth_case_of_a_sampled_test_is_short_and_the_others_are_long(collected):
+    short, long = collected("not long"), collected("long")
+    assert short == SHORT
+    assert len(set(short + long)) == len(short) + len(long) == 8 + 4 + 5 + 4 + 2
 
 
 def test_data_lies_where_the_environment_says(tmp_path, monkeypatch):
