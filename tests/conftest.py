@@ -8,7 +8,9 @@ A test marked ``long`` runs a whole stack, a campaign, or again what a shorter o
 `make test`, the first among them, and the others are long.
 """
 
+import functools
 import gc
+import importlib.metadata
 import os
 import shutil
 import sys
@@ -39,6 +41,8 @@ WITH_RAY = tuple(
     }.items()
     for name in names
 )  # these files share one Ray, whose start costs as much as most of their tests: they come first and run in one process
+# what is installed stays as it is; to look it up again each time a data set is named takes seconds in all
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 

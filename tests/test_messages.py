@@ -5,6 +5,7 @@ read them. A function that looks into a message for a word, or compares it with 
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def decisions(source):
                 yield node.lineno
 
 
+@cache
 def found():
     """Where messages decide, by file."""
     files = sorted(file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py"))

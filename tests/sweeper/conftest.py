@@ -1,6 +1,7 @@
 import contextlib
 import copy
 import fcntl
+import functools
 import gc
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import typer
 
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
@@ -25,6 +27,8 @@ from sweeper.store.sweep_folder import SweepFolder
 from sweeper.tracking.outbox import Undelivered
 
 from ..conftest import WITH_RAY
+
+typer.main.get_command = functools.cache(typer.main.get_command)  # else each of hundreds of calls makes all commands
 
 CONTENT = {
     "name": "digits",
