@@ -87,6 +87,7 @@ def unexplained(house, root):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("package", HOUSES)
 def test_a_class_of_more_than_200_lines_says_why(package):
     found = unexplained(HOUSES[package], ROOT)

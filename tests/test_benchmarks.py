@@ -34,6 +34,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("contender", STEP_CONTENDERS)
 def test_every_contender_takes_steps_of_whole_batches(script, contender):
@@ -188,6 +189,7 @@ def test_a_sum_that_moves_by_more_than_the_sensitivity_ends_the_campaign_with_1(
         assert ended.value.code == int(exceeded)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize(
     "part",
@@ -217,6 +219,7 @@ def test_results_of_a_gpu_replace_those_of_an_earlier_run(script, tmp_path):
     assert text.rstrip().endswith("Behind.")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize("network", ["ReLU", "hinge", "series"])
 def test_rows_that_join_are_found_to_move_others_where_kernels_look_at_places(script, monkeypatch, network):
@@ -288,6 +291,7 @@ def test_private_passes_and_attacks_hold_in_processes_of_their_own(script, monke
     assert "0 Delta" in capsys.readouterr().out or part == "passes"
 
 
+@pytest.mark.long
 def test_the_guide_says_what_an_epsilon_means_as_the_command_does(script):
     exposure = script("exposure")
     page = (BENCHMARKS.parent / "docs" / "choosing.md").read_text(encoding="utf-8")

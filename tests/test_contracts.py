@@ -417,6 +417,7 @@ def test_a_layer_that_is_exported_and_nothing_else_lacks_everything(monkeypatch)
     assert contract.gaps() == [*before, *(f"layer Dummy has no {need}" for need in contract.needs)]
 
 
+@pytest.mark.long
 def test_a_layer_whose_adversarial_test_is_gone_is_noticed(monkeypatch):
     """A case that the test is not parametrised over does not count, nor does a test without parameters."""
     module, before = loaded("bounds/test_layers.py"), set(layer_contract().gaps())
@@ -427,6 +428,7 @@ def test_a_layer_whose_adversarial_test_is_gone_is_noticed(monkeypatch):
     assert {f"layer {name} has no adversarial test" for name in layers.every_layer()} <= set(layer_contract().gaps())
 
 
+@pytest.mark.long
 def test_a_layer_whose_planted_faults_are_gone_is_noticed(monkeypatch):
     """A fault counts for the layers whose rule it changes, itself or by a function that it calls."""
     assert {"Tanh", "Sigmoid", "Conv2d", "Residual"} <= rules_with_a_fault()

@@ -196,6 +196,7 @@ def variants():
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("heading", variants())
 def test_every_file_that_lists_all_variants_of_a_kind_is_named_by_its_recipe(heading):
     names, section = variants()[heading], sections()[heading]

@@ -40,6 +40,7 @@ def private_words(package):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_module_folder_or_class_has_a_word_that_the_field_does_not_use(package):
     assert private_words(package) == []

@@ -50,6 +50,7 @@ def shown_texts(path):
             yield node.value
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("pattern", SHOWN)
 def test_the_price_has_one_word(pattern):
     found = [
@@ -95,6 +96,7 @@ def caught_by_profile(epsilon):
     return max(float(np.min(deltas + np.exp(epsilons) * FALSE_ALARMS)) for epsilons, deltas in profiles)
 
 
+@lru_cache
 def epsilon_of_a_person(rows, noise_multiplier):
     """Of somebody with so many rows: each is drawn by its own coin, and at worst they add up in one direction."""
     drawn = range(rows + 1)
@@ -118,7 +120,8 @@ def test_the_table_of_what_an_attacker_catches_is_that_of_the_profile():
         assert profile == rounded_up(caught_by_profile(float(epsilon)))
 
 
-@pytest.mark.parametrize("page", ["docs/faq.md", "docs/own-data.md"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("page", ["docs/own-data.md", "docs/faq.md"])
 def test_what_several_rows_of_a_person_cost_is_that_of_the_profile(page):
     noise = noise_for(3.0)
     spent = PoissonGaussian(noise_multiplier=noise, sampling_rate=RATE, steps=STEPS, relation=RELATION)

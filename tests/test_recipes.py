@@ -37,6 +37,7 @@ def test_the_recipes_have_commands():
     assert all(verb in ("check", "run", "data") for verb, *_ in COMMANDS)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.shared
 @pytest.mark.parametrize(
     "command",

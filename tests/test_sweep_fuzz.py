@@ -24,6 +24,7 @@ def bench():
             del sys.modules[name]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", [*SEEDS[:4], *(pytest.param(one, marks=pytest.mark.long) for one in SEEDS[4:])])
 def test_a_random_sweep_holds_what_it_promises(bench, tmp_path, seed):
     assert bench.fuzz_one(seed, tmp_path, apart=False).wrong == []
@@ -106,6 +107,7 @@ def without_models(folder):
         file.unlink()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("tamper", "found"),
     [

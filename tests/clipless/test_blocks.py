@@ -75,6 +75,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("replacement", [0.0, NAN, INF, 3e38])
 def test_a_layer_alone_never_couples_rows_forwards_or_backwards(name, replacement):
@@ -92,6 +93,7 @@ def test_a_layer_alone_never_couples_rows_forwards_or_backwards(name, replacemen
     assert torch.equal(*found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("value", [0.0, 1e-30, 1e15, -1e15])
 def test_finite_inputs_have_finite_gradients(name, value):
@@ -343,6 +345,7 @@ FRONTS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FRONTS)
 @pytest.mark.parametrize("ghost", [False, True])
 def test_per_example_clipping_knows_every_parameter(name, ghost):

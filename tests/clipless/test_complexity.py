@@ -101,6 +101,7 @@ def per_row(count, accumulate):
     return (count(accumulate, LARGE) - count(accumulate, SMALL)) / (LARGE - SMALL)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("method", GUARDED)
 @pytest.mark.parametrize("count", [kept_bytes, formed_bytes])
@@ -115,6 +116,7 @@ def test_privacy_adds_a_few_activations_of_memory_to_a_row_and_no_parameters(nam
     assert added <= 0.15 * own
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_gradients_of_examples_would_have_been_seen(name):
     """The clipping of ordinary networks forms them: the test above can fail."""
@@ -124,6 +126,7 @@ def test_the_gradients_of_examples_would_have_been_seen(name):
     assert per_row(formed_bytes, clipped) - per_row(formed_bytes, plain) >= own
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("method", GUARDED)
 def test_a_guarded_step_multiplies_the_same_matrices_and_is_linear_in_the_batch(name, method):

@@ -100,6 +100,7 @@ print("times" in MODEL_OPTIONS, "unit" in MODEL_OPTIONS["constraint"].names)
 """
 
 
+@pytest.mark.long
 def test_a_layer_a_loss_a_constraint_and_an_architecture_are_one_new_file_each(tmp_path):
     """In a copy of the packages; the spec knows them too."""
     root = Path(clipless.__file__).parents[2]
@@ -128,6 +129,7 @@ def test_a_name_is_entered_once():
         bound_rule(every_layer()["Abs"])(lambda *_: None)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("package", ["zoo", "losses", "projections", "layers"])
 def test_a_folder_of_declarations_is_imported_without_torch(package):
     code = f"import sys, clipless.{package}; print('torch' in sys.modules)"

@@ -47,6 +47,7 @@ def test_the_two_parts_share_the_layers_of_the_network():
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.long
 def test_features_do_not_depend_on_other_rows(monkeypatch):
     """Nor, up to rounding, on which rows share a chunk."""
     fixed, split = split_fixed_prefix(network())[0], rows()

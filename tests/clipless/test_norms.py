@@ -38,6 +38,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", KERNELS)
 @pytest.mark.parametrize(
     ("size", "window", "stride", "padding"),
@@ -79,6 +80,7 @@ def test_no_geometry_breaks_the_bound(size, window, stride, padding, channels, s
     assert conv2d_norm_upper(kernel, size, stride) >= operator_norm(kernel, size, stride, padding)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("channels", "side"), [((3, 3), 20), ((4, 2), 18), ((1, 1), 28)])
 def test_the_bound_is_within_three_percent_at_stride_one(channels, side):
     kernel = random_kernel(*channels, 3, 3)
@@ -183,6 +185,7 @@ def test_float32_weights_are_measured_in_float64():
     assert true <= spectral_norm_upper(weight) <= TIGHT * true
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("kind", KERNELS)
 @pytest.mark.parametrize(("size", "window"), [((6, 6), (3, 3)), ((5, 7), (5, 3)), ((3, 4), (3, 1)), ((1, 9), (1, 5))])
 @pytest.mark.parametrize("channels", [(1, 1), (2, 3), (3, 1)])

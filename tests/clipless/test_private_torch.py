@@ -63,6 +63,7 @@ def test_sums_of_equal_digits_neither_saturate_nor_round(product, left, k):
         assert torch.equal(product(a, b), torch.full((5, 3), left * right * k, dtype=torch.int32))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 15, 16, 17, 33])
 @pytest.mark.parametrize("n", [1, 2, 7, 8, 9, 16, 33])
 def test_the_private_product_is_exact_for_every_shape_and_order_in_memory(product, m, n):
@@ -108,6 +109,7 @@ def test_without_the_private_product_sums_are_as_exact(monkeypatch):
     assert is_exact(integer_product, a, b)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("chosen_anew")
 @pytest.mark.parametrize(
     "wrong",

@@ -33,6 +33,7 @@ EXPORTED = {
 }
 
 
+@pytest.mark.long
 def test_the_example_of_the_package_reads_nine_digits_of_ten_at_the_epsilon_that_it_asks_for(monkeypatch):
     """The text of the docstring itself; batches and noise are seeded, and the median of three is taken."""
     code = textwrap.dedent((clipless.__doc__ or "").split("::\n\n")[1].split("\n\nNames")[0])
@@ -98,6 +99,7 @@ def imported():
     return {moment: set(names) for moment, names in json.loads(done.stdout).items()}
 
 
+@pytest.mark.long
 def test_importing_the_package_leaves_slow_libraries_alone_that_training_does_not_need(imported):
     """Those of attacks, of AUROC and of orchestration."""
     assert {"art", "ray", "sklearn", "mlflow", "optuna", "plotly", "sweeper", "dashboards"}.isdisjoint(

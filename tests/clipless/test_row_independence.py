@@ -187,6 +187,7 @@ def plant(monkeypatch, change):
     monkeypatch.setattr(Dense, "forward", lambda layer, x: change(whole(layer, x)))
 
 
+@pytest.mark.sampled(7)
 @KERNELS_DO_NOT_LOOK
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("width", [4, 7, 13, 30, 31])
@@ -194,6 +195,7 @@ def test_rows_of_any_width_are_alone_in_every_method(method, width):
     assert placed(network(width), method, split(width)).slots is None
 
 
+@pytest.mark.sampled(2)
 @KERNELS_DO_NOT_LOOK
 @pytest.mark.parametrize("options", [{"ghost": True}, {"exact": True}])
 def test_other_ways_of_summing_are_tested_too(options):
@@ -201,6 +203,7 @@ def test_other_ways_of_summing_are_tested_too(options):
     assert placed(network(), method, **options).slots is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [0.0, 1.0], ids=["zeros", "ones"])
 def test_weights_with_which_nothing_is_rounded_hide_no_kernel(value, monkeypatch):
     """The test is made with dense weights first: those of later steps are dense."""
@@ -222,6 +225,7 @@ def test_weights_with_which_nothing_is_rounded_hide_no_kernel(value, monkeypatch
     assert placed(model).slots is None
 
 
+@pytest.mark.sampled(4)
 @KERNELS_DO_NOT_LOOK
 @pytest.mark.parametrize("name", SMALL)
 def test_every_architecture_is_alone(name):
@@ -230,6 +234,7 @@ def test_every_architecture_is_alone(name):
     assert placed(model, data=data).slots is None
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", PLACES)
 def test_a_layer_that_looks_at_places_gets_slots(method, name, monkeypatch):
@@ -323,6 +328,7 @@ def kinked(model, width, generator):
     return 0.5 * x / x.norm(dim=1, keepdim=True).clamp(min=1e-30)
 
 
+@pytest.mark.sampled(5)
 @KERNELS_DO_NOT_LOOK
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("width", [5, 13, 30])
@@ -386,6 +392,7 @@ def biased():
     return Network([InputBall(1.0), Dense(13, 8, SpectralBall(1.0), bias=True), ReLU(), Dense(8, 3, bias=True)], (13,))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(3))
 def test_slots_add_up_to_what_the_rows_in_order_do(number):
     """A zero row would contribute by its biases: places without a row may not."""
@@ -404,6 +411,7 @@ def test_slots_add_up_to_what_the_rows_in_order_do(number):
         assert torch.equal(found[name], expected[name])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("setting", ["threads", "precision"])
 def test_a_training_goes_on_under_the_arithmetic_that_it_began_with(setting):
     model = network()
@@ -442,6 +450,7 @@ def test_cotangents_that_look_at_places_are_seen():
     assert not is_alone(passed, form())
 
 
+@pytest.mark.long
 def test_kernels_are_asked_not_to_look_at_addresses():
     """In a process of its own: this one may have been told otherwise."""
     environment = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
@@ -501,6 +510,7 @@ def test_places_of_rows_are_uniform_and_distinct():
     assert float((counts - 500).abs().max()) < 5 * 500**0.5
 
 
+@pytest.mark.long
 def test_a_row_that_joins_leaves_the_law_of_other_places_as_it_was():
     """All injections of two and of three rows into four slots: the two stand alike in both."""
     source, pairs = SeededSource(5), torch.zeros(2, 4, 4)

@@ -133,6 +133,7 @@ def explained(monkeypatch):
     monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("explained")
 @pytest.mark.parametrize("kind", [configurations, slices, ranks, contours])
 def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, kind):
@@ -152,6 +153,7 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     assert "trained afterwards" not in kind.FIGURE.remarks(early)
 
 
+@pytest.mark.long
 def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_lines(rehearsed_sweep):
     info = configurations.info(rehearsed_sweep)
     last = configurations.plot(info).data[0].dimensions[-1]
@@ -162,6 +164,7 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     assert len(lines) == len(info.trials)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("explained")
 def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     claim = rehearsed_sweep.result.claim

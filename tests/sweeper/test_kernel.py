@@ -73,6 +73,7 @@ def test_progress_stays_in_one_output(execute):
         assert "4 of 4 trials done" in shown
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_figure_shows_itself_without_nbformat_and_without_a_network(execute):
     ((kind, shown),), _ = execute(FIGURE)

@@ -49,6 +49,7 @@ def pods():
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kubernetes", KUBERNETES)
 def test_objects_are_those_of_kubernetes(kubernetes):
     own = [one for _, one in objects() if one["kind"] != "RayCluster"]

@@ -30,6 +30,7 @@ def test_inputs_and_radii_that_are_not_finite_are_refused():
         AutoAttack()(model, torch.ones(1, 4), torch.tensor([0]), float("inf"))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("radius", ["0.25", "0.5"])
 def test_certified_is_at_most_attacked_is_at_most_clean(trained, held_back, radius):
     pytest.importorskip("multiprocess")
@@ -41,6 +42,7 @@ def test_certified_is_at_most_attacked_is_at_most_clean(trained, held_back, radi
     assert attacked < scores["accuracy"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("outputs", [1, 2, 3])
 def test_rows_of_features_and_few_logits_are_attacked(outputs):
     pytest.importorskip("multiprocess")

@@ -28,6 +28,7 @@ def fitted(split, loss, outputs, steps=150):
 CASES = [pytest.param(TauCCE(0.5), 4, 4, id="four classes"), pytest.param(TauBCE(0.5), 1, 2, id="one logit")]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("loss", "outputs", "classes"), CASES)
 def test_a_model_that_learned_by_heart_gives_its_rows_away(loss, outputs, classes):
     members, others = noise(0, classes=classes), noise(1, classes=classes)

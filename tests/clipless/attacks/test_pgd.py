@@ -11,6 +11,7 @@ from clipless.evaluation import attacked_accuracy
 from clipless.layers import Dense, Flatten, InputBall
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("radius", ["0.1", "0.25", "0.5", "1"])
 def test_certified_is_at_most_attacked_is_at_most_clean(trained, held_back, radius):
     scores = evaluate(trained, held_back, [radius])
@@ -19,6 +20,7 @@ def test_certified_is_at_most_attacked_is_at_most_clean(trained, held_back, radi
     assert scores["accuracy"] > 0.7
 
 
+@pytest.mark.sampled(2)
 def test_no_certified_row_is_broken(trained, held_back):
     moved = PGD(steps=15, restarts=2)(trained, held_back.x, held_back.y, 0.5)
     logits = float64_logits(trained, held_back.x)
@@ -30,6 +32,7 @@ def linear(classes, generator):
     return Network([InputBall(1e3), Flatten(), Dense(12, classes, generator=generator)], (3, 4))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("classes", [1, 2, 3, 10])
 def test_pgd_finds_what_there_is_to_find_on_a_linear_model(classes):
     """The distance to the nearest hyperplane decides; all but rows at the border itself are settled."""
@@ -66,6 +69,7 @@ def test_pgd_stays_in_the_ball_and_leaves_the_model_alone(trained, held_back):
     assert all(p.requires_grad and torch.equal(p.grad, grads[name]) for name, p in trained.named_parameters())
 
 
+@pytest.mark.sampled(2)
 def test_pgd_repeats_for_its_seed(trained, held_back):
     rows = (trained, held_back.x[:20], held_back.y[:20], 0.3)
     first, again, other = PGD(seed=1)(*rows), PGD(seed=1)(*rows), PGD(seed=2)(*rows)
@@ -88,6 +92,7 @@ def test_rows_that_are_not_finite_are_not_moved():
     assert 0.0 <= evaluate(model, Split(x, y), ["0.1"])["certified@0.1"] <= attacked_accuracy(model, Split(x, y), "0.1")
 
 
+@pytest.mark.long
 def test_the_radius_is_in_raw_units():
     model = Network([InputBall(100.0), Dense(2, 1)], (2,))
     with torch.no_grad():

@@ -35,6 +35,7 @@ def test_cheap_audits_look_at_step_and_noise_and_accuse_nobody(training):
     assert not any(one.contradicted for one in found)
 
 
+@pytest.mark.long
 def test_thorough_audits_train_once_more(training, monkeypatch):
     efforts, whole = [], audit.audit_step
     monkeypatch.setattr(audit, "audit_one_run", partial(audit.audit_one_run, canaries=300))
@@ -66,6 +67,7 @@ def short(number, method):
     return number % 6 == 0 and number // 6 % 3 == method
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("number", "method"),
     [
@@ -81,6 +83,7 @@ def test_every_fault_is_caught(campaign, number, method):
 ONLY_A_RUN_SHOWS = {"every row passes twice", "four times the steps"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name", ["every row passes twice", pytest.param("four times the steps", marks=pytest.mark.long)]
 )
@@ -92,6 +95,7 @@ def test_what_only_a_run_shows_is_contradicted_where_one_in_a_million_may_be(cam
     assert [one.contradicted for one in judge([found, *others], 1e-6)] == [True] + [False] * 399
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("method", "effort"),
     [
@@ -119,6 +123,7 @@ def test_brief_and_cheap_audits_catch_every_fault_of_step_noise_and_batches(camp
         assert any(one.contradicted for one in found) == (name not in ONLY_A_RUN_SHOWS), name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("effort", "seeds", "most"),
     [(Effort.CHEAP, 1, 1), *(pytest.param(one, 3, 2, marks=pytest.mark.long) for one in (Effort.BRIEF, Effort.CHEAP))],

@@ -38,6 +38,7 @@ def sums(model, plan, operands, rows, exact=False) -> dict[str, Tensor]:
     return totals
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("network", NETWORKS)

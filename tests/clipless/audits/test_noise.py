@@ -33,6 +33,7 @@ def planted(monkeypatch, change):
     monkeypatch.setattr(SeededSource, "normal", lambda self, n, device="cpu": change(whole(self, n, device)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_noise_as_planned_is_close_to_the_claim(training, method):
     found = audit_noise(training(method, seed=4), Effort.THOROUGH)
@@ -48,6 +49,7 @@ def test_a_secure_source_passes_and_is_tried_in_a_forked_process(training):
     assert found.evidence["p-value of workers"] == 1.0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_half_the_noise_is_caught(training, method, monkeypatch):
     planted(monkeypatch, lambda normals: 0.5 * normals)
@@ -120,6 +122,7 @@ def test_batches_that_repeat_on_a_device_are_caught(training, monkeypatch):
     assert audit_noise(training()).evidence["p-value of batches"] < 1e-6
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("steps", "size"), [(1, 2), (2, 2), (4, 2), (4, 3)])
 def test_correlations_of_few_entries_are_below_any_level_as_rarely_as_it_says(steps, size):
     generator, runs = np.random.default_rng(0), 2000
@@ -142,6 +145,7 @@ def test_what_is_heard_twice_correlates_and_single_numbers_do_not():
     )
 
 
+@pytest.mark.long
 def test_p_values_are_below_a_level_as_rarely_as_it_says():
     """Of noise and batches that are right: every test alone, and the finding's."""
     smallest, found = [], []
@@ -199,6 +203,7 @@ def single_layer():
     return Network([InputBall(10.0), Dense(24, 24, generator=generator)], (24,))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("effort", [Effort.BRIEF, Effort.CHEAP])
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_of_a_single_parameter_is_not_accused_for_pairs_that_do_not_exist(training, method, effort):

@@ -51,6 +51,7 @@ def test_half_the_noise_is_caught(training, method, monkeypatch):
     assert run.attained > run.epsilon
 
 
+@pytest.mark.long
 def test_rows_that_pass_twice_are_caught(training, monkeypatch):
     whole = trainer.sum_gradients
 
@@ -74,6 +75,7 @@ def test_batches_that_never_change_are_caught_by_the_run_alone(training, monkeyp
     assert run.evidence["p-value of the steps"] > 0.01
 
 
+@pytest.mark.long
 def test_a_plan_whose_parts_have_less_noise_than_it_claims_is_measured_by_its_claim(training, monkeypatch):
     whole = Plan.noise_stds.fget
     monkeypatch.setattr(Plan, "noise_stds", property(lambda self: {k: 0.5 * v for k, v in whole(self).items()}))
@@ -81,6 +83,7 @@ def test_a_plan_whose_parts_have_less_noise_than_it_claims_is_measured_by_its_cl
     assert run.p_value < 0.01
 
 
+@pytest.mark.long
 def test_coins_are_drawn_anew_and_by_the_seed(training):
     found = [audit_one_run(training(), canaries=60, seed=seed)[0].evidence["taking part"] for seed in (1, 2, 1)]
     assert found[0] == found[2]
@@ -88,11 +91,13 @@ def test_coins_are_drawn_anew_and_by_the_seed(training):
     assert any(evidence != unseeded[0] for evidence in unseeded)
 
 
+@pytest.mark.long
 def test_under_replace_one_a_canary_is_replaced_by_its_opposite(training):
     run, _ = audit_one_run(training(relation=Relation.REPLACE_ONE, seed=3), canaries=500, seed=1)
     assert 0.4 < run.ratio < 1.1
 
 
+@pytest.mark.long
 def test_without_sampling_there_is_no_game_of_steps(training):
     run, _ = audit_one_run(training(batch_size=1000, epochs=4, seed=2), canaries=500, seed=0)
     assert run.evidence["p-value of the steps"] == 1.0
@@ -100,6 +105,7 @@ def test_without_sampling_there_is_no_game_of_steps(training):
     assert 0.4 < run.ratio < 1.1
 
 
+@pytest.mark.long
 def test_images_with_convolutions_are_audited():
     model = zoo.convnet((1, 8, 8), 4, input_norm=3.0, width=4, depth=2, hidden=8)
     loss = TauCCE(1.0)
@@ -109,6 +115,7 @@ def test_images_with_convolutions_are_audited():
     assert 0.0 < run.attained < run.epsilon
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("population", "batch_size"), [(1000, 300.0), (48_000, 512.0), (10, 10.0), (999, 7.3)])
 def test_another_population_has_the_same_rate_and_steps(training, population, batch_size):
     plan = training(population=population, batch_size=batch_size).plan
@@ -126,6 +133,7 @@ def test_canaries_are_told_apart_by_the_released_sums_and_by_nothing_else(traini
     assert final.p_value > 0.001
 
 
+@pytest.mark.long
 def test_two_games_share_the_level(training):
     run, _ = audit_one_run(training(seed=1), canaries=300, seed=0)
     whole, steps = run.evidence["p-value of the run"], run.evidence["p-value of the steps"]
@@ -146,6 +154,7 @@ def test_what_is_attained_of_units_is_near_the_claim_as_of_rows(training, method
     assert run.evidence["canaries"] == 500
 
 
+@pytest.mark.long
 def test_units_that_send_all_of_their_rows_are_caught(training, monkeypatch):
     def every(units_B, offsets, source):
         del source
@@ -159,6 +168,7 @@ def test_units_that_send_all_of_their_rows_are_caught(training, monkeypatch):
     assert run.attained > run.epsilon
 
 
+@pytest.mark.long
 def test_rows_that_are_drawn_instead_of_units_are_caught(training, monkeypatch):
     def draw(self):
         rows = int(self._offsets[-1]) if self._offsets is not None else self._population

@@ -24,6 +24,7 @@ def _looks_at_places(monkeypatch):
     row_independence.forget()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_looks_at_places")
 @pytest.mark.parametrize("method", ["clipless", "lip-dp-sgd", "dp-sgd"])
 def test_a_training_that_takes_its_passes_as_they_are_is_contradicted(training, method, monkeypatch):
@@ -31,6 +32,7 @@ def test_a_training_that_takes_its_passes_as_they_are_is_contradicted(training, 
     assert audit_step(training(method), Effort.CHEAP, seed=0).contradicted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("_looks_at_places")
 @pytest.mark.parametrize("method", ["clipless", "lip-dp-sgd", "dp-sgd"])
 def test_a_training_in_slots_is_not_accused(training, method):

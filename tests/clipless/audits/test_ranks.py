@@ -91,6 +91,7 @@ def test_statistics_under_the_null_are_those_of_simulated_games():
     assert np.mean(drawn) == pytest.approx(null.mean(), abs=4 * null.std() / np.sqrt(300))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "event", [pytest.param(gaussian(1.4), marks=pytest.mark.long), gaussian(1.9, rate=0.25, steps=8)]
 )
@@ -138,6 +139,7 @@ def chances(weights, losses, masses):
     return values, np.cumsum([found[value] for value in values[::-1]])[::-1]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(8))
 def test_no_statistic_of_a_small_game_is_more_frequent_than_the_tail_bound(seed):
     generator = np.random.default_rng(seed)
@@ -189,6 +191,7 @@ def told(p):
     )
 
 
+@pytest.mark.long
 def test_coins_that_are_all_told_are_contradicted_at_any_level_among_many_trials():
     coins = np.random.default_rng(0).random(500) < 0.5
     scores = np.where(coins, 1.0, -1.0)
@@ -199,6 +202,7 @@ def test_coins_that_are_all_told_are_contradicted_at_any_level_among_many_trials
     assert [one.contradicted for one in judge(findings, 1e-6)] == [True] + [False] * 399
 
 
+@pytest.mark.long
 def test_half_the_noise_of_thousands_of_canaries_is_contradicted_where_one_in_a_million_may_be():
     event = gaussian(1.9, rate=0.25, steps=8)
     game = Game(event=event, canaries=4000)
@@ -206,6 +210,7 @@ def test_half_the_noise_of_thousands_of_canaries_is_contradicted_where_one_in_a_
     assert surest_p_value(*play(event, 4000, 1, noise=0.5), game) < 1e-6
 
 
+@pytest.mark.long
 def test_more_noise_than_claimed_proves_less():
     event = gaussian(1.4)
     right, more = (
@@ -231,6 +236,7 @@ def test_the_surest_alone_are_judged_by_their_own_null():
     assert surest_p_value(*play(event, 400, 0, noise=0.4), game) < 0.01
 
 
+@pytest.mark.long
 def test_a_higher_confidence_proves_less():
     scores, coins = play(gaussian(1.4), 1000, 5)
     game = Game(event=gaussian(1.4), canaries=1000)

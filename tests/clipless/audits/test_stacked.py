@@ -53,6 +53,7 @@ def test_a_member_is_moved_by_its_sensitivity_and_by_no_neighbour(stacked, archi
     assert not audit_step(stacked(architecture), seed=0).contradicted
 
 
+@pytest.mark.long
 def test_neighbours_draw_other_rows_and_the_members_sums_stay_bit_by_bit(stacked):
     for members in stacked_sums(stacked(), 4, np.random.default_rng(1)):
         left, own, right = members
@@ -62,6 +63,7 @@ def test_neighbours_draw_other_rows_and_the_members_sums_stay_bit_by_bit(stacked
         assert left.plan.sensitivities != right.plan.sensitivities != own.plan.sensitivities
 
 
+@pytest.mark.long
 def test_a_neighbours_rows_that_move_a_members_sums_are_a_contradiction(stacked, monkeypatch):
     whole = StackedGuard._add
 
@@ -74,12 +76,14 @@ def test_a_neighbours_rows_that_move_a_members_sums_are_a_contradiction(stacked,
     assert not audit_step(replace(stacked(), stacked=False), seed=0).contradicted
 
 
+@pytest.mark.long
 def test_a_member_that_is_held_to_a_neighbours_sensitivity_is_a_contradiction(stacked, monkeypatch):
     whole = StackedGuard._by_row
     monkeypatch.setattr(StackedGuard, "_by_row", lambda self, values: whole(self, (values[-1], *values[:-1])))
     assert neighbours_alone(stacked()).exceeded
 
 
+@pytest.mark.long
 def test_rows_that_fill_a_pass_up_and_count_are_a_contradiction(stacked, monkeypatch):
     whole = RunningStack._batch
 

@@ -28,6 +28,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("method", "options"),
     [
@@ -59,6 +60,7 @@ def test_planted_rows_alone_move_a_step_by_its_sensitivities(training):
     assert min(worst.parameters.values()) > 0.99
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("network", "method"),
     [
@@ -76,6 +78,7 @@ def test_every_layer_is_reached(training, network, method):
     assert all(0.05 < share <= 1.0 for share in shares.values())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("method", ["clipless", "lip-dp-sgd"])
 def test_a_guard_that_lets_through_twice_as_much_is_caught(training, method, monkeypatch):
     whole = guards.clipping_scales
@@ -92,6 +95,7 @@ def test_clipping_to_twice_the_norm_is_caught(training, monkeypatch):
     assert audit_step(training("dp-sgd"), seed=0).contradicted
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("method", METHODS)
 def test_half_the_planned_noise_is_caught(training, method, monkeypatch):
     whole = Plan.noise_stds.fget
@@ -111,6 +115,7 @@ def test_a_row_that_is_scaled_by_its_batch_is_caught(training, monkeypatch):
     assert audit_step(training(), seed=0).contradicted
 
 
+@pytest.mark.long
 def test_sums_that_are_not_finite_are_contradictions(training, monkeypatch):
     whole = step.sum_gradients
 
@@ -124,6 +129,7 @@ def test_sums_that_are_not_finite_are_contradictions(training, monkeypatch):
     assert math.isinf(found.attained)
 
 
+@pytest.mark.long
 def test_searches_repeat_by_their_seed_and_leave_the_model_as_it_is(training):
     audited = training()
     before = [p.detach().clone() for p in audited.model.parameters()]
@@ -141,6 +147,7 @@ def test_sensitivities_that_follow_weights_are_those_of_the_weights_at_hand(trai
     assert found.evidence["attained sensitivity of all parameters"] > 0.98
 
 
+@pytest.mark.long
 def test_one_logit_is_audited():
     model, loss = zoo.mlp((6,), 1, input_norm=2.0, width=8, depth=2), TauBCE(1.0)
     plan = make_plan(model, loss, population=100, batch_size=20, delta=1e-3, noise_multiplier=1.0, epochs=1)

@@ -197,6 +197,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_no_search_exceeds_a_bound_and_tight_ones_are_attained(case):
     layer, shape, attained = CASES[case]
@@ -206,6 +207,7 @@ def test_no_search_exceeds_a_bound_and_tight_ones_are_attained(case):
         assert found[name] >= least, (name, found)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_no_rule_looks_at_a_norm_that_only_a_device_knows(case):
     """On torch's ``meta`` device, which holds no numbers, whatever would make the host wait raises."""

@@ -40,6 +40,7 @@ def gradients(weight, shift, x, g):
     return vmap(grad(inner, argnums=(0, 1)))(weight, shift, x, g)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("norm", "bias"), [(1.0, 0.0), (1.0, 0.5), (0.3, 0.0), (1.6, 0.2)])
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (6, 4)])
 def test_no_instance_exceeds_a_bound_however_inputs_and_cotangents_are_chosen(shape, norm, bias):

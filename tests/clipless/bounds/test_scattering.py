@@ -26,6 +26,7 @@ def linear_part(size, scales, orientations, gain0, gain1):
     return torch.cat(parts, dim=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(16, 16), (12, 20)])
 @pytest.mark.parametrize("scales", [1, 2])
 def test_the_constant_of_averages_alone_is_their_operator_norm(size, scales):
@@ -34,6 +35,7 @@ def test_the_constant_of_averages_alone_is_their_operator_norm(size, scales):
     assert exact <= bound <= 1.1 * exact
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("scales", [1, 2])
 @pytest.mark.parametrize("gains", [(1.0, 1.0), (0.2, 1.0), (1.0, 0.3)])
 def test_the_first_order_constant_is_the_norm_of_averages_and_wavelets_together(scales, gains):
@@ -48,6 +50,7 @@ def test_the_first_order_constant_is_the_norm_of_averages_and_wavelets_together(
     assert bound >= torch.linalg.matrix_norm(linear_part(size, scales, 4, gains[0], min(paths)), ord=2) * (1 - 1e-6)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("layer", "shape"),
     [
@@ -87,6 +90,7 @@ def test_the_constant_scales_with_the_gains():
     assert scattering_lipschitz((16, 16), 2, 4, (1.0, 2.0, 3.0)) == pytest.approx(2 * one, rel=1e-9)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("size", [(28, 28), (30, 17), (5, 5), (1, 1)])
 @pytest.mark.parametrize("gains", [(1.0, 1.0), (1.0, 1.0, 1.0)])
 @pytest.mark.parametrize("scales", [1, 2, 3])

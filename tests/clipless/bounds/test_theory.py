@@ -38,6 +38,7 @@ def norm_after(alpha, depth, bias_norm):
     return alpha**depth * RADIUS + bias_norm * series
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("alpha", [0.5, 0.9, 1.0, 1.1, 2.0])
 @pytest.mark.parametrize("bias_norm", [0.0, 0.3])
 @pytest.mark.parametrize("depth", [1, 2, 10, 60])
@@ -74,6 +75,7 @@ def growth(alpha, bias_norm, depth):
     return log(total(alpha, 2 * depth, bias_norm) / total(alpha, depth, bias_norm)) / log(2)
 
 
+@pytest.mark.long
 def test_layers_of_norm_one_grow_with_a_root_or_a_power_of_three_halves():
     assert growth(1.0, 0.0, 100) == pytest.approx(0.5, abs=1e-6)
     assert growth(1.0, 0.3, 400) == pytest.approx(1.5, abs=0.02)

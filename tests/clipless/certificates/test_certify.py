@@ -114,6 +114,7 @@ def test_larger_weights_lower_the_certificate_of_the_same_logits(layer):
     torch.testing.assert_close(certified_radii(model, logits, y), before / 4.0, rtol=1e-6, atol=0)
 
 
+@pytest.mark.sampled(2)
 def test_scaling_a_network_does_not_change_its_certificates(trained, digits):
     """Margins and norms grow together: a projection that was skipped buys nothing."""
     x, y = digits.x[:100], digits.y[:100]
@@ -214,6 +215,7 @@ def test_passes_have_one_shape_however_many_rows_there_are(count):
     assert torch.equal(found, 2.0 * x)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALONE)
 def test_the_logits_of_a_row_depend_in_no_bit_on_the_number_of_others_nor_on_its_place(name):
     """A release of private rows is priced for it: where one row more decides by which kernel all are multiplied,
@@ -239,6 +241,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PLANTED)
 def test_rows_of_passes_that_do_not_treat_each_alone_are_passed_one_by_one(name, monkeypatch):
     model = zoo.mlp((6,), 3, input_norm=2.0)
@@ -254,6 +257,7 @@ def test_rows_of_passes_that_do_not_treat_each_alone_are_passed_one_by_one(name,
     row_independence.forget()
 
 
+@pytest.mark.long
 def test_what_one_set_of_weights_has_passed_is_tested_again_with_another(monkeypatch):
     """Where rounding shows depends on weights: an answer for some is none for others."""
     first, later = (zoo.mlp((6,), 3, input_norm=2.0) for _ in range(2))
@@ -317,6 +321,7 @@ def pairs_in_order(scores, y):
     return (scores[y == 1][:, None] > scores[y == 0]).double().mean().item()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("radius", [0.05, 0.2])
 def test_certified_auroc_is_at_most_that_of_attacked_rows_is_at_most_the_auroc(binary, radius):
     """Rows pushed down or up in score by descent in the ball, every pair attacked on both sides at once."""
@@ -464,6 +469,7 @@ def chain(weights, radius=3e38, dtype=torch.float32):
     return model
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("norm", [1.0, 2.0, float("inf")])
 @pytest.mark.parametrize("weights", [[1e-45] * 8, [1e-45] * 7 + [1e-30], [1e-30] * 10 + [1e30] * 9, [0.0]])
 def test_constants_that_underflow_certify_nothing_beyond_the_border(weights, norm):

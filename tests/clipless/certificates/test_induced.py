@@ -91,6 +91,7 @@ def jacobians(layer, shape, points=60):
         yield found.reshape(-1, prod(shape))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 def test_no_jacobian_exceeds_a_constant_and_tight_ones_are_reached(case):
     layer, shape, least = CASES[case]
@@ -168,6 +169,7 @@ def largest_growth(layers, x, norm, q, steps=60):
     return best
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("norm", [1.0, 2.0, inf])
 def test_no_pair_of_inputs_found_by_search_grows_further_than_the_reach(name, norm):

@@ -99,6 +99,7 @@ def attacked(model, x, y, norm, radius, steps=40):
     return worst
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("norm", NORMS)
 def test_no_attack_within_a_certified_radius_changes_a_decision(name, norm):
@@ -110,6 +111,7 @@ def test_no_attack_within_a_certified_radius_changes_a_decision(name, norm):
         assert (attacked(model, x, y, norm, radii * (1 - 1e-9)) > 0).all()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("norm", NORMS)
 def test_an_attack_far_outside_of_it_does(name, norm):
@@ -139,6 +141,7 @@ def test_the_radius_of_a_linear_network_is_the_distance_to_the_nearest_hyperplan
     assert (radii <= distance).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_radii_are_at_least_what_the_euclidean_ones_give(name):
     model = network(name)
@@ -164,6 +167,7 @@ def test_induced_norms_beat_the_euclidean_conversion_where_weights_are_sparse():
     assert largest > 3.9 * euclidean / sqrt(16)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("norm", NORMS)
 def test_the_room_inside_the_input_ball_ends_at_its_border(norm):
     """On the border nothing is gained from knowing the inputs; beyond it the ball's own constants count."""
@@ -228,6 +232,7 @@ def test_larger_weights_lower_the_radius_of_the_same_logits(norm):
     torch.testing.assert_close(certified_radii(model, logits, y, norm=norm, inputs=x), before / 4.0, rtol=1e-5, atol=0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("norm", NORMS)
 def test_what_was_trained_is_certified_and_stands(norm):
     """Two classes along one axis: certified in l-infinity to a useful radius, and the attack does not refute it."""
@@ -247,6 +252,7 @@ def test_what_was_trained_is_certified_and_stands(norm):
     assert (attacked(model, x, y, norm, radii * (1 - 1e-9))[radii > 0] > 0).all()
 
 
+@pytest.mark.long
 def test_a_residual_network_without_a_dense_end_is_certified_too():
     model = Network([InputBall(5.0), Residual([Dense(4, 4, generator=seeded())], 0.5), GroupSort()], (4,))
     x = torch.randn(10, 4, generator=seeded(1))

@@ -49,6 +49,7 @@ def tail(hits, draws, bound):
     return sum(comb(draws, k) * p**k * (1 - p) ** (draws - k) for k in range(hits, draws + 1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("draws", "alpha"), [(1, 0.3), (7, 0.05), (40, 0.001), (60, 0.01)])
 def test_the_bound_is_that_of_clopper_and_pearson_and_never_above_it(draws, alpha):
     for hits in range(draws + 1):
@@ -88,6 +89,7 @@ def test_settings_without_a_meaning_are_refused(numbers):
         Smoothing(**{"sigma": 1.0, **numbers})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("classes", [1, 2])
 @pytest.mark.parametrize("gain", [0.2, 3.0])
 def test_a_linear_classifier_is_certified_up_to_its_distance_from_the_border(gain, classes):
@@ -103,6 +105,7 @@ def test_a_linear_classifier_is_certified_up_to_its_distance_from_the_border(gai
     assert truth[-1] > one.sigma * one.largest_quantile
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bounded", [True, False])
 def test_radii_are_rarely_above_the_truth(bounded, monkeypatch):
     """Of 150 independent certificates at alpha 0.2 about 30 may be: the bound is one-sided, and not two-sided."""
@@ -140,6 +143,7 @@ def probability(model, x, label, sigma, draws=20_000, seed=1):
     return float((decisions(model(x.double() + sigma * noise)) == label).double().mean())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{}, {"constraint": Free(), "bias": True}], ids=["orthogonal", "free"])
 def test_no_attack_within_the_radius_turns_the_smoothed_classifier(options):
     """Steps along the gradient of the smoothed margin, and at random, right up to the border of the ball."""

@@ -65,6 +65,7 @@ def test_each_entry_is_off_by_a_small_part_of_itself(case):
     assert rounds_relatively(layer, shape)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", EXACT)
 def test_entries_are_those_of_the_input_or_none(case):
     layer, shape, _ = CASES[case]
@@ -98,6 +99,7 @@ def radii_of(model):
     return certify(model, x, decisions(float64_logits(model, x)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "front",
     [
@@ -139,6 +141,7 @@ def test_what_rounds_in_units_of_its_output_may_stand_in_front_of_the_ball(front
     assert (radii_of(model) > 0).any()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_architecture_certifies_behind_statistics_too(architecture):
     model = zoo.build(architecture, (1, 8, 8), 3, input_norm=4.0, **ARCHITECTURES[architecture])

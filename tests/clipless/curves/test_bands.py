@@ -68,6 +68,7 @@ def test_bands_narrow_with_rows_and_with_less_noise():
     assert width(Gaussian(4.0), 30000) < width(Gaussian(4.0), 3000) / 2.0
 
 
+@pytest.mark.long
 def test_the_noise_exceeds_its_bound_as_rarely_as_is_said_and_not_much_more_rarely():
     curves, risk = released(0, Gaussian(3.0))[0], 0.1
     bound, source = width_of_counts(curves, risk, draws=800), SeededSource(7)

@@ -54,6 +54,7 @@ def test_no_released_curve_is_likelier_for_a_neighbour_than_epsilon_allows(tree,
     assert 0.6 * epsilon < worst <= epsilon * (1 + 1e-4)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
     "mechanism", [Laplace(0.7), Laplace(0.7, Tree.binary(256)), Gaussian(1.5), Gaussian(1.5, Tree.binary(256))], ids=str
@@ -69,6 +70,7 @@ def test_shares_have_the_stated_deviation(mechanism, relation):
     assert np.sqrt(np.mean(worst**2)) == pytest.approx(curve.deviation, rel=0.15)
 
 
+@pytest.mark.long
 def test_the_squared_error_is_that_of_the_thesis_at_its_scale():
     """2 (L + 1)^3 / epsilon^2 with noise of scale (L + 1) / epsilon, within 3 %."""
     tree, epsilon = Tree.binary(256), 1.0
@@ -80,6 +82,7 @@ def test_the_squared_error_is_that_of_the_thesis_at_its_scale():
     assert np.mean(np.square(errors)) == pytest.approx(2 * (tree.height + 1) ** 3 / epsilon**2, rel=0.03)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_a_gaussian_curve_is_one_gaussian_mechanism_for_the_ledger(relation):
     """A neighbour's curve lies at most 1 / sigma away, in units of the noise; an event of a replaced row counts two."""
@@ -136,6 +139,7 @@ def test_a_released_curve_has_noise_for_what_its_relation_says(relation):
     np.testing.assert_allclose(noise, Laplace(1.0).noise(len(GRID) - 1, change, SeededSource(0)), atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sampling", [False, True])
 def test_a_band_covers_the_truth_as_often_as_it_says(sampling):
     curves = [released(Gaussian(20.0), seed=seed) for seed in range(100)]
@@ -156,6 +160,7 @@ class OneNormal:
         return self.generator.standard_normal(1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("risk", [0.05, 0.0005])
 def test_noise_exceeds_its_bound_with_the_risk_however_small(risk):
     for draws, runs in ((19, 60), (200, 20)):
@@ -176,6 +181,7 @@ def test_a_risk_that_no_simulation_reaches_is_refused():
         released(Laplace(1.0)).band(1.0 - 5e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", ["isotonic", 1, 2])
 def test_smoothing_makes_a_curve_increase_and_reduces_its_error(way):
     truth, before, after = GRID.counts(VALUES) / len(VALUES), 0.0, 0.0

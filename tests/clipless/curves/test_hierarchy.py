@@ -94,6 +94,7 @@ def test_what_is_released_depends_on_noisy_nodes_and_on_nothing_else(monkeypatch
         assert found[0].tobytes() == found[1].tobytes()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("leaves", [16, pytest.param(127, marks=pytest.mark.long)])
 def test_counts_have_the_stated_mean_error(leaves):
     mechanism, source = Laplace(0.5), SeededSource(3)

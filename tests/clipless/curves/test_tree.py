@@ -38,6 +38,7 @@ def least_absolute(nodes, indicator):
     return linprog(np.ones(2 * nodes.shape[1]), A_eq=np.hstack([nodes, -nodes]), b_eq=indicator, method="highs").fun
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("change", [Change.ADDED, Change.MOVED])
 @pytest.mark.parametrize("tree", FULL + OTHERS, ids=str)
 def test_laplace_noise_is_scaled_for_the_cheapest_shift_of_the_worst_row(tree, change):
@@ -46,6 +47,7 @@ def test_laplace_noise_is_scaled_for_the_cheapest_shift_of_the_worst_row(tree, c
     assert tree.laplace_change(change) == pytest.approx(worst)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("change", [Change.ADDED, Change.MOVED])
 @pytest.mark.parametrize("tree", CUT, ids=str)
 def test_a_tree_that_is_cut_off_is_never_scaled_for_less_than_the_worst_row(tree, change):
@@ -103,6 +105,7 @@ def test_noise_of_a_leaf_is_that_of_the_nodes_above_it():
     np.testing.assert_array_equal(sums, [0, 1, 12, 13, 124, 125])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_the_best_tree_is_no_worse_than_the_binary_one(gaussian):
     for leaves in (2, 10, 100, 1000):

@@ -20,6 +20,7 @@ def mnist(shared):
     return dataset, time.process_time() - start
 
 
+@pytest.mark.long
 def test_mnist_is_read_within_seconds(mnist):
     dataset, seconds = mnist
     assert seconds < 15
@@ -47,6 +48,7 @@ def test_cifar10_is_decoded(shared, tmp_path):
     assert dataset.train.x.mean((0, 2, 3)).tolist() == pytest.approx([0.491, 0.482, 0.447], abs=0.02)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["adult", "german", "nursery", "default-credit", "campaign"])
 def test_known_tables_are_read(shared, name):
     dataset = load(name, data_dir=shared)
@@ -54,6 +56,7 @@ def test_known_tables_are_read(shared, name):
     assert len(dataset.train.y.unique()) == len(dataset.metadata.classes)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", [pytest.param("donors", marks=pytest.mark.long), "shuttle", "magic.gamma", "skin", "yeast"]
 )
@@ -63,6 +66,7 @@ def test_no_row_of_the_larger_tables_is_in_two_splits(shared, name):
     assert len(train & held_out) <= 0.02 * len(held_out)  # equal after clamping, or with another label
 
 
+@pytest.mark.long
 def test_a_users_table_with_a_ranges_file_runs_end_to_end(shared):
     own = load(shared / "tabular" / "adult.csv.gz", ranges=RANGES, evaluation="private")
     assert own.metadata.evaluation is Evaluation.PRIVATE

@@ -69,6 +69,7 @@ def test_row_bytes_do_not_depend_on_byte_order_or_memory_order():
     assert [bytes(row) for row in row_bytes(np.asfortranarray(array))] == expected
 
 
+@pytest.mark.long
 def test_six_hundred_thousand_rows_take_seconds():
     rows = np.arange(6_000_000, dtype=np.float64).reshape(600_000, 10)
     start = time.process_time()

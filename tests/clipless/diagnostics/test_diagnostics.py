@@ -111,6 +111,7 @@ def test_a_loss_that_is_not_saturated_takes_its_share():
     assert found.parameters[0].tightness == pytest.approx(expected, rel=ROUNDED_UP)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["mlp", "convnet", "residual"])
 @pytest.mark.parametrize("method", METHODS)
 def test_norms_are_those_of_autograd_one_row_at_a_time(name, method):
@@ -182,6 +183,7 @@ def test_the_guard_sees_the_norm_of_patches_times_that_of_the_cotangent():
     assert (some.own[path].norm(dim=1) < 0.9 * some.guard_bounds[path]).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["mlp", "convnet", "residual"])
 @pytest.mark.parametrize("method", METHODS)
 def test_the_signal_is_what_the_training_step_sums_up(name, method):

@@ -62,6 +62,7 @@ def test_sums_of_any_words_are_exact(count, colluding):
     assert (parties.server.total() == parties.sum_of(parties.names)).all()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("leaving", list(itertools.product((*ROUNDS, "never"), repeat=2)), ids=" ".join)
 def test_sums_are_exact_whoever_drops_out_before_or_after_each_round(leaving):
     """Two of six leave; those are summed whose words came."""
@@ -99,6 +100,7 @@ def uniform(words):
     return min(chisquare(np.bincount((words >> shift) & 15, minlength=16)).pvalue for shift in (0, 9, 28)) > UNLIKELY
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("content", [0, 1, 2**32 - 1])
 def test_what_a_party_sends_is_uniform_whatever_its_words_are(content):
     names = [f"p{number}" for number in range(4)]
@@ -110,6 +112,7 @@ def test_what_a_party_sends_is_uniform_whatever_its_words_are(content):
     assert uniform(np.concatenate(drawn))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("content", [0, 2**32 - 1])
 def test_the_server_with_all_but_two_parties_sees_their_words_only_in_their_sum(content):
     """The coalition takes off every mask that it knows: of each of the two the mask between them is left.

@@ -16,6 +16,7 @@ def everywhere(keys):
     return evaluate(keys, np.arange(2**keys.levels))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("groups", [1, 2, 3, 4])
 @pytest.mark.parametrize("levels", [1, 2, 3, 4, 5])
 def test_both_keys_sum_to_beta_from_the_place_on_and_to_zero_before_it_for_every_place_and_threshold(levels, groups):
@@ -27,6 +28,7 @@ def test_both_keys_sum_to_beta_from_the_place_on_and_to_zero_before_it_for_every
         assert (found == np.where(np.arange(2**levels)[:, None] >= row, beta, 0)).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("levels", [7, 13, 20, 32])
 def test_many_random_comparisons_at_random_thresholds_sum_to_the_counts(levels):
     rng = np.random.default_rng(levels)
@@ -89,6 +91,7 @@ def free_bits(keys):
     return np.delete(bits, np.concatenate([spare, last]), axis=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("server", [0, 1])
 @pytest.mark.parametrize("secret", SECRETS)
 def test_every_bit_of_one_key_is_a_fair_coin_and_no_two_neighbours_are_related_whatever_it_hides(secret, server):
@@ -112,6 +115,7 @@ def test_a_classifier_of_single_keys_learns_nothing_of_place_or_beta(server):
     assert low <= right <= high
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("server", [0, 1])
 @pytest.mark.parametrize("secret", SECRETS)
 def test_the_words_of_one_key_are_uniform_before_at_and_after_the_place(secret, server):

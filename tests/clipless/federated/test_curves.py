@@ -24,6 +24,7 @@ def by_party(domain_rows):
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("protocol", [Curator(), FunctionSharing(8)], ids=["curator", "function sharing"])
 def test_the_auroc_over_parties_is_that_of_all_rows(scored, protocol):
     from sklearn.metrics import roc_auc_score

@@ -83,6 +83,7 @@ def test_a_query_that_is_asked_again_has_new_noise_and_is_paid_for_again(rows):
     assert (answers[0] != answers[1]).mean() > 0.8
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("server", [0, 1])
 def test_each_server_alone_adds_all_the_noise_that_is_needed(server, monkeypatch):
     """The words of one server with and without its noise, from the same keys."""

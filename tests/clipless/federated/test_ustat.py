@@ -36,6 +36,7 @@ def test_sums_are_exact_but_for_noise(rows, query, name):
     assert found.bits > 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "groups"),
     [

@@ -70,6 +70,7 @@ def engine(request, monkeypatch):
     return request.param
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(("left", "right"), [*itertools.product(LAYOUTS, repeat=2)])
 @pytest.mark.parametrize("size", [(1, 1, 2), (1, 5, 3), (3, 1, 5), (5, 6, 1), (2, 1041, 17), (9, 64, 33)])
@@ -130,6 +131,7 @@ def _by_memory(a, b):
     return a.long() @ b.as_strided(b.shape, (b.shape[1], 1)).long()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("broken", [_saturating, _rounding, _missing, _by_memory])
 def test_an_engine_that_is_not_exact_is_not_taken(broken, monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
@@ -303,6 +305,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_no_row_contributes_more_than_the_sensitivity_and_the_sum_is_theirs(kind, options):
     """Each row alone, others zero in their places; the sum of all is that of the rows, to the last bit."""
@@ -319,6 +322,7 @@ def test_no_row_contributes_more_than_the_sensitivity_and_the_sum_is_theirs(kind
     assert torch.equal(total_of(kind, x, g, options), torch.stack(alone).sum(dim=0))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_order_of_rows_and_the_passes_they_fall_into_change_no_bit_of_a_sum(kind):
     """Passes of one size, filled up with rows of zeros, as training makes them."""
@@ -365,6 +369,7 @@ FLAT = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", FLAT)
 def test_what_rounding_adds_has_room_in_the_sensitivity(kind, monkeypatch):
     """All entries of a flat row round alike, and up at some sensitivities; its bound is its norm."""
@@ -376,6 +381,7 @@ def test_what_rounding_adds_has_room_in_the_sensitivity(kind, monkeypatch):
         assert total.norm() > 0.99 * delta
 
 
+@pytest.mark.long
 def test_ghost_sums_make_room_for_what_rounding_adds():
     for clip_norm in torch.linspace(1.0, 1.1, 23, dtype=torch.float64).tolist():
         one = per_example._OuterProducts(torch.ones(1, 4096), torch.ones(1, 1), clip_norm)
@@ -515,6 +521,7 @@ def is_neighbour(one, other, plan):
     return all(is_within(value, plan.sensitivities[name]) for name, value in apart.items())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_sums_of_neighbours_differ_by_no_more_than_the_sensitivity(kind, name):

@@ -41,6 +41,7 @@ HARD_EXAMPLES = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("name", "exact"), [*((name, False) for name in NETWORKS), ("convnet", True)])
 @pytest.mark.parametrize("example", HARD_EXAMPLES)
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e12, 1e30, NAN, INF])
@@ -85,6 +86,7 @@ def test_a_bad_weight_in_one_layer_leaves_the_other_sums_finite(bad):
     assert all(ratio <= 1 for ratio in ratios.values()), ratios
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_no_example_found_by_search_exceeds_the_analytic_sensitivity(name):
     model, loss = network(name).double(), TauCCE(0.05)

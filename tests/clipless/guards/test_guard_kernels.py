@@ -110,6 +110,7 @@ def formed_entries(request, monkeypatch):
     monkeypatch.setattr("clipless.guards.guard._FORMED_ENTRIES", request.param)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("normalise", [False, True])

@@ -60,6 +60,7 @@ def each_row(case, g):
     ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("sensitivity", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("normalise", [False, True])
@@ -77,6 +78,7 @@ def test_each_row_is_scaled_by_its_own_factor(case, sensitivity, normalise):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("bad", [NAN, INF, -INF, 3e38])

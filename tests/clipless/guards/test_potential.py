@@ -70,6 +70,7 @@ def test_both_uses_are_summed_and_each_row_is_scaled_by_one_factor(tokens, exact
     torch.testing.assert_close(of_x, moved.grad, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize("exact", [False, True])
 def test_rows_alone_keep_to_the_sensitivity_and_some_attain_it(normalise, exact):

@@ -98,18 +98,21 @@ CASES = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("loss", "scale", "logits"), CASES)
 def test_no_logits_exceed_the_constant_and_some_attain_it(loss, scale, logits):
     constant = loss_lipschitz(loss, logits)
     assert 0.9 <= largest_gradient_norm(loss, logits, max(logits, 2), scale=scale) / constant <= 1 + 1e-12
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("loss", "scale", "logits"), CASES)
 def test_soft_labels_do_not_exceed_the_constant(loss, scale, logits):
     found = largest_gradient_norm(loss, logits, max(logits, 2), starts=8, steps=25, scale=scale, soft=True)
     assert 0 < found <= loss_lipschitz(loss, logits) * (1 + 1e-12)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("loss", "scale", "logits"), CASES)
 def test_a_label_is_the_soft_label_of_one_class(loss, scale, logits):
     classes = max(logits, 2)
@@ -118,6 +121,7 @@ def test_a_label_is_the_soft_label_of_one_class(loss, scale, logits):
     torch.testing.assert_close(loss(z, hard), loss(z, rows), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("loss", "scale", "logits"), CASES)
 def test_logits_that_are_not_finite_disturb_their_own_row_only(loss, scale, logits):
     classes = max(logits, 2)
@@ -135,6 +139,7 @@ def test_logits_that_are_not_finite_disturb_their_own_row_only(loss, scale, logi
         assert torch.equal(gradients, found[0][1])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("logits", [2, 3, 5, 10, 100, 1000])
 @pytest.mark.parametrize(
     "radius", [0.0, 1.0, 12.0, *(pytest.param(radius, marks=pytest.mark.long) for radius in (0.1, 3.0, 5.0))]
@@ -161,6 +166,7 @@ def test_no_logits_within_a_ball_exceed_the_constant_for_that_ball_and_some_atta
     assert 0.98 <= largest / constant <= 1 + 1e-12
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("logits", [3, 4, 6])
 def test_a_dense_sample_of_a_ball_does_not_exceed_its_constant(logits):
     generator = torch.Generator().manual_seed(0)
@@ -199,6 +205,7 @@ def test_the_constant_of_tau_bce_within_a_ball(temperature):
     assert 0.99 <= largest_gradient_norm(loss, 1, 2, radius=3.0) / constant <= 1 + 1e-12
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("loss", "scale", "logits"), CASES)
 def test_no_logits_within_a_ball_exceed_any_constant_for_it(loss, scale, logits):
     for radius in (0.2, 3.0):
@@ -289,6 +296,7 @@ def test_mae_takes_numbers_for_regression(shape):
     torch.testing.assert_close(MAE(Reduction.SUM)(z, target), expected)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("temperature", [0.01, 1.0, 100.0])
 @pytest.mark.parametrize("logits", [2, 3, 10, 100])
 def test_no_logits_exceed_the_constant_of_tau_cce_and_some_attain_it(temperature, logits):

@@ -153,6 +153,7 @@ def guarded_gradient(model, data, plan, factor):
     return summed, float((indicators > 0).sum())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("quantile", [0.2, 0.5, 0.8])
 def test_the_norm_settles_at_the_quantile(quantile):
     model, data = network(norm=1.4), rows(400)

@@ -31,6 +31,7 @@ def plan_for(model, data, freezing=HALF, **options):
     return make_plan(model, TauCCE(), population=len(data), freezing=freezing, **(numbers | options))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", PRIVATE, ids=str)
 @pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.9), Adam(0.1)])
 def test_layers_rest_from_the_planned_step_on(options, optimizer):

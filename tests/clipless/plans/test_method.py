@@ -48,6 +48,7 @@ def whole_norm(gradients):
     return torch.cat([g.flatten() for g in gradients]).double().norm().item()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("ghost", [False, True])
 @pytest.mark.parametrize("scale", [0.0, 1.0, 1e6, 3e38, 1e-25, NAN, INF])
 @pytest.mark.parametrize("factor", [1.0, 1e12, NAN, INF])
@@ -158,6 +159,7 @@ def test_layers_that_may_mix_examples_are_refused_by_every_method(method):
         plan_of_step(model, method=method, **options)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("example", [0.0, 1.0, 1e6, 3e38, 1e-25, 1e-41, NAN, INF])
 @pytest.mark.parametrize("factor", [1.0, 30.0, 1e30, NAN, INF])
 def test_no_neighbour_moves_a_normalised_sum_by_more_than_its_sensitivity(example, factor):
@@ -249,6 +251,7 @@ def separable(rows=400):
     return Split(x, y)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("method", "constraint"),
     [

@@ -56,6 +56,7 @@ def test_noise_and_epochs_give_the_epsilon():
     assert (made.noise_multiplier, made.epochs) == (2.0, 3)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", [0.5, 8.0])
 @pytest.mark.parametrize("batch_size", [10, 400, 1000])
 def test_calibration_never_overshoots(target, batch_size):

@@ -34,6 +34,7 @@ def named(problem):
     return {str(i): delta for i, (delta, _) in enumerate(problem)}, {str(i): d for i, (_, d) in enumerate(problem)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("allocation", NoiseAllocation)
 @given(problem=PROBLEMS, sigma=st.floats(0.1, 100))
 @quick

@@ -49,6 +49,7 @@ def rows_of(form):
     return list(itertools.product(range(form.classes), (False, True), (0, 1, 2) if form.order else (0,)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_no_row_moves_a_release_further_than_its_sensitivity(form, released):
     """Data sets of up to three rows, each row left out, where the larger or the smaller set is the declared one."""

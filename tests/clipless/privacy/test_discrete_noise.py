@@ -25,6 +25,7 @@ def fits(drawn, probability_of, values):
     return stats.chisquare([*observed, rest], [*(expected * len(drawn)), (1 - expected.sum()) * len(drawn)]).pvalue
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("scale", [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(20)])
 @pytest.mark.parametrize("source", [SeededSource(1), SecureSource()], ids=["seeded", "secure"])
 def test_the_law_is_that_of_the_whole_numbered_laplace_distribution(scale, source):
@@ -74,6 +75,7 @@ def negative_binomial(ratio, power, values):
     return found
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("power", [Fraction(1, 2), Fraction(1, 7), Fraction(3, 5), Fraction(1, 100)])
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(3), Fraction(25, 2)])
 def test_the_urn_gives_a_colour_a_negative_binomial_part_of_a_geometric_number(scale, power):
@@ -84,6 +86,7 @@ def test_the_urn_gives_a_colour_a_negative_binomial_part_of_a_geometric_number(s
     assert fits(discrete_noise._urn(draws, power, source), lambda k: law[k], values) > UNLIKELY
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("parties", [1, 2, pytest.param(5, marks=pytest.mark.long)])
 @pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 2)])
 def test_shares_of_as_many_parties_as_are_needed_sum_to_the_whole_numbered_laplace_law(scale, parties):
@@ -94,6 +97,7 @@ def test_shares_of_as_many_parties_as_are_needed_sum_to_the_whole_numbered_lapla
     assert fits(drawn, lambda z: (1 - ratio) / (1 + ratio) * ratio ** abs(z), values) > UNLIKELY
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("power", [pytest.param(Fraction(3), marks=pytest.mark.long), Fraction(5, 2), Fraction(1, 3)])
 def test_the_variance_of_a_share_is_its_power_times_that_of_the_whole(power):
     drawn = laplace_share(COUNT, Fraction(4), power, SeededSource(13))

@@ -77,6 +77,7 @@ def normals(request):
     return SOURCES[request.param]().normal(COUNT).double().numpy()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("power", "moment"), [(1, 0), (2, 1), (3, 0), (4, 3), (5, 0), (6, 15)])
 def test_normals_have_the_moments_of_the_normal_distribution(normals, power, moment):
     spread = sqrt(stats.norm.moment(2 * power) - moment**2)
@@ -116,6 +117,7 @@ def test_no_bytes_give_a_normal_that_is_not_finite(byte):
     assert drawn.abs().max() <= sqrt(2 * 53 * np.log(2)) * (1 + 1e-6)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.93])
 @pytest.mark.parametrize("source", SOURCES)
 def test_booleans_come_at_their_probability(probability, source):
@@ -123,6 +125,7 @@ def test_booleans_come_at_their_probability(probability, source):
     assert stats.binomtest(int(drawn.sum()), COUNT, probability).pvalue > UNLIKELY
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.93])
 @pytest.mark.parametrize("source", SOURCES)
 def test_members_come_at_their_probability_and_apart(probability, source):

@@ -39,6 +39,7 @@ def members(request):
     return table
 
 
+@pytest.mark.sampled(3)
 def test_every_row_is_drawn_at_its_rate(members):
     counts = members.sum(axis=0)
     z = (counts - STEPS * RATE) / sqrt(STEPS * RATE * (1 - RATE))
@@ -133,6 +134,7 @@ def draw_at_once(steps, rate, seed):
     return [draw_rows(units_B, UNITS, sampler._source) for units_B in sampler._draw(steps, torch.device("cpu"))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("drawn", [None, draw_at_once], ids=["one by one", "at once"])
 def test_a_unit_joins_at_its_rate_with_one_row_however_many_it_has(drawn):
     steps, rate = 4000, 0.3

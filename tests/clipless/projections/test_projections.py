@@ -63,18 +63,21 @@ MATRICES = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("iterations", [1, 2, 5])
 def test_orthogonal_leaves_no_singular_value_above_one(name, iterations):
     assert norm(orthogonal(MATRICES[name].float(), iterations)) <= SLACK
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("radius", [0.5, 1.0, 3.0])
 def test_the_spectral_ball_leaves_no_singular_value_above_its_radius(name, radius):
     assert norm(spectral_ball(MATRICES[name].float(), radius)) <= radius * SLACK
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("largest", [30.0, 900.0, 3e3, 9e3, 1e6])
 @pytest.mark.parametrize("excess", [1e-6, 1e-5, 1e-4, 1e-3])
 def test_the_spectral_ball_holds_beside_a_far_larger_singular_value(largest, excess):
@@ -92,6 +95,7 @@ def test_the_spectral_ball_holds_for_huge_entries(scale):
     assert norm(spectral_ball((random(8, 12) * scale).clamp(-3e38, 3e38).float(), 1.0)) <= SLACK
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(20))
 def test_no_shape_or_scale_escapes_either_projection(seed):
     generator = torch.Generator().manual_seed(seed)
@@ -138,6 +142,7 @@ def test_the_spectral_ball_is_the_nearest_matrix(shape, radius):
     torch.testing.assert_close(spectral_ball(weight, radius), nearest, rtol=0, atol=1e-10)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(5))
 def test_no_other_matrix_of_the_ball_is_nearer(seed):
     weight = random(5, 7, seed=seed)
@@ -213,6 +218,7 @@ EVERY_CONSTRAINT = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", EVERY_CONSTRAINT)
 @pytest.mark.parametrize("matrix", MATRICES)
 def test_no_matrix_is_left_with_a_norm_above_the_radius_of_any_constraint(name, matrix):
@@ -239,6 +245,7 @@ def test_a_constraint_is_built_with_a_radius_where_it_has_one():
     assert build_constraint("spectral_ball") == SpectralBall(1.0)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", MATRICES)
 @pytest.mark.parametrize("radius", [0.5, 1.0, 3.0])
 def test_the_fixed_norm_is_exact_and_keeps_the_direction(name, radius):

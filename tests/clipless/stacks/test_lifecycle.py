@@ -44,6 +44,7 @@ def test_others_that_end_are_stopped_or_replaced_change_no_bit_of_a_member() -> 
     assert torch.equal(weights(busy[2].model), weights(quiet[2].model))
 
 
+@pytest.mark.long
 def test_a_member_that_comes_late_is_the_training_it_would_have_been() -> None:
     first = [member(0), member(1), member(2)]
     for _ in fit_stack(first, split()):
@@ -103,6 +104,7 @@ def test_what_leaves_a_stack_takes_its_weights_along() -> None:
     assert not held & others
 
 
+@pytest.mark.long
 def test_a_model_holds_its_average_while_it_is_shown_and_trains_on_from_its_weights() -> None:
     plain, averaged = [member(0), member(1)], [member(0, averaging=0.9), member(1)]
     shown = [weights(plain[0].model) for place, _ in fit_stack(plain, split()) if place == 0]
@@ -209,6 +211,7 @@ def test_two_iterations_take_turns() -> None:
     assert source.batches == 3 * 5
 
 
+@pytest.mark.long
 def test_a_stacked_network_is_saved_and_copied_as_any_other(tmp_path) -> None:
     members = [member(0), member(1)]
     for place, _ in fit_stack(members, split()):
@@ -219,6 +222,7 @@ def test_a_stacked_network_is_saved_and_copied_as_any_other(tmp_path) -> None:
         assert 0 <= clipless.evaluate(model, split(), ["0.1"])["certified@0.1"] <= 1
 
 
+@pytest.mark.long
 def test_features_are_shared_by_equal_prefixes_and_kept_while_a_member_has_them() -> None:
     features = FixedFeatures(split())
     models = [

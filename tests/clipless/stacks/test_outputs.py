@@ -45,6 +45,7 @@ def same(found: Outputs, model: Network, rows: Split = SCORED) -> bool:
 STRANGER = member(0).model
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("architecture", "classes"),
     [
@@ -89,6 +90,7 @@ def scores_alone(one: Member, trained: Split, scored: Split) -> list[dict[str, f
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("architecture", "classes"),
     [
@@ -112,6 +114,7 @@ def test_members_have_the_scores_of_the_trainings_alone(architecture: str, class
         assert all(a == pytest.approx(b, abs=1e-12) for a, b in zip(ours, theirs, strict=True))
 
 
+@pytest.mark.long
 def test_looking_changes_no_weight() -> None:
     looked, unlooked = ([member(seed, **options(seed)) for seed in range(3)] for _ in range(2))
     for _ in fit_stack(looked, split(), scored=SCORED):

@@ -58,6 +58,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor], member: int) -> bool:
     return all(torch.equal(a[name][member], b[name][member]) for name in a)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_no_row_and_no_weight_of_a_neighbour_moves_a_members_sums_by_one_bit(architecture: str) -> None:
     x = torch.rand((3 * ROWS, 1, 8, 8), generator=torch.Generator().manual_seed(0))
@@ -72,6 +73,7 @@ def test_no_row_and_no_weight_of_a_neighbour_moves_a_members_sums_by_one_bit(arc
         assert same(before, after, 1)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_rows_that_fill_up_contribute_exactly_nothing(architecture: str) -> None:
     x = torch.rand((3 * ROWS, 1, 8, 8), generator=torch.Generator().manual_seed(0))
@@ -85,6 +87,7 @@ def test_rows_that_fill_up_contribute_exactly_nothing(architecture: str) -> None
     assert same(before, after, 2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_one_row_moves_its_members_sums_by_at_most_the_members_sensitivity(architecture: str) -> None:
     x = torch.rand((3 * ROWS, 1, 8, 8), generator=torch.Generator().manual_seed(0))
@@ -170,6 +173,7 @@ def test_a_parameter_that_no_guard_reaches_is_refused() -> None:
         StackedNetwork(networks, together)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [None, VECTOR, 1])
 def test_the_number_of_rows_in_a_pass_changes_nothing(size: int | None) -> None:
     alone = trained_alone(member(1, epochs=2), split())

@@ -56,6 +56,7 @@ def test_no_size_is_above_the_most(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured({1: 0.20, 2: 0.10, 4: 0.05}, monkeypatch, most=7) == (4, [1, 2, 4])
 
 
+@pytest.mark.long
 def test_what_has_no_room_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     def timer(_: Member, data: Split, members: int) -> Timer:
         del data

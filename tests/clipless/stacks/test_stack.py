@@ -24,6 +24,7 @@ from .members import ARCHITECTURES, apart, member, split, trained_alone
 NEAR = 1e-6
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "architecture",
     [pytest.param(one, marks=[pytest.mark.long] * (one in ("resnet", "wide-resnet", "vgg"))) for one in ARCHITECTURES],
@@ -57,6 +58,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 SLOW = ("convolutions that rest", "exact norms of tokens")  # beside layers that rest and exact norms
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in OPTIONS])
 def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
     alone = [trained_alone(member(seed, **OPTIONS[name]), split()) for seed in range(2)]
@@ -67,6 +69,7 @@ def test_whatever_a_training_may_be_told_a_member_may(name: str) -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.long
 def test_members_may_be_told_different_things() -> None:
     every: list[dict[str, Any]] = [
         {"loss": HKR(), "schedule": Schedule.LINEAR, "averaging": 0.5},
@@ -82,6 +85,7 @@ def test_members_may_be_told_different_things() -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "clipping", [Schedule.LINEAR, AdaptiveClipping(quantile=0.5, share=0.1, rate=1.0)], ids=["scheduled", "adaptive"]
 )
@@ -98,6 +102,7 @@ def test_each_member_clips_to_its_own_norm(growth: float, clipping: Any) -> None
         assert apart(found.model, model) <= NEAR
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "kind",
     [lambda: ScaleByQuantile(0.5, 20.0, releases=2), lambda: Standardise(1, 4.0, 0.1)],
@@ -112,6 +117,7 @@ def test_each_member_has_private_statistics_of_its_own(kind: Any) -> None:
         assert apart(one.model, model) <= NEAR
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", clipless.projections.CONSTRAINTS)
 @pytest.mark.parametrize("architecture", [pytest.param("mlp", marks=pytest.mark.long), "lenet"])
 def test_weights_of_every_constraint_set_are_projected(name: str, architecture: str) -> None:
@@ -146,6 +152,7 @@ def test_batches_and_noise_are_bit_by_bit_those_of_the_training_alone() -> None:
         assert all(torch.equal(a, b) for a, b in zip(ours.normals, theirs.normals, strict=True))
 
 
+@pytest.mark.long
 def test_the_averages_that_are_followed_are_shown_on_request() -> None:
     def shown(epochs: Any, model: Any) -> list[torch.Tensor]:
         found = []
@@ -166,6 +173,7 @@ def test_the_averages_that_are_followed_are_shown_on_request() -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("optimizer", [clipless.Adam(0.001), clipless.SGD(0.003, 0.9), clipless.SGD(0.01)])
 def test_a_checkpoint_serves_the_stack_and_the_training_alone(optimizer: Any, tmp_path: Path) -> None:
     def one(seed: int, file: str) -> Member:

@@ -147,6 +147,7 @@ METHODS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("options", METHODS, ids=lambda o: o["method"].value)
 @pytest.mark.parametrize("value", [None, 1e20, nan])
 @pytest.mark.parametrize("copied", [BOTH, replace(NOISY, noise=30.0)], ids=["moved", "noisy"])

@@ -145,6 +145,7 @@ def test_what_is_shown_lies_in_its_constraint_set_where_that_is_not_convex_too()
                 )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("averaging", [None, 0.5])
 @pytest.mark.parametrize("killed_after", [1, 3])
 def test_a_killed_training_goes_on_with_the_averages_it_had(killed_after, averaging, tmp_path):
@@ -157,6 +158,7 @@ def test_a_killed_training_goes_on_with_the_averages_it_had(killed_after, averag
         assert all(torch.equal(one[name], other[name]) for name in BOTH)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("names", [("a", "a.b"), ("a", "a.0"), ("a.0", "a")])
 def test_an_average_may_be_called_by_the_name_of_another_and_a_dot(names, tmp_path):
     averages = dict(zip(names, BOTH.values(), strict=True))

@@ -44,6 +44,7 @@ def assert_same(shown, expected):
             assert torch.equal(tensor, others[name]), name
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("optimizer", [Adam(0.05), SGD(0.05, momentum=0.9)], ids=["adam", "sgd"])
 @pytest.mark.parametrize("killed_after", [1, 3, 4])
 def test_a_killed_training_goes_on_as_if_it_had_not_been(optimizer, killed_after, tmp_path):
@@ -62,6 +63,7 @@ def test_the_state_is_on_the_disk_before_an_epoch_is_shown(tmp_path):
         assert load_state(tmp_path / "t", plan_of(network())).epoch == epoch.epoch
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spoil", ["missing", "torn", "of a model", "of another plan"])
 def test_without_a_usable_checkpoint_a_training_begins_anew(spoil, tmp_path):
     path, source = tmp_path / "t", RecordingSource()

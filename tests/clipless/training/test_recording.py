@@ -76,6 +76,7 @@ def as_graph(work):
     return graph.replay
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.long] * (name in LARGE)) for name in SMALL])
 def test_kernels_that_are_replayed_on_the_same_memory_train_the_same_network(name, monkeypatch):
     """No part of a pass is Python that a replay would leave out, and none depends on the rows that were recorded."""
@@ -101,6 +102,7 @@ def train(name, *, recorded, method=Method.CLIPLESS, undefined=True, **plan):
     return torch.cat([p.detach().flatten() for p in model.parameters()]), plan, source
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("method", [Method.CLIPLESS, Method.LIP_DP_SGD])
 @pytest.mark.parametrize("name", ["lenet", "mixer", "scattering"])
 def test_recorded_passes_train_the_same_network_bit_by_bit(name, method, recorded):
@@ -111,6 +113,7 @@ def test_recorded_passes_train_the_same_network_bit_by_bit(name, method, recorde
     assert recorded[0] >= plan.epochs * plan.steps_per_epoch - source.batches // 2
 
 
+@pytest.mark.long
 def test_a_pass_is_recorded_anew_when_layers_come_to_rest(recorded):
     freezing = Freezing(layers=1, after=0.5)
     plain, _, _ = train("lenet", recorded=False, freezing=freezing)
@@ -119,6 +122,7 @@ def test_a_pass_is_recorded_anew_when_layers_come_to_rest(recorded):
     assert len(recorded) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("method", "plan"),
     [

@@ -127,6 +127,7 @@ def marks(method, name):
     return [] if is_short else [pytest.mark.long]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("method", "name"), [pytest.param(m, n, marks=marks(m, n)) for m, n in product(PRIVATE, SMALL)]
 )
@@ -134,16 +135,19 @@ def test_no_step_of_any_architecture_waits(method, name):
     take_steps(network(name, bias=method is not Method.LIP_DP_SGD), method)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("constraint", [name for name in CONSTRAINTS if name != "free"])
 def test_no_projection_waits(constraint):
     take_steps(network("lenet", constraint=build_constraint(constraint)))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("activation", zoo.ACTIVATIONS)
 def test_no_activation_waits(activation):
     take_steps(network("mlp", activation=activation), follow_weights=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "method"),
     [
@@ -156,6 +160,7 @@ def test_no_sensitivity_that_follows_the_weights_waits(name, method):
     take_steps(network(name, bias=True), method, follow_weights=True)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "loss", [clipless.TauBCE(1.0), clipless.MultilabelBCE(1.0), clipless.HKR(), clipless.KCosine()]
 )
@@ -170,6 +175,7 @@ def clipped(*, learned=True):
     return Network([*front, ClipGradient(0.7), Dense(6, CLASSES)], (6,))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("follow", [False, True])
 @pytest.mark.parametrize("clipping", [AdaptiveClipping(), Schedule.COSINE], ids=["adaptive", "schedule"])
 def test_no_clipping_norm_waits(clipping, follow):
@@ -182,11 +188,13 @@ def test_no_layer_that_comes_to_rest_waits():
     take_steps(network("mlp"), freezing=Freezing(layers=1, after=0.01))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [{"exact_norms": True}, {"averaging": None, "averages": {}}])
 def test_no_way_of_training_waits(options):
     take_steps(network("lenet"), fit=options)
 
 
+@pytest.mark.long
 def test_ghost_clipping_does_not_wait():
     take_steps(network("mlp"), Method.DP_SGD, fit={"ghost_clipping": True})
 
@@ -196,6 +204,7 @@ def test_no_noise_of_the_keystream_waits(monkeypatch):
     take_steps(network("mlp"), source=SecureSource())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "make", [partial(Standardise, 6, 2.0, 0.1), partial(ScaleByQuantile, 0.1, 3.0)], ids=["mean", "quantile"]
 )
@@ -225,6 +234,7 @@ def test_a_step_without_rows_waits_for_nothing():
         trainer.step(torch.zeros(0, dtype=torch.long, device=META))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "plan",
     [
@@ -350,6 +360,7 @@ def take_stacked_steps(monkeypatch, name, method=Method.CLIPLESS, *, front=(), *
         running.step(draws)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in (*LARGE, "convnet"))) for name in SMALL]
 )
@@ -357,7 +368,8 @@ def test_no_step_of_a_stack_waits(name, monkeypatch):
     take_stacked_steps(monkeypatch, name)
 
 
-@pytest.mark.parametrize("name", ["mlp", pytest.param("lenet", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["mlp", "lenet"])
 @pytest.mark.parametrize("method", [Method.CLIPLESS, Method.LIP_DP_SGD])
 def test_no_sensitivity_of_a_stack_that_follows_the_weights_waits(name, method, monkeypatch):
     take_stacked_steps(monkeypatch, name, method, follow_weights=True)

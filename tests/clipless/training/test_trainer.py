@@ -72,6 +72,7 @@ def summed(model, data, plan, keep=slice(None)):
 # Noise
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("allocation", NoiseAllocation)
 def test_the_noise_of_every_parameter_has_the_planned_deviation(allocation):
     model, data = network(features=16, width=64, outputs=32), zeros(8)
@@ -123,6 +124,7 @@ def test_noise_covers_the_rounding_of_its_own_arithmetic():
 # Batches
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("batch_size", "epochs"), [(40, 3), (10, 4), (7, 2), (0.5, 1)])
 def test_every_step_draws_one_batch_of_the_population_and_one_noise(batch_size, epochs):
     model, data, source = network(), rows(), RecordingSource()
@@ -292,6 +294,7 @@ def neighbour_statistics(noise_multiplier, repetitions=150):
     return samples, distance, plan
 
 
+@pytest.mark.long
 def test_neighbours_are_told_apart_as_well_as_is_priced_and_no_better():
     (with_row, without), distance, plan = neighbour_statistics(noise_multiplier=0.25)
     assert 0.99 / 0.25 <= distance * (1 + NOISE_INFLATION) <= 1.0001 / 0.25

@@ -33,6 +33,7 @@ def test_training_moves_by_the_learning_rate_and_projects():
         torch.testing.assert_close(layer.weight.detach(), expected)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("optimizer", [SGD(10.0), SGD(0.5, momentum=0.9), Adam(0.5)])
 @pytest.mark.parametrize("name", zoo.ARCHITECTURES)
 def test_every_step_ends_within_the_constraints(optimizer, name):
@@ -43,6 +44,7 @@ def test_every_step_ends_within_the_constraints(optimizer, name):
             assert torch.linalg.matrix_norm(p.detach().flatten(1).double(), 2) <= 1 + 1e-6
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.5), Adam(0.01), None])
 def test_the_same_source_trains_the_same_model(optimizer):
     trained = []

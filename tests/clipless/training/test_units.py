@@ -65,6 +65,7 @@ def sums_of_steps(data, planned, options, model=None):
     return found, plan
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_unit_moves_the_sum_by_at_most_the_sensitivity_of_one_row(name, size):
@@ -82,6 +83,7 @@ def test_a_unit_moves_the_sum_by_at_most_the_sensitivity_of_one_row(name, size):
         assert all(total.isfinite().all() for total in found.values())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_unit_whose_rows_are_alike_is_one_row(size):
     x, _ = rows(1, seed=5)
@@ -93,6 +95,7 @@ def test_a_unit_whose_rows_are_alike_is_one_row(size):
     assert max((one[name] - without[name]).norm() / plan.sensitivities[name] for name in one) > 0.99
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", [Method.CLIPLESS, pytest.param(Method.NON_PRIVATE, marks=pytest.mark.long)])
 def test_in_expectation_a_unit_contributes_the_mean_of_its_rows(method):
     planned = {"method": method} if method is Method.CLIPLESS else {"method": method, "noise_multiplier": None}
@@ -120,6 +123,7 @@ def test_a_stacked_member_draws_units_as_a_training_alone_does(size):
         assert (total[0] - expected[name]).norm() <= 1e-5 * plan.sensitivities[name]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_unit_moves_private_statistics_as_far_as_one_row(size, monkeypatch):
     released = []
@@ -130,6 +134,7 @@ def test_a_unit_moves_private_statistics_as_far_as_one_row(size, monkeypatch):
     assert 0.5 < (found - without).norm() <= 1 + 1e-6
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_unit_moves_the_count_of_an_adaptive_norm_as_far_as_one_row(size, monkeypatch):
     counts = []

@@ -214,6 +214,7 @@ NATURAL = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "shape"), [(name, shape) for name, shapes in NATURAL.items() for shape in shapes])
 def test_each_trains_privately_on_its_natural_shapes_and_is_saved_and_certified(name, shape, tmp_path):
     model, loss = build(name, shape), clipless.TauCCE(0.5)
@@ -233,6 +234,7 @@ def test_each_trains_privately_on_its_natural_shapes_and_is_saved_and_certified(
     assert (radii > 0).any()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("activation", zoo.ACTIVATIONS)
 def test_every_activation_fits_every_architecture(name, activation):

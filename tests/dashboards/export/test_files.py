@@ -34,6 +34,7 @@ def test_json_reads_back_as_the_same_result(sweep, tmp_path):
     assert read_front(path) == sweep.result
 
 
+@pytest.mark.long
 def test_the_command_line_finds_the_exporter_and_the_exporter_its_format(make_front, load):
     folder = Path(load(make_front()).directory)
     (exporter,) = entry_points(group="sweeper.exporters", name="front")
@@ -72,6 +73,7 @@ def test_one_figure_is_a_page_of_its_own(sweep, tmp_path):
     assert "<title>digits: trajectories of the trials</title>" in page
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("suffix", ["csv", "png"])
 def test_a_figure_with_nothing_to_show_is_refused_with_what_it_needs(small, tmp_path, suffix):
     for name, kind in sweep_figures().items():

@@ -30,6 +30,7 @@ def of(
     return paper
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("name", "preset"), [*((name, "column") for name in FIGURES), ("front", "page")])
 def test_every_figure_is_as_wide_as_its_paper_and_its_text_as_large(sweep, name, preset):
     paper, (millimetres, points) = of(preset), PRESETS[preset]
@@ -48,6 +49,7 @@ def test_a_picture_has_its_legend_below_and_no_room_for_one_above(sweep):
         assert figure.layout.legend.y < 0
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FIGURES)
 def test_titles_of_axes_fit_a_column(sweep, name):
     paper = of("column")
@@ -74,6 +76,7 @@ def test_without_a_size_a_figure_has_the_size_of_a_screen(sweep):
     assert larger.scale == pytest.approx(2.0)
 
 
+@pytest.mark.long
 def test_a_figure_without_a_title_has_no_room_for_one(sweep):
     paper = of("column", title=False)
     with_title, without = draw(sweep, "front", of("column")), draw(sweep, "front", paper)
@@ -141,6 +144,7 @@ def test_a_legend_has_as_many_columns_as_fit_in_the_order_of_its_ranks(sweep):
     assert "legend2" not in {trace.legend for trace in long.data}
 
 
+@pytest.mark.long
 def test_in_a_column_panels_stand_below_each_other(sweep):
     paper = of("column")
     for name, rows in (("slices", 2), ("ranks", 2), ("importances", 2)):
@@ -157,6 +161,7 @@ def test_a_panel_of_one_named_row_is_low():
     assert heights[9] - heights[1] == pytest.approx(0.46 * layout.width - 92)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["front-3d", "configurations", "contours", "temperature", "workers"])
 def test_what_is_to_be_dragged_is_refused_for_a_paper_and_what_fits_is_named(sweep, tmp_path, name):
     said = f"got {name}, which is for pages; leave out --preset and --width, or choose one of front, caught, price"

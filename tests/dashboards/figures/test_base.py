@@ -64,6 +64,7 @@ def test_a_module_without_a_figure_is_refused(add_module, content, got):
         sweep_figures()
 
 
+@pytest.mark.long
 def test_a_new_figure_is_one_file_and_appears_in_the_report(sweep, spent):
     names = list(sweep_figures())
     assert names.index("front") < names.index(spent) < names.index("architectures")

@@ -501,6 +501,7 @@ def test_names_are_short_where_they_stay_distinct(axes_of):
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_draws_in_both_themes_and_survives_an_empty_sweep(sweep, small, name):
     for theme in (LIGHT, DARK):
@@ -510,12 +511,14 @@ def test_every_figure_draws_in_both_themes_and_survives_an_empty_sweep(sweep, sm
     assert not has_content(FIGURES[name], small([]))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_of_an_exploratory_sweep_is_watermarked_and_no_other(exploratory_sweep, sweep, name):
     assert WATERMARK in [a.text for a in FIGURES[name].draw(exploratory_sweep, LIGHT).layout.annotations]
     assert WATERMARK not in [a.text for a in FIGURES[name].draw(sweep, LIGHT).layout.annotations]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_figure_lets_a_name_become_markup(make_front, load, name):
     front = make_front(name="<b>x</b><script>")
@@ -535,6 +538,7 @@ def test_every_figure_has_its_numbers_as_flat_rows(sweep, small, name):
     assert FIGURES[name].numbers(small([])) == []
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_dark_figure_is_the_light_one_with_colours_exchanged(sweep, name):
     colors = exchange(LIGHT, DARK)
@@ -650,6 +654,7 @@ def shown_in(value, path=()):
 OTHER_EPSILONS = re.compile(r"own epsilon|price: epsilon|privacy\.epsilon|epsilon paid|no later epsilon")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FIGURES)
 def test_the_epsilon_of_a_point_is_called_its_own(sweep, name):
     figure = as_json(FIGURES[name].draw(sweep))
@@ -657,6 +662,7 @@ def test_the_epsilon_of_a_point_is_called_its_own(sweep, name):
     assert said == []
 
 
+@pytest.mark.long
 def test_a_figure_of_a_notebook_has_room_for_each_row_of_its_legend():
     named = [{"type": "scatter", "y": [1, 2], "name": "a name of thirty characters, no"} for _ in range(4)]
     for width, rows in ((1200, 1), (700, 2), (420, 4)):

@@ -92,6 +92,7 @@ def test_an_account_says_what_is_taken_by_whom_on_what_and_what_is_left_for_the_
     assert "Closed, all rows: spent &lt;img" in get("/live/part/account?account=clinic")
 
 
+@pytest.mark.long
 def test_the_next_sweep_must_reserve_what_the_last_one_did_though_it_was_stopped_early(get, account):
     ledger = account.address.path.with_name("ledger.jsonl")
     ledger.write_text("{}\n")
@@ -103,6 +104,7 @@ def test_the_next_sweep_must_reserve_what_the_last_one_did_though_it_was_stopped
     assert re.findall(r'class="number"[^>]*>([^<]*)<', row) == ["24.7 %", "0 %", MISSING]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("spender", "may"), [("ann", False), ("a local user", True)])
 def test_only_the_spender_of_a_sweep_is_offered_to_go_on_with_it(get, account, out, spender, may):
     folder = SweepFolder(out / ENDED)
@@ -127,6 +129,7 @@ def test_the_address_of_an_account_changes_with_every_entry(get, account):
     assert get("/live/state?account=clinic") != first
 
 
+@pytest.mark.long
 def test_entries_are_read_page_by_page_newest_first(get, account):
     ledger = account.address.path.with_name("ledger.jsonl")
     ledger.write_text("{}\n")
@@ -145,6 +148,7 @@ def test_entries_are_read_page_by_page_newest_first(get, account):
     assert View.parse("?account=clinic&behind=-5") == View.parse("?account=clinic&behind=x") == View(account="clinic")
 
 
+@pytest.mark.long
 def test_the_verdict_names_what_is_not_as_it_was_written_and_no_path(get, account, tmp_path):
     account.reserve(wants("s1"))
     assert "Verified: 3 entries" in get("/live/part/verdict?account=clinic")

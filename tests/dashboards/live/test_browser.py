@@ -349,6 +349,7 @@ def test_an_answer_that_was_overtaken_hides_no_newer_figure(visit):
     expect(page.locator("#figure-front .js-plotly-plot")).to_be_visible()
 
 
+@pytest.mark.long
 def test_the_list_of_sweeps_does_not_load_the_library(visit):
     page = visit()
     expect(page.locator("#part-sweeps td a")).to_have_count(1)

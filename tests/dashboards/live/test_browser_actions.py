@@ -282,6 +282,7 @@ PAGES = ["", f"?sweep={RUNNING}", f"?sweep={ENDED}&tab=trials", f"?sweep={RUNNIN
          "?sweep=waits-20260103-120000"]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("pages", "width", "scheme"),
     [

@@ -33,6 +33,7 @@ def trace(figure, name):
     return next(trace for trace in figure["data"] if trace.get("name") == name)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", sorted(FIGURES))
 def test_every_figure_of_the_report_is_served(show, sweep, name):
     figure = show("figure", name)
@@ -85,6 +86,7 @@ def test_a_radius_that_the_sweep_does_not_have_makes_no_second_copy(resources):
         assert resources.get("figure", "front", View(sweep=ENDED, radius=radius)) is plain
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["front", "front-3d", "trajectories", "robustness"])
 def test_epsilon_may_have_a_linear_axis(show, name):
     for view, kind in ((HERE, "log"), (View(sweep=ENDED, linear=True), "linear")):
@@ -298,6 +300,7 @@ def test_what_is_not_served_is_refused(resources, kind, name):
         resources.get(kind, name, View(sweep="nobody"))
 
 
+@pytest.mark.long
 def test_text_of_users_is_shown_and_never_run(snapshots, show, out, write_sweep, make_front):
     name = "evil-20260105-120000"
     write_sweep(out / name)

@@ -95,6 +95,7 @@ def test_unknown_paths_stay_unknown(client, path):
     assert client.get(path).status_code == 404
 
 
+@pytest.mark.long
 def test_the_state_of_the_page_names_what_to_fetch(client):
     answer = client.get(f"{STATE}?sweep={ENDED}")
     assert answer.headers["cache-control"] == "private, no-store"
@@ -177,6 +178,7 @@ class TestBehindTheService:
         for path in paths:
             assert client.get(path, headers=reader).status_code == 200, path
 
+    @pytest.mark.sampled(4)
     @pytest.mark.parametrize(
         ("method", "path", "status"),
         [
@@ -212,6 +214,7 @@ class TestBehindTheService:
         assert str(out) not in answer.text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("search", "made"),
     [

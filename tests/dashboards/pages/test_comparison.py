@@ -195,6 +195,7 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     assert ONE_RUN in build_comparison(alone)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_has_numbers_and_a_watermark_where_it_is_due(fronts, comparison, name):
     rows = FIGURES[name].numbers(comparison)
@@ -236,6 +237,7 @@ def test_what_was_compared_all_the_same_is_named_first(fronts):
     assert page.index("Expected sweeps of the same data, got digits") < page.index("Differences")
 
 
+@pytest.mark.long
 def test_a_comparison_is_a_page_a_table_or_numbers(comparison, tmp_path):
     (exporter,) = entry_points(group="sweeper.exporters", name="comparison")
     assert exporter.load() is commands.export_compared

@@ -241,6 +241,7 @@ def test_the_ledger_states_one_price_once_with_conditions_and_public_facts(page)
     assert "The ten classes are known in advance." in page.words
 
 
+@pytest.mark.long
 def test_what_attacks_attained_is_told_by_kind_with_the_finding_that_attained_most(sweep):
     def row(kind, subject, attained, epsilon=2.5, *, contradicted=False):
         numbers = {"epsilon": epsilon, "delta": 1e-5, "attained": attained, "confidence": 0.95, "p_value": 0.5}
@@ -310,6 +311,7 @@ def test_why_trials_ended_early_is_a_table(sweep, page):
     assert cut in Page(html).words
 
 
+@pytest.mark.long
 def test_a_huge_sweep_has_a_report_that_opens_quickly(small):
     generator = np.random.default_rng(0)
     count, epochs = 500, 10
@@ -449,6 +451,7 @@ def test_in_a_browser_every_figure_is_drawn_and_the_table_sorts(sweep, html, tmp
     assert set(seen["drawn"]) == {f"plot-{name}" for name in names}
 
 
+@pytest.mark.long
 @pytest.mark.chromium
 def test_on_a_phone_the_colour_bar_of_the_front_is_below_a_title_of_two_lines(html, tmp_path):
     low = re.sub(r'"height":\s*\d+', '"height":420', html)  # as flat as a plot below a legend of many lines

@@ -21,6 +21,7 @@ def generator():
     return torch.Generator().manual_seed(0)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(("noise", "rate"), [(1.0, 1.0), (1.0, 0.3), (0.5, 0.05)])
 def test_a_likelihood_ratio_has_mean_one_under_absence_and_its_inverse_under_presence(noise, rate, relation, generator):
@@ -34,6 +35,7 @@ def test_a_likelihood_ratio_has_mean_one_under_absence_and_its_inverse_under_pre
     assert seen == pytest.approx(np.mean(absent > above), abs=0.02)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(("noise", "rate", "steps"), [(1.0, 1.0, 1), (2.0, 0.3, 10)])
 def test_the_attack_attains_nearly_what_is_claimed_and_never_more(noise, rate, steps, relation, generator):

@@ -36,6 +36,7 @@ def test_the_p_value_is_the_error_at_which_the_bound_meets_the_claim(claim):
     assert p_value(*counts, claim + 0.1) >= found
 
 
+@pytest.mark.long
 def test_a_true_claim_is_rejected_no_more_often_than_stated():
     rng, runs, delta, epsilon = RNG(0), 500, 0.01, 1.0
     absent = 0.1

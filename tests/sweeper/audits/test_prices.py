@@ -68,6 +68,7 @@ def test_the_composition_of_all_trainings_is_nearly_attained_and_never_exceeded(
     assert finding.evidence["steps"] == 16
 
 
+@pytest.mark.long
 def test_explorers_and_the_final_of_a_budget_are_nearly_attained_and_never_exceeded(ledger, make_trial):
     budget = Slots.of_plans(2.0, DELTA, [StagePlan(3, 0.6), StagePlan(1, 0.4)], TRIAL)
     ledger.set_budget(budget)
@@ -97,6 +98,7 @@ def test_a_private_selection_attains_more_than_one_training_and_no_more_than_its
     assert finding.ratio <= 1.0
 
 
+@pytest.mark.long
 def test_a_selection_and_its_final_attain_more_than_the_final_and_no_more_than_their_price(ledger, make_trial):
     budget = Exploration.of_share(3.0, DELTA, LAW, TRIAL, share=0.9)
     ledger.set_budget(budget)
@@ -176,6 +178,7 @@ def test_curves_of_private_rows_are_attacked_and_their_price_is_nearly_attained(
     assert 0.75 < finding.ratio <= 1.0
 
 
+@pytest.mark.long
 def test_curves_that_nobody_pays_for_are_contradicted(ledger, released):
     trial, points = released
     whole, free = judge(audit_price(ledger, [trial], points, DELTA))
@@ -207,6 +210,7 @@ def test_within_a_budget_curves_without_an_entry_are_contradicted_though_its_pri
     assert (whole.contradicted, free.contradicted) == (False, True)
 
 
+@pytest.mark.long
 def test_scores_of_the_winner_of_a_selection_are_attacked_beside_it(ledger, make_trial):
     ledger.select(Terms(event=replace(TRIAL, noise_multiplier=50.0), repetitions=LAW))
     trial = make_trial(1, replace(TRIAL, noise_multiplier=50.0))
@@ -221,6 +225,7 @@ def test_scores_of_the_winner_of_a_selection_are_attacked_beside_it(ledger, make
     assert finding.evidence["attack"] == "a test row"
 
 
+@pytest.mark.long
 def test_a_sketch_is_attacked_beside_the_trainings(ledger, make_trial):
     budget = Slots.of_plans(2.0, DELTA, [StagePlan(1, 1.0)], TRIAL, sketch_share=0.3)
     ledger.set_budget(budget)

@@ -32,6 +32,7 @@ def test_the_best_of_many_attains_more_than_one_and_no_more_than_its_price(gener
     assert found.p_value > 0.01
 
 
+@pytest.mark.long
 def test_with_a_final_winner_and_final_attain_more_than_either(generator):
     final = EVENT.with_steps(2)
     price = explored_epsilon(EVENT, LAW, final, DELTA)

@@ -99,6 +99,7 @@ def test_another_program_or_a_lost_model_is_not_audited(sweep_copy):
     assert audit_trial(sweep.folder, free, point, Effort.CHEAP) == ()
 
 
+@pytest.mark.long
 def test_the_command_prints_one_table_and_keeps_what_it_found(sweep_copy, call, monkeypatch):
     monkeypatch.setattr("sweeper.audits.prices.runs_for", lambda _: 20_000)
     monkeypatch.setattr(sweep_audit.judge_together, "__defaults__", (1e-9,))
@@ -116,6 +117,7 @@ def test_the_command_prints_one_table_and_keeps_what_it_found(sweep_copy, call, 
     assert last == f"Evidence: {sweep_copy / EVIDENCE_NAME}"
 
 
+@pytest.mark.long
 def test_one_point_of_one_trial_is_audited_alone(sweep_copy, cheated):
     cheated()
     name = one_of_each_trial(read_front(sweep_copy / "front.json").front_points)[0]
@@ -144,6 +146,7 @@ def test_a_contradiction_is_one_sentence_an_exit_code_and_a_refusal_everywhere(s
         assert pick(read_front(sweep_copy / "front.json")).trial != guilty
 
 
+@pytest.mark.long
 def test_a_guard_that_lets_twice_too_much_through_is_contradicted(sweep_copy, monkeypatch):
     """The attack itself, on the sums that the program computes."""
     real = guard.guarded
@@ -174,6 +177,7 @@ class FakeRecorder:
         self.records.archive.points = apply_gate(replace(self._front, refused=self._refused)).front_points
 
 
+@pytest.mark.long
 def test_at_the_end_of_a_run_what_is_contradicted_leaves_and_what_comes_up_is_audited(sweep_copy, cheated):
     (sweep_copy / EVIDENCE_NAME).unlink()
     guilty = max(front_trials(sweep_copy))
@@ -204,6 +208,7 @@ def test_audits_end_when_asked_and_can_be_turned_off(sweep_copy, cheated):
     assert read_evidence(sweep_copy) == ()
 
 
+@pytest.mark.long
 def test_a_disk_that_takes_no_evidence_saves_no_contradicted_trial(sweep_copy, cheated, monkeypatch):
     (sweep_copy / EVIDENCE_NAME).unlink()
     guilty = max(front_trials(sweep_copy))
@@ -235,6 +240,7 @@ def test_an_audit_that_fails_fails_no_sweep(sweep_copy, monkeypatch, kind):
     assert "quotes a row" not in " ".join(said)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("unit", "rows"), [("row", 1), ("patient", trials.UNIT_ROWS)])
 def test_where_the_unit_is_a_column_canaries_are_units_of_several_rows(sweep_copy, monkeypatch, unit, rows):
     manifest = json.loads((sweep_copy / "sweep.json").read_text())

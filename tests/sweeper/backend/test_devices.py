@@ -145,6 +145,7 @@ print(used)
 """
 
 
+@pytest.mark.long
 def test_what_forks_workers_uses_no_cuda_which_a_fork_would_break():
     done = subprocess.run([sys.executable, "-c", WATCHED], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

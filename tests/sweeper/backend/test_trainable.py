@@ -237,6 +237,7 @@ def test_cleaning_up_lets_go_of_the_model(trial):
     assert trial._rows is None
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("architecture", ["mlp", "convnet", "patch-net"])
 @pytest.mark.parametrize(("chosen", "kind"), [("orthogonal", Orthogonal), ("spectral_ball", SpectralBall)])
 def test_the_search_chooses_the_constraint_of_every_weight(trial, config, content, built, architecture, chosen, kind):
@@ -254,6 +255,7 @@ OUT_OF_MEMORY = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["gpu", "cpu", "python"])
 def test_out_of_memory_it_goes_on_from_its_last_epoch_with_smaller_micro_batches(error, trial, built, monkeypatch):
     real = TrialRun.epoch_rows
@@ -384,6 +386,7 @@ def test_a_device_without_room_for_one_row_fails_the_trial_before_its_plan(trial
         trial.step()
 
 
+@pytest.mark.long
 def test_a_lack_of_memory_that_only_training_met_is_remembered_too(trial, config, built, monkeypatch):
     def never(_run):
         raise MemoryError

@@ -70,6 +70,7 @@ def test_an_account_that_is_not_as_it_was_written_is_told_with_its_own_code(acco
     assert "Expected entry 1 as it was written" in account("verify", code=1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("leaves")
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
@@ -87,6 +88,7 @@ def test_a_wrong_option_is_refused_in_a_sentence_and_makes_nothing(account, opti
     assert not account.path.exists()
 
 
+@pytest.mark.long
 def test_looking_at_an_account_imports_nothing_that_trains(imported, tmp_path):
     address = f"{tmp_path}/accounts.db#clinic"
     imported("account", "open", address, "--epsilon", "1", "--delta", "1e-5")

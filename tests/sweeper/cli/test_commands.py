@@ -23,6 +23,7 @@ def hello(name: str) -> None:
 '''
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -38,6 +39,7 @@ def test_what_only_tells_something_imports_nothing_that_trains(imported, argumen
     assert TRAINS & modules == set()
 
 
+@pytest.mark.long
 def test_submit_imports_nothing_that_trains(imported, tmp_path):
     spec = tmp_path / "small.yaml"
     spec.write_text("name: small\n", encoding="utf-8")
@@ -48,6 +50,7 @@ def test_submit_imports_nothing_that_trains(imported, tmp_path):
     assert TRAINS & modules == set()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("command", ["check", "run"])
 @pytest.mark.parametrize(
     "text",
@@ -66,6 +69,7 @@ def test_a_mistake_that_the_spec_shows_waits_for_nothing_that_trains(imported, t
     assert (TRAINS | PRICES | {"pyarrow", "pandas", "sqlalchemy", "plotly"}) & modules == set()
 
 
+@pytest.mark.long
 def test_reading_a_sweep_waits_for_nothing_that_trains(imported, ran, tmp_path):
     for arguments in (["list", ran.folder.parent], ["show", ran.folder], ["pick", tmp_path / "none"]):
         _, modules = imported(*arguments, code=2 * (arguments[0] == "pick"))

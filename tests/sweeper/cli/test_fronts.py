@@ -79,6 +79,7 @@ def test_a_figure_with_nothing_to_show_and_a_size_of_no_picture_are_one_sentence
     assert not list(tmp_path.glob("front.*"))
 
 
+@pytest.mark.long
 def test_a_picture_of_a_size_is_one_without_a_name_too(ran, answer):
     assert answer("front", ran.folder, "--figure", "price", "--preset", "column").strip().endswith("price.png")
 
@@ -129,6 +130,7 @@ def test_without_an_exporter_there_is_a_sentence(monkeypatch):
         exporter("front")
 
 
+@pytest.mark.long
 def test_a_figure_takes_the_place_of_no_file_that_the_sweep_keeps(ran, answer, refusal, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(ran.folder, folder)

@@ -124,6 +124,7 @@ def test_show_tells_front_trials_and_cost(ran, call):
         assert f"{point.values['accuracy']:.3f}" in out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", ["html", "csv", "json"])
 def test_front_writes_a_file_of_each_format(ran, call, tmp_path, suffix):
     path = tmp_path / f"mine.{suffix}"
@@ -152,6 +153,7 @@ def test_pick_takes_conditions_on_every_objective(ran, call, tmp_path):
     assert "the majority-class baseline reaches" in out
 
 
+@pytest.mark.long
 def test_schema_is_json_with_every_section(call):
     code, out, _ = call("schema")
     assert code == 0
@@ -236,6 +238,7 @@ def test_a_spec_goes_where_it_is_asked_for_and_never_over_its_ranges_file(call, 
     assert "Expected --output beside --spec" in call("data", "ranges", path, "--spec", other)[2]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

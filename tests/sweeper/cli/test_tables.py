@@ -206,6 +206,7 @@ def test_the_number_of_pairs_is_not_corrected_for_and_that_is_said(make):
     assert "not corrected for the number of pairs" in text(comparison_view(compare(three)))
 
 
+@pytest.mark.long
 def test_list_and_show_import_nothing_that_trains(make, imported):
     folder = make().path
     said, modules = imported("list", "--out", folder.parent)

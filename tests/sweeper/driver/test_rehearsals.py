@@ -132,6 +132,7 @@ def test_progress_ranks_what_has_been_shown_so_far(spec, tmp_path, plan):
     ]
 
 
+@pytest.mark.long
 def test_configurations_to_try_first_are_rehearsed_and_trained_only_if_they_win(spec, digits):
     first = spec.with_search(first=[{"training": {"learning_rate": 0.001}}])
     plan = make_sweep_plan(first, digits)
@@ -169,6 +170,7 @@ def test_rehearsals_and_trials_share_one_clock(spec, tmp_path, monkeypatch):
     assert again.manifest().status is SweepStatus.STOPPED
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 @pytest.mark.slow
 def test_a_sweep_trains_aloud_what_was_rehearsed_best(spec, tmp_path):

@@ -74,6 +74,7 @@ def without_record(begun, *, front):
         build_front(sweep="t", objectives=begun.spec.objectives, claim=begun.claim, **empty).write(begun.folder.front)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("privacy", "has_budget"),
     [
@@ -103,6 +104,7 @@ def test_no_mark_is_washed_off_by_other_declarations(begin, front):
         resume_sweep(begun.folder.path, trials=3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -178,6 +180,7 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
     assert resume_plan(begun.folder, begun.spec, begun.data, None).claim.exploratory
 
 
+@pytest.mark.long
 def test_a_selection_that_was_cut_off_is_not_concluded_on_other_declarations(begin):
     begun = begin(RANGES, trials=None, sampler="random", selection="private", selection_mean=5)
     begin.declare(RANGES | {"source": "another survey"})

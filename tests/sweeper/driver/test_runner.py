@@ -648,6 +648,7 @@ def test_a_reboot_is_not_forgotten_by_a_driver_that_is_killed_too(before, tmp_pa
         assert rebooted is False
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_a_sweep_that_ended_is_ended_when_it_is_resumed(ended, monkeypatch):
     """Nothing is left to run: no Ray is started to find that out, and no trial is asked for."""
@@ -689,6 +690,7 @@ def test_a_sweep_that_ended_is_as_it_was_when_it_cannot_be_opened_again(ended, m
         assert (ended / "sweep.json").read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
     monkeypatch.setattr(driver, "introduce", lambda *_: ask_to_stop(ended))
@@ -704,6 +706,7 @@ def test_who_asks_a_sweep_to_stop_while_it_opens_is_heard(ended, monkeypatch):
     assert "it was extended and ended early, perhaps because of them" in price.in_words
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_the_price_of_a_sweep_says_so_once_the_sweep_was_extended(ended, monkeypatch):
     monkeypatch.setattr(driver, "open_backend", fake_backend(lambda *_: RunResult()))
@@ -715,6 +718,7 @@ def test_the_price_of_a_sweep_says_so_once_the_sweep_was_extended(ended, monkeyp
     assert "it was extended, perhaps because of them" in read_front(front).price.course
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("late", [None, RunResult(RunEnding.OUT_OF_TIME, hours=1.0)])
 def test_who_asks_a_sweep_to_stop_while_its_front_is_scored_is_heard(late, ended, monkeypatch):
@@ -736,6 +740,7 @@ def test_who_asks_a_sweep_to_stop_while_its_front_is_scored_is_heard(late, ended
     assert (manifest.status, manifest.reason) == (SweepStatus.STOPPED, f"{login_name()} asked it to stop")
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize(("deaths", "status"), [(1, "completed"), (driver.MOST_CLUSTERS, "stopped")])
 def test_a_sweep_goes_on_with_another_ray_when_one_dies(deaths, status, ended, monkeypatch):

@@ -61,6 +61,7 @@ def test_a_caller_proposes_and_the_plan_holds(options):
         session.train({})
 
 
+@pytest.mark.long
 @quick
 @pytest.mark.slow
 def test_a_session_goes_on_where_it_was_ended(options):

@@ -156,6 +156,7 @@ def test_synthetic_data_depend_on_the_sketch_and_the_number_of_rows_alone(begun)
     assert torch.equal(blind.validation.y, draw_synthetic(made, data).validation.y)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 @pytest.mark.slow
 def test_a_sweep_of_private_rows_rehearses_on_synthetic_ones(spec, data, tmp_path, monkeypatch):
@@ -187,6 +188,7 @@ def test_a_sweep_of_private_rows_rehearses_on_synthetic_ones(spec, data, tmp_pat
     resume(made.directory)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare", "untracked")
 @pytest.mark.slow
 def test_a_resumed_sweep_whose_sketch_was_lost_trains_without_rehearsals(spec, tmp_path, monkeypatch):

@@ -106,6 +106,7 @@ def test_private_texts_of_people_are_trained_scored_picked_and_new_texts_predict
     assert max(sizes) > 1  # trials were trained as a stack
 
 
+@pytest.mark.long
 def test_a_sweep_goes_on_with_its_encoder_and_with_no_other(texts, tmp_path, encoders):
     spec = texts(evaluation="public")
     sweep = run_sweep(spec, Options(out=tmp_path / "out")).sweep
@@ -119,6 +120,7 @@ def test_a_sweep_goes_on_with_its_encoder_and_with_no_other(texts, tmp_path, enc
         load_predictor(sweep.directory).form.of_columns({"text": ["a"]})
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -135,6 +137,7 @@ def test_what_features_do_not_go_with_is_refused_when_the_spec_is_read(texts, ch
     assert sentence in str(caught.value)
 
 
+@pytest.mark.long
 def test_features_are_rehearsed_on_a_sketch_only_where_that_is_asked_for(texts):
     budget = {"epsilon": None, "sweep_epsilon": 4.0}
     assert texts(privacy=budget, search={"trials": None}).sketch_share == 0

@@ -47,13 +47,14 @@ def sweep_of(table, out, evaluation, privacy, **search):
     return run_sweep(Spec.from_yaml(table / "spec.yaml"), Options(out=out)).sweep
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("evaluation", "privacy", "search"),
     [
-        ("private", {"epsilon": 3.0, "score_noise": 5.0, "curve_noise": 4.0}, {}),
         ("public", {"sweep_epsilon": 3.0}, {"rehearse": True, "metrics": ["attacked@0.1"]}),
+        ("private", {"epsilon": 3.0, "score_noise": 5.0, "curve_noise": 4.0}, {}),
     ],
-    ids=["private", "rehearsed"],
+    ids=["rehearsed", "private"],
 )
 def test_a_sweep_counts_and_prices_people(table, tmp_path, evaluation, privacy, search):
     sweep = sweep_of(table, tmp_path, evaluation, privacy, **search)

@@ -60,6 +60,7 @@ def truth(model, parties):
     return probability(gaps, 1.0), label, right, radii
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "protocol", ["curator", "aggregation", pytest.param("function-sharing", marks=pytest.mark.long)]
 )
@@ -84,6 +85,7 @@ def test_the_curves_over_parties_are_those_of_all_their_rows(start, model, parti
     assert content["roc"][0] == {"false": 1.0, "true": 1.0}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_parties_that_never_come_are_left_out_by_name(start, model, parties, protocol):
     everybody = start(protocol, wait_seconds=1.0)
@@ -96,6 +98,7 @@ def test_parties_that_never_come_are_left_out_by_name(start, model, parties, pro
     assert found.certified().accuracy == pytest.approx(right.mean())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("lost", "counted"), [("reveals", True), ("words", False)])
 def test_a_party_that_drops_out_after_its_words_is_still_counted_and_before_them_is_not(
     start, model, parties, monkeypatch, lost, counted
@@ -130,6 +133,7 @@ def test_nobody_gives_no_result(start, protocol):
         start(protocol, wait_seconds=0.2).result()
 
 
+@pytest.mark.long
 def test_keys_are_evaluated_after_their_parties_went_offline_and_within_epsilon(start, model, parties):
     everybody = start("function-sharing")
     joined(everybody, model, parties)
@@ -138,6 +142,7 @@ def test_keys_are_evaluated_after_their_parties_went_offline_and_within_epsilon(
         everybody.result()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("protocol", ["curator", "aggregation"])
 def test_a_result_that_is_asked_for_again_is_the_same(start, model, parties, protocol):
     everybody = start(protocol, epsilon=1.0)
@@ -147,6 +152,7 @@ def test_a_result_that_is_asked_for_again_is_the_same(start, model, parties, pro
         assert (first.sums[curve][1].counts == second.sums[curve][1].counts).all()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_releases_spend_epsilon_together_and_carry_the_noise_of_the_protocol(start, model, parties, protocol):
     everybody = start(protocol, epsilon=3.0, colluding=1 if protocol == "aggregation" else 0)
@@ -424,6 +430,7 @@ def test_a_unit_counts_one_of_its_rows_in_every_release(start, model, parties, s
         assert sum(np.abs(np.diff(row, prepend=0)).sum() for row in np.atleast_2d(moved)) <= 1
 
 
+@pytest.mark.long
 def test_which_row_of_a_unit_counts_is_drawn_anew(start, model, parties):
     everybody = start("curator", unit="person")
     with_people(parties["ann"], [30, 30])

@@ -105,6 +105,7 @@ def test_exports_are_printed_or_written(signed, tmp_path, call):
     assert (code, "Expected --as to be one of registry, nist, edpb" in err) == (2, True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("of", ["card", "registry"])
 def test_schemas_are_printed_and_are_schemas(call, of, content):
     code, out, _ = call("schema", of)

@@ -78,6 +78,7 @@ def test_everything_holds_of_what_pick_writes(signed, call):
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FILES)
 def test_every_changed_byte_is_noticed_and_its_file_named(papers, name, call):
     whole = (papers / name).read_bytes()
@@ -110,6 +111,7 @@ def unseen(folder, name, *, step, mask, fits):
     return found
 
 
+@pytest.mark.long
 def test_flipped_bytes_are_noticed_from_end_to_end(papers):
     for name in FILES:
         assert unseen(papers, name, step=97, mask=0x20, fits=False) == [], name
@@ -125,6 +127,7 @@ def test_every_flipped_byte_is_noticed(papers, name):
         assert unseen(papers, name, step=1, mask=0x01, fits=True) == []
 
 
+@pytest.mark.long
 def test_every_field_of_a_signed_card_is_noticed_whatever_else_fits_it(papers, content, forge):
     for path in leaves(content):
         if path[0] != "files":  # which `forge` writes itself
@@ -226,6 +229,7 @@ CLAIMS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("path", CLAIMS, ids=lambda path: ".".join(map(str, path)))
 def test_a_claim_that_the_ledger_does_not_bear_is_noticed_whatever_else_fits_it(papers, content, forge, path):
     (papers / "card.sig").unlink()
@@ -273,6 +277,7 @@ def test_what_is_copied_is_compared_exactly():
         assert recomputation.first_difference({name: value}, {name: value}, tolerance) is None
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("path", [("guarantee", "fixed_in_advance", "epsilon"), ("ledger", "winner", "epsilon")])
 def test_a_price_less_by_a_digit_or_more_than_rounding_is_noticed(papers, content, forge, path):
     (papers / "card.sig").unlink()

@@ -175,6 +175,7 @@ def test_a_better_epsilon_replaces_the_point():
     assert archive.points[0].values["epsilon"] == 1.7
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_points_take_seconds_at_most():
     rng = np.random.default_rng(0)
     values = rng.dirichlet(np.ones(4), 100_000)[:, :3]

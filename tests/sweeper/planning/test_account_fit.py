@@ -52,6 +52,7 @@ def asked(address, data, privacy, search, *, epsilon, training=SHORT, shares=(),
     return quote, spec
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("data", "privacy", "search", "more", "field"),
     [
@@ -87,22 +88,23 @@ def test_the_budget_that_is_named_fits_and_two_percent_more_does_not(address, da
     assert quote(spec.with_values({field: 1.02 * float(named)})).refused
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("privacy", "search", "epsilon", "said"),
     [
-        ({"sweep_epsilon": 3.0}, ONE, 0.1, "no privacy.sweep_epsilon of this spec fits; ask its owner to raise it"),
-        (
-            {"sweep_epsilon": 3.0, "score_noise": 4.0},
-            ONE,
-            0.2,
-            "no privacy.sweep_epsilon of this spec fits; raise privacy.score_noise or ask its owner to raise it",
-        ),
         (
             {"noise_multiplier": 2.0, "score_noise": 20.0},
             {"trials": 3},
             1.0,
             "raise privacy.score_noise or lower search.trials or raise privacy.noise_multiplier or ask its owner to "
             "raise it",
+        ),
+        ({"sweep_epsilon": 3.0}, ONE, 0.1, "no privacy.sweep_epsilon of this spec fits; ask its owner to raise it"),
+        (
+            {"sweep_epsilon": 3.0, "score_noise": 4.0},
+            ONE,
+            0.2,
+            "no privacy.sweep_epsilon of this spec fits; raise privacy.score_noise or ask its owner to raise it",
         ),
         (
             {"epsilon": {"log": [1.0, 4.0]}, "score_noise": 20.0},

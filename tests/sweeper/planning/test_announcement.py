@@ -79,6 +79,7 @@ def test_without_a_budget_the_price_is_an_estimate_and_says_how_to_bound_it(tria
     assert said.endswith("Each further trial adds to it. privacy.sweep_epsilon fixes it beforehand.")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("changes", "chosen"),
     [
@@ -126,6 +127,7 @@ def test_a_private_selection_states_the_price_of_its_winner_and_no_number_of_tri
     assert "7" not in said.partition("epsilon")[0]
 
 
+@pytest.mark.long
 def test_other_cuts_cost_what_they_say(within, digits):
     budget = make_sweep_plan(within, digits).spending
     cuts = budget.other_cuts()

@@ -171,6 +171,7 @@ def test_two_ends_of_a_training_are_enough(table):
     assert complete(spec, data).spec.training.epochs is not None
 
 
+@pytest.mark.long
 def test_candidates_of_a_private_selection_get_one_value_for_what_they_spend(table):
     spec, data = table(search={"selection": "private"})
     completed = complete(spec, data).spec
@@ -181,6 +182,7 @@ def test_candidates_of_a_private_selection_get_one_value_for_what_they_spend(tab
     assert make_sweep_plan(spec, data).spending.selection is not None
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_process", "bare", "untracked")
 def test_three_lines_run_and_resume_as_they_began(table, tmp_path):
     spec, data = table(search={"trials": 2}, training={"epochs": 2})

@@ -74,6 +74,7 @@ def test_steps_epochs_repeats_and_trials_are_multiplied(digits, monkeypatch):
     assert found.seconds == module.START_SECONDS + 2 * found.trial_seconds  # six trials, four at a time
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "changes",
     [

@@ -90,6 +90,7 @@ def test_a_trial_has_the_noise_of_its_stage(content, digits, trial):
     assert plan.epsilon_curve[-1] == price([budget.slot_of(trial)], 1e-4).epsilon
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_trials_of_other_batch_sizes_and_lengths_fill_slots_that_dominate_them(content, digits, tmp_path, repeats):
     training = {"batch_size": [256, 128], "epochs": [4, 6]}
@@ -135,6 +136,7 @@ def test_scores_of_private_rows_have_their_place_in_the_budget(content):
         plan_budget(spec_of(content, data={"evaluation": "private"}, privacy=replaced), data)
 
 
+@pytest.mark.long
 def test_scores_of_candidates_and_their_final_have_their_place_in_the_budget(content):
     data = clipless.datasets.load("digits", evaluation="private")
     content["search"] = {"selection": "private", "selection_mean": 4, "selection_share": 0.5}
@@ -152,6 +154,7 @@ def test_scores_of_candidates_and_their_final_have_their_place_in_the_budget(con
         plan_budget(Spec.from_mapping(content), data)
 
 
+@pytest.mark.long
 def test_check_shows_the_cut_of_the_budget(content, digits):
     spec, screen = spec_of(content), io.StringIO()
     plan = make_sweep_plan(spec, digits)
@@ -163,6 +166,7 @@ def test_check_shows_the_cut_of_the_budget(content, digits):
     assert "Price: epsilon 2." in screen.getvalue()
 
 
+@pytest.mark.long
 def test_a_sketch_is_a_part_of_the_budget_that_check_shows(content):
     data, screen = clipless.datasets.load("breast_cancer"), io.StringIO()
     content["data"], content["training"]["batch_size"] = {"name": "breast_cancer"}, 64
@@ -242,6 +246,7 @@ def test_a_filter_admits_every_score_that_is_planned(content):
         assert 0.99 < gaussian.share([gaussian.cost(paid.event)]) <= 1.0
 
 
+@pytest.mark.long
 def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(content):
     data = clipless.datasets.load("digits", evaluation="private")
     said = (
@@ -256,6 +261,7 @@ def test_rows_that_are_too_few_for_any_score_are_refused_with_what_suffices(cont
         private_plan(content, data, privacy={"sweep_epsilon": 0.85 * least})  # 2 digits, and found within 5 %
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("objective", "largest"), [("auroc", None), ("balanced_accuracy", 0.98)])
 def test_rows_that_are_too_few_for_a_score_by_class_are_refused_with_what_suffices(objective, largest):
     data = clipless.datasets.load("breast_cancer", evaluation="private")
@@ -283,6 +289,7 @@ def test_noise_below_what_the_budget_pays_is_refused_with_the_least_that_fits(co
     assert private_plan(content, data, privacy={"score_noise": least}).spending.price <= 3.0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("name", "evaluation", "value", "because"),
     [

@@ -72,6 +72,7 @@ def test_epsilon_is_given_per_epoch_and_as_a_claim(spec, digits):
     assert one.claims == tuple(claim(one.plan.event(epochs), 1e-4) for epochs in range(1, 11))
 
 
+@pytest.mark.long
 def test_the_configurations_to_try_first_come_first(content, digits):
     content["training"] |= {"batch_size": {"int": [100, 1000]}}
     content["search"] = {"first": [{"training": {"batch_size": 123}}]}
@@ -178,6 +179,7 @@ def test_a_private_selection_costs_what_its_winner_does_and_shows_no_number_of_t
     assert "one model or all" not in words
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_cut_of_a_budget_between_a_selection_and_its_final_is_shown_before_anything_is_spent(content, digits):
     content["training"] |= {"learning_rate": {"log": [0.01, 0.1]}, "epochs": 2}
@@ -263,6 +265,7 @@ def test_every_repeat_is_in_the_cost(private, hidden):
     assert plan.expected_events([one.plan])[0] == [whole.with_steps(3 * whole.steps)]
 
 
+@pytest.mark.long
 def test_a_private_selection_by_private_scores_is_priced_with_them(private, hidden):
     private["search"] = {"selection": "private", "sampler": "random", "selection_mean": 5}
     spec = Spec.from_mapping(private)

@@ -61,6 +61,7 @@ def test_every_number_of_rows_and_every_budget_has_a_region():
     assert len({(one.rows, one.epsilon) for one in prior.regions}) == len(prior.regions)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows", [300, 1_000, 4_000, 50_000])
 @pytest.mark.parametrize(("columns", "classes", "epsilon"), [(3, 2, 1), (60, 5, 3)])
 def test_its_configurations_lie_in_the_default_space_and_can_be_planned(rows, columns, classes, epsilon):
@@ -91,6 +92,7 @@ def test_they_are_proposed_first_and_a_sweep_of_one_trial_trains_the_first():
     assert (private.trials, private.rehearsals, private.first) == (1, 0, plan.first[:1])
 
 
+@pytest.mark.long
 def test_explorers_begin_with_them():
     spec = with_(BARE, privacy={"sweep_epsilon": 3, "stages": [{"trials": 2, "share": 0.2}, {"trials": 1}]})
     assert len(make_sweep_plan(spec, table_of(2_000)).first) == 2
@@ -140,6 +142,7 @@ def test_a_prior_that_cannot_be_used_is_refused():
             complete(spec, table_of(2_000))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("evaluation", [Evaluation.PUBLIC, Evaluation.EXPLORATORY])
 def test_the_claim_names_the_tables_that_it_was_learned_from(evaluation):
     data = table_of(2_000)

@@ -127,7 +127,8 @@ def draw_sweep(rng, rows, std, trials, epochs):
     return truth.ravel(), [_Curve(s, row, std**2, rows) for row in released]
 
 
-@pytest.mark.parametrize(("trials", "epochs"), [(12, (EPOCHS,)), (1, spread_epochs(EPOCHS, 6))])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("trials", "epochs"), [(1, spread_epochs(EPOCHS, 6)), (12, (EPOCHS,))])
 @pytest.mark.parametrize(
     ("rows", "std"),
     [(300, 0.02), *(pytest.param(*one, marks=pytest.mark.long) for one in ((2000, 0.004), (300, 0.06)))],
@@ -144,6 +145,7 @@ def test_intervals_cover_the_truth_those_of_the_best_point_too(trials, epochs, r
     assert np.mean(of_best) > 0.9
 
 
+@pytest.mark.long
 def test_intervals_of_scores_by_class_cover_the_truth(trial):
     """A class of 6 % in 1,500 rows, at the noise of epsilon 3: rows and noise are drawn anew each time."""
     rng, form, one = np.random.default_rng(3), ScoreForm(1, 2, hits=True, order=True), trial(1, 0.02)
@@ -183,6 +185,7 @@ def test_test_scores_by_class_have_errors_of_their_own(trial):
     assert widths["auroc"] > 2.5 * widths["accuracy"]
 
 
+@pytest.mark.long
 def test_the_winner_of_a_private_selection_is_drawn_to_those_that_nobody_sees(trial):
     """Fifty candidates on average that hardly differ: the winner's score is the luckiest of their noise."""
     rng, plain, chosen = np.random.default_rng(1), [], []

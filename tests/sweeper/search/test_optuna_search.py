@@ -56,6 +56,7 @@ def outcomes(search):
     return [trial.values for trial in search.study.trials]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("sampler", [kind for kind in Sampler if kind is not Sampler.GRID])
 def test_the_seed_and_the_results_fix_the_proposals(sampler):
     count = 12 if sampler is Sampler.GP else 25
@@ -63,6 +64,7 @@ def test_the_seed_and_the_results_fix_the_proposals(sampler):
     assert run(make(sampler=sampler), 3) != run(make(sampler=sampler, seed=1), 3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("sampler", list(Sampler))
 def test_a_search_rebuilt_from_its_journal_goes_on_as_if_it_had_not_ended(sampler, tmp_path):
     count = 11 if sampler in (Sampler.GP, Sampler.GRID) else 19
@@ -114,6 +116,7 @@ def journalled(path):
     return [(row["event"], row["trial"]) for row in map(json.loads, path.read_text().splitlines())]
 
 
+@pytest.mark.long
 def test_a_slow_proposal_is_worked_out_when_the_one_before_it_is_handed_out(tmp_path):
     ahead, plain = gaussian(trials=14, journal=tmp_path / "j"), gaussian()
     found = run(ahead, 14)
@@ -131,6 +134,7 @@ def test_a_slow_proposal_is_worked_out_when_the_one_before_it_is_handed_out(tmp_
     assert [trial for event, trial in told if event == "ask"] == [f"t{number:04d}" for number in range(1, 15)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("killed_after", [1, pytest.param(12, marks=pytest.mark.long)])
 def test_a_proposal_that_nobody_was_handed_is_the_next_one_after_a_kill(killed_after, tmp_path):
     whole = run(gaussian(trials=14), 14)
@@ -170,6 +174,7 @@ def test_quick_samplers_know_of_every_trial_that_has_ended(sampler, tmp_path):
     assert journalled(tmp_path / "j") == [("ask", "t0001"), ("tell", "t0001")]
 
 
+@pytest.mark.long
 def test_tpe_learns_from_the_results():
     late = [proposal["rate"] for proposal in run(make(), 60)[-20:]]
     uniform = [proposal["rate"] for proposal in run(make(sampler=Sampler.RANDOM), 60)[-20:]]
@@ -359,6 +364,7 @@ def test_a_region_is_told_with_every_outcome_of_before_and_after_and_survives_th
     assert again.open == search.open
 
 
+@pytest.mark.long
 def test_the_search_goes_where_it_is_steered_and_back():
     def near(search):
         return sum(abs(math.log(proposal["rate"] / 0.2)) < 0.7 for proposal in run(search, 40))

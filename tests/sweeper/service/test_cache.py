@@ -188,6 +188,7 @@ def test_who_waits_on_the_event_loop_holds_no_thread(ask, makes):
     assert set(asyncio.run(many())) == {"a 1"}
 
 
+@pytest.mark.long
 def test_a_making_is_not_collected_as_garbage_while_it_is_under_way(ask, makes):
     async def many():
         makes.gate.clear()

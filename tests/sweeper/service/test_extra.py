@@ -35,6 +35,12 @@ def sweeper(tmp_path):
     return run
 
 
+def test_lists_and_tokens_need_none_of_them(sweeper, make_sweep, tmp_path):
+    ran = sweeper(("list", "--out", make_sweep().path.parent), ("token", "--tokens", tmp_path / "tokens.json"))
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.long
 def test_reports_exports_and_lists_need_none_of_them(sweeper, make_sweep, tmp_path):
     folder, other = make_sweep().path, make_sweep("other-20250102-000000").path
     ran = sweeper(

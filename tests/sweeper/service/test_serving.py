@@ -127,6 +127,7 @@ def test_killing_the_service_touches_no_sweep_and_the_next_one_knows_them_all(ru
     assert (folder / "begun").read_text() == "run\nresume\n"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_service_with_tokens_takes_what_the_command_submits(run_service, tmp_path, capsys, monkeypatch):
     token = make_token(tmp_path / "tokens.json", Role.WRITE, 1, "ada")

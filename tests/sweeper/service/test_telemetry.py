@@ -130,6 +130,7 @@ def test_health_says_what_is_down_and_nothing_else(client, supervisor, monkeypat
     assert client.get("/healthz").json()["down"] == ["supervisor", "storage"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [

@@ -86,6 +86,7 @@ def proposals(made, count):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "sampler", [Sampler.TPE, pytest.param(Sampler.GP, marks=pytest.mark.long), Sampler.NSGA2, Sampler.NSGA3]
 )

@@ -321,6 +321,7 @@ def test_an_option_of_a_type_that_no_spec_can_hold_is_refused(annotation):
         field_of(annotation)
 
 
+@pytest.mark.long
 def test_options_are_read_without_torch():
     code = "import sys, sweeper.specification.architectures; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -222,6 +222,7 @@ def test_a_replay_that_fails_keeps_the_rows(tmp_path):
     assert len(stored_rows(tmp_path / SPOOL_NAME)) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spooled", [False, True])
 def test_what_a_killed_driver_had_not_spooled_is_replayed_too(folder, spooled):
     if spooled:
@@ -320,6 +321,7 @@ def test_what_the_store_refuses_for_good_is_noted_and_nothing_waits_for_it(folde
     assert (data.metrics, data.params) == ({"epsilon": 1.0}, {"a": "1", "b": "3"})
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("refused", ["metrics", "tags"])
 def test_a_refused_tag_costs_no_metric_and_a_refused_metric_no_tag(refused, folder, monkeypatch):
     original = MlflowClient.log_batch
@@ -341,6 +343,7 @@ def test_a_refused_tag_costs_no_metric_and_a_refused_metric_no_tag(refused, fold
     assert f"MlflowException: no {refused} here" in tracker.refused
 
 
+@pytest.mark.long
 def test_many_metrics_are_split_into_batches(folder, monkeypatch):
     sizes, original = [], MlflowClient.log_batch
 
@@ -417,6 +420,7 @@ def test_people_are_sent_to_the_address_for_people(monkeypatch):
     assert how_to_look("sqlite:///x/mlflow.db") == f"{program('mlflow')} ui --backend-store-uri sqlite:///x/mlflow.db"
 
 
+@pytest.mark.long
 def test_two_sweeps_of_one_name_share_an_experiment_and_no_runs(folder):
     other = folder.parent / "digits-20260303-120000"
     other.mkdir()
@@ -473,6 +477,7 @@ def test_a_description_links_to_the_artifacts_of_its_run(folder):
     assert tags["mlflow.note.content"] == f"[Report]({link})"
 
 
+@pytest.mark.long
 def test_a_rehearsed_configuration_is_a_run_of_its_own_and_none_of_a_trial(folder, monkeypatch):
     won, failed = join_trainings(make_rehearsals((0.8, 0.5), ()))
     for _ in range(2):  # the second time as after a kill
@@ -562,6 +567,7 @@ def test_a_store_is_made_by_one_process_at_a_time(tmp_path, monkeypatch):
     assert made == [tmp_path / STORE_NAME]
 
 
+@pytest.mark.long
 def test_a_store_is_there_with_all_its_tables_or_not_at_all(tmp_path, monkeypatch):
     """Whoever is killed while MLflow makes tables leaves nothing that a later sweep takes for a store."""
     seen = []

@@ -115,6 +115,7 @@ def exact_counts(monkeypatch, model, split, noise, data):
     return seen[0][:-1], seen[1], seen[2]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", list(Relation))
 def test_a_row_more_or_another_moves_all_curves_together_by_no_more_than_the_event_says(
     monkeypatch, model, data, relation
@@ -276,6 +277,7 @@ def test_curves_that_are_written_down_are_not_drawn_again(data, folder, finished
     again.records.close()
 
 
+@pytest.mark.long
 def test_killed_between_its_row_in_the_ledger_and_its_noise_a_release_is_paid_for_again(
     data, folder, finished, monkeypatch
 ):
@@ -349,6 +351,7 @@ def budget_of(**changes):
     return Spec.from_mapping({**CONTENT, "training": training, "privacy": privacy, "search": {"trials": 4}})
 
 
+@pytest.mark.long
 def test_a_budget_in_slots_says_beforehand_how_many_points_have_curves(data):
     budget = make_sweep_plan(budget_of(), data).spending
     assert budget.tests.event.noise_multiplier == 1.2
@@ -412,6 +415,7 @@ def test_the_whole_front_of_the_ready_spec_leaves_with_its_curves_at_the_stated_
     assert "Each lies between its bounds everywhere at once with a confidence of 95 %" in card.to_markdown()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("size", [1, 2, 8, 9, 60])
 def test_a_unit_with_all_its_rows_moves_the_curves_no_further_than_a_row(monkeypatch, model, data, relation, size):

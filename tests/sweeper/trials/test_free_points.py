@@ -117,6 +117,7 @@ def test_each_saved_model_is_what_its_name_says(digits, ran):
             assert torch.equal(own, torch.cat([p.detach().flatten() for p in saved.parameters()])), one.made_from
 
 
+@pytest.mark.long
 def test_free_points_of_repeats_are_means_of_what_is_made_from_each(digits):
     rows = list(trial(digits, make_spec(CONTENT), repeats=2).epoch_rows())
     found = [one for row in rows for one in row.free]
@@ -140,6 +141,7 @@ def test_they_are_scored_where_that_is_cheap_or_asked_for(digits, wanted, names,
     assert bool(free_points(wanted, digits.metadata, None, names)) is follows
 
 
+@pytest.mark.long
 def test_attacks_that_are_asked_for_are_run_on_every_point_that_is_kept(digits):
     spec = make_spec(CONTENT, search={"metrics": ["attacked@1/4"]}, training={"epochs": 2})
     rows = list(trial(digits, spec, free=True).epoch_rows())

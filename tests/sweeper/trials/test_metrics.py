@@ -140,6 +140,7 @@ def test_every_attacked_radius_is_certified_once(content):
 # Accuracy under attack
 
 
+@pytest.mark.long
 def test_certified_attacked_and_accuracy_are_in_order_wherever_an_attack_was_run(rows):
     found = [row.values for row in rows if "attacked@1" in row.values]
     assert found
@@ -212,11 +213,13 @@ def test_metrics_change_nothing_in_the_training(digits):
     assert torch.equal(*weights)
 
 
+@pytest.mark.long
 def test_the_same_training_gives_the_same_metrics_and_touches_no_test_row(digits):
     object.__setattr__(hidden := replace(digits), "test", Untouchable())
     assert [row.values for row in rows_of(hidden, epochs=2)[1]] == [row.values for row in rows_of(digits, epochs=2)[1]]
 
 
+@pytest.mark.long
 def test_autoattack_keeps_the_order_too(digits, monkeypatch):
     monkeypatch.setattr(metrics, "AutoAttack", lambda: AutoAttack(iterations=5, queries=20))
     monkeypatch.setattr(metrics.AutoAttack, "check_installed", lambda: None, raising=False)

@@ -27,6 +27,7 @@ def swept(tmp_path_factory):
         return run_sweep(Spec.from_mapping(content), Options(out=tmp_path_factory.mktemp("out"))).sweep.directory
 
 
+@pytest.mark.long
 def test_metrics_reach_the_front_its_table_and_the_store(swept):
     front = read_front(swept / "front.json")
     assert [objective.name for objective in front.objectives] == ["epsilon", "accuracy"]

@@ -104,6 +104,7 @@ def test_epochs_that_the_plan_does_not_name_release_nothing(digits):
     assert planned_scores(run.plan_row().plan).event.steps == released(source) == 2
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_process")
 def test_a_sweep_in_slots_scores_the_ends_of_explorers_and_chosen_epochs_of_finals(tmp_path):
     content = CONTENT | {
@@ -133,6 +134,7 @@ def test_a_sweep_in_slots_scores_the_ends_of_explorers_and_chosen_epochs_of_fina
     assert all(point.interval("accuracy") is not None for point in pages.points)
 
 
+@pytest.mark.long
 def test_the_noise_of_the_scores_has_the_declared_deviation(digits):
     """Many releases of one untrained model, whose exact scores are far from 0 and 1."""
     spec = make_spec(CONTENT, privacy={"score_noise": 5.0})
@@ -235,6 +237,7 @@ def charged(folder):
     return [event.steps for entry in Ledger(folder.ledger).entries() for event in entry.charged_scores]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits, folder, repeats):
     """The worker has released scores of the second epoch, the driver dies before it takes them."""
@@ -266,6 +269,7 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     assert set(folder.points()) == {("t0001", epoch, "") for epoch in range(1, EPOCHS + 1)}
 
 
+@pytest.mark.long
 def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits, folder):
     spec, first, second = make_spec(CONTENT), RecordingSource(1), RecordingSource(2)
     kept, run = make_recorder(spec, digits, folder), make_run(digits, spec, folder, source=first)
@@ -281,6 +285,7 @@ def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits
     assert charged(folder) == [EPOCHS, EPOCHS - 2]
 
 
+@pytest.mark.long
 def test_out_of_memory_while_scoring_is_charged_too(digits, folder):
     """The plan comes again in the same process: what may have been scored of the epoch that was cut off is charged."""
     spec, first, second = make_spec(CONTENT), RecordingSource(1), RecordingSource(2)
@@ -356,6 +361,7 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
     assert len(seen) == points
 
 
+@pytest.mark.long
 def test_test_scores_that_were_lost_are_charged_again(digits, folder, finished, monkeypatch):
     spec, kept, _ = finished
     monkeypatch.setattr(kept.records, "add_test", lambda *_, **__: None)  # killed before they were written
@@ -379,12 +385,14 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
     assert source.normals == []
 
 
+@pytest.mark.long
 def test_front_scores_end_when_they_are_asked_to(digits, folder, finished):
     spec, kept, _ = finished
     assert list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: True)) == []
     assert all(point.test is None for point in kept.records.archive.points)
 
 
+@pytest.mark.long
 def test_a_model_that_cannot_be_read_costs_no_test_scores(digits, folder, finished):
     spec, kept, _ = finished
     for point in kept.records.archive.points:

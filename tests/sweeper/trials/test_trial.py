@@ -211,6 +211,7 @@ def test_batches_do_not_follow_from_the_seed(digits, monkeypatch):
     assert (weights(runs[0].model) - weights(runs[1].model)).norm() > 1e-2
 
 
+@pytest.mark.long
 def test_micro_batches_change_nothing_but_memory(digits):
     whole, _ = trained(digits, source=SeededSource(5))
     pieces, _ = trained(digits, source=SeededSource(5), training={"micro_batch_size": 50})
@@ -274,6 +275,7 @@ def test_a_model_that_does_not_fit_is_refused_naming_the_architecture(digits, ch
         trial(digits, **changes)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "model",
     [
@@ -291,6 +293,7 @@ def test_every_architecture_makes_a_trial(digits, model):
     assert 0 <= point.values["accuracy"] <= 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("changes", "private"),
     [
@@ -316,6 +319,7 @@ def test_every_method_is_one_trial_like_any_other(digits, changes, private):
     assert rows[-1].values["accuracy"] > 0.3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("model", "releases"),
     [
@@ -404,6 +408,7 @@ def test_repeats_are_trainings_of_their_own_whose_means_are_reported(digits, tmp
     assert run.plan_row().plan.repeats == 3
 
 
+@pytest.mark.long
 def test_repeats_that_were_cut_off_between_two_of_them_go_on_side_by_side(digits, tmp_path):
     (tmp_path / "models").mkdir()
     rows = trial(digits, folder=tmp_path, source=SeededSource(1), repeats=2).epoch_rows()

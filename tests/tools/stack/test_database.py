@@ -58,6 +58,7 @@ def running(folder, data):
         server.wait(PATIENCE_SECONDS)
 
 
+@pytest.mark.long
 def test_the_guides_commands_back_up_and_restore_what_the_stack_keeps(folder):
     commands = re.findall(r"docker compose exec .*postgres .*", (ROOT / "docs" / "cluster.md").read_text("utf-8"))
     lines = [

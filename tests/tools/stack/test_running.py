@@ -84,6 +84,7 @@ def test_secrets_are_made_once_and_readable_by_their_owner_only(settings, tmp_pa
     assert keys[0] == keys[1]
 
 
+@pytest.mark.long
 def test_a_service_that_does_not_get_well_is_named_with_its_last_words(settings, tmp_path):
     log = tmp_path / "state" / "logs" / "second.log"
 
@@ -98,6 +99,7 @@ def test_a_service_that_does_not_get_well_is_named_with_its_last_words(settings,
         pytest.fail("it is not well")
 
 
+@pytest.mark.long
 def test_two_stacks_do_not_share_a_folder(settings):
     with (
         Stack(settings()),

@@ -58,6 +58,7 @@ def outcome(path, ranges=RANGES, evaluation="private"):
     return "loaded"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("evaluation", ["private", "public"])
 @pytest.mark.parametrize("what", LAST_ROWS)
 def test_no_row_decides_whether_a_table_with_private_training_rows_loads(write, what, evaluation):
@@ -178,6 +179,7 @@ NUMBERS = SHARED[["whole", "number", "large", "small"]].astype({"number": object
 NUMBERS.loc[3, "number"] = None
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("shared", [SHARED, NUMBERS], ids=["with texts", "numbers"])
 @pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("change", CHANGES)

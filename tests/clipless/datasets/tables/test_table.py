@@ -58,6 +58,7 @@ def test_a_users_table_becomes_a_dataset_by_declarations_alone(write):
     ]
 
 
+@pytest.mark.long
 @settings(deadline=None)
 @given(st.permutations(range(120)), st.integers(1, 20))
 def test_a_rows_example_label_and_split_do_not_depend_on_other_rows(order, removed):

@@ -67,6 +67,7 @@ def test_the_rows_of_a_unit_stand_together_in_one_split(tmp_path):
     assert "no unit's split depends on another" in " ".join(data.metadata.public_facts)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("splits", [HashSplit(), None], ids=["hash", "column"])
 @pytest.mark.parametrize("size", [1, 2, 7, 8, 9, 1000])
 def test_a_table_without_a_unit_differs_in_that_unit_alone(tmp_path, size, splits):

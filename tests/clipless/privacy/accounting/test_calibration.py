@@ -31,6 +31,7 @@ def price(noise_multiplier, delta, sampling_rate, steps, relation):
     return claim(event, delta).epsilon
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize(("epsilon", "sampling_rate", "steps"), BUDGETS)
 def test_noise_never_overshoots_and_lands_within_a_hundredth(epsilon, sampling_rate, steps, relation):
@@ -38,6 +39,7 @@ def test_noise_never_overshoots_and_lands_within_a_hundredth(epsilon, sampling_r
     assert 0.99 * epsilon <= price(noise_multiplier, 1e-5, sampling_rate, steps, relation) <= epsilon
 
 
+@pytest.mark.long
 @few
 @given(
     st.floats(0.1, 20.0), st.floats(1e-9, 1e-3), st.floats(0.005, 1.0), st.integers(1, 5000), st.sampled_from(Relation)
@@ -52,6 +54,7 @@ def test_add_or_remove_one_is_the_default():
     assert steps_for(2.0, 1e-5, 3.0, 0.05) == steps_for(2.0, 1e-5, 3.0, 0.05, ADD)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize(
     ("epsilon", "sampling_rate", "steps"), [(3.0, 1 / 60, 900), (1.0, 0.05, 2000), (8.0, 0.2, 500)]
@@ -65,6 +68,7 @@ def test_noise_is_found_quickly(epsilon, sampling_rate, steps, relation):
     assert min(seconds) < 15  # about 0.3
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize(
     ("epsilon", "noise_multiplier", "sampling_rate"),
@@ -136,6 +140,7 @@ def test_a_budget_no_noise_can_meet_is_refused_with_a_remedy():
         noise_multiplier_for(1.0, 1e-14, 0.1, 1000, REPLACE)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", Relation)
 def test_a_budget_that_calls_for_no_noise_is_refused_with_a_remedy(relation):
     with pytest.raises(AccountingError, match=r"even the least noise costs less; lower epsilon"):
@@ -150,6 +155,7 @@ def test_a_budget_below_one_step_is_refused_with_its_price(relation):
         steps_for(0.01, 1e-5, 1.0, 0.1, relation)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("noise_multiplier", [math.inf, 100.0])
 @pytest.mark.parametrize("relation", Relation)
 def test_a_budget_without_end_is_refused(noise_multiplier, relation):

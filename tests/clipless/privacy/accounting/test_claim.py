@@ -40,6 +40,7 @@ def test_rdp_reproduces_autodp_to_its_last_digits(spent, rdp):
     assert rdp_epsilon(spent, DELTA) == pytest.approx(rdp, rel=1e-9)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("spent", "pld", "digits"),
     [
@@ -59,6 +60,7 @@ def test_rdp_at_integer_orders_is_close_to_rdp_at_all_orders():
     assert 3.547 <= rdp_epsilon(event(3.0, 0.05, 2000), DELTA) <= 3.547 * 1.004
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("noise_multiplier", [0.5, 2.0, 50.0])
 @pytest.mark.parametrize("sampling_rate", [1e-5, 0.01, 0.5])
 def test_moments_are_those_of_the_definition_rounded_up(noise_multiplier, sampling_rate):
@@ -73,6 +75,7 @@ def test_moments_are_those_of_the_definition_rounded_up(noise_multiplier, sampli
             assert 0 <= excess <= Decimal("4e-15") * (order * Decimal(math.log2(order)) + exact)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "spent", [event(0.8, 0.2, 30), event(2.0, 0.01, 1000), event(20.0, 1.0, 50), event(60.0, 0.1, 3)]
 )
@@ -89,6 +92,7 @@ def test_no_order_gives_less_than_the_minimum_over_orders(spent):
 # --- exact mechanisms
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize("mu", [0.03, 0.5, 4.0])
 @pytest.mark.parametrize("delta", [1e-10, 1e-5, 1e-2])
@@ -113,6 +117,7 @@ def test_composition_of_equal_events_is_the_longer_event(relation):
     assert claim(Composed((spent, spent.with_steps(150))), DELTA) == claim(spent.with_steps(250), DELTA)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", Relation)
 def test_composition_of_different_events_is_between_the_dearest_and_the_sum(relation):
     parts = [event(1.5, 0.05, 100, relation), event(4.0, 0.2, 300, relation), event(0.9, 0.01, 20, relation)]
@@ -125,6 +130,7 @@ def test_composition_of_different_events_is_between_the_dearest_and_the_sum(rela
 # --- the accountants agree
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate", "steps"), ORDINARY)
 def test_optimistic_pld_pld_and_rdp_come_in_this_order(noise_multiplier, sampling_rate, steps):
     spent = event(noise_multiplier, sampling_rate, steps)
@@ -161,6 +167,7 @@ def test_a_wrong_accountant_is_caught_under_replace_one_too(monkeypatch):
         claim(event(3.0, 0.05, 2000, REPLACE), DELTA)
 
 
+@pytest.mark.long
 def test_rdp_below_the_optimistic_pld_is_caught(monkeypatch):
     spent = event(0.8, 0.01, 100)  # where the attack alone is weak
     too_small = 0.97 * pld_epsilon(spent, DELTA)
@@ -186,6 +193,7 @@ def test_the_optimistic_estimate_is_not_computed_where_it_cannot_matter(monkeypa
 # --- one price, whoever asks
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.8, 0.01), (3.0, 0.05), (6.0, 0.2), (1.0, 1.0)])
 def test_the_claims_of_epochs_are_the_claims_of_each_alone_to_the_last_bit(noise_multiplier, sampling_rate, relation):
@@ -197,6 +205,7 @@ def test_the_claims_of_epochs_are_the_claims_of_each_alone_to_the_last_bit(noise
     assert alone == together[3]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("relation", Relation)
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.8, 0.01), (3.0, 0.05), (6.0, 0.2), (20.0, 1.0)])
 def test_our_composition_is_that_of_dp_accounting(noise_multiplier, sampling_rate, relation):
@@ -244,6 +253,7 @@ def best_seconds(work):
     return min(seconds)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate", "steps"), [(2.0, 1 / 60, 60), (6.0, 0.2, 5)])
 def test_the_claims_of_50_epochs_cost_seconds_at_most(noise_multiplier, sampling_rate, steps):
     spent, epochs = event(noise_multiplier, sampling_rate, 1), tuple(steps * epoch for epoch in range(1, 51))
@@ -253,6 +263,7 @@ def test_the_claims_of_50_epochs_cost_seconds_at_most(noise_multiplier, sampling
 # --- laws
 
 
+@pytest.mark.long
 @several
 @given(noises, rates, lengths, st.integers(1, 500), st.floats(1.01, 2.0))
 def test_rdp_rises_with_steps_and_rate_and_falls_with_noise_and_delta(noise, rate, steps, more, factor):
@@ -308,6 +319,7 @@ def test_noise_beyond_all_measure_is_priced_from_above():
     assert claim(event(1e200, 0.5, 10), 1e-9) == claim(event(1e6, 0.5, 10), 1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", Relation)
 def test_what_is_beyond_pld_is_left_to_rdp(relation):
     for spent, delta in [

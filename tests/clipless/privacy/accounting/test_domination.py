@@ -40,6 +40,7 @@ def test_a_slot_is_filled_by_itself_by_fewer_steps_and_by_more_noise_only():
     assert dominated_noise_multiplier(SLOT, 0.1, 50, DELTA) < 1.7
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", list(Relation))
 def test_calibrated_noise_is_dominated_and_hardly_more_than_needed(relation):
     slot = replace(SLOT, relation=relation)
@@ -148,6 +149,7 @@ def exact_threshold(slot, rate, steps):
     return high
 
 
+@pytest.mark.long
 def test_exact_profiles_of_two_steps_agree_with_a_plain_sum_over_both_outputs():
     asked, x = event(0.8, 0.3, 2), np.linspace(-6.0, 7.0, 2001)
     absent = stats.norm.pdf(x, 0, 0.8)
@@ -162,6 +164,7 @@ def test_exact_profiles_of_two_steps_agree_with_a_plain_sum_over_both_outputs():
 ONE_OR_TWO_STEPS = [(1.0, 0.3, 1), (0.5, 0.05, 1), (0.5, 0.1, 2), (2.0, 0.1, 2), (5.0, 0.9, 2), (1.0, 1.0, 1)]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("noise", "rate", "steps"), [*ONE_OR_TWO_STEPS, (20.0, 1.0, 1000), (8.0, 1.0, 5000)])
 def test_lower_profiles_are_below_exact_ones_and_close(noise, rate, steps):
     asked = event(noise, rate, steps)
@@ -174,6 +177,7 @@ def test_lower_profiles_are_below_exact_ones_and_close(noise, rate, steps):
         assert ours[0] >= 0.98 * exact[0]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("slot", ONE_OR_TWO_STEPS)
 @pytest.mark.parametrize("shape", [(0.1, 2), (0.6, 1), (1.0, 20)])
 def test_nothing_is_dominated_below_the_exact_threshold(slot, shape):
@@ -203,6 +207,7 @@ def test_an_order_in_one_direction_is_not_enough(slot, other, violated):
     assert not dominates(slot, other, DELTA)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_pairs_are_dominated_only_if_exactly_ordered(seed):
     draw = random.Random(seed)
@@ -224,6 +229,7 @@ def test_calibrated_gaussian_noise_is_that_of_the_closed_form(steps):
     assert 0.9999 <= dominated_noise_multiplier(slot, 1.0, steps, DELTA) / needed <= 1.005
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("relation", list(Relation))
 def test_dominated_events_compose_to_no_more_than_their_slots(relation):
     slots = [event(4.0, 0.1, 100, relation), event(12.0, 0.3, 50, relation)]
@@ -277,6 +283,7 @@ def test_between_its_points_an_event_counts_as_the_chord_in_alpha():
     assert _is_below(dense, bound(dense), bound, 2e-3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("noise", "rate"), [(0.06, 0.9), (0.15, 0.9), (0.25, 0.05)])
 def test_outputs_that_one_neighbour_cannot_show_are_left_out(noise, rate):
     slot = PoissonGaussian(noise_multiplier=noise, sampling_rate=rate, steps=20, relation=Relation.REPLACE_ONE)

@@ -51,6 +51,7 @@ def divergences(mean, other, rate, sigma, alphas):
     ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize(("noise", "rate"), [(0.7, 0.5), (1.2, 0.05), (3.0, 0.9), (0.4, 0.01)])
 def test_the_signal_dominates_one_step_at_every_epsilon_in_both_directions(noise, rate, relation):
@@ -62,6 +63,7 @@ def test_the_signal_dominates_one_step_at_every_epsilon_in_both_directions(noise
         assert np.all(found <= np.array(bound) + 1e-14)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mechanism", EVENTS, ids=str)
 def test_the_signal_is_the_smallest_that_dominates_many_steps(mechanism):
     """Against profiles rounded the other way: dominated at the signal, and no longer at 1 % less."""
@@ -128,6 +130,7 @@ def test_trainings_fit_as_the_table_says(mechanism, one, four, twelve):
         assert claim(mechanism.with_steps(count * mechanism.steps), DELTA).epsilon > 0.93 * epsilon
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_what_fits_is_claimed_at_no_more_than_the_budget(seed):
     draw = random.Random(seed)
@@ -171,6 +174,7 @@ def test_an_adversary_who_chooses_by_what_it_has_seen_gains_nothing():
                 assert bound / 2 < gains.mean() < bound + 4 * gains.std() / 100
 
 
+@pytest.mark.long
 def test_a_selection_has_a_signal_that_dominates_its_profile():
     repetitions, fixed = Repetitions(mean=10.0), GaussianFilter(20.0, DELTA)
     cost = fixed.selection_cost(TRAINING, repetitions)

@@ -27,6 +27,7 @@ def test_the_slack_of_steps_is_what_slots_may_fail_with():
     assert overflow_slack(STEPS) == STEPS * OVERFLOW == 2.0**-52
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PRICES)
 def test_every_price_pays_for_batches_that_overflow(name, monkeypatch):
     """At a delta that they eat up, nothing can be promised; one that leaves something is priced."""

@@ -138,12 +138,14 @@ def test_a_record_of_another_law_or_of_none_is_refused(record, said):
 # --- the price
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("mean", "epsilon"), [(10, 6.65), (30, 7.54), (100, 8.39)])
 def test_the_best_of_many_costs_what_the_paper_says(mean, epsilon):
     found = rdp_selection_epsilon(spent(3.0, 0.05, 2000), Repetitions(mean=mean), DELTA)
     assert found == pytest.approx(epsilon, rel=0.01)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("mean", "one_alpha", "epsilon", "attained"),
     [(10, 5.82, 5.03, 4.77), (30, 6.76, 5.82, 5.52), (100, 7.62, 6.63, 6.28)],
@@ -167,6 +169,7 @@ def gaussian_profile(mu, epsilons):
     return stats.norm.cdf(mu / 2 - epsilons / mu) - np.exp(epsilons) * stats.norm.cdf(-mu / 2 - epsilons / mu)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mean", [1.1, 10.0, 1000.0])
 def test_the_ratio_is_rounded_up_and_hardly_so(mean):
     repetitions, mu = Repetitions(mean=mean), 0.8
@@ -176,6 +179,7 @@ def test_the_ratio_is_rounded_up_and_hardly_so(mean):
     assert exact <= found <= exact + 0.01 + 0.01 * exact
 
 
+@pytest.mark.long
 def test_coarse_cells_make_the_ratio_larger_and_never_smaller(monkeypatch):
     monkeypatch.setattr(selection_profile, "_CELLS", 12)
     epsilons = np.linspace(-12.0, 12.0, 20_001)
@@ -212,6 +216,7 @@ def paper_price(event, repetitions, delta):
     return np.min(best + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("event", "mean"),
     [
@@ -247,6 +252,7 @@ def law_of_best(masses, repetitions, ranked):
     return best_of(np.cumsum(masses[ranked]), repetitions)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rate", [1.0, 0.2])
 @pytest.mark.parametrize("noise", [0.7, 3.0])
 def test_no_order_of_the_outputs_attains_more_than_the_price(rate, noise):
@@ -304,6 +310,7 @@ def test_a_selection_on_paper_costs_more_than_one_training():
     assert worst > 2e-3
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("noise_multiplier", "sampling_rate"), [(0.4, 0.5), (1.0, 0.001), (100.0, 0.5), (30.0, 0.99)])
 def test_every_order_has_a_finite_moment_that_bounds_the_exact_one(noise_multiplier, sampling_rate):
     accountant = selection_price.RdpAccountant(selection_price._ORDERS)

@@ -69,6 +69,7 @@ def attained(first, other, mu, epsilon):
         return float(np.sum(first[kept] * gaussian_divergence(mu, epsilon - losses)) + first[~kept].sum())
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("noise", "rate"), [(0.7, 0.2), (3.0, 1.0), (3.0, 0.2), (1.2, 0.05)])
 @pytest.mark.parametrize("final_noise", [0.8, 4.0])
 def test_no_order_of_the_candidates_attains_more_together_with_a_final_than_the_price(noise, rate, final_noise):
@@ -105,6 +106,7 @@ def test_profiles_are_above_every_order_at_both_signs_and_convex(noise, rate):
             assert (exact <= bound + 1e-9).all()
 
 
+@pytest.mark.long
 def test_a_selection_at_a_whisper_costs_less_than_to_see_its_candidates():
     """Sixteen explorers on MNIST (see the numbers of docs/mathematics.md) and one final."""
     candidate, final = spent(24.1, 0.152, 140), spent(3.02, 0.152, 140)
@@ -126,6 +128,7 @@ def test_the_price_is_above_that_of_either_alone_and_below_their_sum():
     assert found < selection_epsilon(candidate, SIX, DELTA / 2) + claim(final, DELTA / 2).epsilon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("noise", "final"), [(6.0, 1.1), pytest.param(60.0, 10.0, marks=pytest.mark.long)])
 @pytest.mark.parametrize("mean", [20.0, pytest.param(1.5, marks=pytest.mark.long)])
 def test_renyi_divergences_are_left_out_where_they_say_more(noise, final, mean):
@@ -133,12 +136,14 @@ def test_renyi_divergences_are_left_out_where_they_say_more(noise, final, mean):
     assert explored_epsilon(*events) == composed_epsilon(*events) < rdp_composed_epsilon(*events)
 
 
+@pytest.mark.long
 def test_renyi_divergences_price_what_profiles_cannot(monkeypatch):
     events = spent(6.0, 0.2, 60), SIX, spent(1.1, 0.2, 62), DELTA
     monkeypatch.setattr(selection_composed, "composed_epsilon", lambda *_: math.inf)
     assert explored_epsilon.__wrapped__(*events) == rdp_composed_epsilon(*events)
 
 
+@pytest.mark.long
 def test_without_a_final_or_with_too_little_noise_the_edges_are_priced():
     law, event = SIX, spent(3.0, 0.1, 10)
     assert explored_epsilon(event, law, event.with_steps(0), DELTA) == selection_epsilon(event, law, DELTA)

@@ -170,6 +170,7 @@ def test_an_angle_that_is_not_defined_is_not_drawn():
     assert list(drawn[1].y) == [None, None]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_figure_uses_colours_of_its_theme_only(name):
     for theme, other in ((LIGHT, DARK), (DARK, LIGHT)):
@@ -178,6 +179,7 @@ def test_every_figure_uses_colours_of_its_theme_only(name):
         assert used <= set(exchange(theme, other))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FIGURES)
 def test_an_exploratory_diagnosis_is_watermarked(name):
     texts = [note.text for note in FIGURES[name].draw(diagnosis(exploratory=True), LIGHT).layout.annotations]
@@ -185,6 +187,7 @@ def test_an_exploratory_diagnosis_is_watermarked(name):
     assert WATERMARK not in [n.text for n in FIGURES[name].draw(diagnosis(), LIGHT).layout.annotations]
 
 
+@pytest.mark.long
 def test_a_legend_names_everything_once():
     for kind in FIGURES.values():
         shown = [trace.name for trace in kind.draw(diagnosis(), LIGHT).data if trace.showlegend is not False]
@@ -205,6 +208,7 @@ def test_the_page_has_every_figure_the_terms_and_the_numbers():
     assert "Exploratory: no guarantee." in build_page(diagnosis(exploratory=True))
 
 
+@pytest.mark.long
 def test_the_page_counts_rows_that_were_left_out_and_shows_names_as_text():
     assert "3 left out: not finite" in build_page(once(left_out=3))
     page = build_page(diagnosis(sweep=EVIL, data=EVIL, loss=EVIL, trial=EVIL)).replace(plotly_js(), "")
@@ -212,6 +216,7 @@ def test_the_page_counts_rows_that_were_left_out_and_shows_names_as_text():
     assert page.count("<script") == build_page(diagnosis()).replace(plotly_js(), "").count("<script")
 
 
+@pytest.mark.long
 def test_the_exporter_reads_what_was_written(tmp_path):
     found = diagnosis(values={"epsilon": inf, "accuracy": nan})
     record = found.write(tmp_path / "deep" / "diagnostics.json")
@@ -222,6 +227,7 @@ def test_the_exporter_reads_what_was_written(tmp_path):
     assert not (tmp_path / "other.html").exists()
 
 
+@pytest.mark.long
 def test_a_network_of_many_layers_still_has_room_for_its_panels():
     many = tuple(parameter(f"layers.{i}.weight", 1.0) for i in range(40))
     seen = once(parameters=many, clipping=())

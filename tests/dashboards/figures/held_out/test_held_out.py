@@ -147,6 +147,7 @@ def test_groups_that_say_little_are_pale_and_counted_and_where_most_do_there_is_
     assert calibration.rows(calibration.info(most)) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("figure", [roc, calibration, certified_curve])
 def test_each_point_has_a_panel_with_the_reference_on_top_and_none_is_empty(small, figure):
     info = figure.info(small([point(number) for number in range(1, 4)]))
@@ -294,6 +295,7 @@ def test_points_without_curves_have_no_figure(small):
         assert f"{kind.heading}: </b>needs {kind.needs}." in build_report(bare)
 
 
+@pytest.mark.long
 def test_the_report_shows_them_with_their_level(data):
     page = build_report(data)
     for name in NAMES:

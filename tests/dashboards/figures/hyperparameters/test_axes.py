@@ -72,6 +72,7 @@ def test_figures_of_a_sweep_follow_its_spec(sweep):
     assert not declared["training.learning_rate"].logarithmic
 
 
+@pytest.mark.long
 def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     kind, info = configurations.FIGURE, configurations.info(sweep)
     *lines, bar = kind.draw(sweep, still=True).data
@@ -83,6 +84,7 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert list(names) == [axis.title for axis in info.axes]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("narrow", [False, True])
 def test_lines_are_seen_through_the_texts_of_ticks(sweep, narrow):
     figure = configurations.FIGURE.draw(sweep, narrow=narrow, still=True)
@@ -101,6 +103,7 @@ def test_each_figure_has_a_title_of_its_own_and_counts_what_it_leaves_out(sweep)
     ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [configurations, slices, contours, ranks])
 def test_the_picture_says_of_what_its_marks_are_the_best_and_what_a_model_costs(sweep, kind):
     for narrow in (False, True):

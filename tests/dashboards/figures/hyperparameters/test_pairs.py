@@ -43,6 +43,7 @@ def test_a_range_comes_before_a_choice_that_matters_as_much(with_configs):
         assert tuple(axis.name for axis in slices.info(shown).slices) == names
 
 
+@pytest.mark.long
 def test_the_best_of_the_trials_in_one_place_is_drawn_last_and_in_its_middle(with_configs):
     data = with_configs(*({"a": i % 2, "b": i % 2 == 0} for i in range(16)))
     info = ranks.info(data)
@@ -75,6 +76,7 @@ def test_every_trial_has_its_mark_in_every_slice_that_of_its_stage(sweep):
     assert "stage" not in slices.FIGURE.remarks(alike)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [contours, ranks, importances])
 def test_trials_of_other_noise_are_not_compared_and_the_figure_says_so(sweep, kind):
     assert len(sweep.comparable) == 17
@@ -158,6 +160,7 @@ def test_few_trials_say_so(kind, with_configs):
     assert [one.text for one in figure.layout.annotations] == ["fewer than 4 trials with different hyperparameters"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [slices, contours, ranks])
 def test_names_cannot_be_markup(kind, with_configs):
     configs = [{"<b>x": float(i % 5), "y": float(i * i % 7), "z": "<i>" if i % 2 else "b"} for i in range(12)]

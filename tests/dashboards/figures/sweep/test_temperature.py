@@ -121,6 +121,7 @@ def test_trials_without_a_temperature_have_no_row(small):
     assert len(temperature.info(small(points, trials=trials(1.0, None, 2.0, 2.0, 2.0))).rows) == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("temperatures", "values"),
     [

@@ -322,6 +322,7 @@ with local_workers(1, clipless.datasets.load("digits"), 1) as workers:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "deaf",
     [
@@ -413,6 +414,7 @@ def test_two_workers_share_no_generator_and_inherit_no_source(tmp_path, monkeypa
         assert len({one[generator] for one in rolled}) == len(rolled), generator
 
 
+@pytest.mark.long
 def test_a_worker_sees_its_device_alone_and_so_does_the_one_that_takes_its_place(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     driver, seen = Driver(tmp_path), []
@@ -435,6 +437,7 @@ def test_what_forks_workers_has_one_thread(workers):
     assert len(os.listdir(f"/proc/{workers._server._process.pid}/task")) == 1
 
 
+@pytest.mark.long
 def test_workers_end_with_the_process_that_forked_them_and_others_take_their_place(tmp_path):
     driver, killed = Driver(tmp_path), []
 
@@ -457,6 +460,7 @@ def test_workers_end_with_the_process_that_forked_them_and_others_take_their_pla
     assert driver.restarts
 
 
+@pytest.mark.long
 def test_what_was_started_ahead_is_taken_once_and_only_for_the_same_workers(monkeypatch):
     class Started:
         def __init__(self, threads):

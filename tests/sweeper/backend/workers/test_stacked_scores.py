@@ -81,6 +81,7 @@ def near(row, other):
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("content", [{}, PRIVATE], ids=["public", "private"])
 def test_rows_of_a_stack_are_those_of_each_trial_alone(tmp_path, content):
     alone, stacked = (told(tmp_path / f"{most}", most, content) for most in (1, 3))

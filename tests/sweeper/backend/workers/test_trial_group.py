@@ -174,6 +174,7 @@ def test_a_trial_whose_first_draw_was_refused_draws_nothing(group):
     assert CountedSource.drawn["t2"] == 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("most", [2, 4])
 def test_who_has_announced_its_draws_trains_next_though_its_leader_was_refused(group, most):
     """It was mixed with trials of another shape, and failed after it was charged."""
@@ -185,6 +186,7 @@ def test_who_has_announced_its_draws_trains_next_though_its_leader_was_refused(g
     assert {trial for trial, row in rows if isinstance(row, EpochRow) and row.done} == {"t2", "t3"}
 
 
+@pytest.mark.long
 def test_an_empty_place_is_filled_while_the_others_train(group):
     made = group(most=2)
     made.follow(orders(config("t1"), config("t2")))
@@ -220,6 +222,7 @@ def test_one_that_cannot_be_stacked_is_trained_alone(group):
     assert kinds(made.follow(orders())) == [("t1", 1)]
 
 
+@pytest.mark.long
 def test_members_of_a_killed_stack_go_on_from_their_own_checkpoints(group):
     made = group()
     made.follow(orders(config("t1"), config("t2")))
@@ -257,6 +260,7 @@ def _unreadable(trial, path):
         raise OSError(5, "Input/output error")
 
 
+@pytest.mark.long
 def test_out_of_memory_half_as_many_are_trained_as_one(group, monkeypatch):
     made, real = group(), stacking.Stack.__iter__
     stacks = []
@@ -287,6 +291,7 @@ def _noting(real, sizes):
     return round_
 
 
+@pytest.mark.long
 def test_an_error_of_a_step_is_found_in_the_trial_that_has_it(group, monkeypatch):
     """What no member can be blamed for lets each train alone; only who fails there has failed."""
     made = group()
@@ -297,6 +302,7 @@ def test_an_error_of_a_step_is_found_in_the_trial_that_has_it(group, monkeypatch
     assert Counter(trial for trial, row in rows if isinstance(row, EpochRow)) == {"t1": EPOCHS, "t2": EPOCHS}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("where", ["begin", "round", "scores", "alone"])
 def test_a_process_that_loses_its_device_ends_and_burns_no_further_trial(where, group, monkeypatch):
     def end(code):
@@ -355,6 +361,7 @@ def test_where_stacks_do_not_pay_trials_are_trained_one_at_a_time(group, monkeyp
     assert kinds(made.follow(orders())) == [("t1", 1)]
 
 
+@pytest.mark.long
 def test_out_of_memory_one_that_is_a_stack_of_its_own_is_trained_without_one(group, monkeypatch):
     made, tried = group(), []
 

@@ -300,6 +300,7 @@ def test_a_training_is_charged_with_the_scores_of_its_validation_rows(spending, 
     assert draws_of(ledger) == (draw,)
 
 
+@pytest.mark.long
 def test_a_sketch_is_in_the_ledger_before_it_is_charged(spending):
     made, account, plan = spending(trials=3, rehearse="sketch")
     made.enter_sketch(plan.spending.sketch)
@@ -347,6 +348,7 @@ search: {trials: 2, rehearse: false}
 """
 
 
+@pytest.mark.long
 def test_four_sweeps_at_3_fit_into_6_8_and_command_line_and_python_refuse_the_fifth_alike(tmp_path, capsys):
     address = parse_address(f"{tmp_path}/accounts.db#clinic")
     terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 6.8, "delta": 1e-5}
@@ -398,6 +400,7 @@ def test_a_filter_may_take_its_whole_budget_and_trials_without_one_what_the_firs
     assert all(cost.square > 0.0 for cost in costs.values())
 
 
+@pytest.mark.long
 def test_trials_without_a_budget_reserve_as_if_each_were_the_dearest_of_the_first(tmp_path, data):
     address = opened(tmp_path)
     spec = content(address, sweep_epsilon=None, epsilon={"log": [0.5, 4.0]}, score_noise=20.0)

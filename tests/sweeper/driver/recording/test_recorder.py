@@ -611,6 +611,7 @@ def decided(recorder, events):
 HYPERBAND = {"scheduler": "hyperband"}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kept", [HYPERBAND], indirect=True)
 @pytest.mark.parametrize("killed_after", range(len(EVENTS) + 1))
 def test_a_driver_killed_after_any_event_is_taken_up_where_it_was(kept, plan_row, killed_after):

@@ -51,6 +51,7 @@ BREAKS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("does", BREAKS)
 def test_a_condition_that_breaks_is_named_and_everything_is_charged(play, does):
     ran = play({"t0002": does})

@@ -277,6 +277,7 @@ def test_a_selection_that_broke_has_no_final_and_costs_what_was_trained(whole, t
         resume_sweep(folder.path)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_their_owner_asks(
     whole, tmp_path, monkeypatch
@@ -353,6 +354,7 @@ def check_never_overspent(folder, budget):
     assert ledger.answers(DELTA)["everything"].epsilon == budget.price
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_any_moment_of_the_final_it_goes_on_and_the_selection_is_not_run_again(
@@ -393,6 +395,7 @@ def test_a_final_that_is_killed_more_often_than_there_are_spare_steps_is_refused
     assert not has_final_left(path)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget):
     """Killed behind every event of the final in turn, each time in another copy of the folder."""
@@ -412,6 +415,7 @@ def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget):
         assert ended.sweep.manifest().status is SweepStatus.COMPLETED
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("moved", [False, True])
 def test_killed_between_selection_and_final_the_winner_is_taken_further(whole, tmp_path, budget, monkeypatch, moved):
@@ -483,6 +487,7 @@ def test_a_selection_whose_cut_was_lost_goes_no_further(whole, tmp_path, changed
     assert len(whole.candidates.asked) == asked
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, monkeypatch):
     class Nothing(BaseException):
@@ -503,6 +508,7 @@ def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, 
     assert ended.front.ledger["everything"].fixed
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path):
     def stop(moment):
@@ -534,6 +540,7 @@ def test_a_final_that_failed_is_not_trained_again(whole, tmp_path, budget):
     check_never_overspent(ended.sweep.folder, budget)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("lost", ["selection", "everything"])
 def test_without_the_record_of_its_selection_no_final_is_trained(whole, tmp_path, lost):
@@ -568,6 +575,7 @@ def test_without_the_record_of_the_winner_no_final_is_trained(whole, tmp_path):
 # --- where others can look
 
 
+@pytest.mark.long
 def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_path, budget):
     public = tmp_path / "out" / "small-20260101-000000"
     public.mkdir(parents=True)
@@ -587,6 +595,7 @@ def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_
     assert [path.name for path in public.parent.iterdir()] == [public.name]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("whole")
 def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys, monkeypatch):
     path = tmp_path / "small.yaml"

@@ -50,6 +50,7 @@ def test_a_winner_by_noisy_scores_costs_the_dearer_of_trainings_scores_and_its_o
     assert winner.plan.scores.best_of == {"accuracy": law.mean}
 
 
+@pytest.mark.long
 def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
     spec = Spec.from_mapping(PRIVATE | {"privacy": PRIVATE["privacy"] | {"curve_noise": 0.3}})
     noise = make_score_noise(spec, clipless.datasets.load("digits", evaluation="private"))
@@ -62,6 +63,7 @@ def test_the_curves_of_a_winner_are_in_its_price(whole, tmp_path):
     assert ended.front.ledger["winner"].epsilon == alone
 
 
+@pytest.mark.long
 def test_a_candidate_without_the_noise_that_is_priced_breaks_the_conditions(whole, tmp_path, noise):
     whole.plan = whole.plan | {"scores": noise.plan([1, 2]) | {"noise_multiplier": 1.9}}
     ended = run_sweep(Spec.from_mapping(PRIVATE), Options(out=tmp_path))

@@ -104,6 +104,7 @@ def test_in_its_folder_what_broke_is_seen_and_charged(whole, made):
     assert not {private_run.SURRENDERED, *private_run.BOOKS} & {path.name for path in public.path.iterdir()}
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("does", [{}, {"t0002": "crashes"}], ids=["winner", "broken"])
 @pytest.mark.parametrize("moves", range(9))

@@ -58,6 +58,7 @@ COMMANDS = (
 REFUSALS = "nobody may see more than the winner|drives|which may be a copy|drawn once|got a link to one"
 
 
+@pytest.mark.long
 def test_every_command_refuses_a_selection_that_runs_by_whatever_name(play, tmp_path, capsys):
     said_of = []
 

@@ -93,6 +93,7 @@ def test_the_price_is_above_that_of_all_that_it_holds(budget):
     assert budget.price_at(DELTA * 1e-9 * DELTA) == math.inf
 
 
+@pytest.mark.long
 def test_the_share_is_that_of_the_mean_number_of_candidates(budget):
     assert budget.shares == pytest.approx((0.2, 0.8))
     louder = Exploration.of_share(3.0, DELTA, LAW, TRIAL, share=0.5)
@@ -106,6 +107,7 @@ def test_candidates_have_the_noise_of_the_selection(budget):
     assert budget.candidates.selection is None
 
 
+@pytest.mark.long
 def test_a_budget_that_no_noise_meets_is_refused():
     with pytest.raises(AccountingError):
         Exploration.of_share(1e-9, DELTA, LAW, TRIAL, share=0.2)

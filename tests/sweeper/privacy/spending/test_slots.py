@@ -413,6 +413,7 @@ def test_a_filter_counts_scores(filtered, event, apart):
     assert filtered.test_refusal(paid(2 * releases, apart=apart)) is not None
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("relation", list(Relation))
 @pytest.mark.parametrize("share", [0.05, 0.3])
 def test_slots_and_a_sketch_cost_no_more_than_the_budget_and_no_less_than_both_composed(relation, share):
@@ -427,6 +428,7 @@ def test_slots_and_a_sketch_cost_no_more_than_the_budget_and_no_less_than_both_c
         assert budget.price_at(delta) >= claim(every, delta).epsilon
 
 
+@pytest.mark.long
 def test_a_sketch_has_its_share_of_one_release_that_costs_the_whole_budget():
     trial = PoissonGaussian(noise_multiplier=0.0, sampling_rate=0.2, steps=50, relation=Relation.ADD_OR_REMOVE_ONE)
     budget = Slots.of_plans(2.0, DELTA, PLANS, trial, sketch_share=0.1)

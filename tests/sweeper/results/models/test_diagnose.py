@@ -54,6 +54,7 @@ def test_the_numbers_are_those_of_the_recorded_plan(ran, found):
             assert 0 < parameter.tightness <= 1
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_process")
 def test_a_trial_whose_noise_its_slot_gave_is_looked_at(tmp_path):
     content = small_content(privacy={"sweep_epsilon": 3.0, "delta": 1e-4}, search={"trials": 1})
@@ -96,6 +97,7 @@ def test_what_is_written_can_be_read_back(found, tmp_path):
     assert "tiny" in page.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_command_writes_page_and_record_beside_each_other(sweep_copy, call):
     code, out, err = call("diagnose", sweep_copy, "--rows", 5)
     assert (code, err) == (0, "")
@@ -106,6 +108,7 @@ def test_the_command_writes_page_and_record_beside_each_other(sweep_copy, call):
     assert read_diagnosis(sweep_copy / record).snapshots[0].diagnostics.rows == 5
 
 
+@pytest.mark.long
 def test_the_command_takes_a_trial_an_epoch_and_a_file(ran, call, tmp_path):
     trial = _kept(ran.folder)[0]
     epoch = max(p.epoch for p in load(ran.folder).folder.points().values() if p.trial == trial and p.model)

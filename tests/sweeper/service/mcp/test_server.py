@@ -106,6 +106,7 @@ def test_clients_of_both_generations_are_answered(door, modern):
     assert use(door, "list_sweeps", {}, modern=modern).content["total"] == 0
 
 
+@pytest.mark.long
 def test_a_reader_reads_and_changes_nothing(guarded, tokens, out):
     before = sorted(path for path in out.rglob("*"))
     reader = bearer(tokens[1]["read"])

@@ -24,6 +24,7 @@ def test_the_data_that_specs_may_name_are_listed(tool):
     assert found["tables"] == []
 
 
+@pytest.mark.long
 def test_every_key_of_a_spec_is_described_in_little_room_and_one_key_in_full(tool):
     found = tool("describe_spec").content
     whole = schema()
@@ -90,6 +91,7 @@ def test_a_client_waits_until_a_sweep_changes(tool, door, supervisor_of, monkeyp
     assert looks
 
 
+@pytest.mark.long
 def test_a_client_waits_no_longer_than_it_said(tool, monkeypatch):
     name = tool("submit_sweep", spec=CONTENT).content["id"]
     times = iter([0.0, 1.0, 2.0, 3.0])

@@ -55,6 +55,7 @@ def taken(account, spender):
     return max([part_of(balance.taken_by(spender, place), balance.budget) for place in balance.places()], default=0.0)
 
 
+@pytest.mark.long
 def test_four_sweeps_at_3_fit_into_6_8_and_the_fifth_is_refused(serve, tmp_path):
     address = parse_address(f"{tmp_path}/accounts.db#clinic")
     terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 6.8, "delta": 1e-5, "by": "owner"}
@@ -92,6 +93,7 @@ def test_a_client_spends_its_owners_share_and_is_told_what_would_fit(serve, acco
     assert shown["epsilon"] == pytest.approx(6.8)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "forged",
     [
@@ -111,6 +113,7 @@ def test_a_spec_cannot_leave_the_account(serve, account, tmp_path, forged):
     assert not account.balance().sweeps
 
 
+@pytest.mark.long
 def test_a_sweep_of_another_split_is_charged_on_every_side(serve, account, tmp_path):
     token = make_token(tmp_path / "tokens.json", Role.WRITE, 1, "robot")
     service = serve(mcp=True, tokens=tmp_path / "tokens.json", accounts={"digits": account.address})

@@ -103,6 +103,7 @@ def test_the_end_of_a_sweep_that_never_began_has_no_rows(tmp_path):
     assert not Position.parse("0.0").is_last(tmp_path)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "text", ["x", "1", "1.x", "-1.0", "1.2.3", "1.2.fin", "1.2.end.end", "9999999999.0", "².0", ""]
 )

@@ -134,6 +134,7 @@ def test_a_sweep_without_a_front_says_so(client, folder):
     assert is_problem(client.get(f"{URL}/pick"), 409)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("spoil", ['{"schema_version": 99}', '{"schema_version": 1}', "[]", "{"])
 def test_a_front_that_cannot_be_read_is_no_internal_error(spoil, client, folder):
     folder.front.write_text(spoil)
@@ -159,6 +160,7 @@ def test_the_front_as_csv_is_the_rows_that_are_on_it(client, folder):
     assert everything == read_front(folder.front).to_csv()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("folder")
 def test_the_report_comes_as_a_page_that_may_load_nothing(client):
     answer = client.get(f"{URL}/front", params={"format": "html"})
@@ -183,6 +185,7 @@ def test_the_front_comes_as_a_picture(format_, start, client):
     assert answer.headers["content-type"].startswith(Format(format_).media_type)
 
 
+@pytest.mark.long
 def test_a_figure_of_the_report_comes_alone(client, folder):
     page = client.get(f"{URL}/front", params={"format": "html", "figure": "front"})
     assert page.status_code == 200
@@ -304,6 +307,7 @@ def test_a_card_comes_in_words_and_as_json(client):
     assert (content["trial"], content["epoch"], content["sweep"]) == ("t0001", 1, "digits")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "query",
     ["max_epsilon=0.01", "min=accuracy", "min=accuracy=x", "min=nothing=1", "min=accuracy=nan", "max_epsilon=nan",
@@ -329,6 +333,7 @@ def test_a_broken_row_of_points_is_named_every_time_until_it_is_mended(client, m
     assert "t0002" in client.get(f"{URL}/points", params={"format": format}).text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("given", "status"),
     [("bytes=a-b", 400), ("bytes=5-1", 400), ("lines=1-2", 400), ("x", 400), ("bytes=99999-", 416)],
@@ -340,6 +345,7 @@ def test_an_odd_range_of_a_model_is_refused_as_everything_else_is(client, given,
     assert answer.headers.get("content-range") == ("bytes */16" if status == 416 else None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("given", "part"), [("bytes=0-4", b"model"), ("bytes=-6", b"0001-2"), ("bytes=9-", b"t0001-2")]
 )
@@ -369,6 +375,7 @@ def test_a_picked_point_is_sent_with_its_papers(client, folder, event, tmp_path)
     assert str(tmp_path) not in (tmp_path / "papers" / "card.json").read_text()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("headers", [{}, {"Range": "bytes=0-4"}, {"Range": "bytes=0-1,4-5"}])
 def test_a_model_that_is_removed_before_it_is_sent_is_unknown(client, folder, monkeypatch, headers):
     send = FileResponse.__call__
@@ -381,6 +388,7 @@ def test_a_model_that_is_removed_before_it_is_sent_is_unknown(client, folder, mo
     assert is_problem(client.get(f"{URL}/models/t0001/2", headers=headers), 404, "whose model was kept")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", TRAVERSAL)
 @pytest.mark.usefixtures("folder")
 def test_no_name_leads_out_of_the_folder(name, client, out, make_sweep):
@@ -458,6 +466,7 @@ def test_tables_have_the_price_of_the_ledger_as_it_is_now(client, folder, event)
         assert after != before
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("trial", TRAVERSAL)
 def test_no_trial_leads_to_another_file(trial, client, folder):
     (folder.path / "models" / "x-1.safetensors").symlink_to(folder.path / "sweep.json")

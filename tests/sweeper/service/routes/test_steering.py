@@ -46,6 +46,7 @@ def test_a_spec_is_checked_and_nothing_is_kept(client, out):
     assert [path for path in out.iterdir() if not path.name.startswith(".")] == []
 
 
+@pytest.mark.long
 def test_a_spec_is_planned_as_check_plans_it_where_its_data_are_here(serve):
     client = serve(allow_fetch=True)
     text = SPEC.replace("{epsilon: 3, delta: 1e-4}", "{sweep_epsilon: 2, delta: 1e-4}").replace(
@@ -59,6 +60,7 @@ def test_a_spec_is_planned_as_check_plans_it_where_its_data_are_here(serve):
     assert answer.json()["plan"] is None, "nothing is fetched to be checked"
 
 
+@pytest.mark.long
 def test_the_quick_start_and_a_spec_of_three_lines_are_planned(serve, tmp_path):
     (tmp_path / "ranges.yaml").write_text(RANGES)
     rows = "".join(f"{i % 90},{'yes' if i % 3 else 'no'}\n" for i in range(2000))
@@ -76,6 +78,7 @@ def test_a_spec_that_does_not_fit_its_data_is_refused_with_a_sentence_when_it_is
     assert is_problem(answer, 422, "Expected architecture for examples of shape (1, 8, 8)")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("privacy", "search", "said"),
     [
@@ -130,6 +133,7 @@ def test_a_trial_gets_notes_and_tags(client, make_sweep):
     assert str(folder.path.parent) not in client.post(f"{URL}/{DONE}/trials/t0009/note", json={"text": "x"}).text
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "body",
     ["", "[]", "{}", "null", '{"text": 5, "key": 5, "value": 5, "region": 5, "values": 5}', '{"text": ""}',
@@ -144,6 +148,7 @@ def test_another_body_is_refused_and_nothing_is_written(body, client, make_sweep
     assert not (folder.path / "requests.jsonl").exists()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["none", "%2e%2e", "..%2fout", f"{HIDDEN}x", "a%00", "<b>"])
 def test_only_sweeps_of_the_service_are_reached(name, client, make_sweep):
     folder = make_sweep(f"{HIDDEN}x")

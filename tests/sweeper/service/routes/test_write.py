@@ -74,6 +74,7 @@ def test_who_did_what_is_recorded_by_name_and_no_token_is_anywhere(serve, tokens
         assert not [text for text in texts if token in text or token.split("_", 2)[2] in text]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("body", "status", "said"),
     [
@@ -101,6 +102,7 @@ def test_a_body_that_does_not_say_how_long_it_is_is_counted(client):
     assert is_problem(client.post(URL, content=parts(), headers=YAML), 413, "at most 65536 bytes")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("length", ["-1", "x", "99999999999999999999", "1e3", "", "70000"])
 def test_a_length_that_is_none_or_too_much_is_refused_before_anything_is_read(length, client):
     assert is_problem(submit(client, **{"Content-Length": length}), 413)
@@ -139,6 +141,7 @@ def test_a_running_trial_is_stopped(client, make_sweep):
         assert is_problem(client.post(f"{URL}/{DONE}/trials/t0001/stop"), 409, "running: t0002")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("body", ["{}", '{"trials": 0}', '{"trials": "5"}', '{"trials": 1.5}', '{"trials": 1e99}', "[]", "x",
                                   '{"trials": 5, "more": 1}', '{"trials": true}', '{"trials": 1000001}', ""])  # fmt: skip
 def test_an_extension_is_a_number_of_trials(body, client, make_sweep):
@@ -147,6 +150,7 @@ def test_an_extension_is_a_number_of_trials(body, client, make_sweep):
     assert is_problem(answer, 422)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("what", ["stop", "resume", "extend", "trials/t0001/stop"])
 @pytest.mark.parametrize("name", ["none", "%2e%2e", "..%2fout", ".selecting-x", "a%00", "<b>"])
 def test_only_sweeps_of_the_service_can_be_changed(name, what, client, make_sweep):
@@ -165,5 +169,6 @@ def test_what_does_not_run_cannot_be_stopped_and_says_no_path(client, make_sweep
     assert is_problem(client.post(f"{URL}/{DONE}/resume"), 409, "has completed all of them")
 
 
+@pytest.mark.long
 def test_the_schema_of_a_spec_is_told(client):
     assert client.get("/api/v1/schema").json() == json.loads(json.dumps(spec_schema()))

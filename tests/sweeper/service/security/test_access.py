@@ -52,6 +52,7 @@ def test_everything_but_health_and_the_form_is_closed_without_a_token(guarded):
             assert answer.headers["www-authenticate"] == 'Bearer realm="sweeper"'
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "header",
     ["Bearer nobody", "Bearer ", "Bearer", "", "Basic {token}", "{token}", "Bearer {token}x", "Bearer {token} {token}"],
@@ -217,6 +218,7 @@ def test_signing_out_forgets_the_cookie(guarded, tokens):
     assert guarded.get("/api/v1/sweeps").status_code == 401
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.", "[::1", "", "evil.example:8000"]
 )
@@ -225,6 +227,7 @@ def test_a_name_made_to_lead_here_is_turned_away(host, client):
         assert is_problem(client.get(path, headers={"Host": host}), 421, "Host")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8000", "localhost:1", "LOCALHOST", "[::1]:8000"])
 def test_the_names_of_this_machine_are_known(host, client):
     assert client.get("/api/v1/sweeps", headers={"Host": host}).status_code == 200
@@ -241,6 +244,7 @@ def test_a_service_for_others_without_names_is_reached_by_any(serve, tokens):
     assert client.get("/healthz").status_code == 200
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "headers",
     [
@@ -340,6 +344,7 @@ def test_guessing_tokens_is_slowed_down(serve, tokens):
     assert client.get("/metrics", headers=bearer(tokens[1]["read"])).status_code == 200, "others are not"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("headers", [{}, bearer("guess")])
 def test_who_is_refused_keeps_nobody_of_the_same_address_from_signing_in(headers, serve, tokens):
     client = serve(tokens=tokens[0], limits=Limits(requests_per_second=0.001, burst=5))

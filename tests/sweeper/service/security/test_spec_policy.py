@@ -86,6 +86,7 @@ OUTSIDE = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("field", ["path", "ranges"])
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_no_path_leads_out_of_the_data_folder(path, field, read, content, data_dir):
@@ -101,6 +102,7 @@ def test_without_a_data_folder_there_are_no_tables(read, content):
         read(content | {"data": TABLE}, data_dir=None)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [*OUTSIDE, "patients.csv", "DIGITS ", "os.system", "sklearn.datasets:load_digits"])
 def test_a_name_of_data_is_a_registered_one_and_never_a_path(name, read, content, monkeypatch, data_dir):
     monkeypatch.chdir(data_dir)

@@ -40,6 +40,7 @@ def test_gaussians_are_those_of_a_larger_signal_and_hardly_more(rows, sigma, ste
     assert 0.0 <= shift - gaussian_delta(mu, 0.0) < 1e-3
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("rows", [1, 2, 4, 8])
 @pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.3), (2.0, 0.05)])
 def test_one_sampled_step_is_bounded_in_both_directions(rows, sigma, rate):
@@ -64,6 +65,7 @@ def test_one_row_costs_what_it_costs():
     assert shift == pytest.approx(profile_event(MNIST).delta(0.0), rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_simulated_attack_on_two_rows_stays_below_and_comes_close():
     sigma, rate, steps, draws = 2.0, 0.2, 20, 100_000
     generator, weights = np.random.default_rng(3), binom.pmf(np.arange(3), 2, rate)
@@ -80,6 +82,7 @@ def test_a_simulated_attack_on_two_rows_stays_below_and_comes_close():
     assert 0.97 * shift < attained < shift + 5.0 / math.sqrt(draws)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spent", [MNIST, event(5.0, 1.0, 20), Composed((event(8.0, 0.15, 400), MNIST))])
 def test_own_profiles_are_never_above_group_privacy(spent):
     derived = chain_rows(profile_event(spent), (2, 4, 8), DELTA)
