@@ -107,11 +107,13 @@ def test_importing_the_package_leaves_slow_libraries_alone_that_training_does_no
     )
 
 
+@pytest.mark.long
 def test_training_leaves_the_compiler_of_torch_alone(imported):
     """Whose import takes two seconds in every process that trains, and which the classes of torch.optim begin with."""
     assert "torch._dynamo" not in imported["training"]
 
 
+@pytest.mark.long
 def test_names_are_imported_when_they_are_used_and_are_those_that_are_listed(imported):
     assert ("torch" in imported["datasets"], "torch" in imported["fit"]) == (False, True)
     for package in (clipless, datasets):
