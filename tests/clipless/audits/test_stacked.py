@@ -63,7 +63,6 @@ def test_neighbours_draw_other_rows_and_the_members_sums_stay_bit_by_bit(stacked
         assert left.plan.sensitivities != right.plan.sensitivities != own.plan.sensitivities
 
 
-@pytest.mark.long
 def test_a_neighbours_rows_that_move_a_members_sums_are_a_contradiction(stacked, monkeypatch):
     whole = StackedGuard._add
 

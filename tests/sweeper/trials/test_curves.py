@@ -277,7 +277,6 @@ def test_curves_that_are_written_down_are_not_drawn_again(data, folder, finished
     again.records.close()
 
 
-@pytest.mark.long
 def test_killed_between_its_row_in_the_ledger_and_its_noise_a_release_is_paid_for_again(
     data, folder, finished, monkeypatch
 ):

@@ -285,7 +285,6 @@ def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits
     assert charged(folder) == [EPOCHS, EPOCHS - 2]
 
 
-@pytest.mark.long
 def test_out_of_memory_while_scoring_is_charged_too(digits, folder):
     """The plan comes again in the same process: what may have been scored of the epoch that was cut off is charged."""
     spec, first, second = make_spec(CONTENT), RecordingSource(1), RecordingSource(2)
@@ -361,7 +360,6 @@ def test_test_scores_are_entered_in_the_ledger_before_their_noise_is_drawn(digit
     assert len(seen) == points
 
 
-@pytest.mark.long
 def test_test_scores_that_were_lost_are_charged_again(digits, folder, finished, monkeypatch):
     spec, kept, _ = finished
     monkeypatch.setattr(kept.records, "add_test", lambda *_, **__: None)  # killed before they were written

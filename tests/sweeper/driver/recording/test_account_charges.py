@@ -300,7 +300,6 @@ def test_a_training_is_charged_with_the_scores_of_its_validation_rows(spending, 
     assert draws_of(ledger) == (draw,)
 
 
-@pytest.mark.long
 def test_a_sketch_is_in_the_ledger_before_it_is_charged(spending):
     made, account, plan = spending(trials=3, rehearse="sketch")
     made.enter_sketch(plan.spending.sketch)
