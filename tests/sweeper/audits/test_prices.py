@@ -68,7 +68,6 @@ def test_the_composition_of_all_trainings_is_nearly_attained_and_never_exceeded(
     assert finding.evidence["steps"] == 16
 
 
-@pytest.mark.long
 def test_explorers_and_the_final_of_a_budget_are_nearly_attained_and_never_exceeded(ledger, make_trial):
     budget = Slots.of_plans(2.0, DELTA, [StagePlan(3, 0.6), StagePlan(1, 0.4)], TRIAL)
     ledger.set_budget(budget)
@@ -178,7 +177,6 @@ def test_curves_of_private_rows_are_attacked_and_their_price_is_nearly_attained(
     assert 0.75 < finding.ratio <= 1.0
 
 
-@pytest.mark.long
 def test_curves_that_nobody_pays_for_are_contradicted(ledger, released):
     trial, points = released
     whole, free = judge(audit_price(ledger, [trial], points, DELTA))
@@ -225,7 +223,6 @@ def test_scores_of_the_winner_of_a_selection_are_attacked_beside_it(ledger, make
     assert finding.evidence["attack"] == "a test row"
 
 
-@pytest.mark.long
 def test_a_sketch_is_attacked_beside_the_trainings(ledger, make_trial):
     budget = Slots.of_plans(2.0, DELTA, [StagePlan(1, 1.0)], TRIAL, sketch_share=0.3)
     ledger.set_budget(budget)

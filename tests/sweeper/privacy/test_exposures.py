@@ -68,7 +68,6 @@ def test_nothing_spent_exposes_nothing():
     assert exposed(Composition(), ChargedEvents()).risk.caught == pytest.approx((0.001, 0.01, 0.1), abs=2e-5)
 
 
-@pytest.mark.long
 def test_slots_price_groups_by_their_own_mechanisms_or_by_group_privacy(slots):
     first, last = (stage.slot for stage in slots.stages)
     pools = Composed(tuple(stage.pool for stage in slots.stages))
@@ -116,7 +115,6 @@ def test_a_selection_whose_conditions_broke_exposes_every_candidate():
     assert exposed(Winner(terms=TERMS), charged).risk.caught == everything
 
 
-@pytest.mark.long
 def test_an_exploration_exposes_selection_and_final():
     budget = Exploration(epsilon=2.0, delta=DELTA, terms=TERMS, final=Stage(slot=ONE, trials=1, spare=5))
     held = ChargedEvents(selection=budget.terms)

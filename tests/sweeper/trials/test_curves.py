@@ -350,7 +350,6 @@ def budget_of(**changes):
     return Spec.from_mapping({**CONTENT, "training": training, "privacy": privacy, "search": {"trials": 4}})
 
 
-@pytest.mark.long
 def test_a_budget_in_slots_says_beforehand_how_many_points_have_curves(data):
     budget = make_sweep_plan(budget_of(), data).spending
     assert budget.tests.event.noise_multiplier == 1.2

@@ -269,7 +269,6 @@ def test_scores_that_were_lost_with_a_process_are_drawn_and_charged_again(digits
     assert set(folder.points()) == {("t0001", epoch, "") for epoch in range(1, EPOCHS + 1)}
 
 
-@pytest.mark.long
 def test_a_training_that_begins_anew_does_not_score_recorded_epochs_again(digits, folder):
     spec, first, second = make_spec(CONTENT), RecordingSource(1), RecordingSource(2)
     kept, run = make_recorder(spec, digits, folder), make_run(digits, spec, folder, source=first)
@@ -383,14 +382,12 @@ def test_test_scores_beyond_the_budget_are_not_drawn(digits, folder, finished, m
     assert source.normals == []
 
 
-@pytest.mark.long
 def test_front_scores_end_when_they_are_asked_to(digits, folder, finished):
     spec, kept, _ = finished
     assert list(score_front(make_trial_settings(spec, digits), digits, folder, kept, lambda: True)) == []
     assert all(point.test is None for point in kept.records.archive.points)
 
 
-@pytest.mark.long
 def test_a_model_that_cannot_be_read_costs_no_test_scores(digits, folder, finished):
     spec, kept, _ = finished
     for point in kept.records.archive.points:

@@ -399,7 +399,6 @@ def test_a_filter_may_take_its_whole_budget_and_trials_without_one_what_the_firs
     assert all(cost.square > 0.0 for cost in costs.values())
 
 
-@pytest.mark.long
 def test_trials_without_a_budget_reserve_as_if_each_were_the_dearest_of_the_first(tmp_path, data):
     address = opened(tmp_path)
     spec = content(address, sweep_epsilon=None, epsilon={"log": [0.5, 4.0]}, score_noise=20.0)

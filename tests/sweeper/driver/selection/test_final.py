@@ -277,7 +277,6 @@ def test_a_selection_that_broke_has_no_final_and_costs_what_was_trained(whole, t
         resume_sweep(folder.path)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_candidates_that_would_cost_more_than_the_budget_are_not_shown_unless_their_owner_asks(
     whole, tmp_path, monkeypatch
@@ -395,7 +394,6 @@ def test_a_final_that_is_killed_more_often_than_there_are_spare_steps_is_refused
     assert not has_final_left(path)
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_no_kill_of_selection_or_final_overspends(whole, tmp_path, budget):
     """Killed behind every event of the final in turn, each time in another copy of the folder."""
@@ -487,7 +485,6 @@ def test_a_selection_whose_cut_was_lost_goes_no_further(whole, tmp_path, changed
     assert len(whole.candidates.asked) == asked
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, monkeypatch):
     class Nothing(BaseException):
@@ -508,7 +505,6 @@ def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, 
     assert ended.front.ledger["everything"].fixed
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_a_final_that_is_asked_to_stop_waits_to_be_resumed(whole, tmp_path):
     def stop(moment):
@@ -595,7 +591,6 @@ def test_in_a_folder_made_beforehand_the_final_is_seen_and_can_go_on(whole, tmp_
     assert [path.name for path in public.parent.iterdir()] == [public.name]
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("whole")
 def test_commands_say_what_it_costs_first_and_last(tmp_path, capsys, monkeypatch):
     path = tmp_path / "small.yaml"

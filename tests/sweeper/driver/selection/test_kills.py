@@ -79,7 +79,6 @@ def test_a_driver_killed_behind_any_event_leaves_a_selection_that_another_one_en
         assert len(folder.ledger.read_text().splitlines()) == 1
 
 
-@pytest.mark.long
 def test_twenty_kills_never_overspend(play, again, tmp_path, monkeypatch):
     """Eighteen are drawn; whatever drivers die, in the end eighteen have drawn, each once."""
     seen, hidden = [], SweepFolder(tmp_path / "killed" / f"{HIDDEN}copy")

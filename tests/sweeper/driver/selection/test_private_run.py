@@ -66,7 +66,6 @@ def _check_words(sweep, folder):
     assert sweeps_table(list_sweeps(folder.parent)).row_count == 1
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_a_whole_sweep_that_broke_is_tracked_and_says_what_it_costs(whole, tmp_path, capsys):
     whole.does = {"t0002": "crashes"}
@@ -138,7 +137,6 @@ def test_a_selection_goes_on_on_no_cluster_and_not_from_one_that_an_earlier_vers
     assert ended.sweep.manifest().cluster is None
 
 
-@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_ctrl_c_leaves_it_waiting_and_says_how_to_go_on(whole, tmp_path, capsys):
     def stop(engine, *_):

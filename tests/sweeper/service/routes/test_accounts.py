@@ -175,7 +175,6 @@ def test_a_sweep_goes_on_only_for_who_pays_for_it(people, launcher):
     assert "--spender=ann" in launcher.started[-1]
 
 
-@pytest.mark.long
 def test_a_sweep_from_before_the_account_does_not_go_on_past_it(people, address, launcher, serve):
     people.client.__exit__(None, None, None)
     plain = serve()
@@ -209,7 +208,6 @@ def test_a_sweep_that_never_began_gives_back_what_it_reserved_when_it_is_stopped
     assert verify_account(address).findings == ()
 
 
-@pytest.mark.long
 def test_a_submission_that_a_crash_left_half_made_gives_its_reservation_back(people, address, out):
     name = submit(people, "ann").json()["id"]
     (out / name).rename(out / ".submitting-x")
@@ -251,7 +249,6 @@ def test_no_answer_tells_where_the_store_lies_nor_a_digest_of_rows(people, addre
         assert not any(digest in answer.text for digest in digests)
 
 
-@pytest.mark.long
 def test_entries_come_newest_first_page_by_page(people):
     submit(people, "ann")
     submit(people, "ben", SMALL)
@@ -266,7 +263,6 @@ def test_entries_come_newest_first_page_by_page(people):
     assert people("ann", "GET", f"{ACCOUNT}/entries?offset=9").json()["entries"] == []
 
 
-@pytest.mark.long
 def test_a_check_says_what_a_sweep_takes_and_what_would_be_left_and_keeps_nothing(people, address):
     found = people("ann", "POST", "/api/v1/check", SPEC).json()["account"]
     assert found["refused"] is None
@@ -316,7 +312,6 @@ def notebook(people, monkeypatch):
     return connect_as
 
 
-@pytest.mark.long
 def test_python_has_the_account_and_is_told_what_would_fit(notebook, tmp_path):
     service, spec = notebook("ann"), tmp_path / "spec.yaml"
     spec.write_text(SPEC)

@@ -65,7 +65,6 @@ def test_one_row_costs_what_it_costs():
     assert shift == pytest.approx(profile_event(MNIST).delta(0.0), rel=1e-3)
 
 
-@pytest.mark.long
 def test_a_simulated_attack_on_two_rows_stays_below_and_comes_close():
     sigma, rate, steps, draws = 2.0, 0.2, 20, 100_000
     generator, weights = np.random.default_rng(3), binom.pmf(np.arange(3), 2, rate)

@@ -66,7 +66,6 @@ def test_one_sampled_step_is_bounded_in_both_directions_and_hardly_above(sigma, 
     assert advantage - 1e-6 <= profile.delta(0.0) <= advantage * 1.01
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("sigma", "rate", "steps"), [(1.0, 0.1, 20), (2.7, 0.152, 10)])
 def test_simulated_attacks_by_the_likelihood_ratio_stay_below_and_come_close(sigma, rate, steps):
     draws, generator = 100_000, np.random.default_rng(7)
