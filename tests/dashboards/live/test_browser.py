@@ -281,7 +281,8 @@ def test_the_front_is_drawn_in_space(visit):
     assert query(page) == f"sweep={ENDED}&view=3d"
 
 
-@pytest.mark.parametrize("tabs", [("Trials",), pytest.param(("Front", "Trials", "Search"), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("tabs", [("Trials",), ("Front", "Trials", "Search")])
 def test_markup_in_names_is_shown_and_not_run(visit, growing, address, tabs):
     growing.start(EVIL, architecture=EVIL)
     growing.add(EVIL, 1, 0.7, 0.7)

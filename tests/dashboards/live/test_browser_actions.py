@@ -137,6 +137,7 @@ def tab_to(page, name, role=None, most=120):
     raise AssertionError(f"{name} is not reached")
 
 
+@pytest.mark.long
 def test_by_the_keyboard_alone_a_sweep_is_submitted_watched_picked_and_taken(context, out, listening, make_front):
     settings = ServiceSettings(out=out, limits=Limits(requests_per_second=0))
     launcher = Finisher(make_front)

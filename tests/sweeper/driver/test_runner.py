@@ -481,6 +481,7 @@ class Signalled(Exception):  # noqa: N818 - stands for anything that goes wrong
     """Raised in the middle of a sweep."""
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_an_error_in_the_middle_is_raised_once_everything_is_written(tmp_path, monkeypatch):
     def broken(*_args, **_options):
@@ -718,7 +719,7 @@ def test_the_price_of_a_sweep_says_so_once_the_sweep_was_extended(ended, monkeyp
     assert "it was extended, perhaps because of them" in read_front(front).price.course
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.long
 @pytest.mark.usefixtures("bare")
 @pytest.mark.parametrize("late", [None, RunResult(RunEnding.OUT_OF_TIME, hours=1.0)])
 def test_who_asks_a_sweep_to_stop_while_its_front_is_scored_is_heard(late, ended, monkeypatch):

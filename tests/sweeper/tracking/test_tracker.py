@@ -110,6 +110,7 @@ def runs_of(folder, experiment="digits", sweep=None):
     return client, {run.data.tags.get("sweeper.trial"): run for run in runs}
 
 
+@pytest.mark.long
 def test_the_driver_does_not_wait_for_the_store_and_hears_nothing_of_it(first_sweep):
     *_, left, said = first_sweep
     assert left == Undelivered()

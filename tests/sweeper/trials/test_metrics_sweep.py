@@ -39,6 +39,7 @@ def test_metrics_reach_the_front_its_table_and_the_store(swept):
     assert "membership-auroc" in (swept / "front.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_test_scores_hold_certificates_and_no_attack(swept):
     for point in read_front(swept / "front.json").front_points:
         assert set(point.test) == {"accuracy", "certified@0.25"}

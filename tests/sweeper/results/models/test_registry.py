@@ -80,6 +80,7 @@ def registered(tracked, client, where):
     return SimpleNamespace(made=made, picked=picked, run=run)
 
 
+@pytest.mark.long
 def test_a_registered_model_predicts_what_the_picked_one_does(registered, tracked):
     import mlflow
 
