@@ -34,7 +34,18 @@ from sweeper.specification.left_out import default_delta
 from sweeper.specification.spec import Spec
 from sweeper.specification.stages import SPARE_EPOCHS, early_scores
 
-TABLES = ("breast_cancer", "german", "yeast", "nursery", "magic.gamma", "shuttle")
+TABLES = (
+    "breast_cancer",
+    "german",
+    "yeast",
+    "nursery",
+    "magic.gamma",
+    "default-credit",
+    "campaign",
+    "adult",
+    "shuttle",
+    "aloi",
+)
 HELD_OUT = ("german", "magic.gamma", "shuttle")  # of the prior
 EPSILONS = (1.0, 3.0)
 RANDOM = "random"
