@@ -1,7 +1,7 @@
 """Figures at the size of a paper: as wide as a column or a page, with text of the size of a caption.
 
 A figure is laid out as wide as its text allows and scaled as a whole, so that text, lines and marks keep their
-proportions. What is as narrow as a column has its legend below, panels below each other, and fewer ticks.
+proportions. Every legend stands below; what is as narrow as a column has panels below each other, and fewer ticks.
 """
 
 from collections.abc import Iterable
@@ -56,16 +56,16 @@ def fit(figure: Figure, paper: Paper) -> Layout:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)
     columns = _columns(_in_legend(figure), width - _LEFT)
-    room = _LINE * len(columns[0]) + 6.0 if columns else 0.0
+    legend = _LINE * len(columns[0]) + 6.0 if columns else 0.0
     if is_narrow(paper):
         panels = _make_narrow(figure, width)
     elif _is_square(figure):
         panels = width * _SQUARE / _count_panels(figure.select_xaxes())[0]
     else:
-        height = SCREEN[1] / scale - room if paper.width is None else width * SCREEN[1] / SCREEN[0]
+        height = SCREEN[1] / scale - legend if paper.width is None else width * SCREEN[1] / SCREEN[0]
         panels = height - _margin(figure, "t") - _margin(figure, "b")
     if columns:
-        _move_legend(figure, columns, width, panels)
+        _move_legend(figure, columns, width, panels, legend)
     dots = 2.0 if paper.width is None else _RASTER
     return Layout(width, panels + _margin(figure, "t") + _margin(figure, "b"), scale, dots)
 
@@ -120,8 +120,8 @@ def _count_panels(axes: Iterable[Any]) -> tuple[int, int]:
     return max(len(domains - insets), 1), len(insets)
 
 
-def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels: float) -> None:
-    """Put the columns of a legend below panels of so many pixels, and make room for them."""
+def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels: float, height: float) -> None:
+    """Put the columns of a legend below panels of so many pixels, and make room for its own height."""
     own = figure.layout.margin.b is not None  # room for what the figure itself has below
     titles = [axis.title.text or "" for axis in figure.select_xaxes()]
     below = _margin(figure, "b") + (0.0 if own else max(map(_pixels_below, titles), default=0.0))
@@ -137,7 +137,7 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
         for trace in column:
             trace.legend = name
         at += _column_width(column)
-    figure.update_layout(margin={"b": below + _LINE * len(columns[0]) + 6.0})
+    figure.update_layout(margin={"b": below + height})
 
 
 def _pixels_below(title: str) -> float:

@@ -185,6 +185,8 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     remarks=lambda data: trained_in_words(data) + order_in_words(data) + remarks_of(data, DRAWN_TRIALS, one_noise=True),
     wide=True,
     for_paper=False,
-    needs=f"trials whose hyperparameters explain a result (R² ≥ {UNEXPLAINED}), two of them numbers with three values",
+    needs=(
+        f"trials whose hyperparameters explain the utility (R² ≥ {UNEXPLAINED}), two of them numbers with three values"
+    ),
     lacks=lambda data: explained_in_words(data, data.utility),
 )
