@@ -118,6 +118,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         _cannot_run("not root, or no program `ip`: run as root, apt-get install iproute2")
 
 
+@pytest.hookimpl(trylast=True)  # after the fixtures of the test
+def pytest_runtest_teardown() -> None:
+    """Let no test name a store for later ones: MLflow keeps the one that it is set to in the environment."""
+    left = os.environ.pop("MLFLOW_TRACKING_URI", None)
+    if left is not None:
+        pytest.fail(f"the test leaves MLflow set to {left}: sweeps of later tests would be recorded there", pytrace=False)
+
+
 def _cannot_run(reason: str) -> None:
     if os.environ.get(NO_SKIP):
         pytest.fail(f"{reason} ({NO_SKIP} is set, so this test may not be skipped)", pytrace=False)

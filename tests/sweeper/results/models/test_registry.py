@@ -84,12 +84,8 @@ def registered(tracked, client, where):
 def test_a_registered_model_predicts_what_the_picked_one_does(registered, tracked):
     import mlflow
 
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(registered.made.store)
-    try:
+    with _store(registered.made.store):
         model = mlflow.pyfunc.load_model(registered.made.uri)
-    finally:
-        mlflow.set_tracking_uri(before)
     rows = (clipless.datasets.load("digits").test.x[:20, 0] * 16).round().numpy().astype(np.uint8)
     predictor = load_predictor(tracked.directory)
     pd.testing.assert_frame_equal(model.predict(rows), predictor(predictor.form.of_array(rows)))
@@ -163,7 +159,6 @@ def test_later_sweeps_of_the_process_go_where_they_would_have_gone(monkeypatch, 
     """MLflow keeps the store that it is set to in the environment, where `run` looks for the user's."""
     import mlflow
 
-    mlflow.set_tracking_uri(None)  # tests before have set one
     if chosen is None:
         monkeypatch.delenv(TRACKING_VARIABLE, raising=False)
     else:
