@@ -123,7 +123,9 @@ def pytest_runtest_teardown() -> None:
     """Let no test name a store for later ones: MLflow keeps the one that it is set to in the environment."""
     left = os.environ.pop("MLFLOW_TRACKING_URI", None)
     if left is not None:
-        pytest.fail(f"the test leaves MLflow set to {left}: sweeps of later tests would be recorded there", pytrace=False)
+        pytest.fail(
+            f"the test leaves MLflow set to {left}: sweeps of later tests would be recorded there", pytrace=False
+        )
 
 
 def _cannot_run(reason: str) -> None:

@@ -19,7 +19,7 @@ _TEXT_PIXELS = 13.0  # of the text of a figure before it is scaled
 _PIXELS_OF_MM, _PIXELS_OF_POINT = 96.0 / 25.4, 96.0 / 72.0
 _RASTER = 600.0 / 96.0  # a picture of a paper has 600 dots per inch, and says so
 _NARROW = 600.0  # pixels
-_SQUARE = 0.85  # height of a square panel, of its share of the width
+_SQUARE, _SQUARE_OF_SEVERAL = 0.85, 0.66  # heights of square panels, of their share of the width; between is room
 _INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several, and between, in widths
 _ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
@@ -63,7 +63,7 @@ def fit(figure: Figure, paper: Paper) -> Layout:
         panels = width * _SQUARE / _count_panels(figure.select_xaxes())[0]
     else:
         height = SCREEN[1] / scale - legend if paper.width is None else width * SCREEN[1] / SCREEN[0]
-        panels = height - _margin(figure, "t") - _margin(figure, "b")
+        panels = _at_most_rows(figure, height - _margin(figure, "t") - _margin(figure, "b"))
     if columns:
         _move_legend(figure, columns, width, panels, legend)
     dots = 2.0 if paper.width is None else _RASTER
@@ -97,10 +97,17 @@ def _make_narrow(figure: Figure, width: float) -> float:
     for trace in figure.select_traces(lambda trace: trace.type == "scatter"):
         bar = trace.marker.colorbar.title
         bar.text = bar.text and bar.text.replace(" at L2", "<br>at L2")  # a bar is as high as a panel
-    one = _SQUARE / columns if _is_square(figure) else _BESIDE if max(columns, rows) > 1 else _PANEL
+    square = (_SQUARE if columns == 1 else _SQUARE_OF_SEVERAL) / columns
+    one = square if _is_square(figure) else _BESIDE if max(columns, rows) > 1 else _PANEL
     height = width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
+    return _at_most_rows(figure, height)
+
+
+def _at_most_rows(figure: Figure, height: float) -> float:
+    """Return the height of the one panel of a figure with few named rows, which need no more than this one."""
     names = _row_names(figure)
-    return min(height, _ROW * max(len(names), 2)) if names and rows == 1 else height
+    several = _count_panels(figure.select_yaxes())[0] > 1
+    return min(height, _ROW * max(len(names), 2)) if names and not several else height
 
 
 def _row_names(figure: Figure) -> set[str]:

@@ -8,9 +8,10 @@ from statistics import fmean
 
 import plotly.graph_objects as go
 
-from dashboards.figures._common import interval_bars, label, marks
+from dashboards.figures._common import interval_bars, label, marks, point_name
 from dashboards.figures._scores import within
 from dashboards.figures._staircases import Step
+from dashboards.figures._theme import Theme
 from dashboards.text import is_fraction, show_test
 from sweeper.privacy.held_out import interval_on_test
 from sweeper.records import Interval
@@ -18,16 +19,18 @@ from sweeper.results.front import Front
 
 _ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
 _FAR_ASIDE = 1.12  # likewise, of marks on a line that is level there
-_SIZE, _NARROW_SIZE = 7.0, 4.5  # pixels
+_SIZE, _NARROW_SIZE = 8.5, 6.0  # pixels
+_RIM = 0.8  # pixels around a cross, so that it is seen on other marks
 ON_TEST = "on test rows"
 BEST_ON_TEST = "best model with a test score, on test rows"
 
 
 @dataclass(frozen=True, slots=True)
 class Tested:
-    """A score on test rows: of which step, its interval where that is known, and its text."""
+    """A score on test rows: of which step and which point, its interval where that is known, and its text."""
 
     step: Step
+    point: str  # by which a page knows it
     value: float
     interval: Interval | None
     text: str
@@ -59,7 +62,7 @@ def tested(front: Front, steps: Sequence[Step], name: str, *, is_sure: bool) -> 
         if point is not None and isfinite(value) and not is_bare:  # nothing noisy stands without its interval
             text = f"<b>{escape(point.trial)}</b>, epoch {escape(point.moment)}<br>{label(name)}, test: "
             interval = interval_on_test(point, name, front.claim) if is_sure else point.test_interval(name)
-            found.append(Tested(step, value, interval, text + show_test(point, name)))
+            found.append(Tested(step, point_name(point), value, interval, text + show_test(point, name)))
     return tuple(found)
 
 
@@ -87,20 +90,21 @@ def ends_on_test(found: Sequence[Tested]) -> list[float]:
 def models_of_line(found: Sequence[Tested], steps: Sequence[Step], half: float | None, *, narrow: bool) -> str:
     """Return what a legend calls crosses of a line: how many of its models they are, and how sure where that is known.
 
+    Columns say how sure they are below the axis.
+
     >>> models_of_line([], [], 0.06, narrow=False), models_of_line([], [], 0.06, narrow=True)
-    ('models of the line on test rows, 95 % CI ≤ ±6 points', 'test rows, CI ≤ ±6 points')
+    ('models of the line on test rows, 95 % CI ≤ ±6 points', 'test rows')
     """
     some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
-    sure = "" if half is None else f", {within(half)}"
     if narrow:
-        has_bars = any(one.interval for one in found)
-        return f"test rows{some}" + ("" if has_bars else sure.replace("95 % ", ""))
-    return f"models of the line {ON_TEST}{some}{sure}"
+        return f"test rows{some}"
+    return f"models of the line {ON_TEST}{some}" + ("" if half is None else f", {within(half)}")
 
 
 def crosses(
     found: Sequence[Tested],
     color: str,
+    theme: Theme,
     *,
     narrow: bool,
     name: str,
@@ -109,25 +113,27 @@ def crosses(
 ) -> go.Scatter:
     """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right.
 
-    With ``is_far`` they stand farther to the right, on a line that is level there.
+    With ``is_far`` they stand farther to the right, on a line that is level there; their axis says so.
     """
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
     is_aside |= bars is not None or is_far
     aside = (_FAR_ASIDE if is_far else _ASIDE) if is_aside else 1.0
-    size, line = (_NARROW_SIZE, 1.2) if narrow else (_SIZE, 1.6)
-    look = {"symbol": "x-thin-open", "size": size, "color": color, "line": {"width": line}}
+    size = _NARROW_SIZE if narrow else _SIZE
+    look = {"symbol": "x", "size": size, "color": color, "line": {"width": _RIM, "color": theme.paper}}
     x = [aside * one.epsilon for one in found]
     y, texts = [one.value for one in found], [one.text for one in found]
-    name = f"{name} (moved right)".replace(") (", ", ") if is_aside else name
+    name = f"{name} (moved right)".replace(") (", ", ") if is_aside and not is_far else name
     return marks(x, y, texts, look, name=name, error_y=bars)
 
 
-def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], color: str, *, narrow: bool) -> list[go.Scatter]:
+def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], theme: Theme, *, narrow: bool) -> list[go.Scatter]:
     """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
     name = "best model on test rows" if narrow else BEST_ON_TEST
-    drawn = [crosses(found, own, narrow=narrow, name=name).update(showlegend=False) for found, own in lines if found]
+    drawn = [
+        crosses(found, own, theme, narrow=narrow, name=name).update(showlegend=False) for found, own in lines if found
+    ]
     is_aside = any(one.interval for found, _ in lines for one in found)
-    key = crosses((), color, narrow=narrow, name=name, is_aside=is_aside).update(x=[None], y=[None])
+    key = crosses((), theme.muted, theme, narrow=narrow, name=name, is_aside=is_aside).update(x=[None], y=[None])
     return [*drawn, key] if drawn else []
 
 

@@ -110,7 +110,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces([first.update(showlegend=entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
     figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
-    figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
+    figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
     if epsilons:
         draw_references(figure, info, info.references, info.objective, theme)
     return with_room(figure, info)

@@ -18,7 +18,7 @@ _MEAN = "mean of the sweeps of one name"
 _MOST_NAMED = 5  # sweeps of one name
 _NAME_SHIFT = 20  # pixels of the name of a sweep, from its mark
 _ACROSS = (110, 24)  # letters across the panel, on a page and in a column
-_BELOW, _NARROW_BELOW = 90, 52  # of a line below it
+_BELOW, _NARROW_BELOW = 110, 52  # of a line below it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ _PAGE_LETTERS = 80  # below panels as wide as a page
 _IN_COLUMN = 2  # panels side by side
 _LINE = 18  # pixels of a line of text
 _HEIGHT = 400
+_TITLE, _COLUMN_TITLE = 62, 50  # pixels above the first line above panels
 _CLASS_LETTERS = (24, 9)  # of the name of a class beside a panel, and beside one in a column
 _BETWEEN_ROWS = 0.46  # share of a row of panels that is free above its headings
 
@@ -153,7 +154,8 @@ def panels(
     figure.update_yaxes(**{**yaxis, "title": None})
     figure.update_yaxes(title=yaxis["title"], col=1)
     above = ["<br>".join([line.epsilon, *line.comes_to]) for line in info.lines]
-    figure.update_layout(height=_HEIGHT, margin={"t": 62 + _LINE * above[0].count("<br>")})
+    room = _COLUMN_TITLE if info.narrow else _TITLE
+    figure.update_layout(height=_HEIGHT, margin={"t": room + _LINE * above[0].count("<br>")})
     for heading, y in zip(above, figure.select_yaxes(), strict=True):
         panel = {"xref": f"{y.anchor} domain", "yref": f"{y.anchor.replace('x', 'y')} domain", "x": 0, "y": 1}
         font, look = {"size": 12}, {"align": "left", "xanchor": "left", "yanchor": "bottom", "yshift": 3}

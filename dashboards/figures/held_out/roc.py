@@ -10,6 +10,8 @@ from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
+_CHANCE = 0.5  # the area under the curve of a model that guesses
+
 
 def info(data: SweepData) -> LinesInfo:
     """Collect the curves of a few points of the front."""
@@ -37,7 +39,7 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
         "range": [-0.01, 1.01],
     }
     xaxis = {**percent_axis("accuracy"), "range": [-0.01, 1.01], "nticks": 4}
-    figure = _released.panels(info, theme, xaxis, yaxis, title="false positive rate (test)")
+    figure = _released.panels(info, theme, xaxis, yaxis, title="false positive rate (test)", note=_chance(info))
     figure.update_xaxes(constrain="domain")
     for y in figure.select_yaxes():
         y.update(scaleanchor=y.anchor, constrain="domain", constraintoward="bottom")
@@ -45,6 +47,12 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
         for trace in (*_released.band(line, theme.blue), _released.reference((0, 1), (0, 1), theme)):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
+
+
+def _chance(info: LinesInfo) -> str:
+    """What is said where a model may be no better than chance; nothing where none may be."""
+    lowest = min((_area(line.point).get("auroc_low", 1.0) for line in info.lines), default=1.0)
+    return "an interval that contains 0.5: that model may be no better than chance" if lowest <= _CHANCE else ""
 
 
 def _scores(curves: ReleasedCurves) -> ScoreCurves | None:

@@ -64,7 +64,6 @@ class CaughtInfo(FigureInfo):
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
     steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
-    on_test: float | None  # half the widest 95 % interval there, None where it is not known or drawn
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
 
 
@@ -86,7 +85,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
-        on_test=half_on_test(data.result, steps, utility),
+        half_on_test=half_on_test(data.result, steps, utility),
     )
 
 
@@ -137,8 +136,8 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _crosses(info: CaughtInfo, theme: Theme) -> go.Scatter:
-    name = models_of_line(info.tested, info.steps, info.on_test, narrow=info.narrow)
-    return crosses(info.tested, theme.orange, narrow=info.narrow, name=name)
+    name = models_of_line(info.tested, info.steps, info.half_on_test, narrow=info.narrow)
+    return crosses(info.tested, theme.orange, theme, narrow=info.narrow, name=name)
 
 
 def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, Any]) -> None:

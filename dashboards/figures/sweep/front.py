@@ -95,7 +95,6 @@ class FrontInfo(FigureInfo):
     knee: tuple[Point, str] | None  # the knee of the front over all its objectives, and its text, if it has one
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
     certified_scores: str  # of which rows certified accuracy is, and how sure where it is noisy
-    on_test: float | None  # half the widest 95 % interval there, None where it is not known or drawn
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
 
 
@@ -122,7 +121,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         certified_scores=(
             scores_in_words(data.result, [data.certificate or ""]) if is_noisy(data.result) else VALIDATION
         ),
-        on_test=half_on_test(data.result, steps, utility),
+        half_on_test=half_on_test(data.result, steps, utility),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=references(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
@@ -172,8 +171,9 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """The models on the line on test rows; the legend counts them where others are not scored there."""
-    name = models_of_line(info.tested, info.steps, info.on_test, narrow=info.narrow)
-    return [crosses(info.tested, theme.orange, narrow=info.narrow, name=name)] if info.tested else []
+    name = models_of_line(info.tested, info.steps, info.half_on_test, narrow=info.narrow)
+    drawn = [crosses(info.tested, theme.orange, theme, narrow=info.narrow, name=name)] if info.tested else []
+    return [trace.update(customdata=[one.point for one in info.tested]) for trace in drawn]  # a click picks the model
 
 
 def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:

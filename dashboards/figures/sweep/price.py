@@ -67,10 +67,11 @@ def info(data: SweepData) -> PriceInfo:
     epsilon = inf if price is None else price.epsilon
     names = [data.utility, *([data.certificate] if data.certificate else [])]
     values = tuple(_bought(data, name, epsilon) for name in names)
+    crosses_aside = "; test rows: crosses, moved right" if any(value.tested for value in values) else ""
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
         **header(data, "best at own epsilon and at the price", *names)
-        | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}"},
+        | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{crosses_aside}"},
         values=tuple(value for value in values if value.alone),
         right_end=_BEYOND * last,
         lines=references(data, data.utility),
@@ -131,18 +132,17 @@ def _traces(
     traces += [_bars(value.alone, bars, color)] if bars else []
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
-        whose = escape(value.best.trial)
-        whose = whose if info.narrow else f"{whose}, epoch {escape(value.best.moment)}"
+        whose = f"{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
         untested = "" if value.tested or not any(other.tested for other in info.values) else ", not tested"
-        words = f"{name}, {_SWEEP} {paid} ({whose}{untested})"
+        words = f"{name}, {_SWEEP} {paid}" + ("" if info.narrow else f" ({whose}{untested})")
         traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
-        words = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}"
-        text = f"{words}<br>{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
+        text = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}<br>{whose}"
         marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
     if value.tested:
-        traces.append(crosses(value.tested, color, narrow=info.narrow, name=f"{name}, {ON_TEST}", is_far=True))
+        words = f"{name}, {'test' if info.narrow else ON_TEST}"
+        traces.append(crosses(value.tested, color, theme, narrow=info.narrow, name=words, is_far=True))
     return traces
 
 

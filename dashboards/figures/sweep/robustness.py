@@ -93,7 +93,7 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     ]
     figure = draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
     on_test = [(curve.tested, color) for curve, (color, _) in zip(info.curves, looks, strict=True)]
-    figure.add_traces(crosses_of_lines(on_test, theme.muted, narrow=info.narrow))
+    figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
     if info.curves:
         draw_references(figure, info, info.lines, info.curves[0].name, theme)
     return with_room(figure, info)

@@ -159,6 +159,11 @@ def test_a_panel_of_one_named_row_is_low():
         layout = fit(figure, of("column"))
         heights[len(names)] = layout.height
     assert heights[9] - heights[1] == pytest.approx(0.46 * layout.width - 92)
+    page = []
+    for names in (["a", "b"], ["a", "b", "c"], [f"name {i}" for i in range(90)]):
+        figure = go.Figure(go.Bar(x=[1.0] * len(names), y=names), layout={"template": template(LIGHT)})
+        page.append(fit(figure, Paper()).height)
+    assert (page[1] - page[0], page[2]) == (46, 560), "on a page too"
 
 
 @pytest.mark.sampled(3)

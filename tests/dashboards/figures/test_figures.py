@@ -81,7 +81,7 @@ def test_each_line_of_robustness_has_its_best_model_on_test_rows_and_the_baselin
     points = {point.key: point for point in sweep.result.front_points}
     best = [(curve.name, curve.steps[-1]) for curve in info.curves]
     reached = {name: points[step.trial, step.epoch, step.made_from].test[name] for name, step in best}
-    crosses = [trace for trace in figure.data if trace.marker.symbol == "x-thin-open" and trace.showlegend is False]
+    crosses = [trace for trace in figure.data if trace.marker.symbol == "x" and trace.showlegend is False]
     assert [trace.y[0] for trace in crosses] == list(reached.values())
     assert [trace.marker.color for trace in crosses] == [trace.line.color for trace in figure.data[: len(info.curves)]]
     tests = {row["name"]: row["value"] for row in robustness.rows(info) if row["rows"] == "test"}
@@ -196,7 +196,7 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
         assert f"{value.name}, price {show_epsilon(sweep.result.price.epsilon)} ({model})" in lines
     for trace in (trace for trace in figure.data if trace.name and "on test rows" in trace.name):
         assert value.best.epsilon < trace.x[0] < 10.0 ** figure.layout.xaxis.range[1], "on the thick line"
-        assert trace.name.endswith("(moved right)")
+    assert figure.layout.xaxis.title.text.endswith("; test rows: crosses, moved right")
     assert figure.layout.yaxis.title.text == "rows decided correctly (validation)"
     last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
     paid = round(sweep.result.price.epsilon, 2)

@@ -52,7 +52,7 @@ def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(c
     lines = [trace for trace in figure.data if "lines" in trace.mode]
     assert len(lines) == 5
     assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in lines}) == 2
-    crosses = [trace for trace in figure.data if trace.marker.symbol == "x-thin-open" and trace.showlegend is False]
+    crosses = [trace for trace in figure.data if trace.marker.symbol == "x" and trace.showlegend is False]
     assert [trace.y[0] for trace in crosses] == [0.9385553793882327] * 5, "what the best of each reaches on test rows"
     assert figure.data[-1].name == BEST_ON_TEST
     for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):

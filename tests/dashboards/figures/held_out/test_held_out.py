@@ -255,6 +255,13 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
             assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
 
 
+@pytest.mark.parametrize(("low", "is_said"), [(0.5, True), (0.501, False)])
+def test_a_roc_says_where_a_model_may_be_no_better_than_chance(small, low, is_said):
+    worse = replace(CURVES, scores=replace(SCORES, auroc=(low, 0.82, 0.91)))
+    *_, below = _texts(sweep_figures()["roc"].draw(small([point(1), point(2, worse)])))
+    assert ("may be no better than chance" in below) is is_said
+
+
 def test_the_axis_of_radii_ends_where_nothing_is_certified_any_more(small):
     radii = tuple(0.5 * i for i in range(7))
     far = replace(

@@ -342,6 +342,7 @@ def test_models_of_the_line_are_shown_on_test_rows_too(small):
     figure = front.FIGURE.draw(data)
     (crosses,) = (trace for trace in figure.data if trace.name == "models of the line on test rows")
     assert (crosses.x, crosses.y, crosses.error_y.array) == ((1.0, 2.0), (0.75, 0.78), None)
+    assert crosses.customdata == ("a.1", "a.2"), "a click on a cross picks its model"
     low, high = figure.layout.yaxis.range
     assert low < 0.75 < 0.85 < high
     below = replace(data.result.claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.82}))
@@ -391,6 +392,9 @@ def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small)
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
     assert (crosses.error_y.array, crosses.error_y.arrayminus) == (pytest.approx((0.06,)), pytest.approx((0.05,)))
     assert ", with their 95 % intervals." in front.FIGURE.remarks(data)
+    column = front.FIGURE.draw(data, narrow=True)
+    assert "test rows (1 of 2, moved right)" in [trace.name for trace in column.data]
+    assert "test rows 95 % CI ≤ ±5.5 points" in column.layout.xaxis.title.text, "a column says it below its axis"
 
 
 def test_a_picture_enlarges_where_points_crowd_and_covers_none(small):
