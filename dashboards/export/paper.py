@@ -25,7 +25,9 @@ _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several
 _ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _SMALL_LINE = 15.0  # likewise, of a line in small letters
-_LETTER, _LEGEND_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 5.25, 47.0, 11.5  # pixels
+_LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 47.0, 11.5  # pixels
+_SLIM, _WIDE = frozenset(" fijlrtI.,:;'|()[]/"), frozenset("mwMW%@≤±")  # letters of Helvetica,
+_SLIM_EM, _EM, _WIDE_EM = 0.29, 0.55, 0.8  # and about how wide they and others are, in sizes of the text
 _SPARE = 6.0  # pixels behind the longest name of a column of a legend
 _LEFT = 6.0  # pixels left of a legend below
 _RANK = 1000  # Plotly's, of a trace without one of its own
@@ -143,7 +145,7 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
         figure.update_layout({name: {**look, **place}})
         for trace in column:
             trace.legend = name
-        at += _column_width(column)
+        at += _column_width(column) + _SPARE
     figure.update_layout(margin={"b": below + height})
 
 
@@ -162,7 +164,12 @@ def _columns(traces: list[Any], room: float) -> list[list[Any]]:
 
 
 def _column_width(traces: list[Any]) -> float:
-    return _SYMBOL + _LEGEND_LETTER * max(len(trace.name) for trace in traces)
+    return _SYMBOL + max(_text_width(trace.name) for trace in traces)
+
+
+def _text_width(text: str) -> float:
+    """Return about how wide a name in a legend is."""
+    return _LEGEND_TEXT * sum(_SLIM_EM if one in _SLIM else _WIDE_EM if one in _WIDE else _EM for one in text)
 
 
 def _in_legend(figure: Figure) -> list[Any]:

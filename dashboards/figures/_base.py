@@ -32,7 +32,7 @@ class FigureInfo:
     title: str  # above the figure; escaped already
     epsilon_title: str  # what the epsilon of the figure promises
     scores: str = "validation"  # of which rows its values are scores, and how sure they are
-    half_on_test: float | None = None  # half the widest 95 % interval of what it shows of test rows, where known
+    test_scores: str = ""  # the same of test rows, where it shows some
     exploratory: bool  # whether the figure carries the watermark
     narrow: bool = False  # whether it is drawn for a column of a paper: panels below each other, fewer of them
     still: bool = False  # whether it is drawn for a picture, which nobody can drag

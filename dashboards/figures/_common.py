@@ -14,7 +14,7 @@ from clipless.datasets.metadata import in_feature_units
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import NOTHING_YET, FigureInfo, Table
 from dashboards.figures._comparable import in_lines
-from dashboards.figures._scores import compared_in_words, scores_in_words, within
+from dashboards.figures._scores import compared_in_words, scores_in_words
 from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
@@ -124,7 +124,7 @@ def title_below(title: str, info: FigureInfo) -> str:
         return title
     name, *terms = re.split(r"; |, (?=delta)", title)
     terms += [info.scores] if _is_said_below(info) else []
-    terms += [] if info.half_on_test is None else [f"test rows {within(info.half_on_test)}"]
+    terms += [info.test_scores] if ", " in info.test_scores else []
     return with_terms(name, terms)
 
 

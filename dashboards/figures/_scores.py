@@ -18,6 +18,7 @@ from sweeper.specification.objectives import is_share_of_rows
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 _MOST_BARS = 200  # points with error bars
 UNCHOSEN = "ignoring selection"  # estimates of noisy scores allow for the choice of the best
+TEST = "test"
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
@@ -46,13 +47,20 @@ def _rows_in_words(claim: Claim) -> str:
     return f"{count} validation {units_word(claim.unit)}" if count else VALIDATION
 
 
+def test_in_words(claim: Claim, half: float | None) -> str:
+    """Return how many test rows there are, or privacy units, as far as known, and half the widest interval there."""
+    count = claim.baselines.rows.get(TEST, 0)
+    rows = f"{count} test {units_word(claim.unit)}" if count else "test rows"
+    return rows if half is None else f"{rows}, {within(half)}"
+
+
 def within(half: float) -> str:
     """Return half the 95 % confidence interval of scores for new rows, of the one that is known least, in words.
 
     >>> within(0.0604)
-    '95 % CI ≤ ±6 points'
+    '95 % CI ≤ ±6.1 points'
     """
-    return f"95 % CI ≤ ±{number(100 * half, 2)} points"
+    return f"95 % CI ≤ ±{number(round(100 * half, 9), 2, up=True)} points"
 
 
 def half_width(front: Front, names: Iterable[str]) -> float | None:

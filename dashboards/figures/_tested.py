@@ -9,7 +9,7 @@ from statistics import fmean
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks, point_name
-from dashboards.figures._scores import within
+from dashboards.figures._scores import test_in_words
 from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from dashboards.text import is_fraction, show_test
@@ -71,10 +71,11 @@ def best_tested(front: Front, steps: Sequence[Step], name: str) -> tuple[Tested,
     return tested(front, steps, name, is_sure=True)[-1:]
 
 
-def half_on_test(front: Front, steps: Sequence[Step], name: str) -> float | None:
-    """Return half the widest 95 % interval of the rows on which the steps are scored, None where it is not known."""
+def scores_on_test(front: Front, steps: Sequence[Step], name: str) -> str:
+    """Return on how many test rows the steps are scored, with half the widest 95 % interval; empty if on none."""
     found = tested(front, steps, name, is_sure=True)
-    return max(((one.interval[1] - one.interval[0]) / 2.0 for one in found if one.interval), default=None)
+    half = max(((one.interval[1] - one.interval[0]) / 2.0 for one in found if one.interval), default=None)
+    return test_in_words(front.claim, half) if found else ""
 
 
 def heights(steps: Sequence[Step], found: Sequence[Tested]) -> list[float]:
@@ -87,18 +88,18 @@ def ends_on_test(found: Sequence[Tested]) -> list[float]:
     return [end for one in found for end in one.interval or (one.value,)]
 
 
-def models_of_line(found: Sequence[Tested], steps: Sequence[Step], half: float | None, *, narrow: bool) -> str:
+def models_of_line(found: Sequence[Tested], steps: Sequence[Step], scores: str, *, narrow: bool) -> str:
     """Return what a legend calls crosses of a line: how many of its models they are, and how sure where that is known.
 
     Columns say how sure they are below the axis.
 
-    >>> models_of_line([], [], 0.06, narrow=False), models_of_line([], [], 0.06, narrow=True)
-    ('models of the line on test rows, 95 % CI ≤ ±6 points', 'test rows')
+    >>> models_of_line([], [], "360 test rows, 95 % CI ≤ ±6.1 points", narrow=False)
+    'models of the line on 360 test rows, 95 % CI ≤ ±6.1 points'
+    >>> models_of_line([], [], "360 test rows, 95 % CI ≤ ±6.1 points", narrow=True)
+    'test rows'
     """
     some = f" ({len(found)} of {len(steps)})" if len(found) < len(steps) else ""
-    if narrow:
-        return f"test rows{some}"
-    return f"models of the line {ON_TEST}{some}" + ("" if half is None else f", {within(half)}")
+    return f"test rows{some}" if narrow else f"models of the line{some} on {scores}"
 
 
 def crosses(
@@ -128,12 +129,12 @@ def crosses(
 
 def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], theme: Theme, *, narrow: bool) -> list[go.Scatter]:
     """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
-    name = "best model on test rows" if narrow else BEST_ON_TEST
+    has_bars = any(one.interval for found, _ in lines for one in found)
+    name = ("best on test rows" if narrow else BEST_ON_TEST) + (", 95 % CI" if has_bars else "")
     drawn = [
         crosses(found, own, theme, narrow=narrow, name=name).update(showlegend=False) for found, own in lines if found
     ]
-    is_aside = any(one.interval for found, _ in lines for one in found)
-    key = crosses((), theme.muted, theme, narrow=narrow, name=name, is_aside=is_aside).update(x=[None], y=[None])
+    key = crosses((), theme.muted, theme, narrow=narrow, name=name, is_aside=has_bars).update(x=[None], y=[None])
     return [*drawn, key] if drawn else []
 
 

@@ -173,7 +173,7 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     words = "Scores of 261 validation rows; 95 % CI ≤ ±"
     shares = [value for values in compare(data).reached.values() for value in values.values()]
     low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), 261)
-    assert compare(data).certainty == f"{words}{number(50 * (high - low), 2)} points, ignoring selection"
+    assert compare(data).certainty == f"{words}{number(50 * (high - low), 2, up=True)} points, ignoring selection"
     for kind in (configurations, slices, ranks, contours):
         assert words in json.dumps(as_json(kind.FIGURE.draw(data)), default=str, ensure_ascii=False)
         assert "scored once" in kind.FIGURE.remarks(data)

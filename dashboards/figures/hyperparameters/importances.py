@@ -86,7 +86,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not info.importances,
         height=190 + _BAR_PIXELS * max(4, len(info.parameters)) * max(rows, 1),
         showlegend=False,
-        margin={"t": (140 if info.narrow else 116) if info.note else 92, "b": _TICKS_BELOW},
+        margin={"t": (120 if info.narrow else 108) if info.note else 92, "b": _TICKS_BELOW},
     )
     if not info.importances:
         figure.update_annotations(
@@ -100,7 +100,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         autorange="reversed", type="category", showgrid=False, showline=False, ticks="", ticklabelstandoff=6
     )
     longest = max(map(len, info.parameters), default=0)
-    mark(figure, info.note, theme, up=72 if info.narrow else 56, narrow=info.narrow, beside=min(longest, _MOST_BESIDE))
+    mark(figure, info.note, theme, up=52 if info.narrow else 48, narrow=info.narrow, beside=min(longest, _MOST_BESIDE))
     return figure
 
 

@@ -35,8 +35,8 @@ from dashboards.figures._tested import (
     crosses,
     crosses_in_words,
     ends_on_test,
-    half_on_test,
     models_of_line,
+    scores_on_test,
     tested,
 )
 from dashboards.figures._theme import LIGHT, Theme
@@ -64,6 +64,7 @@ class CaughtInfo(FigureInfo):
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
     steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
+    certificate: str | None  # what the front is better in besides, if anything
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
 
 
@@ -82,10 +83,11 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         front=front,
         front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
         dominated=evenly(dominated, DRAWN_DOMINATED),
+        certificate=data.certificate,
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
-        half_on_test=half_on_test(data.result, steps, utility),
+        test_scores=scores_on_test(data.result, steps, utility),
     )
 
 
@@ -136,7 +138,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _crosses(info: CaughtInfo, theme: Theme) -> go.Scatter:
-    name = models_of_line(info.tested, info.steps, info.half_on_test, narrow=info.narrow)
+    name = models_of_line(info.tested, info.steps, info.test_scores, narrow=info.narrow)
     return crosses(info.tested, theme.orange, theme, narrow=info.narrow, name=name)
 
 
@@ -159,6 +161,7 @@ class _Group:
 def _groups(info: CaughtInfo, theme: Theme) -> Iterator[_Group]:
     """The dominated points, then those of the front; finals apart from explorers where they come first."""
     scale, words = (SMALL, "front") if info.narrow else (1.0, "points of the front")
+    words += " (certificates count too)" if info.certificate and not info.narrow else ""
     texts = [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated]
     name = "dominated" if info.narrow else "dominated points"
     yield _Group(name, info.dominated, texts, {"color": theme.faint, "size": 5 * scale})

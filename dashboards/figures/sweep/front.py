@@ -48,8 +48,8 @@ from dashboards.figures._tested import (
     crosses_in_words,
     ends_on_test,
     gap_in_words,
-    half_on_test,
     models_of_line,
+    scores_on_test,
     tested,
 )
 from dashboards.figures._theme import LIGHT, Theme
@@ -121,7 +121,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         certified_scores=(
             scores_in_words(data.result, [data.certificate or ""]) if is_noisy(data.result) else VALIDATION
         ),
-        half_on_test=half_on_test(data.result, steps, utility),
+        test_scores=scores_on_test(data.result, steps, utility),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=references(data, utility),
         knee=next(zip(knees, hover_texts(data, knees), strict=True), None),
@@ -171,7 +171,7 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
     """The models on the line on test rows; the legend counts them where others are not scored there."""
-    name = models_of_line(info.tested, info.steps, info.half_on_test, narrow=info.narrow)
+    name = models_of_line(info.tested, info.steps, info.test_scores, narrow=info.narrow)
     drawn = [crosses(info.tested, theme.orange, theme, narrow=info.narrow, name=name)] if info.tested else []
     return [trace.update(customdata=[one.point for one in info.tested]) for trace in drawn]  # a click picks the model
 

@@ -21,6 +21,7 @@ from dashboards.figures._common import (
     point_name,
     point_rows,
 )
+from dashboards.figures._staircases import EXPLORER
 from dashboards.figures._tested import ON_TEST, gap_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks, texts_of
@@ -28,6 +29,7 @@ from dashboards.summary import best_of
 from dashboards.text import number, show_test
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
+from sweeper.results.highlights import finals_first
 
 _WITH_LINES = 200  # points
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
@@ -42,6 +44,7 @@ _CORNER: dict[str, Any] = {
     "align": "left",
     "showarrow": False,
 }
+_FAR_ABOVE = 0.3  # of a height, above 0
 _APART = 0.12  # share of an axis between two ticks
 
 
@@ -92,10 +95,11 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     utilities = [point.values[info.utility] for point in info.front]
     name = info.certificate or ""
     certified = [point.values[name] for point in info.front]
+    height = _ends(name, _from_floor(certified))
     scene = {
         "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": f"{OWN}{LOG}"}},
         "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
-        "zaxis": {**_ends(name, [0.0, *certified] if certified else []), "title": {"text": escape(name)}},
+        "zaxis": {**height, "title": {"text": escape(name)}},
         "camera": {"eye": _EYE, "center": _CENTER},
         "aspectratio": {"x": 1.9, "y": 1.2, "z": 0.9},
     }
@@ -104,10 +108,12 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     if not epsilons:
         return figure
     _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
-    said = "<br>".join(filter(None, [terms, info.scores, *info.on_test]))  # lines that fit a phone
+    is_told = finals_first(info.front)
+    key = "open marks: explorers" if is_told else ""
+    said = "<br>".join(filter(None, [terms, info.scores, key, *info.on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     if len(epsilons) <= _WITH_LINES:
-        figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, theme))
+        figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, height["range"][0], theme))
     figure.add_trace(
         go.Scatter3d(
             x=epsilons,
@@ -116,6 +122,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             mode="markers",
             marker={
                 "size": 3.0 if len(epsilons) > _WITH_LINES else 4.5,
+                "symbol": [EXPLORER if is_told and not point.is_final else "circle" for point in info.front],
                 "line": {"color": theme.paper, "width": 1},
                 "color": certified,
                 **color_ends(certified),
@@ -129,6 +136,11 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+def _from_floor(certified: Sequence[float]) -> list[float]:
+    """The heights that an axis shows: from 0, or from the lowest one where that is far above."""
+    return [0.0, *certified] if certified and min(certified) < _FAR_ABOVE else [*certified]
 
 
 def _few(axis: dict[str, Any]) -> dict[str, Any]:
@@ -155,12 +167,12 @@ def _ends(name: str, values: Sequence[float]) -> dict[str, Any]:
 
 
 def _lines_to_the_floor(
-    epsilons: list[float], utilities: list[float], certified: list[float], theme: Theme
+    epsilons: list[float], utilities: list[float], certified: list[float], floor: float, theme: Theme
 ) -> go.Scatter3d:
     return go.Scatter3d(
         x=[x for x in epsilons for _ in range(3)],
         y=[y for y in utilities for _ in range(3)],
-        z=[value for z in certified for value in (0.0, z, None)],
+        z=[value for z in certified for value in (floor, z, None)],
         mode="lines",
         line={"color": theme.faint, "width": 1.5},
         hoverinfo="skip",

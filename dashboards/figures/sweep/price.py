@@ -40,6 +40,7 @@ from sweeper.records import Point
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
 _SWEEP, _ADVANCE = PRICE, OWN
+_CROSSES = "; crosses: test rows with 95 % CI, moved right; without one: not tested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ def info(data: SweepData) -> PriceInfo:
     epsilon = inf if price is None else price.epsilon
     names = [data.utility, *([data.certificate] if data.certificate else [])]
     values = tuple(_bought(data, name, epsilon) for name in names)
-    crosses_aside = "; test rows: crosses, moved right" if any(value.tested for value in values) else ""
+    crosses_aside = _CROSSES if any(value.tested for value in values) else ""
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
         **header(data, "best at own epsilon and at the price", *names)
@@ -133,8 +134,7 @@ def _traces(
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
         whose = f"{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
-        untested = "" if value.tested or not any(other.tested for other in info.values) else ", not tested"
-        words = f"{name}, {_SWEEP} {paid}" + ("" if info.narrow else f" ({whose}{untested})")
+        words = f"{name}, {_SWEEP} {paid}" + ("" if info.narrow else f" ({whose})")
         traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
         text = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}<br>{whose}"
         marker = {"size": 8, "color": color, "symbol": symbol}

@@ -196,7 +196,9 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
         assert f"{value.name}, price {show_epsilon(sweep.result.price.epsilon)} ({model})" in lines
     for trace in (trace for trace in figure.data if trace.name and "on test rows" in trace.name):
         assert value.best.epsilon < trace.x[0] < 10.0 ** figure.layout.xaxis.range[1], "on the thick line"
-    assert figure.layout.xaxis.title.text.endswith("; test rows: crosses, moved right")
+    assert figure.layout.xaxis.title.text.endswith(
+        "; crosses: test rows with 95 % CI, moved right; without one: not tested"
+    )
     assert figure.layout.yaxis.title.text == "rows decided correctly (validation)"
     last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
     paid = round(sweep.result.price.epsilon, 2)

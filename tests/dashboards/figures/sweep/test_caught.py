@@ -16,7 +16,10 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
         within = [p.values["accuracy"] for p in sweep.points if 100.0 * p.risk.caught[1] <= step.epsilon]
         assert step.value == max(within)
     line, *marks, crosses, guessing = caught.plot(info).data
-    assert [trace.name for trace in marks] == ["dominated points", "points of the front"]  # above the line
+    assert [trace.name for trace in marks] == [
+        "dominated points",
+        "points of the front (certificates count too)",
+    ]  # above the line
     assert marks[0].legendrank > crosses.name.count("test rows") * 1000 > marks[1].legendrank
     assert guessing.name == "guessing: 1 %"
     assert max(line.x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
@@ -57,5 +60,5 @@ def test_noisy_scores_have_their_intervals(sweep):
     ends = {"accuracy": (value - 0.1, value + 0.05)}
     noisy = replace(info.front[0], noisy=NoisyScores(is_final=True, released={"accuracy": value}, intervals=ends))
     figure = caught.plot(replace(info, front=(noisy, *info.front[1:])))
-    (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
+    (marks,) = (trace for trace in figure.data if trace.name == "points of the front (certificates count too)")
     assert (marks.error_y.array[0], marks.error_y.arrayminus[0]) == pytest.approx((0.05, 0.1))

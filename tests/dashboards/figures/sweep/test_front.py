@@ -229,14 +229,14 @@ def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_captio
     data = sweep_with(small, SPREAD, **counted)
     figure = front.FIGURE.draw(data)
     assert (
-        figure.layout.yaxis.title.text == "accuracy (261 validation rows,<br>95 % CI ≤ ±6 points, ignoring selection)"
+        figure.layout.yaxis.title.text == "accuracy (261 validation rows,<br>95 % CI ≤ ±6.1 points, ignoring selection)"
     )
     assert figure.data[-1].name == "majority class on validation rows: 81.0 %"
-    assert "tells what new rows would score (95 % CI ≤ ±6 points)" in front.FIGURE.remarks(data)
+    assert "tells what new rows would score (95 % CI ≤ ±6.1 points)" in front.FIGURE.remarks(data)
     shown = {name: kind.draw(data) for name, kind in sweep_figures().items() if name in ("price", "trajectories")}
     assert shown["trajectories"].layout.yaxis.title == figure.layout.yaxis.title
     assert shown["price"].layout.yaxis.title.text.endswith(
-        "(261 validation rows,<br>95 % CI ≤ ±6 points, ignoring selection)"
+        "(261 validation rows,<br>95 % CI ≤ ±6.1 points, ignoring selection)"
     )
     claim = replace(data.result.claim, unit="patient")
     for other in (sweep_with(small, SPREAD), replace(data, result=replace(data.result, claim=claim))):
@@ -386,7 +386,7 @@ def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small)
     data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.7, 0.81)), with_test(noisy("b", 2.0, 0.85), 0.78)])
     (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("models of the line"))
     assert (crosses.name, crosses.y) == (
-        "models of the line on test rows (1 of 2), 95 % CI ≤ ±5.5 points (moved right)",
+        "models of the line (1 of 2) on test rows, 95 % CI ≤ ±5.5 points (moved right)",
         (0.75,),
     )
     assert crosses.x[0] > 1.0, "beside the bar of its validation score"
@@ -394,7 +394,21 @@ def test_noisy_test_scores_have_bars_and_none_stands_without_its_interval(small)
     assert ", with their 95 % intervals." in front.FIGURE.remarks(data)
     column = front.FIGURE.draw(data, narrow=True)
     assert "test rows (1 of 2, moved right)" in [trace.name for trace in column.data]
-    assert "test rows 95 % CI ≤ ±5.5 points" in column.layout.xaxis.title.text, "a column says it below its axis"
+    assert "test rows, 95 % CI ≤ ±5.5 points" in column.layout.xaxis.title.text, "a column says it below its axis"
+
+
+@pytest.mark.parametrize(("half", "said"), [(0.01245, "1.3"), (0.055, "5.5"), (0.06041, "6.1"), (0.0601, "6.1")])
+def test_no_interval_is_wider_than_a_figure_says(small, half, said):
+    data = small([with_test(noisy("a", 1.0, 0.8), 0.75, (0.75 - half, 0.75 + half))])
+    (crosses,) = (trace for trace in front.FIGURE.draw(data).data if trace.name.startswith("models of the line"))
+    assert f"95 % CI ≤ ±{said} points" in crosses.name
+
+
+def test_the_number_of_test_rows_is_said_where_it_is_known(small):
+    data = small([with_test(point("a", 1, 1.0, 0.8), 0.75)])
+    known = replace(data.result.claim, baselines=Baselines(rows={"test": 360}))
+    drawn = front.FIGURE.draw(replace(data, result=replace(data.result, claim=known)))
+    assert any(trace.name.startswith("models of the line on 360 test rows") for trace in drawn.data)
 
 
 def test_a_picture_enlarges_where_points_crowd_and_covers_none(small):
