@@ -40,7 +40,6 @@ from sweeper.records import Point
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
 _SWEEP, _ADVANCE = PRICE, OWN
-_CROSSES = "; crosses: test rows with 95 % CI, moved right; without one: not tested"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +67,29 @@ def info(data: SweepData) -> PriceInfo:
     epsilon = inf if price is None else price.epsilon
     names = [data.utility, *([data.certificate] if data.certificate else [])]
     values = tuple(_bought(data, name, epsilon) for name in names)
-    crosses_aside = _CROSSES if any(value.tested for value in values) else ""
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
         **header(data, "best at own epsilon and at the price", *names)
-        | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{crosses_aside}"},
+        | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{about_crosses(values)}"},
         values=tuple(value for value in values if value.alone),
         right_end=_BEYOND * last,
         lines=references(data, data.utility),
     )
+
+
+def about_crosses(values: Sequence[Bought]) -> str:
+    """Return what the axis says of the crosses; nothing where there are none."""
+    if not any(value.tested for value in values):
+        return ""
+    sure = " with 95 % CI" if any(one.interval for value in values for one in value.tested) else ""
+    return f"; crosses: test rows{sure}, moved right" + (
+        "; without one: not tested" if _is_one_untested(values) else ""
+    )
+
+
+def _is_one_untested(values: Sequence[Bought]) -> bool:
+    """Whether a marked model has no cross."""
+    return any(value.best is not None and not value.tested for value in values)
 
 
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
@@ -155,8 +168,8 @@ def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter
 
 def _untested(data: SweepData) -> str:
     """Why a mark has no cross, where another has one."""
-    marked = [value for value in info(data).values if value.best is not None]
-    if all(value.tested for value in marked) or not any(value.tested for value in marked):
+    values = info(data).values
+    if not _is_one_untested(values) or not any(value.tested for value in values):
         return ""
     return " A mark without a cross is a model that is not scored on test rows."
 

@@ -187,6 +187,30 @@ def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and
     assert {path.name: path.marker.symbol for path in paths}.items() <= ends.items()
 
 
+def test_the_axis_of_a_price_says_what_crosses_are_and_which_are_missing(sweep):
+    info = price.info(sweep)
+    first, second = info.values
+    sure = [replace(one, interval=(one.value - 0.1, one.value + 0.1)) for one in first.tested]
+    for values, said in (
+        ((first, second), "; crosses: test rows, moved right"),
+        ((replace(first, tested=tuple(sure)), second), "; crosses: test rows with 95 % CI, moved right"),
+        ((first, replace(second, tested=())), "; crosses: test rows, moved right; without one: not tested"),
+        ((replace(first, tested=()), replace(second, tested=())), ""),
+    ):
+        assert price.about_crosses(values) == said
+
+
+def test_fronts_in_space_begin_near_heights_that_are_all_far_above_0(sweep):
+    info = front3d.info(sweep)
+    for lift, begins_at_0 in ((0.0, True), (0.5, False)):
+        name = info.certificate
+        points = [replace(p, values={**p.values, name: 0.4 * p.values[name] + lift}) for p in info.front]
+        lines, _ = front3d.plot(replace(info, front=tuple(points))).data
+        floor = min(z for z in lines.z if z is not None)
+        assert (floor == 0.0) is begins_at_0
+        assert floor < min(p.values[name] for p in points)
+
+
 def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     figure = FIGURES["price"].draw(sweep)
     lines = {trace.name: trace.line for trace in figure.data if trace.mode == "lines"}
@@ -196,9 +220,7 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
         assert f"{value.name}, price {show_epsilon(sweep.result.price.epsilon)} ({model})" in lines
     for trace in (trace for trace in figure.data if trace.name and "on test rows" in trace.name):
         assert value.best.epsilon < trace.x[0] < 10.0 ** figure.layout.xaxis.range[1], "on the thick line"
-    assert figure.layout.xaxis.title.text.endswith(
-        "; crosses: test rows with 95 % CI, moved right; without one: not tested"
-    )
+    assert figure.layout.xaxis.title.text.endswith("; crosses: test rows, moved right")
     assert figure.layout.yaxis.title.text == "rows decided correctly (validation)"
     last = {max(trace.x) for trace in figure.data if trace.mode == "lines"}
     paid = round(sweep.result.price.epsilon, 2)
