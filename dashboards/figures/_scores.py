@@ -18,7 +18,7 @@ from sweeper.specification.objectives import is_share_of_rows
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 _MOST_BARS = 200  # points with error bars
 UNCHOSEN = "ignoring selection"  # estimates of noisy scores allow for the choice of the best
-TEST = "test"
+_TEST = "test"
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
@@ -33,7 +33,7 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
     known = [half for half in halves if half is not None]
     if not known or len(known) < len(halves):
         return VALIDATION
-    rows = {_rows_in_words(front.claim) for front in fronts}
+    rows = {_counted(front.claim, VALIDATION) or VALIDATION for front in fronts}
     of = rows.pop() if len(rows) == 1 else VALIDATION
     if any(map(is_noisy, fronts)):
         noisy = "noisy validation scores" if of == VALIDATION else f"noisy scores of {of}"
@@ -41,21 +41,20 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
     return f"{of}, {within(max(known))}, {UNCHOSEN}"
 
 
-def _rows_in_words(claim: Claim) -> str:
-    """Return how many validation rows there are, or privacy units; records of private ones lacked the number once."""
-    count = claim.baselines.rows.get(VALIDATION, 0)
-    return f"{count} validation {units_word(claim.unit)}" if count else VALIDATION
+def _counted(claim: Claim, split: str) -> str:
+    """Return how many rows of a split there are, or privacy units; empty for records of private ones that lacked it."""
+    count = claim.baselines.rows.get(split, 0)
+    return f"{count} {split} {units_word(claim.unit)}" if count else ""
 
 
 def test_in_words(claim: Claim, half: float | None) -> str:
     """Return how many test rows there are, or privacy units, as far as known, and half the widest interval there."""
-    count = claim.baselines.rows.get(TEST, 0)
-    rows = f"{count} test {units_word(claim.unit)}" if count else "test rows"
+    rows = _counted(claim, _TEST) or "test rows"
     return rows if half is None else f"{rows}, {within(half)}"
 
 
 def within(half: float) -> str:
-    """Return half the 95 % confidence interval of scores for new rows, of the one that is known least, in words.
+    """Return half the 95 % confidence interval of scores for new rows, of the one that is known least, rounded up.
 
     >>> within(0.0604)
     '95 % CI ≤ ±6.1 points'

@@ -66,12 +66,12 @@ def info(data: SweepData) -> PriceInfo:
     price = data.result.price
     epsilon = inf if price is None else price.epsilon
     names = [data.utility, *([data.certificate] if data.certificate else [])]
-    values = tuple(_bought(data, name, epsilon) for name in names)
+    values = tuple(value for name in names if (value := _bought(data, name, epsilon)).alone)
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
     return PriceInfo(
         **header(data, "best at own epsilon and at the price", *names)
         | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{about_crosses(values)}"},
-        values=tuple(value for value in values if value.alone),
+        values=values,
         right_end=_BEYOND * last,
         lines=references(data, data.utility),
     )
@@ -82,9 +82,8 @@ def about_crosses(values: Sequence[Bought]) -> str:
     if not any(value.tested for value in values):
         return ""
     sure = " with 95 % CI" if any(one.interval for value in values for one in value.tested) else ""
-    return f"; crosses: test rows{sure}, moved right" + (
-        "; without one: not tested" if _is_one_untested(values) else ""
-    )
+    bare = "; without one: not tested" if _is_one_untested(values) else ""
+    return f"; crosses: test rows{sure}, moved right{bare}"
 
 
 def _is_one_untested(values: Sequence[Bought]) -> bool:
