@@ -27,6 +27,11 @@ def scores_in_words(front: Front, names: Iterable[str]) -> str:
     return compared_in_words([front], tuple(names))
 
 
+def certified_in_words(data: SweepData) -> str:
+    """Return of which rows certified accuracy is a score, and how sure where it is noisy."""
+    return scores_in_words(data.result, [data.certificate or ""]) if is_noisy(data.result) else VALIDATION
+
+
 def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
     """Return the same of several fronts: of which rows, and half the widest interval there."""
     halves = [half_width(front, names) for front in fronts if front.points]
@@ -51,6 +56,26 @@ def test_in_words(claim: Claim, half: float | None) -> str:
     """Return how many test rows there are, or privacy units, as far as known, and half the widest interval there."""
     rows = _counted(claim, _TEST) or "test rows"
     return rows if half is None else f"{rows}, {within(half)}"
+
+
+def compared_on_test(fronts: Sequence[Front]) -> str:
+    """Return how many test rows fronts have, where it is the same number."""
+    rows = {test_in_words(front.claim, None) for front in fronts}
+    return rows.pop() if len(rows) == 1 else f"{_TEST} rows"
+
+
+def rows_in_words(scores: str) -> str:
+    """Return of which rows scores are, without how sure each is: that is not how sure their hypervolume is.
+
+    >>> rows_in_words("261 validation rows, 95 % CI ≤ ±6.1 points, ignoring selection")
+    'scores of 261 validation rows'
+    >>> rows_in_words("noisy validation scores, 95 % CI ≤ ±6.1 points"), rows_in_words("validation")
+    ('noisy validation scores', 'validation scores')
+    """
+    rows = scores.partition(",")[0]
+    if rows == VALIDATION:
+        return f"{rows} scores"
+    return rows if rows.startswith("noisy") else f"scores of {rows}"
 
 
 def within(half: float) -> str:

@@ -4,7 +4,7 @@ The same points as on the front, and a number in place of epsilon and delta that
 bound, for one training that was fixed in advance, as the epsilon of a point is.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import plotly.graph_objects as go
 from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
-    FIRST_IN_LEGEND,
     LAST_IN_LEGEND,
     LOG,
     PRICE_OF_SWEEP,
@@ -28,8 +27,8 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
-from dashboards.figures._scores import ends_of, error_bars, intervals_in_words, open_marks
-from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines
+from dashboards.figures._scores import certified_in_words, ends_of, intervals_in_words, open_marks
+from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._tested import (
     Tested,
     crosses,
@@ -41,12 +40,8 @@ from dashboards.figures._tested import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
-from dashboards.figures.sweep.front import (
-    DRAWN_DOMINATED,
-    LARGE,
-    SMALL,
-    SMALLER,
-)
+from dashboards.figures.sweep._front_marks import FrontMarks, scale_of
+from dashboards.figures.sweep.front import DRAWN_DOMINATED
 from dashboards.text import percent
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
@@ -64,7 +59,9 @@ class CaughtInfo(FigureInfo):
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
     steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
-    certificate: str | None  # what the front is better in besides, if anything
+    certificate: str | None  # name of the certified accuracy that colours the points, if any
+    certified_scores: str  # of which rows that is, and how sure where it is noisy
+    finals_first: bool  # whether finals are told apart from explorers, which have open marks
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
 
 
@@ -84,6 +81,8 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
         dominated=evenly(dominated, DRAWN_DOMINATED),
         certificate=data.certificate,
+        certified_scores=certified_in_words(data),
+        finals_first=finals_first(usable),
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
@@ -125,12 +124,11 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     if not found:
         return figure
     width = 1.5 if info.narrow else 2
+    figure.add_traces([_dominated(info, theme)] if info.dominated else [])
     figure.add_traces(step_lines(info.steps, max(found), theme.ink, name=f"best {label(info.utility)}", width=width))
-    for group in _groups(info, theme):
-        if group.points:
-            figure.add_trace(_trace(info, group, theme))
-    if info.tested:
-        figure.add_trace(_crosses(info, theme))
+    figure.add_traces(_marks(info).traces(theme))
+    figure.add_traces([_crosses(info, theme)] if info.tested else [])
+    figure.add_traces(_marks(info).keys(theme, lambda name, _: name))
     _draw_line(figure, "guessing", _GUESSING, {"color": theme.muted, "dash": "dot", "width": 1.5})
     if info.at_price is not None:
         _draw_line(figure, PRICE_OF_SWEEP, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
@@ -148,42 +146,29 @@ def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, An
     figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"{name}: {percent(share)}"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
-    """Points that are drawn alike, with their texts, and how."""
-
-    name: str
-    points: Sequence[Point]
-    texts: Sequence[str]
-    look: Mapping[str, Any]
-
-
-def _groups(info: CaughtInfo, theme: Theme) -> Iterator[_Group]:
-    """The dominated points, then those of the front; finals apart from explorers where they come first."""
-    scale, words = (SMALL, "front") if info.narrow else (1.0, "points of the front")
-    words += " (certificates count too)" if info.certificate and not info.narrow else ""
-    texts = [f"{CAUGHT}: {percent(_caught(p))}" for p in info.dominated]
-    name = "dominated" if info.narrow else "dominated points"
-    yield _Group(name, info.dominated, texts, {"color": theme.faint, "size": 5 * scale})
-    look = {"color": theme.blue, "size": 9 * scale}
-    if not finals_first(info.front):
-        yield _Group(words, info.front, info.front_hover, look)
-        return
-    finals, explorers = f"finals ({LARGE})", f"explorers ({SMALLER})"
-    for kind, symbol, is_final in ((finals, "circle", True), (explorers, EXPLORER, False)):
-        known = zip(info.front, info.front_hover, strict=True)
-        chosen = [(point, text) for point, text in known if point.is_final is is_final]
-        points, hover = [point for point, _ in chosen], [text for _, text in chosen]
-        yield _Group(kind if info.narrow else f"front, {kind}", points, hover, look | {"symbol": symbol})
+def _dominated(info: CaughtInfo, theme: Theme) -> go.Scatter:
+    return marks(
+        [100.0 * _caught(point) for point in info.dominated],
+        [point.values[info.utility] for point in info.dominated],
+        [f"{CAUGHT}: {percent(_caught(point))}" for point in info.dominated],
+        {"color": theme.faint, "size": 5 * scale_of(0, narrow=info.narrow)},
+        name="dominated" if info.narrow else "dominated points",
+        legendrank=LAST_IN_LEGEND,
+        cliponaxis=False,
+    )
 
 
-def _trace(info: CaughtInfo, group: _Group, theme: Theme) -> go.Scatter:
-    caught = [100.0 * _caught(point) for point in group.points]
-    heights = [point.values[info.utility] for point in group.points]
-    bars = None if group.points is info.dominated else error_bars(group.points, info.utility, theme)
-    rank = LAST_IN_LEGEND if group.points is info.dominated else FIRST_IN_LEGEND
-    look = {"name": group.name, "legendrank": rank, "error_y": bars, "cliponaxis": False}
-    return marks(caught, heights, group.texts, group.look, **look)
+def _marks(info: CaughtInfo) -> FrontMarks:
+    return FrontMarks(
+        points=info.front,
+        texts=info.front_hover,
+        at=lambda point: 100.0 * _caught(point),
+        utility=info.utility,
+        certificate=info.certificate,
+        certified_scores=info.certified_scores,
+        finals_first=info.finals_first,
+        narrow=info.narrow,
+    )
 
 
 FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(

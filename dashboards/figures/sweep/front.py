@@ -4,43 +4,36 @@ The step line is what is achievable at epsilon <= x. With three objectives most 
 it: they trade utility for a better certificate, which their colour shows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from math import inf, isfinite, log10, nan
-from typing import Any
+from math import inf, log10
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
-    FIRST_IN_LEGEND,
     LAST_IN_LEGEND,
-    color_bar,
-    color_ends,
     header,
     hover_texts,
     label,
     over_epsilon,
-    point_name,
     point_rows,
     with_room,
     zoom,
 )
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import (
-    VALIDATION,
     bars_in_words,
+    certified_in_words,
     ends_of,
-    error_bars,
     half_width,
-    is_noisy,
     open_marks,
-    scores_in_words,
     within,
 )
-from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines
+from dashboards.figures._staircases import Step, own_epsilon, staircase, step_lines
 from dashboards.figures._tested import (
     ON_TEST,
     Tested,
@@ -54,17 +47,13 @@ from dashboards.figures._tested import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
+from dashboards.figures.sweep._front_marks import FrontMarks, scale_of
 from dashboards.figures.sweep._inset import add_inset, crowded, has_room
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
 DRAWN_DOMINATED = 1000
-_COLOURED = 9.0  # pixels of a mark with a certificate
-_OPEN = 2.0  # pixels of the rim of an open mark
-_PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
-LARGE, SMALLER = "most budget", "less budget"  # of a training, in a legend
-SMALL = 0.55  # of a mark in a column, so that it hides neither the line nor its neighbours
 _KNEE = (
     " The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of another."
 )
@@ -73,7 +62,6 @@ _FINALS = (
     "looked for. The dotted one is of explorers: a better score of one may be luck, and counts only if its whole "
     "interval is better than that of every final."
 )
-_CROWDED = 200  # more points than this are drawn at half the size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,9 +106,7 @@ def info(data: SweepData, *, utility: str | None = None) -> FrontInfo:
         dominated_total=len(dominated),
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
-        certified_scores=(
-            scores_in_words(data.result, [data.certificate or ""]) if is_noisy(data.result) else VALIDATION
-        ),
+        certified_scores=certified_in_words(data),
         test_scores=scores_on_test(data.result, steps, utility),
         shown=tuple(p for p in front if data.may_beat_constant(p, utility)) or front,
         lines=references(data, utility),
@@ -159,14 +145,27 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
             figure.add_trace(_knee(info, *info.knee, theme))  # below the points, of which it may surround several
         best = f"best {label(info.utility)}"
         figure.add_traces(step_lines(info.steps, max(epsilons), theme.ink, name=best, width=width))
-        figure.add_traces(_front(info, theme))
+        figure.add_traces(_marks(info).traces(theme))
         figure.add_traces(_crosses(info, theme))
-        figure.add_traces(_keys(info, theme))
+        figure.add_traces(_marks(info).keys(theme, partial(_counted, info)))
         if info.still:
             _enlarge(figure, info, theme)
     if epsilons:
         draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
+
+
+def _marks(info: FrontInfo) -> FrontMarks:
+    return FrontMarks(
+        points=info.front,
+        texts=info.front_hover,
+        at=own_epsilon,
+        utility=info.utility,
+        certificate=info.certificate,
+        certified_scores=info.certified_scores,
+        finals_first=info.finals_first,
+        narrow=info.narrow,
+    )
 
 
 def _crosses(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
@@ -188,11 +187,6 @@ def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:
         return
     enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]
     add_inset(figure, enlarged, region, info.utility, theme)
-
-
-def _scale(info: FrontInfo, count: int = 0) -> float:
-    """By what marks are smaller: those of very many points, and all of them in a column."""
-    return (SMALL if info.narrow else 1.0) * (1.0 if count <= _CROWDED else 0.5)
 
 
 def _span(info: FrontInfo) -> list[float] | None:
@@ -218,7 +212,7 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
         mode="markers",
-        marker={"size": 5 * _scale(info), "color": theme.faint},
+        marker={"size": 5 * scale_of(0, narrow=info.narrow), "color": theme.faint},
         text=info.dominated_hover,
         hovertemplate="%{text}<extra>dominated</extra>",
         name=_words(info, "dominated points", "dominated") + (f" ({len(inside)} of {count})" if is_cut else ""),
@@ -233,92 +227,6 @@ def _words(info: FrontInfo, wide: str, narrow: str) -> str:
     return narrow if info.narrow else wide
 
 
-def _front(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
-    """Points with a certificate by colour, points without one in a plain colour."""
-    certified = {p.key: p.values.get(info.certificate or "", nan) for p in info.front}
-    known = [(p, text) for p, text in zip(info.front, info.front_hover, strict=True) if isfinite(certified[p.key])]
-    plain = [(p, text) for p, text in zip(info.front, info.front_hover, strict=True) if not isfinite(certified[p.key])]
-    traces = []
-    if known:
-        values = [certified[point.key] for point, _ in known]
-        marker = {
-            "color": values,
-            "size": _COLOURED * _scale(info, len(values)),
-            "colorscale": theme.colorscale(),
-            **color_ends(values),
-            "colorbar": color_bar(_bar_title(info)),
-        }
-        traces.append(_points(info, theme, known, marker))
-    if plain:
-        traces.append(_points(info, theme, plain, {"size": _PLAIN[info.narrow], "color": theme.blue}))
-    return traces
-
-
-def _bar_title(info: FrontInfo) -> str:
-    what, _, sure = info.certified_scores.partition(", ")
-    if info.narrow:
-        return f"{label(info.certificate or '')} ({sure.partition('≤ ')[2] or what})"
-    gap, sure = ("<br>", f",<br>{sure}") if sure else (" ", "")  # of noisy scores, longer than the bar is high
-    return f"{label(info.certificate or '')}{gap}({what}{sure})"
-
-
-def _points(
-    info: FrontInfo, theme: Theme, points: Sequence[tuple[Point, str]], marker: Mapping[str, object]
-) -> go.Scatter:
-    return go.Scatter(
-        x=[point.values["epsilon"] for point, _ in points],
-        y=[point.values[info.utility] for point, _ in points],
-        mode="markers",
-        marker={"opacity": 1, **_shapes(info, [point for point, _ in points], theme), **marker},
-        error_y=error_bars([point for point, _ in points], info.utility, theme),
-        customdata=[point_name(point) for point, _ in points],
-        text=[text for _, text in points],
-        hovertemplate="%{text}<extra>on the front</extra>",
-        name="points of the front",
-        cliponaxis=False,
-        showlegend=False,
-    )
-
-
-def _shapes(info: FrontInfo, points: Sequence[Point], theme: Theme) -> dict[str, Any]:
-    """Filled marks with a rim; open ones of explorers, where finals come first."""
-    rim = _scale(info, len(points))
-    if not info.finals_first:
-        return {"line": {"color": theme.paper, "width": rim}}
-    widths = [rim if point.is_final else _OPEN * rim for point in points]
-    symbols = ["circle" if point.is_final else EXPLORER for point in points]
-    return {"symbol": symbols, "line": {"color": theme.paper, "width": widths}}
-
-
-def _keys(info: FrontInfo, theme: Theme) -> list[go.Scatter]:
-    """What the legend shows for the front; where colours are values, a middle one of the scale."""
-    marker: dict[str, Any] = {"size": _PLAIN[info.narrow], "color": theme.blue}
-    if info.certificate:
-        marker = {"size": _COLOURED * _scale(info), "color": theme.scale[len(theme.scale) // 2]}
-    name = "front (colour: certificate)" if info.certificate and not info.narrow else "front"
-    kinds: dict[str, tuple[str, Sequence[Point]]] = {name: ("circle", info.front)}
-    if info.finals_first:
-        finals, explorers = ([p for p in info.front if p.is_final is is_final] for is_final in (True, False))
-        what = _words(info, "front, ", "")
-        kinds = {
-            f"{what}finals ({LARGE})": ("circle", finals),
-            f"{what}explorers ({SMALLER})": (EXPLORER, explorers),
-        }
-    rim = {"width": _OPEN * _scale(info), "color": theme.paper}
-    return [
-        go.Scatter(
-            x=[None],
-            y=[None],
-            mode="markers",
-            marker={**marker, "symbol": symbol, "line": rim},
-            name=_counted(info, name, points),
-            legendrank=FIRST_IN_LEGEND,
-        )
-        for name, (symbol, points) in kinds.items()
-        if points
-    ]
-
-
 def _counted(info: FrontInfo, name: str, points: Sequence[Point]) -> str:
     """What the legend calls points of the front, and how many of them are seen: a picture cannot be zoomed."""
     inside = len(_within(info, points))
@@ -331,7 +239,12 @@ def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
         x=[point.values["epsilon"]],
         y=[point.values[info.utility]],
         mode="markers",
-        marker={"symbol": "circle-open", "size": 18 * _scale(info), "color": theme.ink, "line": line},
+        marker={
+            "symbol": "circle-open",
+            "size": 18 * scale_of(0, narrow=info.narrow),
+            "color": theme.ink,
+            "line": line,
+        },
         cliponaxis=False,
         customdata=[text],
         hovertemplate="%{customdata}<extra>knee</extra>",

@@ -15,12 +15,14 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     for step in info.steps[::5]:
         within = [p.values["accuracy"] for p in sweep.points if 100.0 * p.risk.caught[1] <= step.epsilon]
         assert step.value == max(within)
-    line, *marks, crosses, guessing = caught.plot(info).data
-    assert [trace.name for trace in marks] == [
+    dominated, line, marks, crosses, key, guessing = caught.plot(info).data
+    assert (dominated.name, marks.name, key.name) == (
         "dominated points",
-        "points of the front (certificates count too)",
-    ]  # above the line
-    assert marks[0].legendrank > crosses.name.count("test rows") * 1000 > marks[1].legendrank
+        "points of the front",
+        "front (colour: certificate)",
+    )
+    assert list(marks.marker.color) == [point.values["certified@0.25"] for point in info.front], "why they are there"
+    assert dominated.legendrank > crosses.name.count("test rows") * 1000 > key.legendrank
     assert guessing.name == "guessing: 1 %"
     assert max(line.x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
 
@@ -60,5 +62,5 @@ def test_noisy_scores_have_their_intervals(sweep):
     ends = {"accuracy": (value - 0.1, value + 0.05)}
     noisy = replace(info.front[0], noisy=NoisyScores(is_final=True, released={"accuracy": value}, intervals=ends))
     figure = caught.plot(replace(info, front=(noisy, *info.front[1:])))
-    (marks,) = (trace for trace in figure.data if trace.name == "points of the front (certificates count too)")
+    (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
     assert (marks.error_y.array[0], marks.error_y.arrayminus[0]) == pytest.approx((0.05, 0.1))
