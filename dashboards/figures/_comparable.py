@@ -18,6 +18,7 @@ FINALS = "finals"  # what the last stage is called where scores are noisy
 _LINE = 16  # pixels of a line of a note
 _NARROW_TEXT, _NARROW_LETTERS = 10.5, 63  # pixels of the letters of notes in a column, and letters of a line
 _BELOW_TEXT, _BELOW_LETTERS, _BELOW_LINE = 11.5, 125, 15  # likewise, below panels on a page; pixels of a line
+STAR = "trained afterwards; shown is its rehearsal"  # what a star is, in a legend
 _LARGER = 6  # pixels by which a star is larger than the marks beside it
 
 
@@ -105,6 +106,16 @@ def symbols(is_trained: Sequence[bool], size: int) -> dict[str, Any]:
 
 def name_stars(figure: go.Figure, theme: Theme, **legend: Any) -> None:
     """Say in the legend of a figure what its stars are."""
-    marker = {"symbol": "star", "size": 12, "color": theme.ink}
-    figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name="trained", showlegend=True))
-    figure.update_layout(showlegend=True, legend=legend)
+    _add_key(figure, {"symbol": "star", "size": 12, "color": theme.ink}, STAR)
+    figure.update_layout(legend=legend)
+
+
+def name_circles(figure: go.Figure, theme: Theme, subject: str) -> None:
+    """Say in the legend of a figure what its circles are: a picture has no caption."""
+    line = {"color": theme.muted, "width": 1.5}
+    _add_key(figure, {"symbol": "circle", "size": 9, "color": theme.paper, "line": line}, f"one {subject}")
+
+
+def _add_key(figure: go.Figure, marker: dict[str, Any], name: str) -> None:
+    figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=name, showlegend=True))
+    figure.update_layout(showlegend=True)

@@ -7,6 +7,7 @@ import pytest
 
 from dashboards.data import read
 from dashboards.figures import as_json, sweep_figures
+from dashboards.figures._comparable import STAR
 from dashboards.figures.hyperparameters import configurations, contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._compared import compare, half_width_of
 from dashboards.pages import _sections as sections
@@ -140,7 +141,8 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     trained = {row["configuration"]: row["trained_as"] for row in kind.rows(kind.info(rehearsed_sweep))}
     assert {id_: trials for id_, trials in trained.items() if trials} == {"c0004": "t0001"}
     figure = kind.FIGURE.draw(rehearsed_sweep, still=True)
-    assert [trace.name for trace in figure.data if trace.showlegend is not False and trace.name] == ["trained"]
+    named = [trace.name for trace in figure.data if trace.showlegend is not False and trace.name]
+    assert named == [*["one configuration"] * (kind is not configurations), STAR]
     marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
     stars = [trace.text[trace.marker.symbol.index("star")] for trace in marked]
     assert all(trace.marker.symbol[-1] == "star" for trace in marked)  # no other mark covers it
@@ -149,7 +151,7 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     assert "trained afterwards" in kind.FIGURE.remarks(rehearsed_sweep)
     early = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, trials={}, points=()))
     early = replace(early, rehearsals=Rehearsed(replace(one, trials=()) for one in rehearsed_sweep.rehearsals))
-    assert not kind.FIGURE.draw(early, still=True).layout.showlegend
+    assert STAR not in [trace.name for trace in kind.FIGURE.draw(early, still=True).data]
     assert "trained afterwards" not in kind.FIGURE.remarks(early)
 
 
@@ -189,10 +191,10 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
 @pytest.mark.usefixtures("explained")
 def test_a_contour_has_the_colours_of_its_bar_and_says_what_is_interpolated(rehearsed_sweep):
     figure = contours.FIGURE.draw(rehearsed_sweep)
-    filled = [trace for trace in figure.data if trace.type == "contour"]
+    filled = [trace for trace in figure.data if trace.type == "contour"][::2]  # each has one above that fades it
     marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
     for fill, mark in zip(filled, marked, strict=True):
         assert (fill.opacity, fill.contours.coloring, mark.marker.opacity) == (None, "heatmap", 1)
         assert (fill.zmin, fill.zmax, fill.colorscale) == (mark.marker.cmin, mark.marker.cmax, mark.marker.colorscale)
     assert set(marked[0].marker.color) == set(contours.info(rehearsed_sweep).colors)
-    assert "interpolated between marks" in filled[0].colorbar.title.text
+    assert "guessed between marks" in filled[0].colorbar.title.text

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._common import new_figure
-from dashboards.figures._comparable import mark, more_height, name_stars, write_below
+from dashboards.figures._comparable import mark, more_height, name_circles, name_stars, write_below
 from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
@@ -70,6 +70,8 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, 
         figure.set_subplots(down, across, **gaps, **layout)
         mark(figure, info.note, theme, up=6 + above / 2, narrow=info.narrow)
         write_below(figure, info.terms, theme, down=_BELOW, narrow=info.narrow)
+        if info.still:
+            name_circles(figure, theme, info.subject)
         if any(info.trained):
             name_stars(figure, theme, x=1, xanchor="right")
     else:

@@ -27,7 +27,7 @@ _TRAINED = (
     "thicker and have stars."
 )
 _TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
-_BEHIND_TEXT = 0.6  # opacity of paper behind the texts of ticks
+_BEHIND_TEXT = 0.85  # opacity of paper behind the texts of ticks
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _RISE = 2.0  # pixels above an axis for each letter of its name
 

@@ -1,11 +1,12 @@
 """Contours: the utility over two hyperparameters at a time, filled in between trials by their distance."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from scipy.spatial import ConvexHull, QhullError
+from plotly.colors import hex_to_rgb
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
@@ -47,10 +48,14 @@ from dashboards.text import number
 
 MOST_PANELS = 2
 _SIZE = 9  # pixels of a mark
-_BETWEEN = "interpolated between marks"
-CELLS = 24  # of the grid, along each axis
+_BETWEEN = "guessed between marks"
+CELLS = 32  # of the grid, along each axis
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.02  # within this share of an axis trials count alike
+_FULL, _GONE = (
+    0.05,
+    0.25,
+)  # shares of an axis from the nearest mark: up to which colours are full, from where there are none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +101,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
     for first, (place, (x, y)) in enumerate(zip(places(len(info.shown), MOST_PANELS), info.shown, strict=True)):
         chosen = stars_last(info, both(x, y))
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
-        grid_x, grid_y, heights = fill_grid(at_x, at_y, values)
+        grid = fill_grid(x, y, chosen, values)
         low, high = min(info.colors), max(info.colors)
         ticks = rounded_ticks(low, high)  # Plotly would put them where lines are
         bar = {
@@ -108,10 +113,8 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         apart = info.apart or 0.0  # without lines
         lines = {"start": low + apart, "end": high, "size": apart}
         look = {"contours": {"coloring": "heatmap", **lines}, "line": {"width": apart and 0.8}, "hoverinfo": "skip"}
-        filled = go.Contour(x=grid_x, y=grid_y, z=heights, zmin=low, zmax=high, **scale, **look, **bar)
-        figure.add_traces(
-            [filled, _beyond(x, y, _hull(at_x, at_y), theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2
-        )
+        filled = go.Contour(x=grid.x, y=grid.y, z=grid.heights, zmin=low, zmax=high, **scale, **look, **bar)
+        figure.add_traces([filled, _fade(grid, theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2)
         outline = {"width": 1.5, "color": theme.paper}
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
         marker |= symbols(is_trained(info, chosen), _SIZE)
@@ -125,42 +128,44 @@ def _between(info: ContoursInfo) -> str:
     return f"({_BETWEEN})" if info.apart is None else f"({_BETWEEN}, lines {number(100 * info.apart, 2)} points apart)"
 
 
-def fill_grid(
-    x: list[float], y: list[float], values: list[float]
-) -> tuple[list[float], list[float], list[list[float]]]:
-    """Return a grid over the points and a height for each of its cells: the mean of values, nearer ones count more."""
-    grid_x, grid_y = (np.linspace(min(one), max(one), CELLS) for one in (x, y))
-    far_x = (grid_x[None, :, None] - np.asarray(x)) / np.ptp(x)
-    far_y = (grid_y[:, None, None] - np.asarray(y)) / np.ptp(y)
-    weights: Any = (np.hypot(far_x, far_y) + _NEAR) ** -_SHARP
-    heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
-    return grid_x.tolist(), grid_y.tolist(), heights.tolist()
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A grid over a panel: a height for each cell, and how far its colour is faded, from 0 to 1."""
+
+    x: list[float]
+    y: list[float]
+    heights: list[list[float]]
+    faded: list[list[float]]
 
 
-def _hull(x: list[float], y: list[float]) -> tuple[list[float], list[float]]:
-    """The corners of the convex hull of points, counterclockwise; none where all are on one line."""
-    points = np.array([x, y], dtype=np.float64).T
-    try:
-        corners = ConvexHull((points - points.min(axis=0)) / np.ptp(points, axis=0)).vertices
-    except QhullError:
-        return [], []
-    return [x[i] for i in corners], [y[i] for i in corners]
+def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) -> Grid:
+    """Return a grid over two axes.
 
-
-def _beyond(x: Axis, y: Axis, hull: tuple[list[float], list[float]], theme: Theme) -> go.Scatter:
-    """Paper over all of a panel that is not between marks: clockwise around it, with their hull as a hole."""
+    A height is the mean of the values of marks, in which nearer ones count more; it fades with the distance to the
+    nearest mark, in shares of the axes.
+    """
     (left, right), (low, high) = (_widened(axis.ends) for axis in (x, y))
-    hull_x, hull_y = hull
-    return go.Scatter(
-        x=[left, left, right, right, left, None, *hull_x, *hull_x[:1]],
-        y=[low, high, high, low, low, None, *hull_y, *hull_y[:1]],
-        mode="lines",
-        line={"width": 0},
-        fill="toself",
-        fillcolor=theme.paper,
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    grid_x, grid_y = np.linspace(left, right, CELLS), np.linspace(low, high, CELLS)
+    far_x = (grid_x[None, :, None] - np.array([x.positions[i] for i in chosen])) / (right - left)
+    far_y = (grid_y[:, None, None] - np.array([y.positions[i] for i in chosen])) / (high - low)
+    far: Any = np.hypot(far_x, far_y)
+    weights = (far + _NEAR) ** -_SHARP
+    heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
+    faded = np.clip((far.min(axis=2) - _FULL) / (_GONE - _FULL), 0.0, 1.0)
+    return Grid(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
+
+
+def _fade(grid: Grid, theme: Theme) -> go.Contour:
+    """Paper over a panel, the less transparent the farther a place is from every mark."""
+    paper = ", ".join(map(str, hex_to_rgb(theme.paper)))
+    look = {
+        "contours": {"coloring": "heatmap", "showlines": False},
+        "line": {"width": 0},
+        "showscale": False,
+        "hoverinfo": "skip",
+    }
+    scale = [[0.0, f"rgba({paper}, 0)"], [1.0, f"rgba({paper}, 1)"]]
+    return go.Contour(x=grid.x, y=grid.y, z=grid.faded, zmin=0.0, zmax=1.0, colorscale=scale, **look)
 
 
 def _widened(ends: tuple[float, float]) -> tuple[float, float]:
@@ -176,7 +181,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
         "more: it is a guess, not a measurement. Lines are as far apart as half the 95 % interval of a score, where "
-        "that is known: within less, differences may be chance. Beyond the outermost marks there is no colour."
+        "that is known: within less, differences may be chance. Colours fade where no mark is near."
     ),
     position=102,
     info=info,

@@ -2,12 +2,11 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from dashboards.figures import LIGHT, refuse
+from dashboards.figures import refuse
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
 from sweeper.errors import EmptyFigureError
@@ -88,30 +87,24 @@ def test_trials_of_other_noise_are_not_compared_and_the_figure_says_so(sweep, ki
         assert kind.info(sweep).trials == sweep.comparable
 
 
-def test_a_contour_goes_through_what_trials_reached():
-    x, y, heights = contours.fill_grid([0.0, 1.0, 0.0], [0.0, 0.0, 2.0], [0.1, 0.9, 0.5])
-    assert (x[0], x[-1], y[0], y[-1]) == (0.0, 1.0, 0.0, 2.0)
-    assert heights[0][0] == pytest.approx(0.1, abs=0.01)
-    assert heights[0][-1] == pytest.approx(0.9, abs=0.01)
-    assert heights[-1][0] == pytest.approx(0.5, abs=0.01)
-    assert np.all((np.array(heights) > 0.1 - 1e-9) & (np.array(heights) < 0.9 + 1e-9))
-
-
-@pytest.mark.parametrize("on_one_line", [False, True])
-def test_nothing_is_filled_in_beyond_the_outermost_marks(with_configs, monkeypatch, on_one_line):
+@pytest.mark.parametrize("places", [[(0, 0), (4, 0), (0, 4), (1, 1)], [(0, 0), (1, 1), (3, 3), (4, 4)]])
+def test_a_contour_goes_through_what_trials_reached_and_fades_where_none_is_near(with_configs, monkeypatch, places):
     monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)  # of few trials none is known
-    places = [(0, 0), (4, 0), (0, 4), (1, 1), (2, 1), (1, 2)]
-    data = with_configs(*({"a": float(a), "b": float(a if on_one_line else b)} for a, b in places))
-    info = contours.info(data)
-    (paper,) = [trace for trace in contours.plot(info).data if trace.type == "scatter" and trace.fill]
-    around, hole = (
-        [(x, y) for x, y in zip(paper.x[part], paper.y[part], strict=True)] for part in (slice(0, 5), slice(6, None))
-    )
-    assert (paper.x[5], paper.fillcolor) == (None, LIGHT.paper)
-    assert set(hole) == (set() if on_one_line else {(0.0, 0.0), (4.0, 0.0), (0.0, 4.0)})
-    assert min(around) < (0.0, 0.0) < (4.0, 4.0) < max(around)
-    if hole:
-        assert _area(around) < 0.0 < _area(hole), "a hole is one because it runs the other way"
+    info = contours.info(with_configs(*({"a": float(a), "b": float(b)} for a, b in places)))
+    ((x, y),) = info.shown
+    values = [0.1, 0.9, 0.5, 0.3]
+    grid = contours.fill_grid(x, y, range(4), values)
+    heights, faded = np.array(grid.heights), np.array(grid.faded)
+    assert np.all((heights > 0.1 - 1e-9) & (heights < 0.9 + 1e-9))
+    assert grid.x[0] < 0.0 < 4.0 < grid.x[-1]
+    for (a, b), value in zip(places, values, strict=True):
+        at = np.abs(np.array(grid.y) - b).argmin(), np.abs(np.array(grid.x) - a).argmin()
+        assert heights[at] == pytest.approx(value, abs=0.1)
+        assert faded[at] == 0.0
+    assert faded[-1, -1 if places[1][1] == 0 else 0] == 1.0, "a corner without a trial"
+    shade = [trace for trace in contours.plot(info).data if trace.type == "contour"][-1]
+    assert np.array_equal(np.array(shade.z), faded)
+    assert [color for _, color in shade.colorscale] == ["rgba(255, 255, 255, 0)", "rgba(255, 255, 255, 1)"]
 
 
 def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):
@@ -136,10 +129,6 @@ def test_lines_of_a_contour_are_no_nearer_than_scores_are_sure(sweep, monkeypatc
         assert filled.contours.size == pytest.approx(apart)
         assert bool(filled.line.width) is (half is not None)
         assert filled.contours.start == pytest.approx(low + apart)
-
-
-def _area(corners):
-    return sum(x * next_y - next_x * y for (x, y), (next_x, next_y) in pairwise(corners))
 
 
 def test_a_trial_without_a_value_is_in_no_pair_of_it(sweep):
