@@ -33,6 +33,7 @@ _LEFT = 6.0  # pixels left of a legend below
 _RANK = 1000  # Plotly's, of a trace without one of its own
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
 _AT_EDGES, _BESIDE_AXIS, _BAR = 80.0, 60.0, 70.0  # pixels beside panels, left of them, and of a bar of colours
+_BEFORE_AXIS = 16.0  # pixels around names of rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,12 @@ def _row_names(figure: Figure) -> set[str]:
     return {name for values in ends for name in values if isinstance(name, str)}
 
 
+def _left_of_axis(figure: Figure) -> float:
+    """Return about how wide what stands left of the panels is."""
+    names = [line for name in _row_names(figure) for line in name.split("<br>")]
+    return max([_BESIDE_AXIS, *(_text_width(name) + _BEFORE_AXIS for name in names)])
+
+
 def _is_square(figure: Figure) -> bool:
     return any(axis.scaleanchor for axis in figure.select_yaxes())
 
@@ -135,8 +142,9 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
     titles = [axis.title.text or "" for axis in figure.select_xaxes()]
     below = _margin(figure, "b") + (0.0 if own else max(map(_pixels_below, titles), default=0.0))
     font = {"size": _LEGEND_TEXT, "color": figure.layout.template.layout.legend.font.color}
-    axes = width - _BESIDE_AXIS - _margin(figure, "r") - (_BAR if _has_bar(figure) else 0.0)
-    at = _LEFT - _BESIDE_AXIS
+    left = _left_of_axis(figure)
+    axes = width - left - _margin(figure, "r") - (_BAR if _has_bar(figure) else 0.0)
+    at = _LEFT - left
     for number, column in enumerate(columns):
         name = f"legend{number + 1 if number else ''}"
         place = {"x": at / axes, "xanchor": "left", "y": -below / panels, "yanchor": "top"}

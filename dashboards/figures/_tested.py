@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from math import isfinite, nan
 from statistics import fmean
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -13,8 +14,9 @@ from dashboards.figures._scores import test_in_words
 from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from dashboards.text import is_fraction, show_test
+from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.privacy.held_out import interval_on_test
-from sweeper.records import Interval
+from sweeper.records import Interval, Objective
 from sweeper.results.front import Front
 
 _ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
@@ -78,6 +80,21 @@ def scores_on_test(front: Front, steps: Sequence[Step], name: str) -> str:
     return test_in_words(front.claim, half) if found else ""
 
 
+def volume_on_test(front: Front, objectives: Sequence[Objective], box: Box) -> float | None:
+    """Return the hypervolume that the models of the front have by their scores on test rows.
+
+    None where one of them has no score there for an objective. Nor have noisy scores one: it would be that of the
+    luckiest.
+    """
+    found = []
+    for point in front.front_points:
+        scores = {**(point.test or {}), "epsilon": point.values.get("epsilon", nan)}
+        if point.noisy is not None or not all(isfinite(scores.get(one.name, nan)) for one in objectives):
+            return None
+        found.append(replace(point, values=scores))
+    return hypervolume(found, objectives, box) if found else None
+
+
 def heights(steps: Sequence[Step], found: Sequence[Tested]) -> list[float]:
     """Return what an axis has to show of steps and of them: all values and the ends of their bars."""
     return [end for step in steps for end in step.interval or (step.value,)] + ends_on_test(found)
@@ -86,6 +103,21 @@ def heights(steps: Sequence[Step], found: Sequence[Tested]) -> list[float]:
 def ends_on_test(found: Sequence[Tested]) -> list[float]:
     """Return what an axis has to show of them."""
     return [end for one in found for end in one.interval or (one.value,)]
+
+
+def cross_in_words(*volumes: float | None) -> str:
+    """Return what a caption says of crosses of hypervolumes, empty where there are none."""
+    if all(volume is None for volume in volumes):
+        return ""
+    return f" Crosses: what the models of the front have {ON_TEST}, which did not choose them."
+
+
+def volume_cross(
+    volumes: Sequence[float], at: Sequence[Any], texts: Sequence[str], theme: Theme, *, on_x: bool, rows: str
+) -> go.Scatter:
+    """Draw hypervolumes of models on so many test rows as crosses, along the axis that has hypervolumes."""
+    x, y = (volumes, at) if on_x else (at, volumes)
+    return marks(x, y, texts, _cross_look(theme.orange, theme, _SIZE), name=f"the models of the front on {rows}")
 
 
 def models_of_line(found: Sequence[Tested], steps: Sequence[Step], scores: str, *, narrow: bool) -> str:
@@ -119,12 +151,15 @@ def crosses(
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
     is_aside |= bars is not None or is_far
     aside = (_FAR_ASIDE if is_far else _ASIDE) if is_aside else 1.0
-    size = _NARROW_SIZE if narrow else _SIZE
-    look = {"symbol": "x", "size": size, "color": color, "line": {"width": _RIM, "color": theme.paper}}
+    look = _cross_look(color, theme, _NARROW_SIZE if narrow else _SIZE)
     x = [aside * one.epsilon for one in found]
     y, texts = [one.value for one in found], [one.text for one in found]
     name = f"{name} (moved right)".replace(") (", ", ") if is_aside and not is_far else name
     return marks(x, y, texts, look, name=name, error_y=bars)
+
+
+def _cross_look(color: str, theme: Theme, size: float) -> dict[str, Any]:
+    return {"symbol": "x", "size": size, "color": color, "line": {"width": _RIM, "color": theme.paper}}
 
 
 def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], theme: Theme, *, narrow: bool) -> list[go.Scatter]:

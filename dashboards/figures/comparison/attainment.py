@@ -82,7 +82,7 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.update_annotations(selector={"text": "no points yet"}, text=f"no spec with two {info.runs}")
     for i, band in enumerate(info.bands):
         color = theme.hue(i)
-        figure.add_traces(_band(band, color, info.right_end))
+        figure.add_traces(_band(band, color, info.right_end, info.runs))
         for name, width in (("best", 0.7), ("worst", 0.7), ("median", 2.2)):
             surface = band.surface(name)
             if surface is not None:
@@ -99,7 +99,7 @@ def _path(surface: Surface, right_end: float) -> tuple[list[float], list[float]]
     return [*xs, right_end], [*ys, ys[-1]]
 
 
-def _band(band: Band, color: str, right_end: float) -> list[go.Scatter]:
+def _band(band: Band, color: str, right_end: float, runs: str) -> list[go.Scatter]:
     """The area between best and worst; where no worst surface is yet, the band is not filled."""
     best, worst = band.surface("best"), band.surface("worst")
     if best is None or worst is None:
@@ -117,7 +117,7 @@ def _band(band: Band, color: str, right_end: float) -> list[go.Scatter]:
             fillcolor=color,
             opacity=_OPACITY,
             hoverinfo="skip",
-            showlegend=False,
+            name=f"{escape(band.spec)}: from worst to best of {band.runs} {runs}",
             legendgroup=escape(band.spec),
         )
     ]
@@ -125,8 +125,6 @@ def _band(band: Band, color: str, right_end: float) -> list[go.Scatter]:
 
 def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width: float) -> go.Scatter:
     xs, ys = _path(surface, info.right_end)
-    has_median = band.surface("median") is not None
-    runs = f"{'median of ' if has_median else ''}{band.runs} {info.runs}"
     return go.Scatter(
         x=xs,
         y=ys,
@@ -138,9 +136,9 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width:
             for x, y in zip(xs, ys, strict=True)
         ],
         hovertemplate="%{text}<extra></extra>",
-        name=f"{escape(band.spec)}: {runs}, band from worst to best",
+        name=f"{escape(band.spec)}: median of {band.runs} {info.runs}",
         legendgroup=escape(band.spec),
-        showlegend=surface.name == ("median" if has_median else "best"),
+        showlegend=surface.name == "median",
     )
 
 

@@ -1,5 +1,9 @@
-"""Hypervolumes of several sweeps: one mark per run, one line per spec for the mean of its runs."""
+"""Hypervolumes of several sweeps: one mark per run, and the mean of the runs of a spec.
 
+The rows that chose a front flatter it: beside each mark a cross is what its models have on test rows.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -7,18 +11,17 @@ import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, around, box_in_words, compared, marks, new_figure, with_terms
+from dashboards.figures._scores import compared_on_test, rows_in_words
+from dashboards.figures._tested import cross_in_words, volume_cross, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures._ticks import thin
 from dashboards.text import number
 from sweeper.pareto.dominance import Box
-from sweeper.results.comparison import Comparison, Group, Run
+from sweeper.results.comparison import Comparison, Group
 
-_ROW_PIXELS = 56
+_MOST_ROWS = 12  # runs that have a row each; of more, those of one name share one
+_ROW_PIXELS = 34
 _MEAN = "mean of the sweeps of one name"
-_MOST_NAMED = 5  # sweeps of one name
-_NAME_SHIFT = 20  # pixels of the name of a sweep, from its mark
-_ACROSS = (110, 24)  # letters across the panel, on a page and in a column
-_BELOW, _NARROW_BELOW = 110, 52  # of a line below it
+_BELOW, _NARROW_BELOW = 110, 52  # letters of a line below the axis, on a page and in a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,90 +30,110 @@ class VolumesInfo(FigureInfo):
 
     groups: tuple[Group, ...]
     box: Box  # where hypervolumes were measured
+    on_test: tuple[
+        tuple[float | None, ...], ...
+    ]  # of each group, each run's by scores on test rows, where all have them
 
 
 def info(comparison: Comparison) -> VolumesInfo:
     """Take the hypervolumes of the comparison."""
-    head = compared(comparison, "hypervolume of each run")
-    return VolumesInfo(**head, groups=comparison.groups, box=comparison.box)
+    return VolumesInfo(
+        **compared(comparison, "hypervolume of each run"),
+        groups=comparison.groups,
+        box=comparison.box,
+        on_test=tuple(
+            tuple(volume_on_test(run.front, comparison.objectives, comparison.box) for run in group.runs)
+            for group in comparison.groups
+        ),
+        test_scores=compared_on_test([run.front for run in comparison.runs]),
+    )
 
 
 def rows(info: VolumesInfo) -> Table:
     """The numbers of the figure: one row per run."""
     return [
         {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}
-        | {"price": None if run.front.price is None else run.front.price.epsilon}
-        for group in info.groups
-        for run in group.runs
+        | {"on_test": volume, "price": None if run.front.price is None else run.front.price.epsilon}
+        for group, volumes in zip(info.groups, info.on_test, strict=True)
+        for run, volume in zip(group.runs, volumes, strict=True)
     ]
 
 
 def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the hypervolumes."""
+    """Draw the hypervolumes: a row for each run, or of many runs for each name."""
     several = [i for i, group in enumerate(info.groups) if len(group.runs) > 1]
+    tested = [volume for volumes in info.on_test for volume in volumes if volume is not None]
+    names = _names(info)
+    count = len({name for group in names for name in group})
     figure = new_figure(
         info,
         theme,
         empty=False,
-        height=150 + _ROW_PIXELS * max(2, len(info.groups)),
-        showlegend=bool(several),
+        height=160 + _ROW_PIXELS * max(2, count),
+        showlegend=bool(several or tested),
         legend={"itemsizing": "constant"},
-        xaxis={"title": {"text": _axis_title(info)}, "range": around(_volumes(info))},
+        xaxis={"title": {"text": _axis_title(info)}, "range": around([*_volumes(info), *tested])},
         yaxis={
-            "range": [len(info.groups) - 0.5, -0.5],
+            "range": [count - 0.5, -0.5],
             "type": "category",
             "ticks": "",
-            "showgrid": False,
+            "showgrid": count > len(info.groups),
             "ticklabelstandoff": 6,
         },
     )
-    for i, group in enumerate(info.groups):
-        color, name = theme.hue(i), f"{escape(group.name)}<br>{group.price_in_words}"
+    for i, (group, at) in enumerate(zip(info.groups, names, strict=True)):
+        color = theme.hue(i)
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
-        figure.add_trace(marks(list(group.volumes), [name] * len(group.runs), texts, marker, showlegend=False))
+        figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False))
         if i in several:
-            tick = {"size": 26, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
+            tick = {"size": 20, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
             text = f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"
-            figure.add_trace(marks([group.mean], [name], [text], tick, name=_MEAN, showlegend=i == several[0]))
-        for run, shift in _named(info, group):
-            look = {"font": {"size": 12, "color": color}, "showarrow": False, "yshift": shift}
-            figure.add_annotation(x=run.hypervolume, y=name, text=escape(_last_name(run)), **look)
+            rows_of_it = list(dict.fromkeys(at))
+            means = marks([group.mean] * len(rows_of_it), rows_of_it, [text] * len(rows_of_it), tick, name=_MEAN)
+            figure.add_trace(means.update(showlegend=i == several[0]))
+    figure.add_traces(_crosses(info, names, theme) if tested else [])
     return figure
 
 
-def _last_name(run: Run) -> str:
-    return run.label.rpartition("/")[2]
+def _crosses(info: VolumesInfo, names: Sequence[Sequence[str]], theme: Theme) -> list[go.Scatter]:
+    known = [
+        (volume, name, f"<b>{escape(run.label)}</b> on {info.test_scores}<br>hypervolume {number(volume, 4)}")
+        for group, volumes, at in zip(info.groups, info.on_test, names, strict=True)
+        for run, volume, name in zip(group.runs, volumes, at, strict=True)
+        if volume is not None
+    ]
+    volumes, at, texts = zip(*known, strict=True)
+    return [volume_cross(volumes, at, texts, theme, on_x=True, rows=info.test_scores)]
 
 
-def _named(info: VolumesInfo, group: Group) -> list[tuple[Run, int]]:
-    """The runs that are named, above their mark or below it, as far as names do not touch; none of many."""
-    left = list(group.runs) if len(group.runs) <= _MOST_NAMED else []
-    found: list[tuple[Run, int]] = []
-    for shift in (_NAME_SHIFT, -_NAME_SHIFT):
-        at, names = [run.hypervolume for run in left], [_last_name(run) for run in left]
-        (low, high), letters = around(_volumes(info)) or (0.0, 1.0), _ACROSS[info.narrow]
-        kept = thin(at, names, (low, high), letters)
-        found += [(left[i], shift) for i in kept]
-        left = [run for i, run in enumerate(left) if i not in kept]
-    return found
+def _names(info: VolumesInfo) -> list[list[str]]:
+    """The row of each run of each group: its own, or of many runs that of its name; with its price."""
+    labels = [run.label for group in info.groups for run in group.runs]
+    short = {label: label.rpartition("/")[2] for label in labels}
+    names = short if len(set(short.values())) == len(labels) else {label: label for label in labels}
+    has_own = len(labels) <= _MOST_ROWS
+    return [
+        [f"{escape(names[run.label] if has_own else group.name)}<br>{group.price_in_words}" for run in group.runs]
+        for group in info.groups
+    ]
 
 
 def _axis_title(info: VolumesInfo) -> str:
     _, _, together = info.epsilon_title.partition("; ")
-    name, box = "hypervolume (share of the box)", box_in_words(info.box, _BELOW)
+    name, box, chosen = "hypervolume (share of the box)", box_in_words(info.box, _BELOW), rows_in_words(info.scores)
     if info.narrow:
-        return with_terms(name, [box.replace("<br>", " "), together], _NARROW_BELOW)
-    return "<br>".join(filter(None, [name, box, together]))
+        return with_terms(name, [box.replace("<br>", " "), chosen, together], _NARROW_BELOW)
+    return "<br>".join([name, box, "; ".join(filter(None, [chosen, together]))])
 
 
 def _volumes(info: VolumesInfo) -> list[float]:
     return [volume for group in info.groups for volume in group.volumes]
 
 
-def _means(comparison: Comparison) -> str:
-    has_means = any(len(group.runs) > 1 for group in comparison.groups)
-    return f" A tick is the {_MEAN}." if has_means else ""
+def _remarks(comparison: Comparison) -> str:
+    means = f" A tick is the {_MEAN}." if any(len(group.runs) > 1 for group in comparison.groups) else ""
+    return means + cross_in_words(*(volume for volumes in info(comparison).on_test for volume in volumes))
 
 
 FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
@@ -121,7 +144,7 @@ FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
         "One mark per sweep: the share of one box, the same for all, that the front dominates. A larger one may only "
         "have a larger price."
     ),
-    remarks=_means,
+    remarks=_remarks,
     position=30,
     info=info,
     plot=plot,

@@ -173,8 +173,9 @@ def _lines_to_the_floor(
         x=[x for x in epsilons for _ in range(3)],
         y=[y for y in utilities for _ in range(3)],
         z=[value for z in certified for value in (floor, z, None)],
-        mode="lines",
+        mode="lines+markers",
         line={"color": theme.faint, "width": 1.5},
+        marker={"size": [2.5, 0, 0] * len(epsilons), "color": theme.muted},  # where they meet it
         hoverinfo="skip",
     )
 

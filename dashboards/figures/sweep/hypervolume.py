@@ -2,7 +2,8 @@
 
 Hypervolume is the share of a fixed box that the front dominates; the box is recorded with the sweep, so that
 sweeps can be compared. Trials count in the order in which they were proposed; beside each, the epochs trained so
-far, which is what a sweep pays for.
+far, which is what a sweep pays for. The rows that chose a front flatter it: a cross is what its models have on test
+rows.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, evenly
 from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
 from dashboards.figures._common import MANY, around, box_in_words, header, new_figure, with_terms
+from dashboards.figures._scores import rows_in_words, test_in_words
+from dashboards.figures._tested import cross_in_words, volume_cross, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
@@ -34,6 +37,7 @@ class HypervolumeInfo(FigureInfo):
     epochs: tuple[int, ...]  # epochs so far, of all these trials
     values: tuple[float, ...]  # the hypervolume
     box: Box  # where it was measured
+    on_test: float | None  # that of the models of the whole front by their scores on test rows, where all have them
 
 
 def info(data: SweepData) -> HypervolumeInfo:
@@ -56,6 +60,8 @@ def info(data: SweepData) -> HypervolumeInfo:
             ordered, data.result.objectives, [ends[count - 1] for count in counts], data.result.box
         ),
         box=data.result.box,
+        on_test=volume_on_test(data.result, data.result.objectives, data.result.box),
+        test_scores=test_in_words(data.result.claim, None),
     )
 
 
@@ -63,6 +69,7 @@ def rows(info: HypervolumeInfo) -> Table:
     """The numbers of the figure: one row per step."""
     return [
         {"trials": count, "last_trial": trial, "epochs": epochs, "hypervolume": value}
+        | {"on_test": info.on_test if count == info.counts[-1] else None}
         for count, trial, epochs, value in zip(info.counts, info.trials, info.epochs, info.values, strict=True)
     ]
 
@@ -76,11 +83,11 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         theme,
         empty=not count,
         height=340,
-        showlegend=False,
+        showlegend=info.on_test is not None,
         xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
         yaxis={
             "title": {"text": f"hypervolume{'<br>' if info.narrow else ' '}(share of the box)"},
-            "range": around(info.values),
+            "range": around([*info.values, *([info.on_test] if info.on_test else [])]),
         },
     )
     if not count:
@@ -100,8 +107,12 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
                 for trial, epochs, now, last in zip(info.trials, info.epochs, info.values, before, strict=False)
             ],
             hovertemplate="%{text}<extra></extra>",
+            showlegend=False,
         )
     )
+    if info.on_test is not None:
+        text = f"the models of the front on {info.test_scores}<br>hypervolume {number(info.on_test, 4)}"
+        figure.add_trace(volume_cross([info.on_test], [count], [text], theme, on_x=False, rows=info.test_scores))
     return figure
 
 
@@ -109,9 +120,10 @@ def _below(info: HypervolumeInfo) -> str:
     """What the axis counts, what the box is, and what a model of the front costs: pictures have no page around them."""
     _, _, paid = info.epsilon_title.partition(", ")
     name, box = "trials, in the order of their proposals", box_in_words(info.box, _LETTERS)
+    chosen = rows_in_words(info.scores)
     if info.narrow:
-        return with_terms(name, [box.replace("<br>", " "), paid])
-    return "<br>".join(filter(None, [name, box, paid]))
+        return with_terms(name, [box.replace("<br>", " "), chosen, paid])
+    return "<br>".join([name, box, "; ".join(filter(None, [chosen, paid]))])
 
 
 def _too_few(data: SweepData) -> str:
@@ -130,7 +142,7 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
-    remarks=lambda data: omitted(DRAWN_STEPS, len(data.trials), "trials"),
+    remarks=lambda data: cross_in_words(info(data).on_test) + omitted(DRAWN_STEPS, len(data.trials), "trials"),
     awaits=f"How much each trial enlarged the front,<br>as soon as {_LEAST_TRIALS} have finished their first epoch",
     needs=f"{_LEAST_TRIALS} trials with points",
     lacks=_too_few,

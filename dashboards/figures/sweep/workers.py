@@ -1,11 +1,14 @@
-"""Workers: which worker trained which trial, in the order in which trials began and ended.
+"""Workers: which worker trained which trials, in the order in which they began.
 
-The axis counts beginnings and ends; it is no time, which no record has. A private selection shows none of it.
+There is no axis of time, which no record has: how long a training takes depends on private rows. A private selection
+shows none of it.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from math import inf
 
 import plotly.graph_objects as go
 
@@ -35,7 +38,7 @@ class Stay:
 
     stint: Stint
     worker: str
-    end: int  # of the stay, or of the records while it lasts
+    place: int  # among the stays with this worker, from 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,23 +59,25 @@ def info(data: SweepData) -> WorkersInfo:
     """
     is_told = data.manifest is not None and not data.manifest.selects_privately
     stints = [one for one in find_stints(data.trial_rows) if one.node] if is_told else []
-    end = max((one.last or one.first for one in stints), default=0) + 1
-    stays = tuple(_with_workers(stints, end))
+    stays = tuple(_with_workers(stints))
     if len(stays) < _LEAST_STAYS or len({stay.worker for stay in stays}) < 2:
         stays = ()
     return WorkersInfo(**header(data, "workers and their trials"), stays=stays[-DRAWN_STINTS:], total=len(stays))
 
 
-def _with_workers(stints: Iterable[Stint], end: int) -> Iterable[Stay]:
+def _with_workers(stints: Iterable[Stint]) -> Iterable[Stay]:
     """Tell the workers of one device apart: each trial has the first one that was free when it began."""
-    busy: dict[str, list[int]] = {}
+    busy: dict[str, list[float]] = {}
+    counts: Counter[str] = Counter()
     for one in stints:
         place = f"{one.node}, {one.device}"
-        until = end if one.last is None else one.last
+        until = inf if one.last is None else one.last
         slots = busy.setdefault(place, [])
         free = next((i for i, taken in enumerate(slots) if taken <= one.first), len(slots))
         slots[free : free + 1] = [until]
-        yield Stay(one, f"{place}, worker {free + 1}", until)
+        worker = f"{place}, worker {free + 1}"
+        yield Stay(one, worker, counts[worker])
+        counts[worker] += 1
 
 
 def rows(info: WorkersInfo) -> Table:
@@ -93,10 +98,14 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
-    ticks = rounded_ticks(0, max((stay.end for stay in info.stays), default=1), integer=True)
+    first = min((stay.place for stay in info.stays), default=0)
+    last = max((stay.place for stay in info.stays), default=0)
+    ticks = [tick for tick in rounded_ticks(first + 1, last + 1, integer=True) if tick > 0]
     xaxis = {
-        "title": {"text": "beginnings and ends of trials (order, no time)"},
+        "title": {"text": "trials of a worker, in the order in which they began (records have no times)"},
         "tickvals": ticks,
+        "range": [first + 0.5, last + 1.5],
+        "showgrid": False,
     }
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
@@ -119,8 +128,8 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
     return go.Bar(
         orientation="h",
         y=[stay.worker for stay in stays],
-        base=[stay.stint.first for stay in stays],
-        x=[stay.end - stay.stint.first for stay in stays],
+        base=[stay.place + 0.5 for stay in stays],
+        x=[1.0] * len(stays),
         marker={"color": color, "line": {"color": edge, "width": 2}},
         text=[escape(stay.stint.trial) for stay in stays],
         hovertext=[f"<b>{escape(stay.stint.trial)}</b>, {status}" for stay in stays],
@@ -133,10 +142,11 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
 FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     name="workers",
     heading="Which worker trained which trial",
-    summary="a lane for each worker with its trials in the order in which they began and ended",
+    summary="a lane for each worker with its trials in the order in which they began",
     caption=(
-        "One bar per stay of a trial with a worker. The axis counts beginnings and ends of trials: the records have no "
-        "times. Workers of one device are told apart by which was free."
+        "One box per stay of a trial with a worker, the first one left. Records have no times, which would tell of "
+        "private rows: how long a training takes depends on how many of them join its batches. Workers of one device "
+        "are told apart by which was free."
     ),
     position=77,
     info=info,

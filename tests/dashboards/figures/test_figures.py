@@ -330,10 +330,11 @@ def test_workers_have_their_trials_in_the_order_of_the_records_and_a_private_sel
     assert {stay.worker for stay in info.stays} == {"head, cpu, worker 1", "head, cpu, worker 2"}
     for worker in ("head, cpu, worker 1", "head, cpu, worker 2"):
         own = [stay for stay in info.stays if stay.worker == worker]
-        assert all(before.end <= after.stint.first for before, after in itertools.pairwise(own))
+        assert all(before.stint.last <= after.stint.first for before, after in itertools.pairwise(own))
+        assert [stay.place for stay in own] == list(range(len(own)))
     drawn = workers.plot(info).data
     assert sum(len(trace.x) for trace in drawn) == 24
-    assert all(length > 0 for trace in drawn for length in trace.x)
+    assert {length for trace in drawn for length in trace.x} == {1.0}, "no length is a time, nor looks like one"
     assert {trial for trace in drawn for trial in trace.text} == {stay.stint.trial for stay in info.stays}
     assert {trace.textposition for trace in drawn} == {"inside"}
     private = replace(sweep.manifest, spec={"search": {"selection": "private"}})
@@ -389,14 +390,15 @@ def test_few_trials_and_those_of_one_worker_have_no_lanes(sweep):
     assert workers.FIGURE.numbers(replace(sweep, trial_rows=tuple(rows))) == []
 
 
-def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_has_no_end(sweep):
+def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_keeps_its_worker(sweep):
     place = {"node": "head", "device": "cuda"}
     again = [TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.RUNNING]
     rows = [Trial(id="t0001", config={}, placed=place, status=status) for status in again]
     others = [Trial(id=f"t{i:04d}", config={}, placed={"node": "second", "device": "cuda"}) for i in (2, 3)]
-    first, second, *_ = workers.info(replace(sweep, trial_rows=(*rows, *others))).stays
+    first, second, *more = workers.info(replace(sweep, trial_rows=(*rows, *others))).stays
     assert (first.stint.first, first.stint.last, second.stint.first, second.stint.last) == (0, 1, 2, None)
-    assert second.end > second.stint.first
+    assert (first.worker, first.place, second.place) == (second.worker, 0, 1)
+    assert len({stay.worker for stay in (second, *more)}) == 3
 
 
 def test_of_a_huge_sweep_the_trials_of_the_front_are_drawn_and_others_evenly(small):
@@ -448,11 +450,42 @@ def test_of_three_trials_no_curve_says_whether_more_would_help(small):
 
 
 def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sweep_costs(sweep):
-    axis, *box, paid = hypervolume.plot(hypervolume.info(sweep)).layout.xaxis.title.text.split("<br>")
+    info = hypervolume.info(sweep)
+    axis, *box, paid = hypervolume.plot(info).layout.xaxis.title.text.split("<br>")
     assert axis == "trials, in the order of their proposals"
     said = " ".join(box).replace("\xa0", " ")
     assert said.startswith("box: own epsilon (0.01 to 100, log), accuracy and certified accuracy at radius")
-    assert paid == f"delta = 1e-4; price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
+    price = f"delta = 1e-4; price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
+    assert paid == f"validation scores; {price}"
+    known = replace(info, scores="25 validation rows, 95 % CI ≤ ±20 points, ignoring selection")
+    assert hypervolume.plot(known).layout.xaxis.title.text.endswith(f"<br>scores of 25 validation rows; {price}")
+
+
+def test_rows_that_choose_a_front_flatter_its_hypervolume_and_a_cross_says_by_how_much(sweep):
+    def scored(change):
+        points = tuple(
+            replace(p, test=p.values | {"epsilon": 0.0, "accuracy": p.values["accuracy"] - 0.1}) for p in sweep.points
+        )
+        return replace(sweep, result=replace(sweep.result, points=tuple(map(change, points))))
+
+    data = scored(lambda point: point)
+    info = hypervolume.info(data)
+    lower = [replace(p, values=p.values | {"accuracy": p.values["accuracy"] - 0.1}) for p in data.front_points]
+    assert info.on_test == pytest.approx(measure(lower, data.result.objectives, data.result.box), rel=1e-12)
+    assert 0.0 < info.on_test < info.values[-1], "the own epsilon is no score: it is the same on all rows"
+    figure = hypervolume.plot(info)
+    assert (figure.data[-1].marker.symbol, list(figure.data[-1].x)) == ("x", [24])
+    assert [row["on_test"] for row in hypervolume.rows(info)] == [None] * 23 + [info.on_test]
+    assert "Crosses: what the models of the front have on test rows" in hypervolume.FIGURE.remarks(data)
+    last = data.front_points[-1].key
+    noisy = NoisyScores(is_final=True, released={"accuracy": 0.5}, intervals={"accuracy": (0.4, 0.6)})
+    for change in (
+        lambda point: replace(point, test=None) if point.key == last else point,
+        lambda point: replace(point, noisy=noisy) if point.key == last else point,
+    ):
+        info = hypervolume.info(scored(change))
+        assert info.on_test is None
+        assert len(hypervolume.plot(info).data) == 1
 
 
 def test_without_a_certificate_there_is_no_figure_of_radii(small):

@@ -137,15 +137,15 @@ def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
     ]
     assert len({(trace.line.color, trace.marker.symbol) for trace in lines}) == 2
     assert [row["surface"] for row in attainment.rows(attainment.info(two)) if row["surface"] == "median"] == []
-    (named,) = [trace.name for trace in attainment.plot(attainment.info(two)).data if trace.showlegend]
-    assert named == "digits: 2 runs, band from worst to best"
+    (named,) = [trace.name for trace in attainment.plot(attainment.info(two)).data if trace.showlegend is not False]
+    assert named == "digits: from worst to best of 2 runs"
 
 
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
-    assert mean.x == (pytest.approx(sum(runs.x) / 3),)
-    assert set(runs.y) == {"digits<br>price: epsilon 13.61"}
+    assert mean.x == (pytest.approx(sum(runs.x) / 3),) * 3
+    assert list(mean.y) == list(runs.y) == [f"digits-{by}<br>price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
     low, high = hypervolumes.plot(hypervolumes.info(comparison)).layout.xaxis.range
     volumes = [run.hypervolume for run in comparison.runs]
     assert 0 <= low < min(volumes)
@@ -153,9 +153,26 @@ def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     assert "A tick is the mean" in hypervolumes.FIGURE.remarks(comparison)
 
 
+def test_crosses_say_what_the_models_of_each_run_have_on_test_rows(fronts):
+    def tested(front, by):
+        points = tuple(replace(p, test={**p.values, "accuracy": p.values["accuracy"] - by}) for p in front.points)
+        return replace(front, points=points)
+
+    found = compare([(fronts[0][0], tested(fronts[0][1], 0.05)), fronts[1], (fronts[3][0], tested(fronts[3][1], 0.0))])
+    info = hypervolumes.info(found)
+    (first, second), (other,) = info.on_test
+    assert first < found.runs[0].hypervolume
+    assert other == pytest.approx(found.runs[2].hypervolume)
+    crosses = hypervolumes.plot(info).data[-1]
+    known = [volume for volume in (first, second, other) if volume is not None]
+    assert (crosses.marker.symbol, list(crosses.x)) == ("x", known)
+    assert [row["on_test"] for row in hypervolumes.rows(info)] == [first, second, other]
+    assert "Crosses" in hypervolumes.FIGURE.remarks(found)
+
+
 def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     figure = hypervolumes.plot(hypervolumes.info(compare(fronts[:2])))
-    assert {note.text for note in figure.layout.annotations} == {"digits-0.0", "digits-0.01"}
+    assert {name.partition("<br>")[0] for name in figure.data[0].y} == {"digits-0.0", "digits-0.01"}
     assert [trace.name for trace in figure.data if trace.showlegend] == ["mean of the sweeps of one name"]
     drawn = hypervolumes.plot(hypervolumes.info(comparison))
     assert sum(bool(trace.showlegend) for trace in drawn.data) == 1
@@ -164,16 +181,13 @@ def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     assert "box: own epsilon (0.01 to 100, log), accuracy" in title
     linear = compare(fronts[:2], reference={"epsilon": 10.0}, log_epsilon=False)
     assert "own epsilon (0.01\xa0to\xa010)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
-    many = replace(comparison.groups[0], runs=comparison.groups[0].runs * 2)
-    assert not hypervolumes.plot(replace(hypervolumes.info(comparison), groups=(many,))).layout.annotations
-
-
-def test_names_of_sweeps_do_not_touch(comparison):
-    info = hypervolumes.info(comparison)
-    one = info.groups[0].runs[0]
-    group = replace(info.groups[0], runs=tuple(replace(one, label=f"run-{i}") for i in range(3)))
-    notes = hypervolumes.plot(replace(info, groups=(group,))).layout.annotations
-    assert [(note.text, note.yshift > 0) for note in notes] == [("run-0", True), ("run-1", False)]
+    alike = compare([(f"{place}/run", front) for place, (_, front) in zip("ab", fronts, strict=False)])
+    assert {name.partition("<br>")[0] for name in hypervolumes.plot(hypervolumes.info(alike)).data[0].y} == {
+        "a/run",
+        "b/run",
+    }
+    many = compare([(f"{label}-{i}", front) for label, front in fronts for i in range(3)])
+    assert set(hypervolumes.plot(hypervolumes.info(many)).data[0].y) == {"digits<br>price: epsilon 13.61"}
 
 
 def test_prices_of_runs_are_a_range_and_one_that_is_not_known_makes_all_unknown(fronts):
@@ -190,7 +204,11 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     alone = compare([fronts[0], fronts[3]])
     assert attainment.info(alone).bands == ()
     assert [a.text for a in attainment.plot(attainment.info(alone)).layout.annotations] == ["no spec with two runs"]
-    assert len(hypervolumes.plot(hypervolumes.info(alone)).data) == 2
+    assert [trace.marker.symbol for trace in hypervolumes.plot(hypervolumes.info(alone)).data] == [
+        "circle",
+        "square",
+        "x",
+    ]
     assert "tick" not in hypervolumes.FIGURE.caption + hypervolumes.FIGURE.remarks(alone)
     assert ONE_RUN in build_comparison(alone)
 
