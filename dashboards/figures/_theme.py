@@ -25,6 +25,7 @@ class Theme:
 
     name: str
     paper: str  # background
+    clear: str  # the same, wholly transparent: where it begins to fade what it covers
     panel: str  # background of cards and hover labels
     ink: str  # text and the front
     muted: str  # secondary text
@@ -56,6 +57,7 @@ class Theme:
 LIGHT = Theme(
     name="light",
     paper="#ffffff",
+    clear="rgba(255, 255, 255, 0)",
     panel="#f6f7f9",
     ink="#16202c",
     muted="#566270",
@@ -74,6 +76,7 @@ LIGHT = Theme(
 DARK = Theme(
     name="dark",
     paper="#11161d",
+    clear="rgba(17, 22, 29, 0)",
     panel="#1a212b",
     ink="#e9edf2",
     muted="#9fabb8",

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
-from plotly.colors import hex_to_rgb
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
@@ -157,14 +156,13 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
 
 def _fade(grid: Grid, theme: Theme) -> go.Contour:
     """Paper over a panel, the less transparent the farther a place is from every mark."""
-    paper = ", ".join(map(str, hex_to_rgb(theme.paper)))
     look = {
         "contours": {"coloring": "heatmap", "showlines": False},
         "line": {"width": 0},
         "showscale": False,
         "hoverinfo": "skip",
     }
-    scale = [[0.0, f"rgba({paper}, 0)"], [1.0, f"rgba({paper}, 1)"]]
+    scale = [[0.0, theme.clear], [1.0, theme.paper]]
     return go.Contour(x=grid.x, y=grid.y, z=grid.faded, zmin=0.0, zmax=1.0, colorscale=scale, **look)
 
 

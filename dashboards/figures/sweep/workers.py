@@ -102,7 +102,7 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     last = max((stay.place for stay in info.stays), default=0)
     ticks = [tick for tick in rounded_ticks(first + 1, last + 1, integer=True) if tick > 0]
     xaxis = {
-        "title": {"text": "trials of a worker, in the order in which they began (records have no times)"},
+        "title": {"text": "trials of a worker, by their begin (no times)"},
         "tickvals": ticks,
         "range": [first + 0.5, last + 1.5],
         "showgrid": False,

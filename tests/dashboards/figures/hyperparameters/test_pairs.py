@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dashboards.figures import refuse
+from dashboards.figures import LIGHT, refuse
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
 from sweeper.errors import EmptyFigureError
@@ -104,7 +104,7 @@ def test_a_contour_goes_through_what_trials_reached_and_fades_where_none_is_near
     assert faded[-1, -1 if places[1][1] == 0 else 0] == 1.0, "a corner without a trial"
     shade = [trace for trace in contours.plot(info).data if trace.type == "contour"][-1]
     assert np.array_equal(np.array(shade.z), faded)
-    assert [color for _, color in shade.colorscale] == ["rgba(255, 255, 255, 0)", "rgba(255, 255, 255, 1)"]
+    assert [color for _, color in shade.colorscale] == [LIGHT.clear, LIGHT.paper]
 
 
 def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):
