@@ -14,6 +14,7 @@ from sweeper.specification.objectives import AUROC, BALANCED
 
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 _ON_VALIDATION = " on validation rows"
+_KNOWN_FROM = {MajoritySource.DECLARED: ", as declared", MajoritySource.SKETCH: ", by the private sketch"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +42,9 @@ def constant_reference(baselines: Baselines, name: str) -> tuple[Reference, ...]
     """Return what the majority-class baseline reaches, nothing where labels are not open."""
     constant = baselines.constant(name)
     has_counted = baselines.rows and baselines.majority_source in (MajoritySource.ROWS, None)
-    how = f"majority class{_ON_VALIDATION}" if has_counted else "majority class"
-    how = how if "validation" in baselines.majority else "majority class, at least"
-    return () if constant is None else (Reference(_CONSTANT.get(name, how), constant),)
+    how = _ON_VALIDATION if has_counted else _KNOWN_FROM.get(baselines.majority_source or MajoritySource.ROWS, "")
+    how = how if "validation" in baselines.majority else ", at least"
+    return () if constant is None else (Reference(_CONSTANT.get(name, f"majority class{how}"), constant),)
 
 
 def draw_references(figure: go.Figure, info: FigureInfo, lines: tuple[Reference, ...], name: str, theme: Theme) -> None:

@@ -11,7 +11,7 @@ from dashboards.figures._tested import best_tested
 from dashboards.figures._theme import LIGHT
 from dashboards.figures.sweep import front, trajectories
 from dashboards.text import show_epsilon
-from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.baselines import Baselines, MajoritySource
 from sweeper.privacy.held_out import wilson
 from sweeper.records import ClassCounts, Direction, NoisyScores, Point
 
@@ -173,6 +173,13 @@ def test_points_of_the_front_that_a_constant_answer_beats_do_not_stretch_the_axe
     assert figure.data[-1].name == "majority class: 81.0 %"  # declared, not counted
     assert len(figure.layout.annotations) == 0  # words in the panel would cover points
     assert [p.epoch for p in data.useful_points] == [1, 2]
+
+
+@pytest.mark.parametrize(("source", "words"), [("declared", "as declared"), ("sketch", "by the private sketch")])
+def test_a_line_of_private_rows_says_where_the_share_of_their_largest_class_is_known_from(small, source, words):
+    known = {"majority_source": MajoritySource(source), "rows": {"validation": 25}}
+    data = sweep_with(small, SPREAD, classes=("a", "b"), majority={"validation": 0.85}, **known)
+    assert front.plot(front.info(data)).data[-1].name == f"majority class, {words}: 85.0 %"
 
 
 def test_the_legend_names_no_line_that_lies_beyond_the_axis(small):
