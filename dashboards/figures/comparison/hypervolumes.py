@@ -139,7 +139,7 @@ def _remarks(comparison: Comparison) -> str:
 FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
     name="hypervolumes",
     heading="Hypervolumes",
-    summary="one mark per sweep, a tick for the mean of a name",
+    summary="one mark per sweep, a cross for its models on test rows, a tick for the mean of a name",
     caption=(
         "One mark per sweep: the share of one box, the same for all, that the front dominates. A larger one may only "
         "have a larger price."

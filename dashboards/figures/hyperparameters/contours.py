@@ -174,7 +174,7 @@ def _widened(ends: tuple[float, float]) -> tuple[float, float]:
 FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     name="contours",
     heading="Two hyperparameters at a time",
-    summary="what trials reached over pairs of hyperparameters, filled in between",
+    summary="what trials reached over pairs of hyperparameters, filled in between and fading where no trial is near",
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "

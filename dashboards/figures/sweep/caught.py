@@ -175,8 +175,8 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     name="caught",
     heading="The front by what an attacker finds",
     summary=(
-        "utility against the largest share of rows that an attacker finds at 1 % false alarms, with that at the price "
-        "of the sweep"
+        "utility against the largest share of rows that an attacker finds at 1 % false alarms, coloured as the front, "
+        "with that at the price of the sweep"
     ),
     caption=(
         "The points of the front, with epsilon and delta put in other words. Of the people whose rows were used, an "

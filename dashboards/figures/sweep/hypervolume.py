@@ -133,7 +133,7 @@ def _too_few(data: SweepData) -> str:
 FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     name="hypervolume",
     heading="What more trials brought",
-    summary="hypervolume of the front after each trial",
+    summary="hypervolume of the front after each trial, and what its models have on test rows",
     caption=(
         "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little. A "
         "mark stands at each trial that enlarged it; one without a mark added nothing to the front of those before it."
