@@ -22,6 +22,7 @@ LEAST_TRIALS = 4
 PANEL_HEIGHT = 380
 _LEGEND = 22  # pixels of one above panels, on a page
 _BELOW = 52  # pixels between panels and the note below their axes
+_LINE = 16  # pixels of a further line of names at these
 PAD = 0.06  # share of an axis beyond its ends
 _LETTERS, _NARROW_LETTERS = 80, 40
 
@@ -95,9 +96,19 @@ def frame(
     figure: go.Figure, place: Mapping[str, int], x: Axis, y: Axis | None = None, *, letters: int, pad: float = PAD
 ) -> None:
     """Give a panel the ticks and the ends of its axes, so much longer; so many letters have room below it."""
-    figure.update_xaxes(**_ticks(x, pad, letters), **place)
+    ticks = _ticks(x, pad, letters)
+    figure.update_xaxes(**ticks, **place)
+    if any("<br>" in text for text in ticks["ticktext"]):
+        _lower_note(figure)
     if y is not None:
         figure.update_yaxes(**_ticks(y, pad), **place)
+
+
+def _lower_note(figure: go.Figure) -> None:
+    """Move the note below panels down by a line, once: names of two lines move the title of their axis onto it."""
+    for note in figure.select_annotations({"name": "terms", "yshift": -_BELOW}):
+        note.yshift -= _LINE
+        figure.layout.margin.b += _LINE
 
 
 def _ticks(axis: Axis, pad: float, letters: int | None = None) -> dict[str, Any]:

@@ -68,6 +68,17 @@ def test_a_long_name_below_a_column_is_broken(with_configs):
     assert "spectral_<br>ball" in {text for axis in axes for text in axis.ticktext}
 
 
+def test_a_note_below_panels_makes_room_for_names_of_two_lines_once(with_configs):
+    places = {}
+    for name in ("ball", "a_long_name_of_a_layer"):
+        configs = [{"model": {"constraint": [name, "orthogonal"][i % 2], "depth": i % 3}} for i in range(8)]
+        figure = draw(with_configs(*configs), "slices", of("column"))
+        (note,) = figure.select_annotations({"name": "terms"})
+        places[name] = (note.yshift, figure.layout.margin.b)
+    (high, narrow), (low, wide) = places.values()
+    assert high - low == wide - narrow > 0
+
+
 def test_without_a_size_a_figure_has_the_size_of_a_screen(sweep):
     layout = fit(draw(sweep, "front", Paper()), Paper())
     assert (layout.width, layout.height, layout.scale * layout.dots) == (1000, 560, 2)
