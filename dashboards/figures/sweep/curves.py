@@ -5,14 +5,17 @@ Beside its epochs each curve carries its epsilons, over which a page can draw it
 
 from dataclasses import dataclass
 from html import escape
+from math import log10
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
+    LOG,
     MANY,
     SYMBOLS,
+    color_bar,
     header,
     interval_bars,
     label,
@@ -23,6 +26,7 @@ from dashboards.figures._common import (
 from dashboards.figures._comparable import stage_epsilon, stage_names
 from dashboards.figures._scores import bars_in_words
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import log_ticks
 from dashboards.summary import best_of
 from dashboards.text import show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
@@ -31,6 +35,9 @@ from sweeper.records import Interval, Point
 DRAWN_TRIALS = 200
 HUES = 5  # colours that tell curves apart; then dashes do too
 _OTHERS = "trials"  # that are neither few nor the best
+_ALIKE = 0.8  # ratio of the smallest to the largest own epsilon above which colours would tell nothing
+_SHADED = 0.6  # opacity of shaded lines at least, or their colours would not be told
+_BEST_WIDTH = 2.2  # pixels of the line of the best trial among shades
 _FEW_EPOCHS = 10
 _NARROW_MANY = 12  # more curves than this have smaller marks in a column
 
@@ -109,7 +116,10 @@ def rows(info: CurvesInfo) -> Table:
 
 
 def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the curves, one colour and mark for each stage of the budget, or of few curves for each."""
+    """Draw the curves, one colour and mark for each stage of the budget, or of few curves for each.
+
+    Many curves of one stage are coloured by their own epsilons, where these differ, and the best is black.
+    """
     last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
     whole = {"dtick": 1} if last <= _FEW_EPOCHS else {"nticks": _FEW_EPOCHS}  # else ticks stand between epochs
     _, _, terms = info.epsilon_title.partition(", ")
@@ -120,13 +130,45 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = new_figure(
         info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta
     )
-    names = _group(info)
+    names, shades = _group(info), _shades(info, theme)
     groups = list(dict.fromkeys([*(name for name in names if name == _OTHERS), *names]))
     for i, curve in sorted(enumerate(info.curves), key=lambda pair: names[pair[0]] != _OTHERS):  # these below the best
         group = groups.index(names[i])
         is_named = len(groups) > 1 and names.index(names[i]) == i
-        figure.add_trace(_line(info, curve, theme, group, name=names[i], is_named=is_named))
+        line = _line(info, curve, theme.hue(group), group, name=names[i], is_named=is_named)
+        if shades:
+            is_best = names[i] != _OTHERS
+            color = theme.ink if is_best else shades[i]
+            line.update(line={"color": color, "width": _BEST_WIDTH if is_best else 1.2}, marker={"color": color})
+            line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
+        figure.add_trace(line)
+    figure.add_traces([_bar(info, theme)] if shades else [])
     return figure
+
+
+def _last_epsilons(info: CurvesInfo) -> list[float]:
+    return [max(curve.epsilons) for curve in info.curves]
+
+
+def _shades(info: CurvesInfo, theme: Theme) -> list[str]:
+    """The colour of each of many curves of one stage by its own epsilon; none where these hardly differ."""
+    own = _last_epsilons(info)
+    if info.stages or len(own) <= HUES or not 0.0 < min(own) < _ALIKE * max(own):
+        return []
+    low, high = log10(min(own)), log10(max(own))
+    return [theme.scale[round((log10(one) - low) / (high - low) * (len(theme.scale) - 1))] for one in own]
+
+
+def _bar(info: CurvesInfo, theme: Theme) -> go.Scatter:
+    """What shows the scale of the shades."""
+    own = _last_epsilons(info)
+    ticks = log_ticks(own, steps=(1, 2, 5))
+    ends = {"cmin": log10(min(own)), "cmax": log10(max(own)), "color": [log10(min(own))]}
+    title = f"{OWN} of the whole trial{LOG}"
+    places = {"tickvals": [log10(tick) for tick in ticks["tickvals"]], "ticktext": ticks["ticktext"]}
+    bar = color_bar(title) | places | {"tickformat": None}
+    look = {"colorscale": theme.colorscale(), "colorbar": bar, **ends}
+    return go.Scatter(x=[None], y=[None], mode="markers", marker=look, showlegend=False, hoverinfo="skip")
 
 
 def _group(info: CurvesInfo) -> list[str]:
@@ -139,8 +181,8 @@ def _group(info: CurvesInfo) -> list[str]:
     return [best if curve.trial == info.best else _OTHERS for curve in info.curves]
 
 
-def _line(info: CurvesInfo, curve: Curve, theme: Theme, group: int, *, name: str, is_named: bool) -> go.Scatter:
-    color, crowded = theme.hue(group), len(info.curves) > (_NARROW_MANY if info.narrow else MANY)
+def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, is_named: bool) -> go.Scatter:
+    crowded = len(info.curves) > (_NARROW_MANY if info.narrow else MANY)
     cells = [
         [epsilon, show_epsilon(epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
     ]
@@ -170,7 +212,7 @@ FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
     caption=(
         "One line per trial, one point per epoch; where the budget is cut into stages, each has its colour and mark, "
-        "else each of a few trials, or the best of many."
+        "else each of a few trials. Many trials have the colours of their own epsilons, and the best is black."
     ),
     position=72,
     info=info,

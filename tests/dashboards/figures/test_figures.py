@@ -3,7 +3,7 @@
 import itertools
 import re
 from dataclasses import replace
-from math import inf, nan
+from math import inf, log10, nan
 from statistics import fmean
 
 import pytest
@@ -352,6 +352,27 @@ def test_of_many_curves_of_one_stage_the_best_is_told_from_the_others(small):
         "trials": LIGHT.blue,
         "t2, with the best point": LIGHT.orange,
     }
+
+
+def test_many_curves_of_one_stage_have_the_colours_of_their_own_epsilons_where_these_differ(small):
+    def drawn(epsilons):
+        points = [
+            Point(trial=f"t{i}", epoch=epoch, values={"epsilon": own * epoch / 2, "accuracy": 0.5 + 0.01 * i})
+            for i, own in enumerate(epsilons)
+            for epoch in (1, 2)
+        ]
+        return curves.plot(curves.info(small(points)))
+
+    *lines, bar = drawn([8.0, 1.0, 2.0, 4.0, 1.0, 2.0, 8.0]).data
+    colors = {line.meta: line.line.color for line in lines}
+    assert (colors["t0"], colors["t1"], colors["t4"]) == (LIGHT.scale[-1], LIGHT.scale[0], LIGHT.scale[0])
+    assert len({colors["t1"], colors["t2"], colors["t3"], colors["t0"]}) == 4
+    assert (colors["t6"], lines[-1].meta) == (LIGHT.ink, "t6"), "the best, above all others"
+    assert [line.name for line in lines if line.showlegend] == ["t6, with the best point"]
+    assert (bar.marker.cmin, bar.marker.cmax) == pytest.approx((0.0, log10(8.0)))
+    assert {"1", "2", "5"} <= set(bar.marker.colorbar.ticktext)
+    alike = drawn([2.0, 1.9, 2.0, 2.0, 1.9, 2.0, 2.0])
+    assert {line.line.color for line in alike.data} == {LIGHT.blue, LIGHT.orange}
 
 
 @pytest.mark.parametrize(("epochs", "ticks"), [(2, 1), (10, 1), (30, None)])
