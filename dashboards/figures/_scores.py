@@ -8,12 +8,13 @@ from clipless.datasets.metadata import units_word
 from dashboards.data import SweepData
 from dashboards.figures._theme import Theme
 from dashboards.text import number
+from sweeper.privacy.baselines import MajoritySource
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import wilson
 from sweeper.records import Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import finals_first
-from sweeper.specification.objectives import is_share_of_rows
+from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
 
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 _MOST_BARS = 200  # points with error bars
@@ -90,22 +91,27 @@ def within(half: float) -> str:
 def half_width(front: Front, names: Iterable[str]) -> float | None:
     """Return half the widest 95 % interval that a value of these names has for new rows of the same kind.
 
-    None where it is not known: of public rows it is that of a share of independent rows (`wilson`), of private ones
-    that of the noisy releases.
+    None where it is not known: of public rows it is that of a share of independent rows (`wilson`), or of an area under
+    the ROC curve, which varies at most as one of the rarer class alone; of private ones that of the noisy releases.
     """
+    names = tuple(names)
     if is_noisy(front):
         ends = [point.interval(name) for name in names for point in front.points]
         return max((abs(high - low) / 2.0 for low, high in filter(None, ends)), default=None)
     claim, rows = front.claim, front.claim.baselines.rows.get(VALIDATION, 0)
     if not rows or claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row":
         return None
-    shares = [
-        p.values[n] for n in names if is_share_of_rows(n) for p in front.points if 0.0 <= p.values.get(n, -1) <= 1
-    ]
-    if not shares:
-        return None
-    low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), rows)
-    return (high - low) / 2.0
+    majority, counted = claim.baselines.majority.get(VALIDATION), claim.baselines.majority_source is MajoritySource.ROWS
+    rarer = round((1.0 - majority) * rows) if counted and majority is not None else 0
+    halves = []
+    for found, count in ((filter(is_share_of_rows, names), rows), (filter(needs_two_classes, names), rarer)):
+        scores = [p.values[name] for name in found for p in front.points if 0.0 <= p.values.get(name, -1) <= 1]
+        if scores and not count:
+            return None
+        if scores:
+            low, high = wilson(min(scores, key=lambda score: abs(score - 0.5)), count)
+            halves.append((high - low) / 2.0)
+    return max(halves, default=None)
 
 
 def is_noisy(front: Front) -> bool:

@@ -10,7 +10,7 @@ from statistics import NormalDist
 from clipless.datasets import Evaluation
 from sweeper.privacy.claims import Claim
 from sweeper.records import Interval, Point
-from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows, smoothed_radius
+from sweeper.specification.objectives import AUROC, BALANCED, is_share_of_rows, needs_two_classes, smoothed_radius
 
 _Z = NormalDist().inv_cdf(0.975)  # of a 95 % interval
 
@@ -66,7 +66,9 @@ def interval_on_test(point: Point, name: str, claim: Claim) -> Interval | None:
 
     That of a noisy score is that of its release. A share of public rows has `wilson`'s, of the number of rows that its
     counts by class or its smoothed certificates record; over repeats, whose rows are the same, it is wider than
-    need be. Rows of a larger privacy unit are not independent: there is none.
+    need be. An area under the ROC curve has that of a share of as many rows as its rarer class has: its variance is at
+    most that one's, whatever the laws of the scores are (Birnbaum and Klose 1957). Rows of a larger privacy unit are
+    not independent: there is none.
 
     Guarantees:
         Nothing is counted of rows that are not declared public.
@@ -80,7 +82,11 @@ def interval_on_test(point: Point, name: str, claim: Claim) -> Interval | None:
 
 
 def _rows_counted(point: Point, name: str) -> int:
-    """Return of how many test rows a number is a share, 0 where it is none or that is not recorded."""
+    """Return of how many test rows a number is a share, or varies as one; 0 where that is not recorded."""
     if smoothed_radius(name) is not None:
         return 0 if point.smoothed is None else point.smoothed.rows
-    return sum(point.classes.rows) if is_share_of_rows(name) and point.classes is not None else 0
+    if point.classes is None:
+        return 0
+    if needs_two_classes(name):
+        return min(point.classes.rows)
+    return sum(point.classes.rows) if is_share_of_rows(name) else 0

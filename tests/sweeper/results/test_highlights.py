@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -87,9 +88,24 @@ def test_a_share_of_public_test_rows_has_wilsons_interval_and_no_other_number(ma
     assert interval_on_test(point, "accuracy", claim) == pytest.approx(scipys(234, 260))
     assert interval_on_test(point, "certified@1/4", claim) == pytest.approx(scipys(260, 260))
     assert interval_on_test(point, "smoothed@1/4", claim) == pytest.approx(scipys(20, 40))
-    for name in ("auroc", "certified@1/2"):
-        assert interval_on_test(point, name, claim) is None
+    assert interval_on_test(point, "certified@1/2", claim) is None
     assert interval_on_test(replace(point, classes=None), "accuracy", claim) is None
+
+
+@pytest.mark.parametrize("law", ["the rarer class decides", "alike"])
+def test_an_area_under_the_roc_curve_varies_at_most_as_a_share_of_the_rarer_class(make_point, claim, law):
+    rng = np.random.default_rng(0)
+    counts, held = ClassCounts(rows=(40, 400), decided=(40, 400), correct=(40, 400)), []
+    for _ in range(400):
+        common, rare = rng.normal(size=400), rng.normal(1.0, size=40)
+        if law != "alike":  # each rare row lies beyond all others, on one side or the other
+            common, rare = np.zeros(400), np.where(rng.random(40) < 0.76, 1.0, -1.0)
+        area = float((rare[:, None] > common).mean())
+        point = replace(make_point("t0001", 1, 1.0, 0.9), test={"auroc": area}, classes=counts)
+        low, high = interval_on_test(point, "auroc", claim)
+        held.append(low <= 0.76 <= high)  # the truth of both laws
+    assert np.mean(held) > 0.93
+    assert interval_on_test(replace(point, classes=None), "auroc", claim) is None
 
 
 @pytest.mark.parametrize("other", [{"evaluation": "private"}, {"evaluation": "exploratory"}, {"unit": "patient"}])

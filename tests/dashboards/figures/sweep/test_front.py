@@ -6,6 +6,7 @@ import pytest
 
 from dashboards.figures import sweep_figures
 from dashboards.figures._references import Reference
+from dashboards.figures._scores import scores_in_words, within
 from dashboards.figures._staircases import curve_lines, explorers_key, staircase
 from dashboards.figures._tested import best_tested
 from dashboards.figures._theme import LIGHT
@@ -173,6 +174,17 @@ def test_points_of_the_front_that_a_constant_answer_beats_do_not_stretch_the_axe
     assert figure.data[-1].name == "majority class: 81.0 %"  # declared, not counted
     assert len(figure.layout.annotations) == 0  # words in the panel would cover points
     assert [p.epoch for p in data.useful_points] == [1, 2]
+
+
+def test_an_area_under_the_roc_curve_is_as_sure_as_a_share_of_the_rarer_class(small):
+    counted = {"classes": ("a", "b"), "majority": {"validation": 0.9}, "rows": {"validation": 1000}}
+    points = [Point(trial="t", epoch=1, values={"epsilon": 1.0, "auroc": 0.9, "accuracy": 0.9})]
+    for source, is_counted in (("rows", True), ("declared", False)):
+        data = sweep_with(small, points, majority_source=MajoritySource(source), **counted)
+        claim = replace(data.result.claim, evaluation="public", unit="row")
+        low, high = wilson(0.9, 100)
+        sure = f"1000 validation rows, {within((high - low) / 2)}, ignoring selection"
+        assert scores_in_words(replace(data.result, claim=claim), ["auroc"]) == (sure if is_counted else "validation")
 
 
 @pytest.mark.parametrize(("source", "words"), [("declared", "as declared"), ("sketch", "by the private sketch")])
