@@ -23,6 +23,7 @@ _SQUARE, _SQUARE_OF_SEVERAL = 0.85, 0.66  # heights of square panels, of their s
 _INSET = 0.6  # of a panel that one with an inset is higher
 _PANEL, _BESIDE, _BETWEEN = 0.46, 0.34, 0.2  # heights of panels, one or several, and between, in widths
 _ROW = 46.0  # pixels that a row of a panel with few named rows takes at most
+_LEAST_ROW = 17.0  # pixels that it takes at least
 _TITLE, _LINE = 40.0, 19.0  # pixels of margin that a title takes, and a further line
 _SMALL_LINE = 15.0  # likewise, of a line in small letters
 _LETTER, _SYMBOL, _LEGEND_TEXT = 7.0, 47.0, 11.5  # pixels
@@ -31,6 +32,8 @@ _SLIM_EM, _EM, _WIDE_EM = 0.29, 0.55, 0.8  # and about how wide they and others 
 _SPARE = 6.0  # pixels behind the longest name of a column of a legend
 _LEFT = 6.0  # pixels left of a legend below
 _RANK = 1000  # Plotly's, of a trace without one of its own
+_BESIDE_LEGEND = 6.0  # pixels above and below a legend
+_CLEAR = "rgba(0,0,0,0)"  # or a legend would cover the end of the one before
 _LEGEND_ABOVE = 22.0  # pixels of margin that a legend below the title takes
 _AT_EDGES, _BESIDE_AXIS, _BAR = 80.0, 60.0, 70.0  # pixels beside panels, left of them, and of a bar of colours
 _BEFORE_AXIS = 16.0  # pixels around names of rows
@@ -59,7 +62,7 @@ def fit(figure: Figure, paper: Paper) -> Layout:
         figure.update_layout(title=None, margin={"t": max(_margin(figure, "t") - _TITLE, 12)})
     scale, width = _scale(paper), _width(paper)
     columns = _columns(_in_legend(figure), width - _LEFT)
-    legend = _LINE * len(columns[0]) + 6.0 if columns else 0.0
+    legend = _LINE * len(columns[0]) + 2.0 * _BESIDE_LEGEND if columns else 0.0
     if is_narrow(paper):
         panels = _make_narrow(figure, width)
     elif _is_square(figure):
@@ -103,7 +106,8 @@ def _make_narrow(figure: Figure, width: float) -> float:
     square = (_SQUARE if columns == 1 else _SQUARE_OF_SEVERAL) / columns
     one = square if _is_square(figure) else _BESIDE if max(columns, rows) > 1 else _PANEL
     height = width * (one * rows + _BETWEEN * (rows - 1) + (_INSET * _PANEL if insets else 0.0))
-    return _at_most_rows(figure, height)
+    least = _LEAST_ROW * len(_row_names(figure)) * rows  # or some rows would have no name
+    return max(_at_most_rows(figure, height), least * (1.0 + _BETWEEN * (rows - 1)))
 
 
 def _at_most_rows(figure: Figure, height: float) -> float:
@@ -122,7 +126,9 @@ def _row_names(figure: Figure) -> set[str]:
 def _left_of_axis(figure: Figure) -> float:
     """Return about how wide what stands left of the panels is."""
     names = [line for name in _row_names(figure) for line in name.split("<br>")]
-    return max([_BESIDE_AXIS, *(_text_width(name) + _BEFORE_AXIS for name in names)])
+    titles = [axis.title.text for axis in figure.select_yaxes() if axis.title.text]
+    more = _LINE * max((title.count("<br>") for title in titles), default=0)
+    return max([_BESIDE_AXIS + more, *(_text_width(name) + _BEFORE_AXIS for name in names)])
 
 
 def _is_square(figure: Figure) -> bool:
@@ -147,9 +153,9 @@ def _move_legend(figure: Figure, columns: list[list[Any]], width: float, panels:
     at = _LEFT - left
     for number, column in enumerate(columns):
         name = f"legend{number + 1 if number else ''}"
-        place = {"x": at / axes, "xanchor": "left", "y": -below / panels, "yanchor": "top"}
+        place = {"x": at / axes, "xanchor": "left", "y": -(below + _BESIDE_LEGEND) / panels, "yanchor": "top"}
         letters = {"font": font, "entrywidth": _column_width(column) - _SYMBOL + _SPARE}  # else Plotly may cut the last
-        look = {"orientation": "v", "itemwidth": 30, "tracegroupgap": 0, **letters}
+        look = {"orientation": "v", "itemwidth": 30, "tracegroupgap": 0, "bgcolor": _CLEAR, **letters}
         figure.update_layout({name: {**look, **place}})
         for trace in column:
             trace.legend = name

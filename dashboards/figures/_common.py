@@ -22,7 +22,6 @@ from dashboards.text import (
     in_parentheses,
     is_fraction,
     number,
-    radius_of,
     setting,
     show,
     show_epsilon,
@@ -50,6 +49,7 @@ _TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of i
 _LEAST_PAD = 0.05  # beyond the outermost hypervolumes
 _ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
+_BELOW_ZERO = 0.02  # share of an axis below 0 where no value is: marks at 0 are whole
 _SMALLEST_SPREAD = 0.05  # to either side of the values of an axis whose values are all alike
 _PERCENT = [  # as many digits as the distance of the ticks asks for, however far a reader zooms
     {"dtickrange": [None, 9e-4], "value": ".2%"},
@@ -65,8 +65,13 @@ _MIDDLE: dict[str, Any] = {"x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper",
 def epsilon_title(data: SweepData) -> str:
     """What the epsilon axis promises: each value holds for an epoch fixed in advance; a model costs the price."""
     price = data.result.price
-    paid = "" if price is None else f"; {PRICE_OF_SWEEP}: {show_epsilon(price.epsilon)}"
+    paid = "" if price is None else f"; {PRICE_OF_SWEEP}: {show_epsilon(price.epsilon)}{doubt(price)}"
     return f"{OWN_EPSILON}, {delta_text(data)}{paid}"
+
+
+def doubt(price: Price) -> str:
+    """What stands behind a price that is not proven, for results steer the sweep: a picture has no page around it."""
+    return " (not proven)" if price.unproven else ""
 
 
 def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[float] = ()) -> dict[str, Any]:
@@ -100,13 +105,13 @@ def label(name: str) -> str:
 
 def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
-    title = f"{label(name)}{_beside(info)}"
+    title = f"{label(name)}{beside(info)}"
     if len(title) > _HEIGHT_LETTERS[info.narrow]:
         title = title.replace(" at L2", "<br>at L2").replace(", 95", ",<br>95")
     return {"title": {"text": title}, **percent_axis(name)}
 
 
-def _beside(info: FigureInfo) -> str:
+def beside(info: FigureInfo) -> str:
     """How sure scores are, behind the title of their axis; a column has more room for it below the other axis."""
     return "" if _is_said_below(info) else f" ({info.scores})"
 
@@ -152,16 +157,6 @@ def box_in_words(box: Box, letters: int) -> str:
     return "<br>".join(map(escape, lines))
 
 
-def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
-    """An axis of several values of one kind: shares of the validation rows, else what the first one is called."""
-    if not names:
-        return {}
-    if not all(name == "accuracy" or radius_of(name) is not None for name in names):
-        return value_axis(info, names[0]) | percent_axis(*names)
-    title = f"rows decided correctly{_beside(info)}".replace(", 95", ",<br>95")
-    return {"title": {"text": title}, **percent_axis(*names)}
-
-
 def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | None:
     """Range of an axis that shows all the values, and lines beside them that are nearer than half their spread.
 
@@ -169,6 +164,8 @@ def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | N
     [0.825, 0.885]
     >>> zoom([0.83, 0.88], near=[0.81, 0.12])
     [0.803, 0.887]
+    >>> zoom([0.0, 1.0])
+    [-0.02, 1.1]
     """
     usable = [value for value in values if isfinite(value)]
     if not usable:
@@ -181,7 +178,8 @@ def zoom(values: Iterable[float], near: Iterable[float] = ()) -> list[float] | N
         if low - reach <= line <= high + reach:
             low, high = min(low, line), max(high, line)
     pad = 0.1 * (high - low)
-    return [round(low - pad, 6), round(high + pad, 6)]
+    first = low - pad if low < 0.0 else max(low - pad, -_BELOW_ZERO * (high - low))
+    return [round(first, 6), round(high + pad, 6)]
 
 
 def around(volumes: Sequence[float]) -> list[float] | None:
@@ -250,6 +248,7 @@ def color_bar(title: str) -> dict[str, Any]:
         "len": 0.9,
         "outlinewidth": 0,
         "tickformat": ".0%",
+        "tickformatstops": _PERCENT,
         "tickfont": {"size": 11},
         "xpad": 8,
     }
@@ -262,8 +261,12 @@ def marks(x: Sequence[float], y: Sequence[Any], texts: Sequence[str], marker: An
 
 
 def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, str]:
-    """The shortest ends of dotted names that stay distinct from each other and from ``taken``."""
-    labels = {name: name.rpartition(".")[2] for name in names}
+    """The shortest ends of dotted names that stay distinct from each other and from ``taken``; of a choice its place.
+
+    >>> short_names(["training.loss.name", "model.width"])
+    {'training.loss.name': 'loss', 'model.width': 'width'}
+    """
+    labels = {name: name.removesuffix(".name").rpartition(".")[2] for name in names}
     found = [*labels.values(), *taken]
     return {name: name if found.count(label) > 1 else label for name, label in labels.items()}
 
@@ -379,7 +382,9 @@ def compared(comparison: Comparison, title: str, *, objective: str = "") -> dict
     both = "both" if len(comparison.runs) == 2 else f"all {len(comparison.runs)}"
     price, together = comparison.price, ""
     if price is not None:
-        together = f"; price of {both} together: {show_epsilon(price.epsilon)} at delta = {number(price.delta)}"
+        together = (
+            f"; price of {both} together: {show_epsilon(price.epsilon)}{doubt(price)} at delta = {number(price.delta)}"
+        )
     return {
         "title": f"{escape(names)}: {title}",
         "epsilon_title": f"{OWN_EPSILON}, {deltas_in_words}{together}",

@@ -110,10 +110,9 @@ def name_stars(figure: go.Figure, theme: Theme, **legend: Any) -> None:
     figure.update_layout(legend=legend)
 
 
-def name_circles(figure: go.Figure, theme: Theme, subject: str) -> None:
+def name_circles(figure: go.Figure, color: str, subject: str) -> None:
     """Say in the legend of a figure what its circles are: a picture has no caption."""
-    line = {"color": theme.muted, "width": 1.5}
-    _add_key(figure, {"symbol": "circle", "size": 9, "color": theme.paper, "line": line}, f"one {subject}")
+    _add_key(figure, {"symbol": "circle", "size": 9, "color": color}, f"one {subject}")
 
 
 def _add_key(figure: go.Figure, marker: dict[str, Any], name: str) -> None:

@@ -11,10 +11,22 @@ import plotly.graph_objects as go
 
 from dashboards.data import finite
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import SYMBOLS, epsilon_axis, interval_bars, interval_row, new_figure, reached
+from dashboards.figures._common import (
+    SYMBOLS,
+    beside,
+    epsilon_axis,
+    interval_bars,
+    interval_row,
+    new_figure,
+    percent_axis,
+    reached,
+    value_axis,
+)
 from dashboards.figures._theme import Theme
+from dashboards.text import radius_of
 from sweeper.records import Direction, Interval, Objective, Point
 from sweeper.results.pick import surest
+from sweeper.specification.objectives import AUROC, needs_two_classes
 
 EXPLORERS = "dot"  # the dash of a line left of finals
 EXPLORER = "circle-open"  # the mark of explorers, where finals come first
@@ -167,6 +179,25 @@ def _marked(
         hovertemplate="%{text}<extra></extra>",
         **more,
     )
+
+
+def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
+    """An axis of several values of one kind: shares of the validation rows, else what the first one is called."""
+    if not names:
+        return {}
+    if len({_measure(name) for name in names}) > 1:
+        return {"title": {"text": f"score{beside(info)}".replace(", 95", ",<br>95")}, **percent_axis(*names)}
+    if _measure(names[0]) != "accuracy":
+        return value_axis(info, names[0]) | percent_axis(*names)
+    title = f"rows decided correctly{beside(info)}".replace(", 95", ",<br>95")
+    return {"title": {"text": title}, **percent_axis(*names)}
+
+
+def _measure(name: str) -> str:
+    """What a score measures, whatever the radius: accuracy, AUROC, or itself."""
+    if needs_two_classes(name):
+        return AUROC
+    return name if radius_of(name) is None else "accuracy"
 
 
 def curve_look(theme: Theme, index: int) -> tuple[str, str]:

@@ -112,12 +112,9 @@ def cross_in_words(*volumes: float | None) -> str:
     return f" Crosses: what the models of the front have {ON_TEST}, which did not choose them."
 
 
-def volume_cross(
-    volumes: Sequence[float], at: Sequence[Any], texts: Sequence[str], theme: Theme, *, on_x: bool, rows: str
-) -> go.Scatter:
-    """Draw hypervolumes of models on so many test rows as crosses, along the axis that has hypervolumes."""
-    x, y = (volumes, at) if on_x else (at, volumes)
-    return marks(x, y, texts, _cross_look(theme.orange, theme, _SIZE), name=f"the models of the front on {rows}")
+def on_test_rows(rows: str) -> str:
+    """Return what a legend calls crosses of hypervolumes."""
+    return f"the models of the front on {rows}"
 
 
 def models_of_line(found: Sequence[Tested], steps: Sequence[Step], scores: str, *, narrow: bool) -> str:
@@ -151,14 +148,15 @@ def crosses(
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
     is_aside |= bars is not None or is_far
     aside = (_FAR_ASIDE if is_far else _ASIDE) if is_aside else 1.0
-    look = _cross_look(color, theme, _NARROW_SIZE if narrow else _SIZE)
+    look = cross_look(color, theme, _NARROW_SIZE if narrow else _SIZE)
     x = [aside * one.epsilon for one in found]
     y, texts = [one.value for one in found], [one.text for one in found]
     name = f"{name} (moved right)".replace(") (", ", ") if is_aside and not is_far else name
     return marks(x, y, texts, look, name=name, error_y=bars)
 
 
-def _cross_look(color: str, theme: Theme, size: float) -> dict[str, Any]:
+def cross_look(color: str, theme: Theme, size: float = _SIZE) -> dict[str, Any]:
+    """Return how the mark of a cross looks."""
     return {"symbol": "x", "size": size, "color": color, "line": {"width": _RIM, "color": theme.paper}}
 
 

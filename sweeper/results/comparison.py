@@ -145,7 +145,8 @@ class Comparison:
         if self.exploratory or len(known) < len(prices) or len(kinds) > 1:
             return None
         epsilon, delta = fsum(one.epsilon for one in known), fsum(one.delta for one in known)
-        return Price(epsilon=epsilon, delta=delta, events=sum(one.events for one in known))
+        unproven = next((one.unproven for one in known if one.unproven), None)
+        return Price(epsilon=epsilon, delta=delta, events=sum(one.events for one in known), unproven=unproven)
 
     @property
     def price_in_words(self) -> str:

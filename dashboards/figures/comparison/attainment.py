@@ -16,6 +16,7 @@ from sweeper.pareto.attainment import Surface
 from sweeper.results.comparison import Comparison
 
 _OPACITY = 0.18
+_BEYOND = 1.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ class AttainmentInfo(FigureInfo):
     utility: str  # name on the vertical axis
     bands: tuple[Band, ...]  # by spec
     runs: str  # what the runs are, in words
-    right_end: float  # largest epsilon of any surface
+    right_end: float  # of the bands, a little beyond the last step of any
+    alone: tuple[str, ...] = ()  # specs of one run, which have no band
 
 
 def info(comparison: Comparison) -> AttainmentInfo:
@@ -51,12 +53,13 @@ def info(comparison: Comparison) -> AttainmentInfo:
         bands=bands,
         runs="runs",
         right_end=right_end(bands),
+        alone=tuple(name for name, count in runs.items() if count == 1 and bands),
     )
 
 
 def right_end(bands: Sequence[Band]) -> float:
-    """Return the largest epsilon of any surface, 1 without any."""
-    return max(_epsilons(bands), default=1.0)
+    """Return an epsilon a little beyond the last step of any surface, so that it is seen to be level; 1 without any."""
+    return _BEYOND * max(_epsilons(bands), default=1.0 / _BEYOND)
 
 
 def _epsilons(bands: Sequence[Band]) -> list[float]:
@@ -87,6 +90,9 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
             surface = band.surface(name)
             if surface is not None:
                 figure.add_trace(_line(info, band, surface, color, width))
+    for name in info.alone:
+        words = f"{escape(name)}: 1 of its {info.runs}, no band"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": theme.paper}, name=words))
     return figure
 
 

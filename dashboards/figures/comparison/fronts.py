@@ -98,15 +98,15 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = over_epsilon(info, theme, epsilons, info.objective, height=480, values=values)
     apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
     entries = [line.run.rpartition("/")[2] if apart else line.spec for line in info.lines]
-    prices = {
-        entry: prices_in_words([line.price for line, one in zip(info.lines, entries, strict=True) if one == entry])
+    terms = {
+        entry: _terms([line.price for line, one in zip(info.lines, entries, strict=True) if one == entry])
         for entry in entries
     }
     places = list(dict.fromkeys(entries))
     on_test: list[tuple[tuple[Tested, ...], str]] = []
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
-        first, *others = _lines(info, line, f"{escape(entry)} ({prices[entry]})", look)
+        first, *others = _lines(info, line, f"{escape(entry)} ({terms[entry]})", look)
         figure.add_traces([first.update(showlegend=entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
     figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
@@ -114,6 +114,12 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:
         draw_references(figure, info, info.references, info.objective, theme)
     return with_room(figure, info)
+
+
+def _terms(prices: list[Price | None]) -> str:
+    """What stands behind a name in the legend: how many runs it has, where several, and what one of them costs."""
+    price = prices_in_words(prices)
+    return price if len(prices) == 1 else f"{len(prices)} runs, {price} each"
 
 
 def _lines(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str]) -> list[go.Scatter]:

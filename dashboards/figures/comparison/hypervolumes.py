@@ -3,7 +3,6 @@
 The rows that chose a front flatter it: beside each mark a cross is what its models have on test rows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -12,7 +11,7 @@ import plotly.graph_objects as go
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import SYMBOLS, around, box_in_words, compared, marks, new_figure, with_terms
 from dashboards.figures._scores import compared_on_test, rows_in_words
-from dashboards.figures._tested import cross_in_words, volume_cross, volume_on_test
+from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box
@@ -86,25 +85,21 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
         figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False))
+        known = [(v, y, run.label) for v, y, run in zip(info.on_test[i], at, group.runs, strict=True) if v is not None]
+        texts = [f"<b>{escape(run)}</b> on {info.test_scores}<br>hypervolume {number(v, 4)}" for v, _, run in known]
+        x, y = [v for v, _, _ in known], [row for _, row, _ in known]
+        figure.add_trace(marks(x, y, texts, cross_look(color, theme), showlegend=False))
         if i in several:
             tick = {"size": 20, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
             text = f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"
             rows_of_it = list(dict.fromkeys(at))
             means = marks([group.mean] * len(rows_of_it), rows_of_it, [text] * len(rows_of_it), tick, name=_MEAN)
             figure.add_trace(means.update(showlegend=i == several[0]))
-    figure.add_traces(_crosses(info, names, theme) if tested else [])
+    validation = {"size": 9, "color": theme.muted, "symbol": "circle"}
+    keys = [(validation, rows_in_words(info.scores)), (cross_look(theme.muted, theme), on_test_rows(info.test_scores))]
+    for marker, words in keys if tested else []:
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=words))
     return figure
-
-
-def _crosses(info: VolumesInfo, names: Sequence[Sequence[str]], theme: Theme) -> list[go.Scatter]:
-    known = [
-        (volume, name, f"<b>{escape(run.label)}</b> on {info.test_scores}<br>hypervolume {number(volume, 4)}")
-        for group, volumes, at in zip(info.groups, info.on_test, names, strict=True)
-        for run, volume, name in zip(group.runs, volumes, at, strict=True)
-        if volume is not None
-    ]
-    volumes, at, texts = zip(*known, strict=True)
-    return [volume_cross(volumes, at, texts, theme, on_x=True, rows=info.test_scores)]
 
 
 def _names(info: VolumesInfo) -> list[list[str]]:

@@ -38,8 +38,13 @@ def order_in_words(data: SweepData) -> str:
 
 
 def pairs(axes: Sequence[Axis]) -> list[tuple[Axis, Axis]]:
-    """Return pairs of the first axes."""
-    return list(combinations(axes[:3], 2))
+    """Return pairs of the first axes; of a number and a choice the choice is across, where its names have room."""
+    found = list(combinations(axes[:3], 2))
+    return [(y, x) if _has_names(y) and not _has_names(x) else (x, y) for x, y in found]
+
+
+def _has_names(axis: Axis) -> bool:
+    return any(isinstance(value, str) for value in axis.values)
 
 
 def pairs_in_words(axes: Sequence[Axis], shown: int) -> str:
@@ -59,8 +64,13 @@ def stars_last(info: ConfigurationsInfo, chosen: Sequence[int]) -> list[int]:
     return sorted(chosen, key=lambda i: bool(info.trained and info.trained[i]))
 
 
-def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, **layout: Any) -> go.Figure:
-    """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none."""
+def panels(
+    info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, is_plain: bool = False, **layout: Any
+) -> go.Figure:
+    """Return a figure of so many panels, side by side or in so many columns; a sentence where there is none.
+
+    With ``is_plain`` the colours of marks are no values.
+    """
     above = 0 if info.still or info.narrow else _LEGEND
     margin = {"t": 62 + above + more_height(info.note, narrow=info.narrow)} if info.note else {}
     figure = new_figure(info, theme, empty=not count, height=PANEL_HEIGHT, showlegend=False, margin=margin)
@@ -72,7 +82,7 @@ def panels(info: ConfigurationsInfo, theme: Theme, count: int, *, columns: int, 
         mark(figure, info.note, theme, up=6 + above / 2, narrow=info.narrow)
         write_below(figure, info.terms, theme, down=_BELOW, narrow=info.narrow)
         if info.still:
-            name_circles(figure, theme, info.subject)
+            name_circles(figure, theme.blue if is_plain else theme.scale[len(theme.scale) // 2], info.subject)
         if any(info.trained):
             name_stars(figure, theme, x=1, xanchor="right")
     else:

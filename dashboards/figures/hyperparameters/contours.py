@@ -23,7 +23,6 @@ from dashboards.figures.hyperparameters._compared import (
 )
 from dashboards.figures.hyperparameters._pairs import (
     LEAST_TRIALS,
-    PAD,
     both,
     find_axes,
     frame,
@@ -46,15 +45,13 @@ from dashboards.figures.hyperparameters.configurations import (
 from dashboards.text import number
 
 MOST_PANELS = 2
-_SIZE = 9  # pixels of a mark
+_SIZE = 11  # pixels of a mark
 _BETWEEN = "guessed between marks"
 CELLS = 32  # of the grid, along each axis
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.02  # within this share of an axis trials count alike
-_FULL, _GONE = (
-    0.05,
-    0.25,
-)  # shares of an axis from the nearest mark: up to which colours are full, from where there are none
+_PALE = 0.4  # of colours everywhere: those of marks are measured, these are guessed
+_FULL, _GONE = 0.05, 0.25  # shares of an axis from the nearest mark up to which they do not fade, and where they end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +111,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         look = {"contours": {"coloring": "heatmap", **lines}, "line": {"width": apart and 0.8}, "hoverinfo": "skip"}
         filled = go.Contour(x=grid.x, y=grid.y, z=grid.heights, zmin=low, zmax=high, **scale, **look, **bar)
         figure.add_traces([filled, _fade(grid, theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2)
-        outline = {"width": 1.5, "color": theme.paper}
+        outline = {"width": 1.2, "color": theme.ink}
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
         marker |= symbols(is_trained(info, chosen), _SIZE)
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
@@ -143,14 +140,14 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
     A height is the mean of the values of marks, in which nearer ones count more; it fades with the distance to the
     nearest mark, in shares of the axes.
     """
-    (left, right), (low, high) = (_widened(axis.ends) for axis in (x, y))
+    (left, right), (low, high) = x.ends, y.ends
     grid_x, grid_y = np.linspace(left, right, CELLS), np.linspace(low, high, CELLS)
     far_x = (grid_x[None, :, None] - np.array([x.positions[i] for i in chosen])) / (right - left)
     far_y = (grid_y[:, None, None] - np.array([y.positions[i] for i in chosen])) / (high - low)
     far: Any = np.hypot(far_x, far_y)
     weights = (far + _NEAR) ** -_SHARP
     heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
-    faded = np.clip((far.min(axis=2) - _FULL) / (_GONE - _FULL), 0.0, 1.0)
+    faded = _PALE + (1.0 - _PALE) * np.clip((far.min(axis=2) - _FULL) / (_GONE - _FULL), 0.0, 1.0)
     return Grid(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
 
 
@@ -164,11 +161,6 @@ def _fade(grid: Grid, theme: Theme) -> go.Contour:
     }
     scale = [[0.0, theme.clear], [1.0, theme.paper]]
     return go.Contour(x=grid.x, y=grid.y, z=grid.faded, zmin=0.0, zmax=1.0, colorscale=scale, **look)
-
-
-def _widened(ends: tuple[float, float]) -> tuple[float, float]:
-    pad = PAD * (ends[1] - ends[0])
-    return ends[0] - pad, ends[1] + pad
 
 
 FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(

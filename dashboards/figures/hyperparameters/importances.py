@@ -22,7 +22,7 @@ _NARROW_COLUMNS = 2
 _BESIDE = (0.05, 0.1)  # between panels side by side, as a share of the width, on a page and in a column
 _TICKS_BELOW, _LINE = 44, 18  # pixels below panels for their ticks, and for a line
 _PAD = 0.08  # of an axis, beyond its whiskers
-_GAP = 0.2  # between rows of panels, as a share of the height
+_GAP = 0.27  # between rows of panels, as a share of the height
 _HOW_TO_READ = (
     "Permutation importance: R² lost when values are shuffled, ±1 standard deviation "
     "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}). It may exceed the R² above the bars."
@@ -97,7 +97,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
     _draw(figure, info, theme, columns=columns, rows=rows)
     _say_how_to_read(figure, info, theme, has_room=len(info.explained) % columns > 0)
     figure.update_yaxes(
-        autorange="reversed", type="category", showgrid=False, showline=False, ticks="", ticklabelstandoff=6
+        autorange="reversed", type="category", dtick=1, showgrid=False, showline=False, ticks="", ticklabelstandoff=6
     )
     longest = max(map(len, info.parameters), default=0)
     mark(figure, info.note, theme, up=52 if info.narrow else 48, narrow=info.narrow, beside=min(longest, _MOST_BESIDE))

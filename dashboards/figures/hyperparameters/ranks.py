@@ -114,7 +114,8 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
             "opacity": 1,
             "line": {"width": 1, "color": theme.line},
             "showscale": not first,
-            "colorbar": color_bar(f"share of {info.subject}s it beats") | {"tickformat": ".0%"},
+            "colorbar": color_bar(f"share of {info.subject}s it beats in {label(info.color_name)}")
+            | {"tickformat": ".0%"},
         }
         at = [x.positions[i] for i in chosen], [y.positions[i] for i in chosen]
         at_x, at_y = spread(*at)

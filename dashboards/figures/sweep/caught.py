@@ -16,6 +16,7 @@ from dashboards.figures._common import (
     LAST_IN_LEGEND,
     LOG,
     PRICE_OF_SWEEP,
+    doubt,
     header,
     hover_texts,
     label,
@@ -63,6 +64,7 @@ class CaughtInfo(FigureInfo):
     certified_scores: str  # of which rows that is, and how sure where it is noisy
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
+    doubt: str  # behind that price, where it is not proven
 
 
 def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
@@ -73,7 +75,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     price = data.result.price
     texts = zip(hover_texts(data, front), front, strict=True)
-    steps = staircase(usable, utility, data.direction(utility), at=lambda point: 100.0 * _caught(point))
+    steps = staircase((*front, *dominated), utility, data.direction(utility), at=lambda point: 100.0 * _caught(point))
     return CaughtInfo(
         **header(data, f"{label(utility)} against what an attacker finds"),
         utility=utility,
@@ -84,6 +86,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         certified_scores=certified_in_words(data),
         finals_first=finals_first(usable),
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
+        doubt="" if price is None else doubt(price),
         steps=steps,
         tested=tested(data.result, steps, utility, is_sure=False),
         test_scores=scores_on_test(data.result, steps, utility),
@@ -131,7 +134,9 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.add_traces(_marks(info).keys(theme, lambda name, _: name))
     _draw_line(figure, "guessing", _GUESSING, {"color": theme.muted, "dash": "dot", "width": 1.5})
     if info.at_price is not None:
-        _draw_line(figure, PRICE_OF_SWEEP, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
+        _draw_line(
+            figure, f"{PRICE_OF_SWEEP}{info.doubt}", info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5}
+        )
     return with_room(figure, info)
 
 

@@ -241,7 +241,7 @@ def _knee(info: FrontInfo, point: Point, text: str, theme: Theme) -> go.Scatter:
         mode="markers",
         marker={
             "symbol": "circle-open",
-            "size": 18 * scale_of(0, narrow=info.narrow),
+            "size": 22 * scale_of(0, narrow=info.narrow),
             "color": theme.ink,
             "line": line,
         },

@@ -163,7 +163,7 @@ def _ends(name: str, values: Sequence[float]) -> dict[str, Any]:
     low, high = min(values), max(values)
     pad = _APART * ((high - low) or 0.1) / 2
     ticks = [tick for tick in rounded_ticks(low, high) if tick >= low + (pad if low else 2 * pad)] or [high]
-    return {"range": [low - (pad if low else 0.0), high + pad], "tickvals": ticks, "ticktext": texts_of(ticks, name)}
+    return {"range": [low - pad, high + pad], "tickvals": ticks, "ticktext": texts_of(ticks, name)}
 
 
 def _lines_to_the_floor(

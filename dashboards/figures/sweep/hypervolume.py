@@ -14,9 +14,9 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
 from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
-from dashboards.figures._common import MANY, around, box_in_words, header, new_figure, with_terms
+from dashboards.figures._common import MANY, around, box_in_words, header, marks, new_figure, with_terms
 from dashboards.figures._scores import rows_in_words, test_in_words
-from dashboards.figures._tested import cross_in_words, volume_cross, volume_on_test
+from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
@@ -83,7 +83,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         theme,
         empty=not count,
         height=340,
-        showlegend=info.on_test is not None,
+        showlegend=True,
         xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
         yaxis={
             "title": {"text": f"hypervolume{'<br>' if info.narrow else ' '}(share of the box)"},
@@ -100,19 +100,23 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
             y=list(info.values),
             mode="lines+markers",
             line={"shape": "hv", "width": 2, "color": theme.blue},
-            marker={"size": [size if now > last else 0 for now, last in zip(info.values, before, strict=False)]},
+            marker={
+                "size": [size if now > last else 0 for now, last in zip(info.values, before, strict=False)],
+                "line": {"width": 0},  # rims would cut the line
+            },
+            name="front so far; marks: trials that enlarged it" if size else "front so far",
             text=[
                 f"after <b>{escape(trial)}</b>, {epochs} epochs in all<br>hypervolume {number(now, 4)}"
                 f"<br>gain {number(now - last)}"
                 for trial, epochs, now, last in zip(info.trials, info.epochs, info.values, before, strict=False)
             ],
             hovertemplate="%{text}<extra></extra>",
-            showlegend=False,
         )
     )
     if info.on_test is not None:
-        text = f"the models of the front on {info.test_scores}<br>hypervolume {number(info.on_test, 4)}"
-        figure.add_trace(volume_cross([info.on_test], [count], [text], theme, on_x=False, rows=info.test_scores))
+        name = on_test_rows(info.test_scores)
+        text = f"{name}<br>hypervolume {number(info.on_test, 4)}"
+        figure.add_trace(marks([count], [info.on_test], [text], cross_look(theme.orange, theme), name=name))
     return figure
 
 

@@ -20,20 +20,20 @@ from dashboards.figures._common import (
     epsilon_axis,
     header,
     interval_bars,
+    label,
     last_epsilon,
     marks,
     new_figure,
-    rows_axis,
     with_room,
     zoom,
 )
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import intervals_in_words
-from dashboards.figures._staircases import EXPLORER, Step, staircase, step_lines, step_row
+from dashboards.figures._staircases import EXPLORER, Step, rows_axis, staircase, step_lines, step_row
 from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
-from dashboards.text import delta_text, show, show_epsilon
+from dashboards.text import delta_text, radius_of, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
@@ -68,9 +68,12 @@ def info(data: SweepData) -> PriceInfo:
     names = [data.utility, *([data.certificate] if data.certificate else [])]
     values = tuple(value for name in names if (value := _bought(data, name, epsilon)).alone)
     last = max(last_epsilon(data.points), epsilon if isfinite(epsilon) else 0.0)
+    sure = "; price not proven" if price is not None and price.unproven else ""
     return PriceInfo(
         **header(data, "best at own epsilon and at the price", *names)
-        | {"epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{about_crosses(values)}"},
+        | {
+            "epsilon_title": f"{OWN} (thin), epsilon paid (thick){LOG}, {delta_text(data)}{sure}{about_crosses(values)}"
+        },
         values=values,
         right_end=_BEYOND * last,
         lines=references(data, data.utility),
@@ -138,7 +141,7 @@ def _traces(
     """The lines of a value: own ones to the price, and from it on to the end of the axis what every larger one buys."""
     dash, symbol = look
     advance = "own" if info.narrow else _ADVANCE
-    name = escape(value.name)  # the whole title would be cut on a phone
+    name = value.name if radius_of(value.name) else label(value.name)  # a whole title would be cut on a phone
     bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], theme.muted)
     end = right_end if value.best is None else value.best.epsilon
     traces = step_lines(value.alone, end, color, name=f"{name}, {advance}", width=1.2, dash=dash)

@@ -16,10 +16,10 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import SYMBOLS, header, label, last_epsilon, rows_axis, with_room, zoom
+from dashboards.figures._common import SYMBOLS, header, label, last_epsilon, with_room, zoom
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import VALIDATION, intervals_in_words, open_marks
-from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
+from dashboards.figures._staircases import Staircase, Step, draw, rows_axis, staircase, step_row
 from dashboards.figures._tested import (
     BEST_ON_TEST,
     Tested,
@@ -31,7 +31,7 @@ from dashboards.figures._tested import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import radius_of
 from sweeper.records import Direction
-from sweeper.specification.objectives import radius, smoothed_radius
+from sweeper.specification.objectives import auroc_radius_text, radius, smoothed_radius
 
 _STRONGEST, _FAINTEST = 6, 2  # colours of the scale for the smallest and the largest radius
 
@@ -121,7 +121,7 @@ def _looks(curves: Sequence[RadiusCurve], theme: Theme) -> list[tuple[str, str]]
 
 def _legend(name: str) -> str:
     text = radius_of(name)
-    kind = "" if smoothed_radius(name) is None else "smoothed, "
+    kind = "certified AUROC, " if auroc_radius_text(name) else "" if smoothed_radius(name) is None else "smoothed, "
     return label(name) if text is None else f"{kind}L2 radius {escape(text)}"
 
 
@@ -144,7 +144,7 @@ FIGURE: FigureKind[SweepData, RobustnessInfo] = FigureKind(
     heading="Robustness at each radius",
     summary="one front per certified radius, radius 0 first",
     caption=(
-        "Every line picks its own models: the best certified accuracy at that radius, within each epsilon. A certified "
+        "Every line picks its own models: the best certified score at that radius, within each epsilon. A certified "
         "example keeps its prediction under every perturbation of at most that Euclidean norm."
     ),
     remarks=_remarks,

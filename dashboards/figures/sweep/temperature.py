@@ -25,7 +25,7 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number, radius_of, show, show_epsilon, title_of
 from sweeper.privacy.pricing import OWN
 from sweeper.records import MEMBERSHIP, Point, PointKey
-from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
+from sweeper.specification.objectives import attack_radius, auroc_radius_text, needs_two_classes, radius, radius_text
 
 TEMPERATURE = "training.loss.temperature"
 BUDGETS = (3.0, 8.0)
@@ -240,7 +240,9 @@ def _caption(info: TemperatureInfo) -> list[str]:
     """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a phone."""
     what = [
         f"Euclidean radius in {info.radius_unit};".replace(", ", ",\N{NO-BREAK SPACE}"),
-        f"each cell: best of its temperature, by itself ({info.scores})".replace(" %", "\N{NO-BREAK SPACE}%"),
+        f"each cell: best of its temperature, by itself, darker is better in its column ({info.scores})".replace(
+            " %", "\N{NO-BREAK SPACE}%"
+        ),
     ]
     within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
     if info.still:
@@ -266,17 +268,32 @@ def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
 
 
 def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
-    """Accuracy and certificates: more ink is better."""
+    """Accuracy and certificates: more ink is better within a column."""
     cells = [row.cells for row in info.rows]
     return _heatmap(
         info,
         theme,
-        x=[f"radius {escape(text)}" if (text := radius_of(name)) else escape(title_of(name)) for name in info.columns],
-        z=[[cell and cell.value for cell in row] for row in cells],
+        x=[_column_name(name) for name in info.columns],
+        z=_within_columns([[None if cell is None else cell.value for cell in row] for row in cells]),
         text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
         customdata=[[_hover(info, cell) for cell in row] for row in cells],
         colorscale=theme.colorscale(),
     )
+
+
+def _column_name(name: str) -> str:
+    kind = "certified AUROC, " if auroc_radius_text(name) else ""
+    return f"{kind}radius {escape(text)}" if (text := radius_of(name)) else escape(title_of(name))
+
+
+def _within_columns(table: list[list[float | None]]) -> list[list[float | None]]:
+    """Values as shares of the way from the worst to the best of their column: columns measure different things."""
+    columns = [[value for value in column if value is not None] for column in zip(*table, strict=True)]
+    ends = [(min(column), max(column)) if column else (0.0, 0.0) for column in columns]
+    return [
+        [None if v is None else (v - low) / ((high - low) or 1.0) for v, (low, high) in zip(row, ends, strict=True)]
+        for row in table
+    ]
 
 
 def _cell_text(name: str, cell: Cell | None) -> str:
@@ -332,7 +349,8 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified accuracy at each radius. The best of more trials is the better one by chance too: their number "
+        "certified score at each radius; the darker, the better within its column. The best of "
+        "more trials is the better one by chance too: their number "
         "stands behind the temperature."
     ),
     position=50,

@@ -7,6 +7,7 @@ of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. A scheduler let a tr
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import inf
 from typing import Any
 
 import plotly.graph_objects as go
@@ -24,6 +25,7 @@ from dashboards.figures._common import (
     over_epsilon,
     reached,
     with_room,
+    zoom,
 )
 from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import intervals_in_words, open_marks
@@ -70,7 +72,8 @@ class TrajectoriesInfo(FigureInfo):
     trajectories: tuple[Trajectory, ...]
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
-    best: str  # the trial of the best point, "" without one
+    best: Point | None  # the best point, None without one
+    span: tuple[float, ...]  # values that the vertical axis shows as it opens: of the line of the best, and of the ends
 
 
 def info(data: SweepData) -> TrajectoriesInfo:
@@ -98,14 +101,28 @@ def info(data: SweepData) -> TrajectoriesInfo:
         )
         trajectories.append(trajectory)
     names, best = stage_names(data), best_of(data, data.utility)
+    steps = staircase(data.front_points, data.utility, data.direction(data.utility))
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
         utility=data.utility,
         trajectories=tuple(trajectories),
-        steps=staircase(data.front_points, data.utility, data.direction(data.utility)),
+        steps=steps,
         stages=names if len(names) > 1 else (),
-        best="" if best is None else best.trial,
+        best=best,
+        span=_span(trajectories, steps),
     )
+
+
+def _span(trajectories: Iterable[Trajectory], steps: Iterable[Step]) -> tuple[float, ...]:
+    """The line of the best and the ends of trials, with their intervals: bad first epochs do not stretch the axis."""
+    ends = [(t.values[-1], t.intervals[-1]) for t in trajectories] + [(step.value, step.interval) for step in steps]
+    return tuple(end for value, interval in ends for end in interval or (value,))
+
+
+def _outside(info: TrajectoriesInfo) -> int:
+    """How many points lie beyond the axis as it opens."""
+    low, high = zoom(info.span) or (-inf, inf)
+    return sum(not low <= value <= high for t in info.trajectories for value in t.values)
 
 
 def _decisions(decisions: Iterable[Mapping[str, Any]], *, goes_on: bool) -> dict[str, dict[int, str]]:
@@ -139,7 +156,7 @@ def rows(info: TrajectoriesInfo) -> Table:
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the trajectories as steps: colours are few trials, else stages of the budget, else ways to end."""
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
-    figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
+    figure = over_epsilon(info, theme, epsilons, info.utility, height=460, values=zoom(info.span))
     if epsilons:  # below the trials, which it would hide
         last = max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)}"
@@ -149,7 +166,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
             figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
-            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], "")
+            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)])
     else:
         _draw_grouped(figure, info, theme)
     if any(t.passed for t in info.trajectories):
@@ -158,9 +175,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     return with_room(figure, info)
 
 
-def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, name: str) -> None:
+def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str) -> None:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
-    group = f"{escape(t.trial)}{name}, {t.status.value}"
+    group = f"{escape(t.trial)}, {t.status.value}"
     path = _paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
     figure.add_trace(path.update(mode="lines+markers", marker={"size": 5, "symbol": symbol, "color": color}))
     figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol))
@@ -169,11 +186,11 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color:
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the trials in groups, with an end mark for each way a trial can end; of one stage the best apart."""
     crowded, last = len(info.trajectories) > MANY, len(info.stages) - 1
-    best = "" if info.stages else info.best
+    best = None if info.stages else info.best
     for stage, stage_name in enumerate(info.stages or ("",)):
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
-            chosen = [t for t in chosen if t.trial != best]
+            chosen = [t for t in chosen if best is None or t.trial != best.trial]
             if chosen:
                 color = theme.hue(stage) if stage_name else getattr(theme, name)
                 group = f"{stage_name}, {status.value}" if stage_name else status.value
@@ -186,8 +203,19 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
                 figure.add_trace(path)
                 figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8, symbol=symbol))
     for t in info.trajectories:
-        if t.trial == best:
-            _draw_named(figure, info, t, theme.ink, "star", ", the best")
+        if best is not None and t.trial == best.trial:
+            _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0])
+    if best is not None:
+        figure.add_trace(_star(best, theme, info.utility))
+
+
+def _star(best: Point, theme: Theme, utility: str) -> go.Scatter:
+    """The best point, which need not be the end of its trial."""
+    text = reached(best.values["epsilon"], utility, best.values[utility], best.interval(utility))
+    marker = {"symbol": "star", "size": 13, "color": theme.ink, "line": {"width": 1, "color": theme.paper}}
+    text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
+    name = f"{escape(best.trial)}, its best point"
+    return marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
 
 
 def _paths(
@@ -260,8 +288,11 @@ def _text(t: Trajectory, i: int, utility: str) -> str:
 
 
 def _remarks(data: SweepData) -> str:
-    said = ""
-    if any(step.made_from for step in info(data).steps):
+    said, found = "", info(data)
+    if count := _outside(found):
+        total = sum(len(t.values) for t in found.trajectories)
+        said += f" Outside the axes, which a double click shows: {count} of {total} points."
+    if any(step.made_from for step in found.steps):
         said += " Diamonds on it are averages of the weights of a trial (free points), which lie on the way of none."
     said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
@@ -275,7 +306,8 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does); of more trials of one stage the best one stands out. The broad pale line is the best of all "
+        "the legend does); of more trials of one stage the best one stands out, with a star at its best point. "
+        "The broad pale line is the best of all "
         "trials within each epsilon."
     ),
     position=70,

@@ -1,14 +1,12 @@
-"""Workers: which worker trained which trials, in the order in which they began.
+"""Workers: which worker trained which trial, in the order in which trials began and ended.
 
-There is no axis of time, which no record has: how long a training takes depends on private rows. A private selection
-shows none of it.
+The axis counts beginnings and ends; it is no time, which no record has. A private selection shows none of it.
 """
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
-from math import inf
 
 import plotly.graph_objects as go
 
@@ -22,7 +20,9 @@ from sweeper.store.stints import Stint, find_stints
 
 DRAWN_STINTS = 400  # the last ones
 _NAMED_STAYS = 40  # whose trials are named in their bars
-_LEAST_STAYS = 4  # of fewer, or with one worker, the lanes say nothing that the number of trials does not
+_LEAST_STAYS = (
+    4  # of fewer, with one worker, or one trial for each, lanes say nothing that the number of trials does not
+)
 _COLORS = {
     TrialStatus.COMPLETED: "blue",
     TrialStatus.STOPPED: "orange",
@@ -38,7 +38,7 @@ class Stay:
 
     stint: Stint
     worker: str
-    place: int  # among the stays with this worker, from 0
+    end: int  # of the stay, or of the records while it lasts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,25 +59,24 @@ def info(data: SweepData) -> WorkersInfo:
     """
     is_told = data.manifest is not None and not data.manifest.selects_privately
     stints = [one for one in find_stints(data.trial_rows) if one.node] if is_told else []
-    stays = tuple(_with_workers(stints))
-    if len(stays) < _LEAST_STAYS or len({stay.worker for stay in stays}) < 2:
+    end = max((one.last or one.first for one in stints), default=0) + 1
+    stays = tuple(_with_workers(stints, end))
+    each = Counter(stay.worker for stay in stays)
+    if len(stays) < _LEAST_STAYS or len(each) < 2 or max(each.values()) < 2:
         stays = ()
     return WorkersInfo(**header(data, "workers and their trials"), stays=stays[-DRAWN_STINTS:], total=len(stays))
 
 
-def _with_workers(stints: Iterable[Stint]) -> Iterable[Stay]:
+def _with_workers(stints: Iterable[Stint], end: int) -> Iterable[Stay]:
     """Tell the workers of one device apart: each trial has the first one that was free when it began."""
-    busy: dict[str, list[float]] = {}
-    counts: Counter[str] = Counter()
+    busy: dict[str, list[int]] = {}
     for one in stints:
         place = f"{one.node}, {one.device}"
-        until = inf if one.last is None else one.last
+        until = end if one.last is None else one.last
         slots = busy.setdefault(place, [])
         free = next((i for i, taken in enumerate(slots) if taken <= one.first), len(slots))
         slots[free : free + 1] = [until]
-        worker = f"{place}, worker {free + 1}"
-        yield Stay(one, worker, counts[worker])
-        counts[worker] += 1
+        yield Stay(one, f"{place}, worker {free + 1}", until)
 
 
 def rows(info: WorkersInfo) -> Table:
@@ -98,14 +97,10 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
-    first = min((stay.place for stay in info.stays), default=0)
-    last = max((stay.place for stay in info.stays), default=0)
-    ticks = [tick for tick in rounded_ticks(first + 1, last + 1, integer=True) if tick > 0]
+    ticks = rounded_ticks(0, max((stay.end for stay in info.stays), default=1), integer=True)
     xaxis = {
-        "title": {"text": "trials of a worker, by their begin (no times)"},
+        "title": {"text": "order in which trials began and ended (not time)"},
         "tickvals": ticks,
-        "range": [first + 0.5, last + 1.5],
-        "showgrid": False,
     }
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
@@ -128,8 +123,8 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
     return go.Bar(
         orientation="h",
         y=[stay.worker for stay in stays],
-        base=[stay.place + 0.5 for stay in stays],
-        x=[1.0] * len(stays),
+        base=[stay.stint.first for stay in stays],
+        x=[stay.end - stay.stint.first for stay in stays],
         marker={"color": color, "line": {"color": edge, "width": 2}},
         text=[escape(stay.stint.trial) for stay in stays],
         hovertext=[f"<b>{escape(stay.stint.trial)}</b>, {status}" for stay in stays],
@@ -142,11 +137,11 @@ def _bars(stays: list[Stay], color: str, edge: str, status: str) -> go.Bar:
 FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     name="workers",
     heading="Which worker trained which trial",
-    summary="a lane for each worker with its trials in the order in which they began",
+    summary="a lane for each worker with its trials in the order in which they began and ended",
     caption=(
-        "One box per stay of a trial with a worker, the first one left. Records have no times, which would tell of "
-        "private rows: how long a training takes depends on how many of them join its batches. Workers of one device "
-        "are told apart by which was free."
+        "One bar per stay of a trial with a worker. The axis counts beginnings and ends of trials: records have no "
+        "times, which would tell of private rows, for how long a training takes depends on how many of them join its "
+        "batches. Workers of one device are told apart by which was free."
     ),
     position=77,
     info=info,
@@ -155,5 +150,5 @@ FIGURE: FigureKind[SweepData, WorkersInfo] = FigureKind(
     remarks=lambda data: omitted(DRAWN_STINTS, info(data).total, "stays, the last ones"),
     topic=Topic.TRIALS,
     for_paper=False,
-    needs=f"{_LEAST_STAYS} trials on two workers, outside a private selection",
+    needs=f"{_LEAST_STAYS} trials on two workers, two of them on one, outside a private selection",
 )

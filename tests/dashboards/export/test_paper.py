@@ -14,6 +14,7 @@ from dashboards.figures._theme import LIGHT, template
 from sweeper.errors import ExportError
 from sweeper.records import TrialStatus
 from sweeper.results.exporters import PRESETS, Paper
+from sweeper.results.importance import Importance
 
 FIGURES = sweep_figures()
 
@@ -66,6 +67,23 @@ def test_a_long_name_below_a_column_is_broken(with_configs):
     sweep = with_configs(*({"model": {"constraint": name, "depth": i % 3}} for i, name in enumerate(layers)))
     axes = draw(sweep, "slices", of("column")).select_xaxes()
     assert "spectral_<br>ball" in {text for axis in axes for text in axis.ticktext}
+
+
+def test_every_bar_of_a_column_has_its_name(with_configs):
+    data = with_configs(*({f"parameter_{j}": float((i * j) % 7) for j in range(1, 10)} for i in range(12)))
+    names = [f"parameter_{j}" for j in range(1, 10)]
+    losses = dict.fromkeys(names, 0.2)
+    data.__dict__["importances"] = tuple(
+        Importance(name, 0.4, losses) for name in ("accuracy", "epsilon", "hypervolume")
+    )
+    paper = of("column")
+    figure = draw(data, "importances", paper)
+    layout = fit(figure, paper)
+    panels = layout.height - figure.layout.margin.t - figure.layout.margin.b
+    for axis in figure.select_yaxes():
+        low, high = axis.domain
+        assert axis.dtick == 1
+        assert panels * (high - low) / len(names) >= 14.0
 
 
 def test_a_note_below_panels_makes_room_for_names_of_two_lines_once(with_configs):

@@ -46,8 +46,8 @@ def comparison(fronts):
 def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(comparison, fronts):
     figure = overlay.plot(overlay.info(comparison))
     assert [trace.name for trace in figure.data if trace.showlegend] == [
-        "digits (price: epsilon 13.61)",
-        "&lt;b&gt;cold (price: epsilon 13.61)",
+        "digits (3 runs, price: epsilon 13.61 each)",
+        "&lt;b&gt;cold (2 runs, price: epsilon 13.61 each)",
     ]
     lines = [trace for trace in figure.data if "lines" in trace.mode]
     assert len(lines) == 5
@@ -142,7 +142,7 @@ def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
 
 
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
-    runs, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
+    runs, _, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
     assert mean.x == (pytest.approx(sum(runs.x) / 3),) * 3
     assert list(mean.y) == list(runs.y) == [f"digits-{by}<br>price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
@@ -163,9 +163,11 @@ def test_crosses_say_what_the_models_of_each_run_have_on_test_rows(fronts):
     (first, second), (other,) = info.on_test
     assert first < found.runs[0].hypervolume
     assert other == pytest.approx(found.runs[2].hypervolume)
-    crosses = hypervolumes.plot(info).data[-1]
-    known = [volume for volume in (first, second, other) if volume is not None]
-    assert (crosses.marker.symbol, list(crosses.x)) == ("x", known)
+    drawn = hypervolumes.plot(info).data
+    crosses = [trace for trace in drawn if trace.marker.symbol == "x" and trace.text]
+    assert [list(trace.x) for trace in crosses] == [[first, second], [other]]
+    assert [trace.marker.color for trace in crosses] == [LIGHT.hue(0), LIGHT.hue(1)], "those of their runs"
+    assert [trace.name for trace in drawn[-2:]] == ["validation scores", "the models of the front on test rows"]
     assert [row["on_test"] for row in hypervolumes.rows(info)] == [first, second, other]
     assert "Crosses" in hypervolumes.FIGURE.remarks(found)
 
@@ -204,11 +206,8 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     alone = compare([fronts[0], fronts[3]])
     assert attainment.info(alone).bands == ()
     assert [a.text for a in attainment.plot(attainment.info(alone)).layout.annotations] == ["no spec with two runs"]
-    assert [trace.marker.symbol for trace in hypervolumes.plot(hypervolumes.info(alone)).data] == [
-        "circle",
-        "square",
-        "x",
-    ]
+    drawn = hypervolumes.plot(hypervolumes.info(alone)).data
+    assert [trace.marker.symbol for trace in drawn if trace.text] == ["circle", "x", "square", "x"]
     assert "tick" not in hypervolumes.FIGURE.caption + hypervolumes.FIGURE.remarks(alone)
     assert ONE_RUN in build_comparison(alone)
 

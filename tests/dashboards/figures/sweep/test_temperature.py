@@ -175,7 +175,7 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
         words = axes.xaxis.title.text.replace("<br>", " ")
         assert (
-            "each cell: best of its temperature, by itself (261 validation rows, 95\xa0% CI ≤ ±6.1 points, ignoring selection)"
+            "each cell: best of its temperature, by itself, darker is better in its column (261 validation rows, 95\xa0% CI ≤ ±6.1 points, ignoring selection)"
             in words
         )
         assert words.endswith("; price of the sweep: 2.5")
