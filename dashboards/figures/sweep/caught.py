@@ -28,6 +28,7 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
+from dashboards.figures._front_marks import FrontMarks, scale_of
 from dashboards.figures._scores import certified_in_words, ends_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._tested import (
@@ -41,7 +42,6 @@ from dashboards.figures._tested import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
-from dashboards.figures.sweep._front_marks import FrontMarks, scale_of
 from dashboards.figures.sweep.front import DRAWN_DOMINATED
 from dashboards.text import percent
 from sweeper.records import Point

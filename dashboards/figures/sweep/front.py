@@ -24,6 +24,7 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
+from dashboards.figures._front_marks import FrontMarks, scale_of
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import (
     bars_in_words,
@@ -47,7 +48,6 @@ from dashboards.figures._tested import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
-from dashboards.figures.sweep._front_marks import FrontMarks, scale_of
 from dashboards.figures.sweep._inset import add_inset, crowded, has_room
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
