@@ -77,6 +77,15 @@ def radius_of(name: str) -> str | None:
     return next((text for text in found if text is not None), None)
 
 
+def short_title(name: str) -> str:
+    """A value's name where a whole title has no room: as people write it, radii as the spec does.
+
+    >>> short_title("auroc"), short_title("certified@0.25"), short_title("epsilon")
+    ('AUROC', 'certified@0.25', 'own epsilon')
+    """
+    return value_name(name) if name == "epsilon" or radius_of(name) is not None else title_of(name)
+
+
 def show(name: str, value: float) -> str:
     """A value of a point, as text; an epsilon as `show_epsilon` has it.
 

@@ -35,6 +35,7 @@ from sweeper.records import Interval, Point
 from sweeper.results.comparison import Comparison
 
 PRICE_OF_SWEEP = "price of the sweep"  # what a model of it costs, whichever it is
+_PAGE_TITLE = 105  # letters of one line of the title of an axis on a page
 _TERMS_LETTERS = 63  # in one line of a column, of the small text below the name of an axis
 _HEIGHT_LETTERS = (36, 28)  # of one along the height of a figure, on a page and in a column
 WATERMARK = "exploratory: no guarantee"
@@ -47,6 +48,7 @@ _PAGE_LETTERS = 180  # that fit one row of a legend on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
 _TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of its legend
 _LEAST_PAD = 0.05  # beyond the outermost hypervolumes
+_SHORT_BAR = 0.06  # from end to end of a scale of colours whose ticks have a decimal
 _ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
 _BELOW_ZERO = 0.02  # share of an axis below 0 where no value is: marks at 0 are whole
@@ -126,7 +128,7 @@ def title_below(title: str, info: FigureInfo) -> str:
     What the rest says of the axis begins with the first semicolon or delta.
     """
     if not info.narrow:
-        return title
+        return "<br>".join(in_lines(title, _PAGE_TITLE)) if len(title) > _PAGE_TITLE else title
     name, *terms = re.split(r"; |, (?=delta)", title)
     terms += [info.scores] if _is_said_below(info) else []
     terms += [info.test_scores] if ", " in info.test_scores else []
@@ -240,15 +242,14 @@ def color_ends(values: Sequence[float]) -> dict[str, float]:
     return {"cmin": low - pad, "cmax": high + pad}
 
 
-def color_bar(title: str) -> dict[str, Any]:
-    """A slim bar inside the right margin, its title along it, so that it fits a phone."""
+def color_bar(title: str, values: Sequence[float] = ()) -> dict[str, Any]:
+    """A slim bar inside the right margin, its title along it, so that it fits a phone; whole percents unless near."""
     return {
         "title": {"text": title, "side": "right", "font": {"size": 12}},
         "thickness": 10,
         "len": 0.9,
         "outlinewidth": 0,
-        "tickformat": ".0%",
-        "tickformatstops": _PERCENT,
+        "tickformat": ".1%" if values and max(values) - min(values) < _SHORT_BAR else ".0%",
         "tickfont": {"size": 11},
         "xpad": 8,
     }

@@ -52,7 +52,7 @@ class FrontMarks:
                 "size": _COLOURED * scale_of(len(known), narrow=self.narrow),
                 "colorscale": theme.colorscale(),
                 **color_ends(values),
-                "colorbar": color_bar(self._bar_title),
+                "colorbar": color_bar(self._bar_title, values),
             }
             traces.append(self._trace(known, marker, theme))
         if plain:

@@ -40,20 +40,19 @@ class AttainmentInfo(FigureInfo):
     bands: tuple[Band, ...]  # by spec
     runs: str  # what the runs are, in words
     right_end: float  # of the bands, a little beyond the last step of any
-    alone: tuple[str, ...] = ()  # specs of one run, which have no band
 
 
 def info(comparison: Comparison) -> AttainmentInfo:
     """Compute the attainment bands."""
     runs = {group.name: len(group.runs) for group in comparison.groups}
     bands = tuple(Band(name, runs[name], surfaces) for name, surfaces in comparison.surfaces().items())
+    named = " and ".join(escape(band.spec) for band in bands)
     return AttainmentInfo(
-        **compared(comparison, "what the runs attain"),
+        **compared(comparison, "what the runs attain") | ({"title": f"{named}: what the runs attain"} if bands else {}),
         utility=comparison.utility.name,
         bands=bands,
         runs="runs",
         right_end=right_end(bands),
-        alone=tuple(name for name, count in runs.items() if count == 1 and bands),
     )
 
 
@@ -90,9 +89,6 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
             surface = band.surface(name)
             if surface is not None:
                 figure.add_trace(_line(info, band, surface, color, width))
-    for name in info.alone:
-        words = f"{escape(name)}: 1 of its {info.runs}, no band"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line={"color": theme.paper}, name=words))
     return figure
 
 

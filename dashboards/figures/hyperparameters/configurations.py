@@ -18,7 +18,7 @@ from dashboards.figures._comparable import mark, more_height, name_stars, symbol
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
 from dashboards.figures.hyperparameters._compared import compare, order, remarks_of, terms_of, trained_in_words
-from sweeper.privacy.pricing import value_name
+from dashboards.text import short_title
 
 DRAWN_TRIALS = 300
 _ANGLE = -18  # of names
@@ -62,7 +62,7 @@ def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
         ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
         axes = [make_axis(n, labels[n], [flat.get(n) for flat in flats], ranges.get(n)) for n in chosen]
         axes += [
-            make_axis(name, value_name(name), [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives
+            make_axis(name, short_title(name), [shown.reached[id_][name] for id_ in ids]) for name in shown.objectives
         ]
     return ConfigurationsInfo(
         **header(data, "configurations and their best points"),
@@ -119,7 +119,11 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
         return figure
-    look = {"colorscale": theme.colorscale(), "showscale": True, "colorbar": color_bar(label(info.color_name))}
+    look = {
+        "colorscale": theme.colorscale(),
+        "showscale": True,
+        "colorbar": color_bar(label(info.color_name), info.colors),
+    }
     if info.still:
         _draw_lines(figure, info, axes, theme, look)
     else:

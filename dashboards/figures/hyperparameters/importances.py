@@ -86,7 +86,7 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not info.importances,
         height=190 + _BAR_PIXELS * max(4, len(info.parameters)) * max(rows, 1),
         showlegend=False,
-        margin={"t": (120 if info.narrow else 108) if info.note else 92, "b": _TICKS_BELOW},
+        margin={"t": 92 + (28 if info.narrow else 16) * bool(info.note) + _more(info), "b": _TICKS_BELOW},
     )
     if not info.importances:
         figure.update_annotations(
@@ -100,8 +100,14 @@ def plot(info: ImportancesInfo, theme: Theme = LIGHT) -> go.Figure:
         autorange="reversed", type="category", dtick=1, showgrid=False, showline=False, ticks="", ticklabelstandoff=6
     )
     longest = max(map(len, info.parameters), default=0)
-    mark(figure, info.note, theme, up=52 if info.narrow else 48, narrow=info.narrow, beside=min(longest, _MOST_BESIDE))
+    up = (52 if info.narrow else 48) + _more(info)
+    mark(figure, info.note, theme, up=up, narrow=info.narrow, beside=min(longest, _MOST_BESIDE))
     return figure
+
+
+def _more(info: ImportancesInfo) -> int:
+    """Pixels that the titles of panels take beyond two lines."""
+    return _LINE * max((_title(one).count("<br>") for one in info.explained), default=0)
 
 
 def _say_how_to_read(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, has_room: bool) -> None:

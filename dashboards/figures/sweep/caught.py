@@ -6,6 +6,7 @@ bound, for one training that was fixed in advance, as the epsilon of a point is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import plotly.graph_objects as go
@@ -29,6 +30,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._front_marks import FrontMarks, scale_of
+from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import certified_in_words, ends_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._tested import (
@@ -47,6 +49,7 @@ from dashboards.text import percent
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
+_NEAR = 3.0  # times the largest share of a point: up to there the price shares their axis
 _GUESSING = 0.01  # what is caught at 1 % false alarms without looking
 
 
@@ -61,6 +64,7 @@ class CaughtInfo(FigureInfo):
     steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
     certificate: str | None  # name of the certified accuracy that colours the points, if any
+    lines: tuple[Reference, ...]  # what to compare with
     certified_scores: str  # of which rows that is, and how sure where it is noisy
     finals_first: bool  # whether finals are told apart from explorers, which have open marks
     at_price: float | None  # what is caught at the price of the sweep, None where that is not known
@@ -83,6 +87,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
         front_hover=tuple(f"{text}<br>{CAUGHT}: {percent(_caught(point))}" for text, point in texts),
         dominated=evenly(dominated, DRAWN_DOMINATED),
         certificate=data.certificate,
+        lines=references(data, utility),
         certified_scores=certified_in_words(data),
         finals_first=finals_first(usable),
         at_price=None if price is None or price.exposure is None else price.exposure.risk.caught[1],
@@ -109,7 +114,7 @@ def rows(info: CaughtInfo) -> Table:
 def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure."""
     found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
-    price = [] if info.at_price is None else [100.0 * info.at_price]
+    price = [100.0 * info.at_price] if info.at_price is not None and _is_near(info) else []
     ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
     ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
     gap = "<br>" if info.narrow else " "
@@ -121,8 +126,7 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not found,
         height=520,
         xaxis={"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)},
-        yaxis=value_axis(info, info.utility)
-        | {"range": zoom([*ends_on_test(info.tested), *(e for p in info.front for e in ends_of(p, info.utility))])},
+        yaxis=value_axis(info, info.utility) | {"range": _span(info)},
     )
     if not found:
         return figure
@@ -134,9 +138,9 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.add_traces(_marks(info).keys(theme, lambda name, _: name))
     _draw_line(figure, "guessing", _GUESSING, {"color": theme.muted, "dash": "dot", "width": 1.5})
     if info.at_price is not None:
-        _draw_line(
-            figure, f"{PRICE_OF_SWEEP}{info.doubt}", info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5}
-        )
+        name = f"{PRICE_OF_SWEEP}{info.doubt}{'' if _is_near(info) else ', beyond the axis'}"
+        _draw_line(figure, name, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
+    draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
 
 
@@ -151,13 +155,27 @@ def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, An
     figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"{name}: {percent(share)}"))
 
 
+def _is_near(info: CaughtInfo) -> bool:
+    """Whether the price is near enough to the points to share their axis."""
+    return info.at_price is None or info.at_price <= _NEAR * max(map(_caught, (*info.front, *info.dominated)))
+
+
+def _span(info: CaughtInfo) -> list[float] | None:
+    """The range of the vertical axis: the front, with its bars and crosses, and a baseline that is near."""
+    ends = [end for point in info.front for end in ends_of(point, info.utility)]
+    return zoom([*ends_on_test(info.tested), *ends], [line.value for line in info.lines])
+
+
 def _dominated(info: CaughtInfo, theme: Theme) -> go.Scatter:
+    low, high = _span(info) or (-inf, inf)
+    inside, count = sum(low <= point.values[info.utility] <= high for point in info.dominated), len(info.dominated)
+    some = f" ({inside} of {count})" if info.still and inside < count < DRAWN_DOMINATED else ""
     return marks(
         [100.0 * _caught(point) for point in info.dominated],
         [point.values[info.utility] for point in info.dominated],
         [f"{CAUGHT}: {percent(_caught(point))}" for point in info.dominated],
         {"color": theme.faint, "size": 5 * scale_of(0, narrow=info.narrow)},
-        name="dominated" if info.narrow else "dominated points",
+        name=("dominated" if info.narrow else "dominated points") + some,
         legendrank=LAST_IN_LEGEND,
         cliponaxis=False,
     )

@@ -54,6 +54,7 @@ from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
 DRAWN_DOMINATED = 1000
+_BURYING = 60  # marks of the front from which on they bury its line
 _KNEE = (
     " The ring marks the knee, where the front bends most: past it, each gain in one objective costs more of another."
 )
@@ -148,11 +149,25 @@ def plot(info: FrontInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces(_marks(info).traces(theme))
         figure.add_traces(_crosses(info, theme))
         figure.add_traces(_marks(info).keys(theme, partial(_counted, info)))
+        figure.add_traces(_above(info, theme, max(epsilons), width))
         if info.still:
             _enlarge(figure, info, theme)
     if epsilons:
         draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
+
+
+def _above(info: FrontInfo, theme: Theme, right_end: float, width: float) -> list[go.Scatter]:
+    """The line and the ring once more, above marks that would bury them; neither can be pointed at."""
+    drawn = (
+        [] if len(info.front) < _BURYING else step_lines(info.steps, right_end, theme.ink, name="", width=0.7 * width)
+    )
+    if info.knee is not None:
+        drawn.append(_knee(info, *info.knee, theme))
+    return [
+        trace.update(hoverinfo="skip", hovertemplate=None, showlegend=False, customdata=None, name="")
+        for trace in drawn
+    ]
 
 
 def _marks(info: FrontInfo) -> FrontMarks:

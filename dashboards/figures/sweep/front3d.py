@@ -26,7 +26,7 @@ from dashboards.figures._tested import ON_TEST, gap_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks, texts_of
 from dashboards.summary import best_of
-from dashboards.text import number, show_test
+from dashboards.text import number, short_title, show_test
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
@@ -98,7 +98,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     height = _ends(name, _from_floor(certified))
     scene = {
         "xaxis": {"type": "log", **_few(log_ticks(epsilons, steps=(1, 2, 5))), "title": {"text": f"{OWN}{LOG}"}},
-        "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(info.utility)}},
+        "yaxis": {**_ends(info.utility, utilities), "title": {"text": escape(short_title(info.utility))}},
         "zaxis": {**height, "title": {"text": escape(name)}},
         "camera": {"eye": _EYE, "center": _CENTER},
         "aspectratio": {"x": 1.9, "y": 1.2, "z": 0.9},
@@ -127,7 +127,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
                 "color": certified,
                 **color_ends(certified),
                 "colorscale": theme.colorscale(),
-                "colorbar": color_bar(label(name)),
+                "colorbar": color_bar(label(name), certified),
             },
             customdata=[point_name(point) for point in info.front],
             text=info.hover,

@@ -25,6 +25,7 @@ from sweeper.records import Point
 DRAWN_STEPS = 400
 _LETTERS = 110  # of a line below the axis, on a page
 _FEW_TRIALS = 10
+_SEEN = 0.001  # a gain that is marked
 _LEAST_TRIALS = 4  # of fewer, the curve says nothing about what another one would bring
 
 
@@ -101,10 +102,10 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
             mode="lines+markers",
             line={"shape": "hv", "width": 2, "color": theme.blue},
             marker={
-                "size": [size if now > last else 0 for now, last in zip(info.values, before, strict=False)],
+                "size": [size * (now - last >= _SEEN) for now, last in zip(info.values, before, strict=False)],
                 "line": {"width": 0},  # rims would cut the line
             },
-            name="front so far; marks: trials that enlarged it" if size else "front so far",
+            name=f"front so far; marks: trials that added {_SEEN} or more" if size else "front so far",
             text=[
                 f"after <b>{escape(trial)}</b>, {epochs} epochs in all<br>hypervolume {number(now, 4)}"
                 f"<br>gain {number(now - last)}"
@@ -140,7 +141,7 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     summary="hypervolume of the front after each trial, and what its models have on test rows",
     caption=(
         "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little. A "
-        "mark stands at each trial that enlarged it; one without a mark added nothing to the front of those before it."
+        f"mark stands at each trial that enlarged it by {_SEEN} or more."
     ),
     position=80,
     info=info,

@@ -20,7 +20,6 @@ from dashboards.figures._common import (
     epsilon_axis,
     header,
     interval_bars,
-    label,
     last_epsilon,
     marks,
     new_figure,
@@ -33,7 +32,7 @@ from dashboards.figures._staircases import EXPLORER, Step, rows_axis, staircase,
 from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
-from dashboards.text import delta_text, radius_of, show, show_epsilon
+from dashboards.text import delta_text, short_title, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
@@ -141,7 +140,7 @@ def _traces(
     """The lines of a value: own ones to the price, and from it on to the end of the axis what every larger one buys."""
     dash, symbol = look
     advance = "own" if info.narrow else _ADVANCE
-    name = value.name if radius_of(value.name) else label(value.name)  # a whole title would be cut on a phone
+    name = escape(short_title(value.name))  # the whole title would be cut on a phone
     bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], theme.muted)
     end = right_end if value.best is None else value.best.epsilon
     traces = step_lines(value.alone, end, color, name=f"{name}, {advance}", width=1.2, dash=dash)

@@ -33,7 +33,7 @@ MOST_ROWS = 8
 _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
 _ROW_PIXELS = 46
 _LINE = 19  # pixels of a line below the figure
-_LETTERS = 35  # of one in a column and on a phone
+_LETTERS = 38  # of one in a column and on a phone
 _PALE = 0.5  # of the colours of cells, so that ink can be read on each
 
 

@@ -21,7 +21,7 @@ from dashboards.figures import (
     sweep_figures,
 )
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import WATERMARK, epsilon_axis, zoom
+from dashboards.figures._common import WATERMARK, color_bar, epsilon_axis, zoom
 from dashboards.figures._comparable import stage_names
 from dashboards.figures._tested import BEST_ON_TEST
 from dashboards.figures._ticks import log_ticks
@@ -527,6 +527,18 @@ def test_rows_that_choose_a_front_flatter_its_hypervolume_and_a_cross_says_by_ho
         info = hypervolume.info(scored(change))
         assert info.on_test is None
         assert len(hypervolume.plot(info).data) == 1
+
+
+def test_scales_of_near_values_have_ticks_that_differ():
+    assert color_bar("AUROC", [0.87, 0.9])["tickformat"] == ".1%"
+    assert color_bar("accuracy", [0.5, 0.9])["tickformat"] == color_bar("share")["tickformat"] == ".0%"
+
+
+def test_a_long_title_of_an_axis_takes_two_lines_on_a_page(sweep):
+    info = replace(price.info(sweep), epsilon_title=price.info(sweep).epsilon_title.replace(";", "; price not proven;"))
+    lines = price.plot(info).layout.xaxis.title.text.split("<br>")
+    assert max(map(len, lines)) <= 105
+    assert len(lines) == 2
 
 
 def test_figures_say_that_a_price_is_not_proven(sweep):

@@ -5,6 +5,7 @@ from math import log10
 
 import pytest
 
+from dashboards.figures._references import Reference
 from dashboards.figures.sweep import caught
 from sweeper.records import NoisyScores
 
@@ -35,12 +36,15 @@ def test_rows_have_what_is_caught_at_every_share_of_false_alarms(sweep):
 
 
 def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_test_rows(sweep):
-    info = replace(caught.info(sweep), at_price=0.87)
-    figure = caught.plot(info)
-    low, high = figure.layout.xaxis.range
-    assert low < log10(87.0) < high
-    assert [line.x0 for line in figure.layout.shapes] == [1.0, 87.0]
-    assert figure.data[-1].name == "price of the sweep: 87 %"
+    most = max(point.risk.caught[1] for point in sweep.points)
+    for times, far in ((2.0, ""), (4.0, ", beyond the axis")):
+        info = replace(caught.info(sweep), at_price=times * most)
+        figure = caught.plot(info)
+        low, high = figure.layout.xaxis.range
+        assert low < log10(100.0 * most) < high
+        assert (log10(100.0 * times * most) < high) is not bool(far), "a far price would leave the points no room"
+        assert [line.x0 for line in figure.layout.shapes][:2] == [1.0, 100.0 * times * most]
+        assert any((trace.name or "").startswith(f"price of the sweep{far}: ") for trace in figure.data)
     (crosses,) = (trace for trace in figure.data if trace.name.startswith("models of the line on test rows"))
     points = {point.key: point for point in info.front}
     for step, x, y in zip(info.steps, crosses.x, crosses.y, strict=True):
@@ -64,3 +68,16 @@ def test_noisy_scores_have_their_intervals(sweep):
     figure = caught.plot(replace(info, front=(noisy, *info.front[1:])))
     (marks,) = (trace for trace in figure.data if trace.name == "points of the front")
     assert (marks.error_y.array[0], marks.error_y.arrayminus[0]) == pytest.approx((0.05, 0.1))
+
+
+def test_the_baseline_is_a_line_and_a_picture_counts_points_beyond_the_axes(sweep):
+    best = max(p.values["accuracy"] for p in sweep.points)
+    top = tuple(point for point in caught.info(sweep).front if point.values["accuracy"] > best - 0.1)
+    lines = (Reference("majority class", best - 0.08),)
+    info = replace(caught.info(sweep), front=top, front_hover=("",) * len(top), tested=(), lines=lines, still=True)
+    figure = caught.plot(info)
+    assert [line.y0 for line in figure.layout.shapes][-1] == best - 0.08
+    low, high = figure.layout.yaxis.range
+    inside = sum(low <= point.values["accuracy"] <= high for point in info.dominated)
+    assert 0 < inside < len(info.dominated)
+    assert f"dominated points ({inside} of {len(info.dominated)})" in [trace.name for trace in figure.data]

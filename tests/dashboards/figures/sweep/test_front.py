@@ -71,7 +71,9 @@ def test_the_line_goes_through_the_running_best_of_all_points_to_the_last_epsilo
         assert step.value == max(within)
     assert info.steps[-1].value == max(p.values["accuracy"] for p in sweep.points)
     info = front.info(sweep)
-    (line,) = (trace for trace in front.plot(info).data if trace.line.shape == "hv")
+    line, above = (trace for trace in front.plot(info).data if trace.line.shape == "hv")
+    assert len(info.front) > 60, "so many marks bury the line, which is drawn once more above them"
+    assert (above.x, above.y, above.hoverinfo, above.showlegend) == (line.x, line.y, "skip", False)
     assert list(line.y[:-1]) == [step.value for step in info.steps]
     assert line.x[-1] == max(p.values["epsilon"] for p in sweep.points)
     assert line.y[-1] == line.y[-2]
