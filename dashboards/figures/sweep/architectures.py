@@ -10,8 +10,10 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import header, last_epsilon, value_axis
-from dashboards.figures._staircases import Staircase, Step, draw, staircase, step_row
+from dashboards.figures._common import header, last_epsilon, value_axis, with_room, zoom
+from dashboards.figures._scores import VALIDATION
+from dashboards.figures._staircases import Staircase, Step, curve_look, draw, staircase, step_row
+from dashboards.figures._tested import BEST_ON_TEST, Tested, best_tested, crosses_of_lines, heights
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import setting
 from sweeper.records import Point
@@ -29,6 +31,7 @@ class ArchitectureKind:
     name: str
     trials: int
     steps: tuple[Step, ...]
+    tested: tuple[Tested, ...]  # its best model that is scored on test rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +68,10 @@ def info(data: SweepData, *, by: str | None = None) -> ArchitecturesInfo:
 def rows(info: ArchitecturesInfo) -> Table:
     """The numbers of the figure: one row per step of each curve."""
     return [
-        {info.setting: kind.name, "trials": kind.trials} | step_row(step, info.utility)
+        {info.setting: kind.name, "trials": kind.trials, "rows": where} | step_row(step, info.utility)
         for kind in info.kinds
-        for step in kind.steps
+        for where, steps in ((VALIDATION, kind.steps), ("test", [one.as_step for one in kind.tested]))
+        for step in steps
     ]
 
 
@@ -82,7 +86,12 @@ def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
         )
         for kind in info.kinds
     ]
-    return draw(info, theme, curves, info.right_end, height=440, yaxis=value_axis(info, info.utility))
+    shown = [end for kind in info.kinds for end in heights(kind.steps, kind.tested)]
+    yaxis = value_axis(info, info.utility) | {"range": zoom(shown)}
+    figure = draw(info, theme, curves, info.right_end, height=440, yaxis=yaxis)
+    on_test = [(kind.tested, curve_look(theme, i)[0]) for i, kind in enumerate(info.kinds)]
+    figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
+    return with_room(figure, info)
 
 
 def _merge(groups: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -96,7 +105,8 @@ def _merge(groups: dict[str, set[str]]) -> dict[str, set[str]]:
 
 def _kind(data: SweepData, name: str, ids: set[str], points: list[Point]) -> ArchitectureKind:
     chosen = [point for point in points if point.trial in ids]
-    return ArchitectureKind(name, len(ids), staircase(chosen, data.utility, data.direction(data.utility)))
+    steps = staircase(chosen, data.utility, data.direction(data.utility))
+    return ArchitectureKind(name, len(ids), steps, best_tested(data.result, steps, data.utility))
 
 
 FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
@@ -108,6 +118,11 @@ FIGURE: FigureKind[SweepData, ArchitecturesInfo] = FigureKind(
     info=info,
     plot=plot,
     rows=rows,
+    remarks=lambda data: (
+        f" Crosses: {BEST_ON_TEST}, which did not choose it, with 95 % intervals where these are known."
+        if any(kind.tested for kind in info(data).kinds)
+        else ""
+    ),
     awaits="One line for each kind of network,<br>as soon as two kinds have points",
     epsilon_axis=True,
     needs="trials of two architectures, methods or losses with points",

@@ -26,9 +26,13 @@ def test_each_kind_has_the_best_of_its_own_trials(sweep):
 
 def test_kinds_can_be_told_apart_by_another_setting_and_differ_in_mark_and_colour(sweep):
     info = architectures.info(sweep)
-    figure = architectures.plot(info)
-    assert len({trace.marker.symbol for trace in figure.data}) == len({t.line.color for t in figure.data}) == 2
-    assert all(f"({kind.trials} trials)" in t.name for kind, t in zip(info.kinds, figure.data, strict=True))
+    lines, crosses = architectures.plot(info).data[:2], architectures.plot(info).data[2:-1]
+    assert len({trace.marker.symbol for trace in lines}) == len({t.line.color for t in lines}) == 2
+    assert all(f"({kind.trials} trials)" in t.name for kind, t in zip(info.kinds, lines, strict=True))
+    tested = [kind for kind in info.kinds if kind.tested]
+    assert [trace.y[0] for trace in crosses] == [kind.tested[0].value for kind in tested]
+    assert {trace.marker.color for trace in crosses} <= {line.line.color for line in lines}
+    assert {row["rows"] for row in architectures.rows(info)} == {"validation", "test"}
     info = architectures.info(sweep, by="model.width")
     assert {kind.name for kind in info.kinds} == {"64", "128", "256"}
 
