@@ -38,6 +38,7 @@ _OTHERS = "trials"  # that are neither few nor the best
 _ALIKE = 0.8  # ratio of the smallest to the largest own epsilon above which colours would tell nothing
 _SHADED = 0.6  # opacity of shaded lines at least, or their colours would not be told
 _BEST_WIDTH = 2.2  # pixels of the line of the best trial among shades
+_PAD = 0.03  # share of the epochs before the first and behind the last
 _FEW_EPOCHS = 10
 _NARROW_MANY = 12  # more curves than this have smaller marks in a column
 
@@ -125,7 +126,8 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     _, _, terms = info.epsilon_title.partition(", ")
     epoch = "epoch (without averaged weights)" if info.averaged else "epoch"
     title = title_below(f"{epoch}; {terms}", info) if info.narrow else f"{epoch}<br>{terms}"
-    xaxis = {"title": {"text": title}, "rangemode": "tozero", "tickformat": "d", **whole}
+    ends = [1 - _PAD * last, (1 + _PAD) * last] if last > 1 else [0.5, 1.5]
+    xaxis = {"title": {"text": title}, "range": ends, "tickformat": "d", **whole}
     meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
     figure = new_figure(
         info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta

@@ -21,6 +21,7 @@ from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import header, hover_texts, label, new_figure
 from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
+from dashboards.figures._scores import half_width
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number, radius_of, show, show_epsilon, title_of
 from sweeper.privacy.pricing import OWN
@@ -70,6 +71,7 @@ class TemperatureInfo(FigureInfo):
     budget: float  # every cell has an epsilon of at most this
     radius_unit: str  # units of the radii
     columns: tuple[str, ...]  # names of the values, that of radius 0 first
+    sure: tuple[float, ...]  # how wide the widest 95 % interval in each column is, 0 where that is not known
     attacks: tuple[str, ...]  # names of the membership metrics
     rows: tuple[Row, ...]  # by temperature
     hover: Mapping[PointKey, str]  # one text for each point in a cell, by its key
@@ -107,6 +109,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         budget=budget,
         radius_unit=data.result.claim.radius_unit,
         columns=columns,
+        sure=tuple(2.0 * (half_width(data.result, [name]) or 0.0) for name in columns),
         attacks=attacks if shown else (),
         rows=tuple(rows) if shown else (),
         note=note if shown else "",
@@ -274,10 +277,12 @@ def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
         info,
         theme,
         x=[_column_name(name) for name in info.columns],
-        z=_within_columns([[None if cell is None else cell.value for cell in row] for row in cells]),
+        z=_within_columns([[None if cell is None else cell.value for cell in row] for row in cells], info.sure),
         text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
         customdata=[[_hover(info, cell) for cell in row] for row in cells],
         colorscale=theme.colorscale(),
+        zmin=0.0,
+        zmax=1.0,
     )
 
 
@@ -286,12 +291,18 @@ def _column_name(name: str) -> str:
     return f"{kind}radius {escape(text)}" if (text := radius_of(name)) else escape(title_of(name))
 
 
-def _within_columns(table: list[list[float | None]]) -> list[list[float | None]]:
-    """Values as shares of the way from the worst to the best of their column: columns measure different things."""
+def _within_columns(table: list[list[float | None]], sure: Sequence[float]) -> list[list[float | None]]:
+    """Values as places between the ends of their column, which measures something of its own.
+
+    The ends are at least as far apart as a 95 % interval of the column is wide: what may be chance looks alike.
+    """
     columns = [[value for value in column if value is not None] for column in zip(*table, strict=True)]
-    ends = [(min(column), max(column)) if column else (0.0, 0.0) for column in columns]
+    spans = [
+        (max(found), max(max(found) - min(found), wide)) if found else (0.0, 0.0)
+        for found, wide in zip(columns, sure, strict=True)
+    ]
     return [
-        [None if v is None else (v - low) / ((high - low) or 1.0) for v, (low, high) in zip(row, ends, strict=True)]
+        [None if v is None else 1.0 - (top - v) / (span or 1.0) for v, (top, span) in zip(row, spans, strict=True)]
         for row in table
     ]
 
@@ -349,7 +360,8 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified score at each radius; the darker, the better within its column. The best of "
+        "certified score at each radius; the darker, the better within its column, whose colours "
+        "span its 95 % interval at least. The best of "
         "more trials is the better one by chance too: their number "
         "stands behind the temperature."
     ),

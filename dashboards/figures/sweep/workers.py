@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -102,7 +103,7 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
         "title": {"text": "order in which trials began and ended (not time)"},
         "tickvals": ticks,
     }
-    yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers}
+    yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers, **_lanes(workers)}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")
     for status, name in _COLORS.items():
         chosen = [stay for stay in info.stays if stay.stint.status is status]
@@ -111,6 +112,15 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
             named = "inside" if len(info.stays) <= _NAMED_STAYS else "none"
             figure.add_trace(bars.update(textposition=named, insidetextanchor="middle", textangle=0))
     return figure
+
+
+def _lanes(workers: list[str]) -> dict[str, Any]:
+    """The names of lanes; where all are of one node and device, that is the title of their axis."""
+    places = {worker.rpartition(", ")[0] for worker in workers}
+    if len(places) > 1:
+        return {}
+    short = [escape(worker.rpartition(", ")[2]) for worker in workers]
+    return {"tickvals": workers, "ticktext": short, "title": {"text": escape("".join(places))}}
 
 
 def _numbered(worker: str) -> tuple[str, int]:

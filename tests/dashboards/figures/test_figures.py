@@ -428,6 +428,14 @@ def test_few_trials_and_those_of_one_worker_have_no_lanes(sweep):
     assert workers.FIGURE.numbers(replace(sweep, trial_rows=tuple(rows))) == []
 
 
+def test_lanes_of_one_node_are_named_by_their_workers_and_the_axis_by_the_node(sweep):
+    axis = workers.plot(workers.info(sweep)).layout.yaxis
+    assert (axis.title.text, set(axis.ticktext)) == ("head, cpu", {"worker 1", "worker 2"})
+    info = workers.info(sweep)
+    other = replace(info.stays[0], worker="second, cpu, worker 1")
+    assert workers.plot(replace(info, stays=(other, *info.stays[1:]))).layout.yaxis.ticktext is None
+
+
 def test_a_trial_that_resumes_has_two_stays_and_one_that_runs_keeps_its_worker(sweep):
     place = {"node": "head", "device": "cuda"}
     again = [TrialStatus.RUNNING, TrialStatus.INTERRUPTED, TrialStatus.RUNNING]

@@ -183,6 +183,14 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what
         assert axes.yaxis.title.text == "temperature of the loss (trials)"
 
 
+def test_colours_of_a_column_span_its_interval_at_least():
+    table = [[0.90, 0.2], [0.88, None], [0.89, 0.8]]
+    near, far = zip(*temperature._within_columns(table, [0.1, 0.1]), strict=True)
+    assert near == pytest.approx((1.0, 0.8, 0.9)), "two points of ten that may be chance"
+    assert far == (0.0, None, 1.0)
+    assert temperature._within_columns([[0.5], [0.5]], [0.0]) == [[1.0], [1.0]]
+
+
 def test_an_auroc_sweep_shows_certified_auroc(small):
     values = {
         "epsilon": 1.0,
