@@ -39,7 +39,7 @@ _PAGE_TITLE = 105  # letters of one line of the title of an axis on a page
 _TERMS_LETTERS = 63  # in one line of a column, of the small text below the name of an axis
 _HEIGHT_LETTERS = (36, 28)  # of one along the height of a figure, on a page and in a column
 WATERMARK = "exploratory: no guarantee"
-_SMALL = "<span style='font-size:10.5px'>{}</span>"
+SMALL = "<span style='font-size:10.5px'>{}</span>"
 LOG = ", log"  # behind what a logarithmic axis shows
 FIRST_IN_LEGEND, LAST_IN_LEGEND = 999, 1001  # places before and behind traces without one
 _OWN_LOG = f"{OWN_EPSILON.removesuffix(')')}{LOG})"
@@ -138,7 +138,7 @@ def title_below(title: str, info: FigureInfo) -> str:
 def with_terms(name: str, terms: Iterable[str], letters: int = _TERMS_LETTERS) -> str:
     """The name of an axis of a column, and below it terms in small lines of so many letters."""
     lines = in_lines("; ".join(filter(None, terms)), letters)
-    return "<br>".join([name, *(_SMALL.format(line) for line in lines if line)])
+    return "<br>".join([name, *(SMALL.format(line) for line in lines if line)])
 
 
 def percent_axis(*names: str) -> dict[str, Any]:

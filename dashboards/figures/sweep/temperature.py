@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import header, hover_texts, label, new_figure
+from dashboards.figures._common import SMALL, header, hover_texts, label, new_figure
 from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
 from dashboards.figures._scores import half_width
 from dashboards.figures._theme import LIGHT, Theme
@@ -34,7 +34,7 @@ MOST_ROWS = 8
 _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
 _ROW_PIXELS = 46
 _LINE = 19  # pixels of a line below the figure
-_LETTERS = 38  # of one in a column and on a phone
+_LETTERS = 63  # of a small one, which fits a phone
 _PALE = 0.5  # of the colours of cells, so that ink can be read on each
 
 
@@ -161,7 +161,7 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         margin={"b": room, **({"t": 84} if info.note else {})},
         xaxis={
             **_axis(theme),
-            "title": {"text": "<br>".join(map(escape, below))},
+            "title": {"text": "<br>".join(below)},
             "domain": [0.0, share - 0.02 * bool(info.attacks)],
         },
         yaxis={
@@ -249,10 +249,10 @@ def _caption(info: TemperatureInfo) -> list[str]:
     ]
     within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
     if info.still:
-        return [*what, within]
+        return list(map(escape, [*what, within]))
     promised, sign, price = within.partition("; ")
     parts = [*what, promised + sign.strip(), price]
-    return [line for part in parts for line in wrap(part, _LETTERS, break_on_hyphens=False)]
+    return [SMALL.format(escape(line)) for part in parts for line in wrap(part, _LETTERS, break_on_hyphens=False)]
 
 
 def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
