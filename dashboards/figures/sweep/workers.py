@@ -100,7 +100,7 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     height = 150 + 34 * len(workers)
     ticks = rounded_ticks(0, max((stay.end for stay in info.stays), default=1), integer=True)
     xaxis = {
-        "title": {"text": "order in which trials began and ended (not time)"},
+        "title": {"text": "order of beginnings and ends (not time)"},
         "tickvals": ticks,
     }
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers, **_lanes(workers)}
