@@ -157,7 +157,9 @@ def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, An
 
 def _is_near(info: CaughtInfo) -> bool:
     """Whether the price is near enough to the points to share their axis."""
-    return info.at_price is None or info.at_price <= _NEAR * max(map(_caught, (*info.front, *info.dominated)))
+    return info.at_price is None or info.at_price <= _NEAR * max(
+        map(_caught, (*info.front, *info.dominated)), default=1.0
+    )
 
 
 def _span(info: CaughtInfo) -> list[float] | None:

@@ -5,6 +5,7 @@ from math import log10
 
 import pytest
 
+from dashboards.figures import is_empty
 from dashboards.figures._references import Reference
 from dashboards.figures.sweep import caught
 from sweeper.records import NoisyScores
@@ -81,3 +82,7 @@ def test_the_baseline_is_a_line_and_a_picture_counts_points_beyond_the_axes(swee
     inside = sum(low <= point.values["accuracy"] <= high for point in info.dominated)
     assert 0 < inside < len(info.dominated)
     assert f"dominated points ({inside} of {len(info.dominated)})" in [trace.name for trace in figure.data]
+
+
+def test_without_points_a_price_alone_is_no_figure(sweep):
+    assert is_empty(caught.plot(replace(caught.info(sweep), front=(), dominated=(), steps=(), tested=(), at_price=0.1)))
