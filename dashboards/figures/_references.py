@@ -1,5 +1,6 @@
 """Lines to compare with: what the majority-class baseline reaches, and what was reached without privacy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
 
@@ -14,7 +15,10 @@ from sweeper.specification.objectives import AUROC, BALANCED
 
 _CONSTANT = {AUROC: "chance", BALANCED: "chance"}
 _ON_VALIDATION = " on validation rows"
-_KNOWN_FROM = {MajoritySource.DECLARED: ", as declared", MajoritySource.SKETCH: ", by the private sketch"}
+_KNOWN_FROM: Mapping[MajoritySource | None, str] = {
+    MajoritySource.DECLARED: ", as declared",
+    MajoritySource.SKETCH: ", by the private sketch",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ def constant_reference(baselines: Baselines, name: str) -> tuple[Reference, ...]
     """Return what the majority-class baseline reaches, nothing where labels are not open."""
     constant = baselines.constant(name)
     has_counted = baselines.rows and baselines.majority_source in (MajoritySource.ROWS, None)
-    how = _ON_VALIDATION if has_counted else _KNOWN_FROM.get(baselines.majority_source or MajoritySource.ROWS, "")
+    how = _ON_VALIDATION if has_counted else _KNOWN_FROM.get(baselines.majority_source, "")
     how = how if "validation" in baselines.majority else ", at least"
     return () if constant is None else (Reference(_CONSTANT.get(name, f"majority class{how}"), constant),)
 

@@ -182,7 +182,7 @@ def _marked(
 
 
 def rows_axis(info: FigureInfo, *names: str) -> dict[str, Any]:
-    """An axis of several values of one kind: shares of the validation rows, else what the first one is called."""
+    """An axis of several values: shares of rows, what the first is called, or scores where they differ in kind."""
     if not names:
         return {}
     if len({_measure(name) for name in names}) > 1:

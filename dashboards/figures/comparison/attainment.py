@@ -16,7 +16,7 @@ from sweeper.pareto.attainment import Surface
 from sweeper.results.comparison import Comparison
 
 _OPACITY = 0.18
-_BEYOND = 1.04
+_BEYOND = 1.04  # how far surfaces are drawn beyond their last step
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +127,7 @@ def _band(band: Band, color: str, right_end: float, runs: str) -> list[go.Scatte
 
 def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width: float) -> go.Scatter:
     xs, ys = _path(surface, info.right_end)
+    is_key = surface.name == "median" or (band.surface("median") is None and band.surface("worst") is None)
     return go.Scatter(
         x=xs,
         y=ys,
@@ -138,9 +139,9 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width:
             for x, y in zip(xs, ys, strict=True)
         ],
         hovertemplate="%{text}<extra></extra>",
-        name=f"{escape(band.spec)}: median of {band.runs} {info.runs}",
+        name=f"{escape(band.spec)}: {surface.name} of {band.runs} {info.runs}",
         legendgroup=escape(band.spec),
-        showlegend=surface.name == "median",
+        showlegend=is_key,
     )
 
 

@@ -119,7 +119,7 @@ def rows(info: CurvesInfo) -> Table:
 def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the curves, one colour and mark for each stage of the budget, or of few curves for each.
 
-    Many curves of one stage are coloured by their own epsilons, where these differ, and the best is black.
+    Many curves of one stage are coloured by their own epsilons, where these differ, and the best stands out.
     """
     last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
     whole = {"dtick": 1} if last <= _FEW_EPOCHS else {"nticks": _FEW_EPOCHS}  # else ticks stand between epochs
@@ -214,7 +214,8 @@ FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(
     summary="the first objective beside epsilon of every trial, epoch by epoch, by stage of the budget",
     caption=(
         "One line per trial, one point per epoch; where the budget is cut into stages, each has its colour and mark, "
-        "else each of a few trials. Many trials have the colours of their own epsilons, and the best is black."
+        "else each of a few trials. Many trials have the colours of their own epsilons, where these differ, and the "
+        "best stands out."
     ),
     position=72,
     info=info,

@@ -360,10 +360,9 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified score at each radius; the darker, the better within its column, whose colours "
-        "span its 95 % interval at least. The best of "
-        "more trials is the better one by chance too: their number "
-        "stands behind the temperature."
+        "certified score at each radius; the darker, the better within its column, whose colours span its "
+        "95 % interval at least. The best of more trials is the better one by chance too: their number stands behind "
+        "the temperature."
     ),
     position=50,
     info=info,

@@ -141,6 +141,14 @@ def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
     assert named == "digits: from worst to best of 2 runs"
 
 
+def test_runs_without_a_band_have_their_best_in_the_legend(fronts):
+    found = attainment.info(compare(fronts[:2]))
+    (band,) = found.bands
+    alone = replace(band, surfaces=tuple(one for one in band.surfaces if one.name == "best"))
+    drawn = attainment.plot(replace(found, bands=(alone,))).data
+    assert [trace.name for trace in drawn if trace.showlegend is not False] == ["digits: best of 2 runs"]
+
+
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, _, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
