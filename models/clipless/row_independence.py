@@ -104,6 +104,20 @@ def arithmetic() -> Settings:
     )
 
 
+@contextmanager
+def deterministic_convolutions() -> Iterator[None]:
+    """Keep cuDNN inside the block to kernels that add in one order.
+
+    By itself it takes some that add the parts of a row's cotangent as they come, so that no two passes of a row agree.
+    """
+    before = torch.backends.cudnn.deterministic
+    torch.backends.cudnn.deterministic = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.deterministic = before
+
+
 def is_alone(passed: Pass, form: PassShape, kinks: Kinks | None = None, weights: Sequence[Tensor] = ()) -> bool:
     """Whether a pass treats each row alone, wherever it stands.
 

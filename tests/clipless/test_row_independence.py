@@ -16,10 +16,13 @@ from clipless.network import Network
 from clipless.plans import placement
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, evenly, needs_slots, slotted_size, take_rows
+from clipless.plans.trainable import check_rows_apart
 from clipless.privacy.randomness import SecureSource
 from clipless.privacy.sampling import OVERFLOW, RandomPlacement, slots_for
 from clipless.projections import SpectralBall
 from clipless.row_independence import PassShape, is_alone, is_apart, make_rows
+from clipless.stacks import Member, fit_stack
+from clipless.stacks.forward import StackedNetwork
 from clipless.testing import SeededSource
 from clipless.training.placing import training_places
 from clipless.training.trainer import PrivateTrainer
@@ -290,6 +293,38 @@ def test_a_network_that_mixes_rows_is_refused_before_anything_is_drawn(monkeypat
     loss, plan = planned(model)
     with pytest.raises(clipless.errors.UnsupportedError, match="mixes rows"):
         PrivateTrainer(model, loss, data, plan, clipless.SGD(0.1), 512, Silent(0))
+
+
+@pytest.mark.parametrize("method", [*METHODS, "stack", "test before a plan"])
+def test_no_pass_uses_convolutions_that_add_in_another_order_each_time(method, monkeypatch):
+    """By itself cuDNN takes some for cotangents: on an H100 every convolutional network was refused."""
+    seen = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(_, g):
+            seen.append(torch.backends.cudnn.deterministic)
+            return g
+
+    plant(monkeypatch, Watched.apply)
+    stacked = StackedNetwork.__call__
+    monkeypatch.setattr(StackedNetwork, "__call__", lambda *given: Watched.apply(stacked(*given)))
+    model, data = network(), split()
+    if method == "test before a plan":
+        check_rows_apart(model)
+    elif method == "stack":
+        loss, plan = planned(model)
+        next(iter(fit_stack([Member(model=model, loss=loss, plan=plan)], data)))
+    else:
+        loss, plan = planned(model, **METHODS[method])
+        PrivateTrainer(model, loss, data, plan, clipless.SGD(0.1), 512, SeededSource(0)).step(torch.arange(9))
+    assert seen
+    assert all(seen)
+    assert not torch.backends.cudnn.deterministic
 
 
 def test_devices_whose_kernels_choose_by_themselves_always_have_slots(monkeypatch):

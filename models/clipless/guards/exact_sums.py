@@ -289,11 +289,15 @@ def _is_exact(multiply: Callable[[Tensor, Tensor], Tensor], device: torch.device
 def _int8(a_MK: Tensor, b_KN: Tensor) -> Tensor:
     if a_MK.device.type != "cuda":
         return torch._int_mm(_plain(a_MK), _plain(b_KN))
-    # there the numbers of rows and columns have to be multiples of 8, and more than 16
+    return torch._int_mm(*_padded(a_MK, b_KN))[: len(a_MK), : b_KN.shape[1]]
+
+
+def _padded(a_MK: Tensor, b_KN: Tensor) -> tuple[Tensor, Tensor]:
+    """Factors with zeros behind, as CUDA wants them: multiples of 8, more than 16 rows, K contiguous in both."""
     (m, k), n = a_MK.shape, b_KN.shape[1]
-    padded_a = torch.nn.functional.pad(a_MK, (0, -k % 8, 0, max(24, m + -m % 8) - m))
-    padded_b = torch.nn.functional.pad(b_KN, (0, -n % 8, 0, -k % 8))
-    return torch._int_mm(padded_a, padded_b)[:m, :n]
+    a = torch.nn.functional.pad(a_MK, (0, -k % 8, 0, max(24, m + -m % 8) - m))
+    b_NK = torch.nn.functional.pad(b_KN.mT, (0, -k % 8, 0, -n % 8))
+    return a.contiguous(), b_NK.contiguous().mT
 
 
 def _plain(x_MN: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from clipless.bounds._rules import replaced_method
 from clipless.errors import PlanError, UnsupportedError
 from clipless.guards.guard import GuardedLayer
 from clipless.network import Network
-from clipless.row_independence import Settings, arithmetic
+from clipless.row_independence import Settings, arithmetic, deterministic_convolutions
 
 _MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _MODULE_HOOKS)
@@ -78,9 +78,9 @@ def check_rows_apart(model: Network, batches: Sequence[int] = (3, 4)) -> None:
 
 def _pass_rows(model: Network, x: Tensor) -> tuple[Tensor, Tensor]:
     x = x.requires_grad_()
-    with torch.enable_grad():
+    with torch.enable_grad(), deterministic_convolutions():
         y = model(x)
-    (gradient,) = torch.autograd.grad(y.square().sum(), x, materialize_grads=True, allow_unused=True)
+        (gradient,) = torch.autograd.grad(y.square().sum(), x, materialize_grads=True, allow_unused=True)
     return y.detach(), gradient
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from clipless.losses import Loss, MultilabelBCE, TauBCE, TauCCE
 from clipless.plans.method import Method
 from clipless.plans.placement import Placement, needs_slots
-from clipless.row_independence import Watch
+from clipless.row_independence import Watch, deterministic_convolutions
 from clipless.scalars import Scalar
 from clipless.stacks.forward import GuardedPass, StackedNetwork
 from clipless.stacks.member_training import MemberTraining
@@ -83,7 +83,8 @@ class StackedGradients:
             watch: see `clipless.row_independence`.
         """
         exact = self._first.member.exact_norms
-        with self._network.guarded(GuardedPass(sensitivities, len(x), totals, self._normalise, exact)):
+        guarded = GuardedPass(sensitivities, len(x), totals, self._normalise, exact)
+        with self._network.guarded(guarded), deterministic_convolutions():
             losses_R = self._loss(self._network(x, watch), y)
             # a sum: if `backward` were given gradients, torch would import sympy for them, 0.7 s in every process
             torch.where(counts_R, losses_R, 0.0).sum().backward()

@@ -11,6 +11,7 @@ from clipless.losses import Loss
 from clipless.network import Network
 from clipless.plans.method import Method
 from clipless.plans.plan import Plan
+from clipless.row_independence import deterministic_convolutions
 from clipless.training.per_example import accumulate_clipped
 
 
@@ -56,7 +57,8 @@ def sum_gradients(
     forward = forward or model
 
     def backward() -> None:
-        loss(forward(x), y)[:rows].sum().backward()
+        with deterministic_convolutions():
+            loss(forward(x), y)[:rows].sum().backward()
 
     match plan.method:
         case Method.DP_SGD:

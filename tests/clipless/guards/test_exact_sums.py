@@ -101,6 +101,19 @@ def test_pieces_are_so_short_that_extreme_products_add_up_exactly():
     assert 127**2 * exact_sums._MOST_FLOAT32_ADDENDS <= 2**24
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 2), (17, 9, 3), (24, 16, 8), (33, 1040, 144)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_cuda_multiplies_has_its_shape_and_order_and_the_same_product(m, k, n, transposed):
+    a, b = (digits(q, p).mT if transposed else digits(p, q) for p, q in ((m, k), (k, n)))
+    one, other = exact_sums._padded(a, b)
+    assert len(one) > 16
+    assert not any(size % 8 for size in (*one.shape, *other.shape))
+    assert one.is_contiguous()
+    assert other.mT.is_contiguous()
+    product = one.double() @ other.double()
+    assert torch.equal(product[:m, :n], a.double() @ b.double())
+
+
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("k", [2**17, 2**18 + 3])
 def test_sums_of_extreme_products_neither_overflow_nor_round(k):
