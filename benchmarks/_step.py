@@ -31,7 +31,7 @@ from clipless.privacy.randomness import SecureSource
 from clipless.training.trainer import PrivateTrainer
 
 Step = Callable[[], None]
-ONLY = "--only"
+OWN_PEAK = "--own-peak"
 RECORDED = "private, recorded"
 
 
@@ -190,7 +190,7 @@ def seconds(step: Step, device: str, steps: int = 3, *, warm: bool = True) -> fl
 
 def peak_mebibytes(case: Case) -> float:
     """Peak memory of a fresh process that takes two steps of this contender only, the second with Adam's state."""
-    command = [sys.executable, sys.argv[0], ONLY, json.dumps(asdict(case))]
+    command = [sys.executable, sys.argv[0], OWN_PEAK, json.dumps(asdict(case))]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
@@ -202,7 +202,7 @@ def start() -> None:
     """
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     warnings.filterwarnings("ignore", message="Full backward hook is firing")
-    if sys.argv[1:2] == [ONLY]:
+    if sys.argv[1:2] == [OWN_PEAK]:
         _own_peak(Case(**json.loads(sys.argv[2])))
         sys.exit()
     from sweeper.backend.environment import worker_environment

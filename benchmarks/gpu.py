@@ -3,10 +3,11 @@
     python benchmarks/gpu.py [--device cuda] [--only steps noise] [--data-dir FOLDER] [--write benchmarks/RESULTS.md]
     python benchmarks/gpu.py --device cpu --small          the same on tiny sizes: what the tests run
 
-Each part prints a table as soon as it is measured; a part that fails prints its error and the others go on. Times are
+Each row is printed as soon as it is measured; a part that fails prints its error and the others go on. Times are
 medians over rounds; contenders of a round run one after the other.
 
 * exact: products of digits, neighbours built to round apart (`neighbours.py`), rows that see other rows
+* alike: keystreams, projections and norm bounds, beside what the host computes
 * waiting: a step under torch's refusal of synchronisation (CUDA)
 * noise: normals from the device's keystream, and from the host's copied to it
 * steps: `_step.py`'s contenders over logical batches (figure 5 of Bethune et al. 2024), in float32 and tf32
@@ -27,6 +28,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import _step
@@ -35,11 +37,13 @@ import torch
 import yaml
 
 import clipless
+from clipless import norms
 from clipless.datasets import Split
 from clipless.guards import exact_sums
 from clipless.plans.trainable import check_rows_apart
-from clipless.privacy.keystream import Keystream, Purpose
+from clipless.privacy.keystream import Keystream, Purpose, chacha20
 from clipless.privacy.randomness import SecureSource
+from clipless.projections import FixedNorm, Orthogonal, SpectralBall
 from clipless.training.trainer import PrivateTrainer
 
 Table = Iterator[Sequence[object]]  # its head first
@@ -87,7 +91,7 @@ class Sizes:
 
 SMALL = Sizes(
     batches=(6,), rounds=1, pairs=1, seconds=0.0, parameters=(100,), rows=64, members=(1, 2), epochs=1, most_physical=4,
-    trials=1,
+    trials=2,
 )  # fmt: skip
 
 
@@ -110,7 +114,8 @@ def exact(place: Place) -> Table:
     yield "check", "found"
     device = torch.device(place.device)
     for multiply in (exact_sums._int8, exact_sums._float32_blocks, exact_sums._float64):
-        yield f"products of digits, {multiply.__name__.strip('_')}", exact_sums._is_exact(multiply, device)
+        is_exact = exact_sums._is_exact(multiply, device)
+        yield f"products of digits, {multiply.__name__.strip('_')}", is_exact or f"not exact: {said(multiply, device)}"
     yield "the one that is used", exact_sums._multiplier(device).__name__.strip("_")
     found = neighbours.campaign(place.sizes.pairs, place.sizes.seconds, 0, place.device)
     yield (
@@ -120,6 +125,16 @@ def exact(place: Place) -> Table:
     for tf32 in (False, True):
         with precision(tf32=tf32):
             yield f"rows apart in a convnet, tf32 {'on' if tf32 else 'off'}", rows_apart(place)
+
+
+def said(multiply: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], device: torch.device) -> str:
+    """What the library says to one product of digits."""
+    ones = torch.ones(32, 1040, dtype=torch.int8, device=device)
+    try:
+        multiply(ones, ones.mT)
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    return "no error"
 
 
 def rows_apart(place: Place) -> str:
@@ -144,6 +159,36 @@ def precision(*, tf32: bool) -> Iterator[None]:
     finally:
         for place, value in zip(places, before, strict=True):
             place.allow_tf32 = value
+
+
+def alike(place: Place) -> Table:
+    """What the device computes where the host computes it too, in float64, from 200 matrices of every condition."""
+    yield "what", "found"
+    generator = torch.Generator().manual_seed(0)
+    key_8 = torch.randint(-(2**31), 2**31, (8,), generator=generator).int()
+    counter_B = torch.arange(2**16 + 3, dtype=torch.int32)
+    blocks = (chacha20(key_8.to(where), (1, 2, 3), counter_B.to(where)).cpu() for where in ("cpu", place.device))
+    yield "blocks of ChaCha20 that differ from the host's", int(torch.ne(*blocks).any(dim=1).sum())
+    matrices = [matrix(generator) for _ in range(200)]
+    shares = [
+        float(norms.spectral_norm_by_powers(weight.to(place.device))) / float(torch.linalg.svdvals(weight)[0])
+        for weight in matrices
+    ]
+    yield "bound of a norm over the norm, least and largest, less 1", f"{min(shares) - 1:.0e}, {max(shares) - 1:.0e}"
+    for constraint in (SpectralBall(), FixedNorm(), Orthogonal()):
+        largest = max(torch.linalg.svdvals(constraint.project(one.to(place.device)).cpu())[0] for one in matrices)
+        yield f"largest norm after {type(constraint).__name__}, less 1", f"{float(largest) - 1:.0e}"
+
+
+def matrix(generator: torch.Generator) -> torch.Tensor:
+    """Return a matrix whose singular values are spread over up to six powers of ten around 1."""
+    rows, columns = torch.randint(1, 200, (2,), generator=generator).tolist()
+    spread = 6 * torch.rand((), generator=generator, dtype=torch.float64)
+    left, right = (torch.randn(size, size, generator=generator, dtype=torch.float64) for size in (rows, columns))
+    exponents = spread * (torch.rand(min(rows, columns), generator=generator, dtype=torch.float64) - 0.5)
+    values = torch.zeros(rows, columns, dtype=torch.float64)
+    values.diagonal().copy_(10.0**exponents)
+    return torch.linalg.qr(left)[0] @ values @ torch.linalg.qr(right)[0]
 
 
 def waiting(place: Place) -> Table:
@@ -313,30 +358,33 @@ def sweep(place: Place) -> Table:
             spec = Path(folder) / f"{name}.yaml"
             content = yaml.safe_load((ROOT / "sweeps" / spec.name).read_text(encoding="utf-8"))
             spec.write_text(yaml.safe_dump({**content, "resources": {"gpus": gpus}}), encoding="utf-8")
-            command = [Path(sys.executable).with_name("sweeper"), "run", spec, "--out", folder]
+            command = [sys.executable, "-c", "from sweeper.cli.main import main; main()", "run", spec, "--out", folder]
             command += ["--trials", str(place.sizes.trials)]
             command += ["--data-dir", place.data_dir] if place.data_dir else []
             began = time.perf_counter()
-            subprocess.run(command, check=True, capture_output=True, timeout=300)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+            if done.returncode:
+                raise RuntimeError(done.stderr[-1000:])
             yield name, place.sizes.trials, f"{time.perf_counter() - began:.0f}"
 
 
 PARTS: dict[str, Callable[[Place], Table]] = {
-    part.__name__: part for part in (exact, waiting, noise, steps, stacks, evaluation, sweep)
+    part.__name__: part for part in (exact, alike, waiting, noise, steps, stacks, evaluation, sweep)
 }
 
 
-def report(part: Callable[[Place], Table], place: Place) -> str:
-    """Markdown: title, table, and the error that ended it, if one did."""
-    lines = [f"### {part.__name__}", "", (part.__doc__ or "").strip(), ""]
+def report(part: Callable[[Place], Table], place: Place) -> Iterator[str]:
+    """Yield lines of Markdown: title, table, and the error that ended it, if one did."""
+    yield from (f"### {part.__name__}", "", (part.__doc__ or "").strip(), "")
     began = time.perf_counter()
     try:
         for number, row in enumerate(part(place)):
-            lines.append(f"| {' | '.join(map(str, row))} |")
-            lines += ["|" + "---|" * len(row)] if number == 0 else []
+            yield f"| {' | '.join(map(str, row))} |"
+            if number == 0:
+                yield "|" + "---|" * len(row)
     except Exception:  # one part must not cost the others their minutes
-        lines += ["", "Failed:", "", *(f"    {line}" for line in traceback.format_exc(limit=-3).splitlines())]
-    return "\n".join([*lines, "", f"{time.perf_counter() - began:.0f} s", ""])
+        yield from ("", "Failed:", "", *(f"    {line}" for line in traceback.format_exc(limit=-3).splitlines()))
+    yield from ("", f"{time.perf_counter() - began:.0f} s", "")
 
 
 def write(file: Path, text: str) -> None:
@@ -359,13 +407,13 @@ def main() -> None:
     options = parser.parse_args()
     place = Place(options.device, SMALL if options.small else Sizes(), options.data_dir)
     name = "a CPU" if options.device == "cpu" else torch.cuda.get_device_name()
-    texts = [f"## On {name}\n\ntorch {torch.__version__}, `python benchmarks/gpu.py`, one run.\n"]
-    print(texts[0], flush=True)
-    for part in options.only:
-        texts.append(report(PARTS[part], place))
-        print(texts[-1], flush=True)
+    lines = [f"## On {name}", "", f"torch {torch.__version__}, `python benchmarks/gpu.py`, one run.", ""]
+    print(*lines, sep="\n", flush=True)
+    for line in chain.from_iterable(report(PARTS[part], place) for part in options.only):
+        print(line, flush=True)
+        lines.append(line)
     if options.write:
-        write(options.write, "\n".join(texts))
+        write(options.write, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -193,17 +193,17 @@ def test_a_sum_that_moves_by_more_than_the_sensitivity_ends_the_campaign_with_1(
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 @pytest.mark.parametrize(
     "part",
-    ["waiting", "noise", "steps"]
-    + [pytest.param(part, marks=pytest.mark.long) for part in ("evaluation", "exact", "stacks")],
+    ["alike", "waiting", "noise", "steps"]
+    + [pytest.param(part, marks=pytest.mark.long) for part in ("evaluation", "exact", "stacks", "sweep")],
 )
 def test_the_script_for_a_gpu_measures_on_a_cpu(script, part, monkeypatch):
     gpu = script("gpu")
     monkeypatch.setattr(gpu, "CONTENDERS", {"private": (512,), "opacus": (64,)})
     monkeypatch.setattr(gpu, "by_processes", lambda *_: 1.0)
     monkeypatch.setattr(gpu, "ARCHITECTURES", ["mlp"])
-    text = gpu.report(gpu.PARTS[part], gpu.Place("cpu", gpu.SMALL))
-    assert "Failed" not in text
-    assert len([line for line in text.splitlines() if line.startswith("|")]) >= 3
+    lines = list(gpu.report(gpu.PARTS[part], gpu.Place("cpu", gpu.SMALL)))
+    assert "Failed:" not in lines
+    assert len([line for line in lines if line.startswith("|")]) >= 3
 
 
 def test_results_of_a_gpu_replace_those_of_an_earlier_run(script, tmp_path):
