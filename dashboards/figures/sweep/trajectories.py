@@ -187,29 +187,62 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color:
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
-    """Draw the trials in groups, with an end mark for each way a trial can end; of one stage the best apart."""
+    """Draw the trials in groups, with an end mark for each way a trial can end."""
+    if not info.stages:
+        _draw_one_stage(figure, info, theme)
+        return
     crowded, last = len(info.trajectories) > MANY, len(info.stages) - 1
-    best = None if info.stages else info.best
-    for stage, stage_name in enumerate(info.stages or ("",)):
-        for status, (symbol, name) in _LOOKS.items():
+    for stage, stage_name in enumerate(info.stages):
+        color, is_open = theme.hue(stage), stage < last and info.stages[last] == FINALS
+        mark = SYMBOLS[stage % len(SYMBOLS)] + "-open" * is_open  # of each epoch: stages differ in grey too
+        for status, (symbol, _) in _LOOKS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
-            chosen = [t for t in chosen if best is None or t.trial != best.trial]
-            if chosen:
-                color = theme.hue(stage) if stage_name else getattr(theme, name)
-                group = f"{stage_name}, {status.value}" if stage_name else status.value
-                is_open = stage < last and info.stages[last] == FINALS
-                mark = SYMBOLS[stage % len(SYMBOLS)] + "-open" * is_open  # of each epoch: stages differ in grey too
-                symbol = mark if stage_name and status is TrialStatus.COMPLETED else symbol
-                path = _paths(chosen, color, info.utility, group, _WIDTH + _WIDER * stage, crowded=crowded)
-                if stage_name and not crowded:
-                    path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": color})
-                figure.add_trace(path)
-                figure.add_trace(_ends(chosen, color, info.utility, group, size=6 if crowded else 8, symbol=symbol))
+            symbol = mark if status is TrialStatus.COMPLETED else symbol
+            group = _Group(f"{stage_name}, {status.value}", color, symbol, _WIDTH + _WIDER * stage, crowded)
+            _draw_group(figure, info, chosen, group, mark=None if crowded else mark)
+
+
+def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
+    """Draw the best trial apart, and those that add nothing to the line of the best paler than those that do."""
+    crowded, best = len(info.trajectories) > MANY, info.best
+    adding = {step.trial for step in info.steps}
+    others = [t for t in info.trajectories if best is None or t.trial != best.trial]
+    for adds in (False, True):
+        for status, (symbol, name) in _LOOKS.items():
+            chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
+            color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
+            group = f"{status.value}{', adds to the line' * adds}"
+            _draw_group(figure, info, chosen, _Group(group, color, symbol, _WIDTH + _WIDER * adds, crowded))
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
             _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0])
     if best is not None:
         figure.add_trace(_star(best, theme, info.utility))
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Trials that look alike: their name in the legend, colour, end mark and width of line; whether there are many."""
+
+    name: str
+    color: str
+    symbol: str
+    width: float
+    crowded: bool
+
+
+def _draw_group(
+    figure: go.Figure, info: TrajectoriesInfo, chosen: list[Trajectory], group: _Group, mark: str | None = None
+) -> None:
+    """Draw a group, if it has trials, with a mark at each epoch where one is given."""
+    if not chosen:
+        return
+    path = _paths(chosen, group.color, info.utility, group.name, group.width, crowded=group.crowded)
+    if mark:
+        path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
+    size = 6 if group.crowded else 8
+    ends = _ends(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol)
+    figure.add_traces([path, ends])
 
 
 def _star(best: Point, theme: Theme, utility: str) -> go.Scatter:
@@ -309,9 +342,9 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does); of more trials of one stage the best one stands out, with a star at its best point. "
-        "The broad pale line is the best of all "
-        "trials within each epsilon."
+        "the legend does); of more trials of one stage those that add to the line of the best have colours, and the "
+        "best one stands out, with a star at its best point. The broad pale line is the best of all trials within "
+        "each epsilon."
     ),
     position=70,
     info=info,

@@ -160,10 +160,12 @@ def test_a_trajectory_follows_the_epochs_of_its_trial(sweep):
 
 
 def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
-    figure = trajectories.plot(trajectories.info(replace(sweep, result=replace(sweep.result, stages=()))))
-    ends = {trace.name: trace for trace in figure.data if trace.mode == "markers"}
+    info = trajectories.info(replace(sweep, result=replace(sweep.result, stages=())))
+    ends = {trace.name: trace for trace in trajectories.plot(info).data if trace.mode == "markers"}
+    adding = {step.trial for step in info.steps} - {"t0003"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
-        "completed": 19,
+        "completed": 19 - len(adding),
+        "completed, adds to the line": len(adding),
         "t0003, completed": 1,
         "t0003, its best point": 1,
         "stopped": 2,
@@ -171,8 +173,9 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
         "interrupted": 1,
     }
     assert "failed: accuracy is NaN at epoch 7" in ends["failed"].text[0]
-    assert len({trace.marker.symbol for trace in ends.values()}) == 5
-    assert len({trace.marker.color for trace in ends.values()}) == 5
+    assert len({trace.marker.symbol for trace in ends.values()}) == 6
+    assert "open" in ends["completed"].marker.symbol
+    assert ends["completed"].marker.color != ends["completed, adds to the line"].marker.color
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
     star = ends["t0003, its best point"]
     assert (star.x[0], star.y[0]) == (best.values["epsilon"], best.values["accuracy"])
