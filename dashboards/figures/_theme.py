@@ -118,7 +118,8 @@ def template(theme: Theme) -> go.layout.Template:
         "zerolinecolor": theme.line,
         "backgroundcolor": theme.panel,
         "showbackground": True,
-        "title": {"font": {"size": 12, "color": theme.muted}},
+        "tickfont": {"size": 11},
+        "title": {"font": {"size": 13, "color": theme.ink}},
     }
     return go.layout.Template(
         layout={

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import ceil, log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -31,7 +31,8 @@ from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
-_WITH_LINES = 200  # points
+_LARGE_MARKS = 200  # points
+_MOST_LINES = 40  # to the floor: of more points, every second, third, ... has one
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
 _CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}
 _CORNER: dict[str, Any] = {
@@ -90,7 +91,7 @@ def rows(info: Front3dInfo) -> Table:
 
 
 def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the three-dimensional front; each of few points drops a line to the floor so that depth can be read."""
+    """Draw the three-dimensional front; points drop lines to the floor so that depth can be read."""
     epsilons = [point.values["epsilon"] for point in info.front]
     utilities = [point.values[info.utility] for point in info.front]
     name = info.certificate or ""
@@ -112,8 +113,8 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     key = "open marks: explorers" if is_told else ""
     said = "<br>".join(filter(None, [terms, info.scores, key, *info.on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
-    if len(epsilons) <= _WITH_LINES:
-        figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, height["range"][0], theme))
+    dropped = [column[:: ceil(len(epsilons) / _MOST_LINES)] for column in (epsilons, utilities, certified)]
+    figure.add_trace(_lines_to_the_floor(*dropped, height["range"][0], theme))
     figure.add_trace(
         go.Scatter3d(
             x=epsilons,
@@ -121,7 +122,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             z=certified,
             mode="markers",
             marker={
-                "size": 3.0 if len(epsilons) > _WITH_LINES else 4.5,
+                "size": 3.0 if len(epsilons) > _LARGE_MARKS else 4.5,
                 "symbol": [EXPLORER if is_told and not point.is_final else "circle" for point in info.front],
                 "line": {"color": theme.paper, "width": 1},
                 "color": certified,

@@ -144,6 +144,15 @@ def test_the_three_dimensional_front_has_the_three_numbers_of_every_point(sweep)
     assert list(markers.z) == [p.values["certified@0.25"] for p in info.front]
 
 
+@pytest.mark.parametrize(("count", "lines"), [(40, 40), (41, 21), (200, 40)])
+def test_so_many_points_drop_lines_to_the_floor_that_a_picture_shows_them(sweep, count, lines):
+    info = front3d.info(sweep)
+    many = replace(info, front=(info.front * count)[:count], hover=("",) * count)
+    drawn, markers = front3d.plot(many).data
+    assert sum(z is None for z in drawn.z) == lines
+    assert len(markers.z) == count
+
+
 def test_a_point_whose_certificate_was_not_computed_is_not_in_the_three_dimensional_front(make_front, load):
     front = make_front()
     chosen = next(p for p in front["points"] if p["on_front"])
