@@ -1,8 +1,10 @@
 """The one look at the test split: scores of the points of the final front, paid for where its rows are private."""
 
+import json
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from clipless.certificates.certify import float64_features
 from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from clipless.network import Network, split_fixed_prefix
+from clipless.saving import architecture
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.records import Point
 from sweeper.specification.objectives import is_scored_by_class, own_objectives
@@ -53,7 +56,7 @@ def score_front(
     score = scorer(data.metadata, shared.radii, noise, own=plug_ins, by_class=by_class, smoothed=smoothed, test=True)
     features = _Features(data.test.x)
     left = [point for point in recorder.records.archive.points if recorder.records.points[point.key].test is None]
-    ordered = sorted(left, key=lambda point: point.key) if noise is None else _in_turn(left)
+    ordered = _by_model(left, recorder) if noise is None else _in_turn(left)
     begun = time.monotonic()
     for done, point in enumerate(recorder.records.points[one.key] for one in ordered):
         show(done, len(ordered), time.monotonic() - begun)
@@ -69,7 +72,7 @@ def score_front(
         if refused is not None:
             yield f"{none}: {refused}"
             continue
-        own = features.of(point.trial, model)
+        own = features.of(model)
         if noise is not None and noise.curves is not None:
             probability = temperature(recorder.records.trials[point.trial].config)
             curves = release_curves(model, data.test, own, noise, data.metadata, temperature=probability)
@@ -83,6 +86,12 @@ def score_front(
         recorder.records.add_test(point, scores, classes, errors=scores.errors, smoothed=scores.smoothed)
 
 
+def _by_model(points: Sequence[Point], recorder: Recorder) -> list[Point]:
+    """Return points in order, those of like models one after the other: many of them share their fixed first layers."""
+    trials = recorder.records.trials
+    return sorted(points, key=lambda point: (json.dumps(trials[point.trial].config.get("model")), point.key))
+
+
 def _in_turn(points: Sequence[Point]) -> tuple[Point, ...]:
     return tuple(point for final in (True, False) for point in spread(one for one in points if one.is_final is final))
 
@@ -94,16 +103,18 @@ class _Features:
     """
 
     def __init__(self, x: Tensor) -> None:
-        self._x, self._trial = x, ""
+        self._x = x
+        self._layers: Mapping[str, Any] = {}
         self._state: dict[str, Tensor] = {}
         self._features: Tensor | None = None
 
-    def of(self, trial: str, model: Network) -> Tensor:
-        """Return `float64_features` of the rows for a model of a trial."""
-        state = split_fixed_prefix(model)[0].state_dict()
-        known = trial == self._trial and all(torch.equal(state[name], self._state[name]) for name in state)
+    def of(self, model: Network) -> Tensor:
+        """Return `float64_features` of the rows for a model."""
+        prefix, _ = split_fixed_prefix(model)
+        layers, state = architecture(prefix), prefix.state_dict()
+        known = layers == self._layers and all(torch.equal(state[name], self._state[name]) for name in state)
         if self._features is None or not known:
-            self._trial, self._state, self._features = trial, state, float64_features(model, self._x)
+            self._layers, self._state, self._features = layers, state, float64_features(model, self._x)
         return self._features
 
 

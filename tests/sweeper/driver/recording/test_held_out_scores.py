@@ -6,6 +6,9 @@ import pytest
 import torch
 
 import clipless
+from clipless.certificates.certify import float64_features
+from clipless.network import Network
+from sweeper.driver.recording import held_out_scores
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.planning.make import make_trial_settings
 from sweeper.records import Point
@@ -51,6 +54,37 @@ def test_scoring_tells_how_far_it_is_and_can_be_ended_within_a_point(digits, fol
     assert [set(found) for found in scored] == [{"accuracy", "smoothed@0.1"}]
 
 
+def test_fixed_features_are_computed_once_for_all_models_that_share_them(digits, folder, monkeypatch):
+    """Those of 10,000 pictures behind scattering take a minute; two of the three trials share theirs."""
+    computed = []
+
+    def features(model, x):
+        computed.append(model)
+        return float64_features(model, x)
+
+    monkeypatch.setattr(held_out_scores, "float64_features", features)
+    spec = Spec.from_mapping(CONTENT)
+    points, trials, scored = {}, {}, {}
+    for trial, clip in (("t0001", 2.0), ("t0002", 1.0), ("t0003", 2.0)):
+        ball = clipless.layers.InputBall(clip)
+        model = Network([ball, clipless.layers.Flatten(), clipless.layers.Dense(64, 10)], (1, 8, 8))
+        point = Point(trial=trial, epoch=1, values={}, model=f"models/{trial}.safetensors")
+        clipless.save(model, folder.path / point.model)
+        points[point.key], trials[trial] = point, SimpleNamespace(config={"model": {"clip": clip}})
+    records = SimpleNamespace(
+        points=points,
+        trials=trials,
+        archive=SimpleNamespace(points=points.values()),
+        add_test=lambda point, scores, *_, **__: scored.update({point.trial: scores}),
+    )
+    shared = make_trial_settings(spec, digits)
+    assert list(score_front(shared, digits, folder, SimpleNamespace(records=records), lambda: False)) == []
+    assert len(computed) == 2
+    for point in points.values():
+        found = clipless.load(folder.path / point.model)
+        assert scored[point.trial] == clipless.evaluate(found, digits.test, spec.radii, digits.metadata.input_gain)
+
+
 def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_models(digits, folder):
     """Its private statistics were drawn again, so that models of one trial differ in their fixed first layers."""
     content = CONTENT | {"model": {**CONTENT["model"], "standardise": True}}
@@ -63,6 +97,7 @@ def test_a_trial_that_began_anew_is_scored_with_the_statistics_of_each_of_its_mo
         points[point.key] = point
     records = SimpleNamespace(
         points=points,
+        trials={"t0001": SimpleNamespace(config={})},
         archive=SimpleNamespace(points=points.values()),
         add_test=lambda point, scores, *_, **__: scored.append((point, scores)),
     )

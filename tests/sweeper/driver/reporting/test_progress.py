@@ -78,6 +78,8 @@ def test_scoring_of_the_front_is_shown_after_the_last_trial():
         assert "scoring the front on test rows: 3 of 18 points, about 5:00 left; Ctrl-C keeps what is scored" in shown
     first = replace(scored, scoring=FrontScoring(done=0, total=18, seconds=0.0))
     assert "0 of 18 points; Ctrl-C" in line(first)
+    second = replace(scored, scoring=FrontScoring(done=1, total=18, seconds=60.0))  # its features are made once
+    assert "1 of 18 points; Ctrl-C" in line(second)
 
 
 def test_the_table_shows_the_points_that_the_front_shows_afterwards(make_front, make_point):
