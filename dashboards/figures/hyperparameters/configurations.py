@@ -16,12 +16,14 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import color_bar, header, label, new_figure, short_names
 from dashboards.figures._comparable import mark, more_height, name_stars, symbols, write_below
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures._ticks import break_name
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
 from dashboards.figures.hyperparameters._compared import compare, order, remarks_of, terms_of, trained_in_words
 from dashboards.text import short_title
 
 DRAWN_TRIALS = 300
 _ANGLE = -18  # of names
+_LEVEL_NAMES, _LETTERS, _LINE = 12, 9, 16  # so many names stand level in a picture: letters and pixels of their lines
 _TRAINED = (
     ' Configurations that were trained afterwards are at "yes" on the axis "trained"; in a picture their lines are '
     "thicker and have stars."
@@ -110,7 +112,10 @@ def rows(info: ConfigurationsInfo) -> Table:
 def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the parallel coordinates; drag along an axis to select trials."""
     axes = [axis for axis in info.axes if differs(axis.values)]
+    names = [_level_name(axis.title) for axis in axes]
+    turned = not info.still or len(axes) > _LEVEL_NAMES
     rise = round(_RISE * max((len(axis.title) for axis in axes), default=0))
+    rise = rise if turned else _LINE * max(name.count("<br>") for name in names)
     margin = {
         "l": 64,
         "r": 36,
@@ -126,6 +131,8 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     }
     if info.still:
         _draw_lines(figure, info, axes, theme, look)
+        if not turned:
+            figure.update_xaxes(ticktext=names, tickangle=0)
     else:
         figure.add_trace(
             go.Parcoords(
@@ -140,6 +147,18 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     mark(figure, info.note, theme, up=30 + rise)
     write_below(figure, info.terms, theme, down=_BELOW[info.still and any(info.trained)], narrow=False)
     return figure
+
+
+def _level_name(title: str) -> str:
+    """A name in lines: a long one is broken behind dots too, and in front of what its scale is.
+
+    >>> _level_name("privacy.epsilon (log)"), _level_name("width")
+    ('privacy.<br>epsilon<br>(log)', 'width')
+    """
+    if len(title) <= _LETTERS:
+        return escape(title)
+    dots = "." if "@" in title else ".<br>"  # a radius stays whole
+    return break_name(title, _LETTERS).replace(" ", "<br>").replace(".", dots)
 
 
 def _draw_lines(
