@@ -13,7 +13,7 @@ from sweeper.driver.keeping import stands
 from sweeper.errors import RecordError
 from sweeper.privacy.pricing import value_name
 from sweeper.records import TrialStatus
-from sweeper.results.comparison import Comparison
+from sweeper.results.comparison import Comparison, hypervolume_in_words
 from sweeper.results.front import Front
 from sweeper.results.front_record import FrontTrial
 from sweeper.results.highlights import NOISY, best, explain, highlights, shown_text, spread, test_text, value_text
@@ -64,7 +64,7 @@ def _cells(sweep: Sweep) -> list[str]:
         str(len(front.trials)),
         "-" if judged is None or found is None else f"{judged.name} {shown_text(found, judged.name, front.claim)}",
         "-" if front.price is None else round_up(front.price.epsilon),
-        f"{front.hypervolume:.3f}",
+        front.hypervolume_in_words,
     ]
 
 
@@ -92,7 +92,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     for row in comparison.rows():
         counts = (str(row[key]) for key in ("trials", "points", "on_front"))
         price = "-" if row["price"] is None else round_up(row["price"])
-        table.add_row(row["name"], row["sweep"], *counts, f"{row['hypervolume']:.4f}", price)
+        table.add_row(row["name"], row["sweep"], *counts, hypervolume_in_words(row), price)
     parts: list[RenderableType] = [Text(remark, style="bold red") for remark in comparison.remarks]
     parts += [table, *(Text(str(difference)) for difference in comparison.differences)]
     if len(comparison.differences) > 1:
@@ -150,7 +150,9 @@ def _points_table(front: Front) -> list[RenderableType]:
     names = [objective.name for objective in front.objectives]
     points = spread(front.front_points, SHOWN_POINTS, [one.point for one in highlights(front)])
     part = f"; {len(points)} of them shown, all are in front.csv" if len(points) < len(front.on_front) else ""
-    title = f"front: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume:.3f}{part}"
+    title = (
+        f"front: {len(front.on_front)} of {len(front.points)} points, hypervolume {front.hypervolume_in_words}{part}"
+    )
     table = Table(box=None)
     tested = [name for name in names if name != "epsilon"]
     heads = ("trial", "epoch", *map(value_name, names), *(f"test {name}" for name in tested))

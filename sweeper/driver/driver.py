@@ -33,6 +33,7 @@ from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
 from sweeper.errors import RecordError, one_line
+from sweeper.pareto.dominance import hypervolume_interval
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import ENDED
 from sweeper.records import SweepStatus, TrialStatus
@@ -435,6 +436,9 @@ def progress_of(
         objectives=plan.shared.objectives,
         front=records.archive.points,
         hypervolume=records.archive.hypervolume(),
+        hypervolume_interval=hypervolume_interval(
+            records.archive.points, plan.shared.objectives, among=len(records.points)
+        ),
         elapsed_seconds=elapsed_seconds,
         limit_seconds=None if plan.search.hours is None else plan.search.hours * 3600,
     )

@@ -16,6 +16,8 @@ from sweeper.store.sweep_folder import SweepFolder, hidden_sweeps, list_sweeps
 if TYPE_CHECKING:
     import pandas as pd
 
+_ENDS = ("hypervolume_low", "hypervolume_high")
+
 
 @called_by_users()
 def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
@@ -25,8 +27,8 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
     Returns:
         One row per sweep: ``sweep`` (its folder, for `load`), ``status``, how many ``trials``, the ``best`` value of
-        the first ``objective`` beside epsilon, its ``price`` (an epsilon) and ``hypervolume``; without a front, or one
-        that can be read, the numbers are missing.
+        the first ``objective`` beside epsilon, its ``price`` (an epsilon) and ``hypervolume``, with the ends of its
+        interval where scores are noisy; without a front, or one that can be read, the numbers are missing.
     """
     import pandas as pd
 
@@ -35,7 +37,7 @@ def list(out: str | Path = "sweeps-out") -> "pd.DataFrame":
 
         for line in recover_all(Path(out)):
             warnings.warn(line, stacklevel=3)
-    names = ["sweep", "status", "trials", "objective", "best", "price", "hypervolume"]
+    names = ["sweep", "status", "trials", "objective", "best", "price", "hypervolume", *_ENDS]
     return pd.DataFrame.from_records([_row(folder) for folder in list_sweeps(out)], columns=names)
 
 
@@ -108,7 +110,8 @@ def _row(folder: SweepFolder) -> dict[str, Any]:
     if judged is not None and found is not None:
         row |= {"objective": judged.name, "best": found.values[judged.name]}
     row |= {} if front.price is None else {"price": front.price.epsilon}
-    return row | {"trials": len(front.trials), "hypervolume": front.hypervolume}
+    ends = zip(_ENDS, front.hypervolume_interval or (), strict=False)
+    return row | {"trials": len(front.trials), "hypervolume": front.hypervolume, **dict(ends)}
 
 
 def _warn(trouble: str | None) -> None:

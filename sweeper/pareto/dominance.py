@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from math import log, nan
+from statistics import NormalDist
 from types import MappingProxyType
 
 import moocore
 import numpy as np
 from numpy.typing import NDArray
 
-from sweeper.records import Objective, Point, PointKey
+from sweeper.records import Interval, Objective, Point, PointKey
 
 Floats = NDArray[np.float64]
 
@@ -79,10 +80,11 @@ def front_mask(points: Sequence[Point], objectives: Sequence[Objective]) -> NDAr
     return mask
 
 
-def _at_end(point: Point, end: int) -> Point:
-    """Return a point with the low or the high end of each interval in place of its estimate."""
+def _at_end(point: Point, end: int, wider: float = 1.0) -> Point:
+    """Return a point with the low or the high end of each interval, so much wider, in place of its estimate."""
     intervals = {} if point.noisy is None else point.noisy.intervals
-    return replace(point, values={**point.values, **{name: ends[end] for name, ends in intervals.items()}})
+    at_end = {name: (1.0 - wider) * point.values[name] + wider * ends[end] for name, ends in intervals.items()}
+    return replace(point, values={**point.values, **at_end})
 
 
 def _dominated(rows: Floats, others: Floats) -> NDArray[np.bool_]:
@@ -140,6 +142,23 @@ def hypervolume(points: Sequence[Point], objectives: Sequence[Objective], box: B
     if len(rows) and rows.shape[1] > 3:  # beyond three objectives, dominated rows cost time
         rows = rows[nondominated(rows)]
     return volume(rows)
+
+
+def hypervolume_interval(
+    points: Sequence[Point], objectives: Sequence[Objective], box: Box | None = None, *, among: int
+) -> Interval | None:
+    """Return the 95 % interval of what these points truly dominate of a box, None where none of their scores is noisy.
+
+    Its ends are the hypervolumes at the ends of all scores, whose intervals, those of normal estimates, hold at once
+    for every noisy objective of ``among`` points (Bonferroni): so for any that were chosen among them by their noise.
+    """
+    noisy = sum(any(point.interval(one.name) is not None for point in points) for one in objectives)
+    if not noisy:
+        return None
+    normal = NormalDist()
+    wider = normal.inv_cdf(1.0 - 0.025 / (among * noisy)) / normal.inv_cdf(0.975)
+    low, high = (hypervolume([_at_end(point, end, wider) for point in points], objectives, box) for end in (0, 1))
+    return low, high
 
 
 def volume(rows: Floats) -> float:

@@ -21,11 +21,11 @@ from clipless.datasets.metadata import units_word
 from sweeper.errors import SweeperError
 from sweeper.markup import WIDTH, aligned, paragraph, table
 from sweeper.pareto.attainment import EPSILON, Surface, attainment
-from sweeper.pareto.dominance import Box, hypervolume
+from sweeper.pareto.dominance import Box, hypervolume, hypervolume_interval
 from sweeper.privacy.pricing import Price
-from sweeper.records import Objective
+from sweeper.records import Interval, Objective
 from sweeper.results.front import Front
-from sweeper.rounding import round_up
+from sweeper.rounding import in_brackets, round_up
 from sweeper.specification.objectives import attack_radius, radius, smoothed_radius
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Run:
     label: str
     front: Front
     hypervolume: float
+    interval: Interval | None = None  # of the hypervolume, where scores are noisy
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,11 @@ class Group:
     def price_in_words(self) -> str:
         """The price of one run, from the smallest to the largest."""
         return prices_in_words([run.front.price for run in self.runs])
+
+
+def hypervolume_in_words(row: Mapping[str, Any]) -> str:
+    """Return the hypervolume of a row of `Comparison.rows`, with its interval where scores are noisy."""
+    return f"{row['hypervolume']:.4f}{in_brackets(row['hypervolume_interval'])}"
 
 
 def prices_in_words(prices: Sequence[Price | None]) -> str:
@@ -177,6 +183,7 @@ class Comparison:
                 "points": run.front.total,
                 "on_front": len(run.front.on_front),
                 "hypervolume": run.hypervolume,
+                "hypervolume_interval": run.interval,
                 "price": None if run.front.price is None else run.front.price.epsilon,
                 "delta": ", ".join(_deltas(run.front)),
                 "relation": ", ".join(_relations(run.front)),
@@ -215,7 +222,7 @@ class Comparison:
         rows = [
             [
                 *(str(row[key]) for key in ("name", "sweep", "trials", "points", "on_front")),
-                f"{row['hypervolume']:.4f}",
+                hypervolume_in_words(row),
                 "-" if row["price"] is None else round_up(row["price"]),
             ]
             for row in self.rows()
@@ -273,7 +280,8 @@ def compare(
     box = _box(objectives, reference or {}, log_epsilon=log_epsilon)
     by_name: dict[str, list[Run]] = {}
     for label, front in fronts:
-        run = Run(label, front, hypervolume(front.points, objectives, box))
+        interval = hypervolume_interval(front.front_points, objectives, box, among=front.total)
+        run = Run(label, front, hypervolume(front.points, objectives, box), interval)
         by_name.setdefault(front.sweep, []).append(run)
     groups = tuple(Group(name, tuple(runs)) for name, runs in by_name.items())
     return Comparison(

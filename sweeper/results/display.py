@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def front_in_html(front: FrontRecord) -> str:
     """Return a front: its counts, what its best point reaches, its named points among others, and what it costs."""
-    head = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
+    head = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume_in_words}"
     parts = [paragraph(head, strong=True)]
     if front.claim.exploratory:
         parts.append(paragraph("Exploratory: no guarantee.", strong=True))
@@ -96,7 +96,7 @@ def sweep_in_html(folder: str, manifest: Manifest, front: FrontRecord | RecordEr
 
 def front_in_words(front: FrontRecord) -> str:
     """Return a front as text, likewise; of scores, those on test rows where all points that are shown have them."""
-    counts = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume:.3f}"
+    counts = f"{front.sweep}: {len(front.on_front)} of {front.total} points, hypervolume {front.hypervolume_in_words}"
     lines = [counts + (", exploratory: no guarantee" if front.claim.exploratory else "")]
     head, *scores = lead_lines(front) or [""]
     lines += [head] if head else []

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from sweeper.adapters import dump
 from sweeper.calls import called_by_users
-from sweeper.pareto.dominance import Box
+from sweeper.pareto.dominance import Box, hypervolume_interval
 from sweeper.pareto.knee import knee
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.pricing import Price
 from sweeper.records import (
     ConfigValues,
+    Interval,
     NoisyScores,
     Objective,
     Point,
@@ -27,6 +28,7 @@ from sweeper.records import (
     Trial,
     trial_number,
 )
+from sweeper.rounding import in_brackets
 from sweeper.specification.fields.nested import flatten
 from sweeper.store.jsonl import replace_file, to_lines
 
@@ -133,6 +135,16 @@ class FrontRecord:
         return tuple(sorted(points, key=lambda point: (point.values.get("epsilon", 0.0), point.key)))
 
     @cached_property
+    def hypervolume_interval(self) -> Interval | None:
+        """What the models of the front truly dominate, at 95 %, None where scores are not noisy."""
+        return hypervolume_interval(self.front_points, self.objectives, self.box, among=self.total)
+
+    @property
+    def hypervolume_in_words(self) -> str:
+        """The hypervolume, with its interval where scores are noisy."""
+        return f"{self.hypervolume:.3f}{in_brackets(self.hypervolume_interval)}"
+
+    @cached_property
     def knee(self) -> Point | None:
         """The knee, see `sweeper.pareto.knee`, among points that beat the majority-class baseline; None without one."""
         utility = next((one.name for one in self.objectives if one.name != "epsilon"), "")
@@ -154,6 +166,7 @@ class FrontRecord:
                 "reference": dict(self.box.reference),
                 "ideal": dict(self.box.ideal),
                 "log_epsilon": self.box.log_epsilon,
+                **({"interval": list(self.hypervolume_interval)} if self.hypervolume_interval else {}),
             },
             "knee": None
             if self.knee is None

@@ -35,7 +35,7 @@ from sweeper.results.front import Front, parse_front
 from sweeper.results.front_record import frame_of
 from sweeper.results.highlights import score_lines
 from sweeper.results.pick import CONDITIONS
-from sweeper.rounding import round_down, round_up
+from sweeper.rounding import in_brackets, round_down, round_up
 from sweeper.service.client import PAUSE_SECONDS, YAML, Call, Connection
 from sweeper.specification.addresses import check_url
 from sweeper.specification.fields.nested import flatten
@@ -493,7 +493,8 @@ def _in_words(status: Mapping[str, Any]) -> str:
         return str(state)
     counts = ", ".join(f"{count} {word}" for word, count in front["trials"].items())
     points = f"{front['points']} points, {front['front_points']} on the front"
-    return f"{state}; trials: {counts or 'none'}; {points}, hypervolume {float(front['hypervolume']):.3f}"
+    volume = f"{float(front['hypervolume']):.3f}{in_brackets(front.get('hypervolume_interval'))}"
+    return f"{state}; trials: {counts or 'none'}; {points}, hypervolume {volume}"
 
 
 def _text(spec: "AnySpec") -> bytes:

@@ -10,7 +10,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sweeper.records import ConfigValues, SweepStatus, TrialStatus
+from sweeper.records import ConfigValues, Interval, SweepStatus, TrialStatus
 from sweeper.rounding import round_up
 from sweeper.specification.fields.nested import leaves
 from sweeper.store.actions import submitter
@@ -101,6 +101,16 @@ def best_test_metrics(point: "Point", objective: str) -> dict[str, float]:
         return {}
     name = f"{best_name(objective)}/test"
     return {name: score} | ({} if ends is None else {f"{name}/low": ends[0], f"{name}/high": ends[1]})
+
+
+def name_hypervolume(value: float, interval: Interval | None) -> dict[str, float]:
+    """Return a hypervolume under its MLflow name, with the ends of its interval where scores are noisy.
+
+    >>> name_hypervolume(0.5, (0.4, 0.6))
+    {'hypervolume': 0.5, 'low/hypervolume': 0.4, 'high/hypervolume': 0.6}
+    """
+    ends = zip(("low", "high"), interval or (), strict=False)
+    return {"hypervolume": value} | {f"{end}/hypervolume": volume for end, volume in ends}
 
 
 def name_test_scores(point: "Point") -> dict[str, float]:

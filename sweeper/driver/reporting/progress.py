@@ -25,7 +25,7 @@ from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import doubt
 from sweeper.privacy.pricing import OWN_EPSILON, Price, value_name
 from sweeper.program import program
-from sweeper.records import Objective, Point, RehearsalSource
+from sweeper.records import Interval, Objective, Point, RehearsalSource
 from sweeper.results.highlights import (
     NOISY,
     PICKED,
@@ -38,7 +38,7 @@ from sweeper.results.highlights import (
     why_first,
 )
 from sweeper.results.rehearsal_ranking import RankedRehearsal, Rehearsed
-from sweeper.rounding import number_of
+from sweeper.rounding import in_brackets, number_of
 from sweeper.tracking.outbox import Undelivered
 
 MAX_FAILURES = 3
@@ -121,6 +121,7 @@ class SweepProgress:
     objectives: tuple[Objective, ...] = ()
     front: tuple[Point, ...] = ()
     hypervolume: float | None = None
+    hypervolume_interval: Interval | None = None  # where scores are noisy
     elapsed_seconds: float = 0.0
     limit_seconds: float | None = None
     # share of the budget of the sweep that is spent or promised to trials that run; None without a budget
@@ -130,6 +131,13 @@ class SweepProgress:
     rehearsed_seconds: float = 0.0  # until the first trial could begin
     scoring: FrontScoring | None = None  # after the last trial
     workers: int = 0  # that train on this machine; 0 where a cluster decides
+
+    @property
+    def volume_in_words(self) -> str:
+        """The hypervolume, with its interval where scores are noisy; empty where it is not known."""
+        if self.hypervolume is None:
+            return ""
+        return f"hypervolume {self.hypervolume:.3f}{in_brackets(self.hypervolume_interval)}"
 
     @property
     def phase(self) -> Phase:
@@ -342,8 +350,7 @@ def line(progress: SweepProgress) -> str:
     parts = [_starting(progress)] if progress.phase is Phase.STARTING else []
     parts.append(_counts(progress))
     parts += _best_so_far(progress)
-    if progress.hypervolume is not None and progress.front:
-        parts.append(f"hypervolume {progress.hypervolume:.3f}")
+    parts += [progress.volume_in_words] if progress.front and progress.volume_in_words else []
     parts += [] if progress.scoring is None else [progress.scoring.in_words]
     return f"{progress.name}: {'; '.join([*parts, _times(progress)])}"
 
@@ -376,7 +383,7 @@ def closing_summary(
     lines += [] if progress.rehearsals is None else _rehearsed(progress.rehearsals, progress)
     if progress.front:
         size = len(progress.front)
-        volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
+        volume = f", {progress.volume_in_words}" if progress.volume_in_words else ""
         lines.append(f"The front has {size} point{'s' if size > 1 else ''}{volume}, each at its {OWN_EPSILON}:")
         titles = {one.point.key: f": {one.title}" for one in named}
         shown = spread(progress.front, CLOSING_POINTS, [one.point for one in named])
@@ -541,7 +548,7 @@ def _running(running: RunningTrial) -> str:
 
 
 def _table(progress: SweepProgress) -> RenderableType:
-    volume = "" if progress.hypervolume is None else f", hypervolume {progress.hypervolume:.3f}"
+    volume = f", {progress.volume_in_words}" if progress.volume_in_words else ""
     shown = spread(progress.front, always=notable_points(progress.front, progress.objectives))
     part = f", {len(shown)} of them shown" if len(shown) < len(progress.front) else ""
     table = Table(box=None)

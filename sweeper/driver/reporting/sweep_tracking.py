@@ -33,6 +33,7 @@ from sweeper.tracking.names import (
     PRICE_TAG,
     best_metrics,
     best_test_metrics,
+    name_hypervolume,
     name_test_scores,
     price_metrics,
     result_name,
@@ -94,7 +95,7 @@ class Watch:
             ended["rehearsals/done"] = float(progress.rehearsals.done)
         found = best_values(progress.front, progress.objectives)
         if progress.hypervolume is not None:
-            found["hypervolume"] = progress.hypervolume
+            found |= name_hypervolume(progress.hypervolume, progress.hypervolume_interval)
         self.tracker.log(None, done, found | ended | self._machine.sample())
 
 
@@ -109,8 +110,9 @@ def conclude(
     """Tell what a sweep found and costs, and of each trial how it ended, its test scores and what people noted."""
     found = best_values(front.front_points, front.objectives) if tells_own_epsilons(front) else {}
     done = sum(trial.status in _DONE for trial in front.trials.values())
+    volume = name_hypervolume(front.hypervolume, front.hypervolume_interval)
     tested = {name: value for point in _best_point(front) for name, value in name_test_scores(point).items()}
-    tracker.log(None, done, {"hypervolume": front.hypervolume} | price_metrics(front.ledger) | found | tested)
+    tracker.log(None, done, volume | price_metrics(front.ledger) | found | tested)
     results = _name_results(front) | _name_sweep(front, tracker.destination.sweep)
     tracker.tag(None, {**results, NOTE_TAG: description(front, status=status, page=page)})
     for point in front.front_points:

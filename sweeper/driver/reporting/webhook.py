@@ -20,9 +20,9 @@ from typing import NotRequired, TypedDict
 from urllib.parse import urlsplit
 
 from sweeper.errors import SweeperError
-from sweeper.records import SweepStatus
+from sweeper.records import Interval, SweepStatus
 from sweeper.results.front import Front
-from sweeper.rounding import number_of
+from sweeper.rounding import in_brackets, number_of
 from sweeper.specification.addresses import NoRedirection, check_url
 
 TIMEOUT_SECONDS = 10.0
@@ -59,6 +59,7 @@ class Announcement(TypedDict):
     points: int | None
     front_points: int | None
     hypervolume: float | None
+    hypervolume_interval: Interval | None  # where scores are noisy
     text: str
     page: NotRequired[str]  # address of the sweep's live page
 
@@ -100,6 +101,7 @@ def news(event: Event, sweep: str, folder: Path | None, said: str) -> Announceme
         "points": None,
         "front_points": None,
         "hypervolume": None,
+        "hypervolume_interval": None,
         "text": f"{sweep} {said}",
     }
 
@@ -123,6 +125,7 @@ def summary(front: Front, *, status: SweepStatus, reason: str, folder: Path, win
         "points": None if winner_only else len(front.points),
         "front_points": None if silent else len(front.on_front),
         "hypervolume": None if silent else front.hypervolume,
+        "hypervolume_interval": None if silent else front.hypervolume_interval,
         "text": "",
     }
     return {**content, "text": _in_words(content)}
@@ -141,6 +144,7 @@ def failure(sweep: str, error: BaseException) -> Announcement:
         "points": None,
         "front_points": None,
         "hypervolume": None,
+        "hypervolume_interval": None,
         "text": "",
     }
     return {**content, "text": _in_words(content)}
@@ -157,9 +161,8 @@ def _in_words(content: Announcement) -> str:
     if content["trials"]:
         said.append("Trials: " + ", ".join(f"{count} {status}" for status, count in content["trials"].items()) + ".")
     if content["front_points"] is not None and content["hypervolume"] is not None:
-        said.append(
-            f"The front has {number_of(content['front_points'], 'point')}, hypervolume {content['hypervolume']:.3f}."
-        )
+        volume = f"{content['hypervolume']:.3f}{in_brackets(content['hypervolume_interval'])}"
+        said.append(f"The front has {number_of(content['front_points'], 'point')}, hypervolume {volume}.")
     return " ".join(said)
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from sweeper.privacy.card.content import Answer, Guarantee, ModelPrice, Number, PriceFacts, Values
-from sweeper.records import ConfigValues, NoisyScores, Objective, Scalar, SweepStatus
+from sweeper.records import ConfigValues, Interval, NoisyScores, Objective, Scalar, SweepStatus
 from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import FrontSummary, Hypervolume, PointName, Submitted
 
@@ -82,6 +82,7 @@ class ComparedSweep(Answer):
     sweep: str
     name: str
     hypervolume: Number
+    hypervolume_interval: Interval | None = Field(description="At 95 %, where scores are noisy.")
     front_points: int
     price: Prices
 

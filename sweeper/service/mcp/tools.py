@@ -146,6 +146,7 @@ async def _compare(caller: Caller, asked: given.ComparisonInput) -> ComparedSwee
                 sweep=run.label,
                 name=run.front.sweep,
                 hypervolume=run.hypervolume,
+                hypervolume_interval=run.interval,
                 front_points=len(run.front.front_points),
                 price=prices[run.label],
             )

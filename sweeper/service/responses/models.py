@@ -14,6 +14,7 @@ from sweeper.privacy.card.content import Answer, CardContent, ModelPrice, Number
 from sweeper.records import (
     ClassCounts,
     ConfigValues,
+    Interval,
     NoisyScores,
     Objective,
     ReleasedCurves,
@@ -103,6 +104,7 @@ class FrontSummary(Answer):
     points: int
     front_points: int
     hypervolume: Number
+    hypervolume_interval: Interval | None = Field(default=None, description="At 95 %, where scores are noisy.")
     knee: PointName | None
     ledger: Mapping[str, PriceFacts] = Field(description="The price: of the winner, of the front, and of all.")
     exploratory: bool
@@ -220,6 +222,7 @@ class Hypervolume(Answer):
     """The share of a box that the front dominates."""
 
     value: Number
+    interval: Interval | None = Field(default=None, description="At 95 %, where scores are noisy.")
     reference: Values
     ideal: Values
     log_epsilon: bool

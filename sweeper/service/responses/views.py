@@ -141,6 +141,7 @@ def summary(folder: SweepFolder) -> FrontSummary | None:
             points=len(content["points"]),
             front_points=sum(bool(point["on_front"]) for point in content["points"]),
             hypervolume=content["hypervolume"]["value"],
+            hypervolume_interval=content["hypervolume"].get("interval"),
             knee=content.get("knee"),
             ledger=_prices(folder, content),
             exploratory=content["claim"]["exploratory"],

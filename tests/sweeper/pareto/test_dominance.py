@@ -18,8 +18,9 @@ from sweeper.pareto.dominance import (
     front_mask,
     hypervolume,
     hypervolume_curve,
+    hypervolume_interval,
 )
-from sweeper.records import Objective, Point
+from sweeper.records import NoisyScores, Objective, Point
 
 EPSILON, ACCURACY, CERTIFIED = (Objective.named(name) for name in ("epsilon", "accuracy", "certified@1/4"))
 ALL = (EPSILON, ACCURACY, CERTIFIED)
@@ -203,3 +204,41 @@ def test_a_hundred_thousand_points_take_seconds_at_most():
 )
 def test_each_row_adds_what_no_other_covers_along_one_axis_too(rows, added):
     assert exclusive(np.array(rows)).tolist() == added
+
+
+# --- noisy scores
+
+
+def estimated(index, epsilon, accuracy, deviation):
+    ends = {"accuracy": (accuracy - 1.959964 * deviation, accuracy + 1.959964 * deviation)}
+    noise = NoisyScores(is_final=True, released={}, intervals=ends)
+    return Point(trial="t", epoch=index, values={"epsilon": epsilon, "accuracy": accuracy}, noisy=noise)
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_interval_of_a_hypervolume_holds_whatever_points_noise_has_chosen(count):
+    """Of points that are all alike the front has the luckiest ones."""
+    generator, objectives, covered, widths = np.random.default_rng(count), (EPSILON, ACCURACY), [], []
+    for _ in range(300):
+        truth = np.full(count, 0.7)
+        scores = truth + 0.05 * generator.standard_normal(count)
+        points = [estimated(i, 0.5 + 0.01 * i, float(score), 0.05) for i, score in enumerate(scores)]
+        front = list(itertools.compress(points, front_mask(points, objectives)))
+        low, high = hypervolume_interval(front, objectives, among=count)
+        true = [estimated(one.epoch, one.values["epsilon"], float(truth[one.epoch]), 0.05) for one in front]
+        covered.append(low <= hypervolume(true, objectives) <= high)
+        widths.append(high - low)
+    assert np.mean(covered) >= 0.93
+    assert np.mean(widths) < 0.25
+
+
+def test_an_interval_of_one_noisy_score_is_that_of_its_ends_and_no_noise_has_none():
+    one, objectives = estimated(1, 1.0, 0.7, 0.05), (EPSILON, ACCURACY)
+    ends = [Point(trial="t", epoch=1, values={"epsilon": 1.0, "accuracy": value}) for value in (0.602, 0.798)]
+    assert hypervolume_interval([one], objectives, among=1) == pytest.approx(
+        [hypervolume([end], objectives) for end in ends], abs=1e-5
+    )
+    assert hypervolume_interval(ends, objectives, among=2) is None
+    low, high = hypervolume_interval([one], objectives, among=40)
+    assert low < hypervolume(ends[:1], objectives) - 0.01
+    assert high > hypervolume(ends[1:], objectives) + 0.01

@@ -5,14 +5,17 @@ import math
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from clipless.privacy.exposure import Basis, Exposure, Risk
+from sweeper.cli.tables import comparison_view
 from sweeper.errors import RecordError
 from sweeper.pareto.dominance import hypervolume
 from sweeper.privacy.baselines import Baselines
 from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.pricing import Price
-from sweeper.records import SmoothedCounts, Trial, TrialStatus
+from sweeper.records import NoisyScores, SmoothedCounts, Trial, TrialStatus
+from sweeper.results.comparison import compare
 from sweeper.results.front import read_front
 from sweeper.results.front_record import frame_of
 from sweeper.store.sweep_folder import HIDDEN
@@ -45,6 +48,26 @@ def test_the_front_and_its_table_have_every_point(front, objectives):
     assert second["test.accuracy"] == "0.88"
     assert first["config.training.loss.temperature"] == "0.25"
     assert (rows[3]["status"], rows[3]["config.training.epochs"], rows[3]["epsilon"]) == ("failed", "3", "inf")
+
+
+def test_the_hypervolume_of_noisy_scores_is_never_without_its_interval(make_front, trial, make_point, tmp_path):
+    ends = NoisyScores(is_final=True, released={}, intervals={"accuracy": (0.7, 0.9)})
+    plain = make_front([make_point("t0001", 1, 1.0, 0.8, 0.3)], trials=[trial])
+    assert plain.hypervolume_in_words == f"{plain.hypervolume:.3f}"
+    assert "interval" not in plain.to_json()["hypervolume"]
+    noisy = make_front([replace(plain.points[0], noisy=ends)], trials=[trial])
+    low, high = noisy.hypervolume_interval
+    assert low < noisy.hypervolume < high
+    assert noisy.hypervolume_in_words == f"{noisy.hypervolume:.3f} [{low:.3f}, {high:.3f}]"
+    (tmp_path / "front.json").write_text(json.dumps(noisy.to_json()))
+    for whole in (True, False):
+        assert read_front(tmp_path / "front.json", whole=whole).hypervolume_interval == (low, high)
+    two = compare([("one", noisy), ("other", replace(noisy, sweep="other"))])
+    assert [row["hypervolume_interval"] for row in two.rows()] == [(low, high)] * 2
+    assert f"[{low:.3f}, {high:.3f}]" in repr(two)
+    console = Console(width=200, file=io.StringIO())
+    console.print(comparison_view(two))
+    assert console.file.getvalue().count(f"[{low:.3f}, {high:.3f}]") == 2
 
 
 def test_the_table_says_how_smoothed_certificates_were_made(make_front, trial, make_point):

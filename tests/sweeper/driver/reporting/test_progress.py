@@ -76,6 +76,9 @@ def test_scoring_of_the_front_is_shown_after_the_last_trial():
     scored = state(done=15, running=(), scoring=FrontScoring(done=3, total=18, seconds=60.0))
     for shown in (" ".join(screen(scored).split()), line(scored)):
         assert "scoring the front on test rows: 3 of 18 points, about 5:00 left; Ctrl-C keeps what is scored" in shown
+    noisy = replace(scored, hypervolume_interval=(0.4, 0.6))
+    for shown in (screen(noisy), line(noisy), closing_summary(noisy, Path("out"))):
+        assert "hypervolume 0.500 [0.400, 0.600]" in " ".join(shown.split())
     first = replace(scored, scoring=FrontScoring(done=0, total=18, seconds=0.0))
     assert "0 of 18 points; Ctrl-C" in line(first)
     second = replace(scored, scoring=FrontScoring(done=1, total=18, seconds=60.0))  # its features are made once

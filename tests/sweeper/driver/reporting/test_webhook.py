@@ -100,6 +100,7 @@ def test_a_delivery_is_one_post_of_json(server, front):
         "points": 2,
         "front_points": 1,
         "hypervolume": 0.25,
+        "hypervolume_interval": None,
         "text": "digits completed. Trials: 1 completed, 1 failed. The front has 1 point, hypervolume 0.250.",
     }
 
@@ -108,6 +109,7 @@ def test_of_a_private_selection_neither_scores_nor_trials_are_told(front, claim)
     exploratory = replace(front, claim=replace(claim, exploratory=True))
     for content in (told(exploratory), told(front, winner_only=True)):
         assert content["hypervolume"] is None
+        assert content["hypervolume_interval"] is None
         assert content["front_points"] is None
     assert told(exploratory)["points"] == 2
     content = told(front, winner_only=True)
