@@ -172,7 +172,7 @@ def _columns(traces: list[Any], room: float) -> list[list[Any]]:
     """Return what a legend names in as many columns as fit, each read from top to bottom; none without a name."""
     for lines in range(1, len(traces)):
         columns = [traces[first : first + lines] for first in range(0, len(traces), lines)]
-        if sum(map(_column_width, columns)) <= room:
+        if sum(_column_width(column) + _SPARE for column in columns) <= room:  # else Plotly would narrow the panels
             return columns
     return [traces] if traces else []
 

@@ -47,7 +47,7 @@ _HOVER_LINES = 8
 _PAGE_LETTERS = 180  # that fit one row of a legend on a page
 _SYMBOL_LETTERS = 9  # that a symbol of it takes
 _TITLE, _ROW = 64, 19  # pixels above a figure for its title, and for a row of its legend
-_LEAST_PAD = 0.05  # beyond the outermost hypervolumes
+_LEAST_PAD = 0.02  # beyond the outermost hypervolumes
 _SHORT_BAR = 0.06  # from end to end of a scale of colours whose ticks have a decimal
 _ALONE = 0.05  # from the one value of a scale to either of its ends
 _EMPTY_HEIGHT = 160
@@ -188,7 +188,7 @@ def around(volumes: Sequence[float]) -> list[float] | None:
     """Range of an axis of hypervolumes, not so near that a small difference looks large.
 
     >>> around([0.3, 0.31])
-    [0.25, 0.36]
+    [0.28, 0.33]
     """
     if not volumes:
         return None

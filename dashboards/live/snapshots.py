@@ -20,7 +20,7 @@ from dashboards.data import SweepData, known_actions, read, with_drawn, with_reh
 from dashboards.summary import best_of, has_begun, total_price, trials_done
 from dashboards.text import score_lines
 from sweeper.errors import RecordError, SweeperError, public_sentence
-from sweeper.records import SweepStatus
+from sweeper.records import Interval, SweepStatus
 from sweeper.results.estimates import show_points
 from sweeper.results.front import Front, apply_gate, read_front, still_admitted, up_to_date
 from sweeper.results.front_record import FrontTrial
@@ -54,6 +54,7 @@ class SweepSummary:
     planned: int | None = None  # trials, None where their number is not told
     share: float | None = None  # of them that is done, while they run
     hypervolume: float | None = None
+    hypervolume_interval: Interval | None = None  # where scores are noisy
     exploratory: bool = False
     utility: str = ""  # name of the objective that ``best`` is a value of
     best: float | None = None  # of the point of the front that is best on validation rows: on test rows once scored
@@ -239,6 +240,7 @@ def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> 
         begun=has_begun(data),
         planned=planned,
         hypervolume=None if best is None else data.result.hypervolume,
+        hypervolume_interval=None if best is None else data.result.hypervolume_interval,
         exploratory=data.result.claim.exploratory,
         utility=utility,
         best=None if best is None else (best.test or best.values).get(utility, best.values[utility]),

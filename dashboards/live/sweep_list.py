@@ -12,6 +12,7 @@ from dashboards.pages._html import Html, join, tag
 from dashboards.pages._page import working_table
 from dashboards.text import MISSING, show_epsilon
 from sweeper.records import SweepStatus
+from sweeper.rounding import in_brackets
 from sweeper.service.supervision.states import Standing
 
 _HEADS = ("sweep", "state", "by", "trials", "best", "price", "hypervolume", "age")
@@ -78,7 +79,10 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
         _number(row.trials, _trials(row, standing)),
         _number(row.best, first or MISSING, row.utility, beside),
         _number(row.price, MISSING if row.price is None else show_epsilon(row.price)),
-        _number(row.hypervolume, MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}"),
+        _number(
+            row.hypervolume,
+            MISSING if row.hypervolume is None else f"{row.hypervolume:.3f}{in_brackets(row.hypervolume_interval)}",
+        ),
         tag("td", age(started, now), data_value=f"at {started}"),
     )
 

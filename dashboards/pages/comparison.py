@@ -8,7 +8,7 @@ from dashboards.pages._page import build, scrolling_table, section
 from dashboards.text import MISSING, lead_with_test, show_epsilon, show_value, test_with_interval, title_of, whole
 from sweeper.results.comparison import Comparison, Group, Run
 from sweeper.results.highlights import best
-from sweeper.rounding import number_of
+from sweeper.rounding import in_brackets, number_of
 
 HYPERVOLUME = (
     "Hypervolume is the share, from 0 to 1, of all values from worst to best that a front covers: larger is better."
@@ -102,7 +102,13 @@ def _row(comparison: Comparison, name: str, run: Run, names: Sequence[str]) -> H
     front = run.front
     price = MISSING if front.price is None else f"epsilon {show_epsilon(front.price.epsilon)}"
     counts = [str(len(found)) for found in (front.trials, front.points, front.on_front)]
-    numbers = [_tested(comparison, run), _value(comparison, run), price, f"{run.hypervolume:.4f}", *counts]
+    numbers = [
+        _tested(comparison, run),
+        _value(comparison, run),
+        price,
+        f"{run.hypervolume:.4f}{in_brackets(run.interval)}",
+        *counts,
+    ]
     cells = [tag("td", name), tag("td", run.label, data_label="sweep")]
     cells += [tag("td", text, class_="number", data_label=label) for label, text in zip(names, numbers, strict=True)]
     return tag("tr", *cells)

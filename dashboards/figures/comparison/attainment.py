@@ -39,6 +39,7 @@ class AttainmentInfo(FigureInfo):
     utility: str  # name on the vertical axis
     bands: tuple[Band, ...]  # by spec
     runs: str  # what the runs are, in words
+    alone: tuple[str, ...] = ()  # specs with one run, which attain nothing together
     right_end: float  # of the bands, a little beyond the last step of any
 
 
@@ -52,6 +53,7 @@ def info(comparison: Comparison) -> AttainmentInfo:
         utility=comparison.utility.name,
         bands=bands,
         runs="runs",
+        alone=tuple(name for name, count in runs.items() if count == 1),
         right_end=right_end(bands),
     )
 
@@ -89,6 +91,9 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
             surface = band.surface(name)
             if surface is not None:
                 figure.add_trace(_line(info, band, surface, color, width))
+    if info.bands and info.alone:
+        name = f"not shown: {escape(', '.join(info.alone))} (one run)"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=name))
     return figure
 
 

@@ -9,7 +9,17 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import SYMBOLS, around, box_in_words, compared, marks, new_figure, with_terms
+from dashboards.figures._common import (
+    SYMBOLS,
+    around,
+    box_in_words,
+    compared,
+    interval_bars,
+    interval_row,
+    marks,
+    new_figure,
+    with_terms,
+)
 from dashboards.figures._scores import compared_on_test, rows_in_words
 from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
@@ -52,6 +62,7 @@ def rows(info: VolumesInfo) -> Table:
     """The numbers of the figure: one row per run."""
     return [
         {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}
+        | interval_row(run.interval)
         | {"on_test": volume, "price": None if run.front.price is None else run.front.price.epsilon}
         for group, volumes in zip(info.groups, info.on_test, strict=True)
         for run, volume in zip(group.runs, volumes, strict=True)
@@ -84,7 +95,8 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         color = theme.hue(i)
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
-        figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False))
+        ends = interval_bars(list(group.volumes), [run.interval for run in group.runs], color)
+        figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False).update(error_x=ends))
         known = [(v, y, run.label) for v, y, run in zip(info.on_test[i], at, group.runs, strict=True) if v is not None]
         texts = [f"<b>{escape(run)}</b> on {info.test_scores}<br>hypervolume {number(v, 4)}" for v, _, run in known]
         x, y = [v for v, _, _ in known], [row for _, row, _ in known]
@@ -123,7 +135,7 @@ def _axis_title(info: VolumesInfo) -> str:
 
 
 def _volumes(info: VolumesInfo) -> list[float]:
-    return [volume for group in info.groups for volume in group.volumes]
+    return [end for group in info.groups for run in group.runs for end in (run.hypervolume, *(run.interval or ()))]
 
 
 def _remarks(comparison: Comparison) -> str:
@@ -137,7 +149,7 @@ FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
     summary="one mark per sweep, a cross for its models on test rows, a tick for the mean of a name",
     caption=(
         "One mark per sweep: the share of one box, the same for all, that the front dominates. A larger one may only "
-        "have a larger price."
+        "have a larger price. Where scores are noisy, a bar is the 95 % interval of what its models truly have."
     ),
     remarks=_remarks,
     position=30,

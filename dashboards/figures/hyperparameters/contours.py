@@ -22,7 +22,6 @@ from dashboards.figures.hyperparameters._compared import (
     trained_in_words,
 )
 from dashboards.figures.hyperparameters._pairs import (
-    LEAST_TRIALS,
     both,
     find_axes,
     frame,
@@ -48,6 +47,7 @@ MOST_PANELS = 2
 _SIZE = 11  # pixels of a mark
 _BETWEEN = "guessed between marks"
 CELLS = 32  # of the grid, along each axis
+_LEAST_MARKS = 17  # of fewer, as a default number of rehearsals has, what lies between them is too much of a guess
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.02  # within this share of an axis trials count alike
 _PALE = 0.4  # of colours everywhere: those of marks are measured, these are guessed
@@ -66,7 +66,7 @@ def info(data: SweepData) -> ContoursInfo:
     """Compute the contours; none with too few trials or hyperparameters, or where these explain nothing."""
     content = content_of(data, f"best {label(data.utility)} by hyperparameter pair", one_noise=True)
     axes = [axis for axis in find_axes(ConfigurationsInfo(**content)) if _is_filled(axis)]
-    found = [pair for pair in pairs(axes) if len(both(*pair)) >= LEAST_TRIALS]
+    found = [pair for pair in pairs(axes) if len(both(*pair)) >= _LEAST_MARKS]
     explained = explained_share(data, data.utility)
     if explained is None:  # a landscape that no forest finds is noise
         return ContoursInfo(**content, shown=(), apart=None)
@@ -181,7 +181,8 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     wide=True,
     for_paper=False,
     needs=(
-        f"trials whose hyperparameters explain the utility (R² ≥ {UNEXPLAINED}), two of them numbers with three values"
+        f"{_LEAST_MARKS} trials whose hyperparameters explain the utility (R² ≥ {UNEXPLAINED}), "
+        "two of them numbers with three values"
     ),
     lacks=lambda data: explained_in_words(data, data.utility),
 )

@@ -25,7 +25,7 @@ _PAD = 0.08  # of an axis, beyond its whiskers
 _GAP = 0.27  # between rows of panels, as a share of the height
 _HOW_TO_READ = (
     "Permutation importance: R² lost when values are shuffled, ±1 standard deviation "
-    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: may be chance. It may exceed the R² above the bars."
+    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: less than two of them. It may exceed the R² above the bars."
 )
 _MOST_BESIDE = 24  # letters of names beside panels for which notes leave room
 _LETTERS_BELOW, _LETTERS_BESIDE = (82, 42), 20  # of a line of it: on a page and in a column, and beside a panel
@@ -190,9 +190,11 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], them
         y=[escape(text) for text in labels],
         orientation="h",
         marker={
-            "color": [theme.blue if loss > wide else theme.faint for loss, wide in zip(losses, spread, strict=True)]
+            "color": [
+                theme.blue if loss > 2.0 * wide else theme.faint for loss, wide in zip(losses, spread, strict=True)
+            ]
         },
-        error_x={"type": "data", "array": spread, "color": theme.muted, "thickness": 1.3, "width": 3},
+        error_x={"type": "data", "array": spread, "color": theme.ink, "thickness": 1.3, "width": 3},
         width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
             f"<b>{escape(name)}</b><br>{_title(importance)}: R² lost {loss:.2f} ± {deviation:.2f}"
@@ -218,7 +220,7 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
         "configurations (R² 1: exactly, 0: no better than their mean), and the bar is the R² that it loses when the "
         "values of one setting are shuffled. Bars compare settings with each other; they are no parts of the R² above "
         "them, and one may be longer than it. Whiskers: one standard deviation over shuffles and unseen "
-        "trials. A grey bar, whose whisker reaches 0, may be chance. This is about the trials that were tried, not "
+        "trials. A grey bar, of less than two standard deviations, may be chance. This is about the trials that were tried, not "
         "about all that could be."
     ),
     position=90,

@@ -138,8 +138,13 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.add_traces(_marks(info).keys(theme, lambda name, _: name))
     _draw_line(figure, "guessing", _GUESSING, {"color": theme.muted, "dash": "dot", "width": 1.5})
     if info.at_price is not None:
-        name = f"{PRICE_OF_SWEEP}{info.doubt}{'' if _is_near(info) else ', beyond the axis'}"
-        _draw_line(figure, name, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
+        name = f"{PRICE_OF_SWEEP}{info.doubt}"
+        if _is_near(info):
+            _draw_line(figure, name, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
+        else:  # an arrow in the key, for there is no line
+            key = {"symbol": "arrow-right", "size": 9, "color": theme.ink}
+            far = f"{'price' if info.narrow else name}: {percent(info.at_price)}, beyond the axis"
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name=far))
     draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
 
@@ -150,7 +155,7 @@ def _crosses(info: CaughtInfo, theme: Theme) -> go.Scatter:
 
 
 def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, Any]) -> None:
-    """A line across the figure where such a share of the rows is caught."""
+    """A line across the figure where such a share of the rows is caught, and its key."""
     figure.add_vline(x=100.0 * share, line=line)
     figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"{name}: {percent(share)}"))
 

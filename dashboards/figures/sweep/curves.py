@@ -191,7 +191,7 @@ def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, 
     return go.Scatter(
         x=curve.epochs,
         y=curve.values,
-        mode="lines+markers",
+        mode="lines" if len(info.curves) > HUES and not any(curve.intervals) else "lines+markers",
         line={"color": color, "width": 1.2 if crowded else 1.6},
         marker={"size": 3 if crowded else 5, "color": color, "symbol": SYMBOLS[group % len(SYMBOLS)]},
         opacity=0.35 if crowded else 0.75,

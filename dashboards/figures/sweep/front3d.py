@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
-from math import ceil, log10
+from math import log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -32,7 +32,7 @@ from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
 _LARGE_MARKS = 200  # points
-_MOST_LINES = 40  # to the floor: of more points, every second, third, ... has one
+_FAINT = 40  # points: the lines of more are fainter, or they would hide them
 _EYE = {"x": 1.05, "y": -1.9, "z": 0.66}  # from where no two axes have their ticks along one side
 _CENTER = {"x": 0.0, "y": 0.0, "z": -0.3}
 _CORNER: dict[str, Any] = {
@@ -113,8 +113,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     key = "open marks: explorers" if is_told else ""
     said = "<br>".join(filter(None, [terms, info.scores, key, *info.on_test]))  # lines that fit a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
-    dropped = [column[:: ceil(len(epsilons) / _MOST_LINES)] for column in (epsilons, utilities, certified)]
-    figure.add_trace(_lines_to_the_floor(*dropped, height["range"][0], theme))
+    figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, height["range"][0], theme))
     figure.add_trace(
         go.Scatter3d(
             x=epsilons,
@@ -176,6 +175,7 @@ def _lines_to_the_floor(
         z=[value for z in certified for value in (floor, z, None)],
         mode="lines+markers",
         line={"color": theme.faint, "width": 1.5},
+        opacity=min(1.0, _FAINT / len(epsilons)),
         marker={"size": [2.5, 0, 0] * len(epsilons), "color": theme.muted},  # where they meet it
         hoverinfo="skip",
     )

@@ -14,17 +14,28 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, evenly
 from dashboards.figures._base import FigureInfo, FigureKind, Table, omitted
-from dashboards.figures._common import MANY, around, box_in_words, header, marks, new_figure, with_terms
+from dashboards.figures._common import (
+    MANY,
+    around,
+    box_in_words,
+    header,
+    interval_bars,
+    interval_row,
+    marks,
+    new_figure,
+    with_terms,
+)
 from dashboards.figures._scores import rows_in_words, test_in_words
 from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
-from sweeper.records import Point
+from sweeper.records import Interval, Point
 
 DRAWN_STEPS = 400
 _LETTERS = 110  # of a line below the axis, on a page
 _FEW_TRIALS = 10
+_ASIDE = 0.25  # trials right of the last one, so that a cross does not hide it
 _SEEN = 0.001  # a gain that is marked
 _LEAST_TRIALS = 4  # of fewer, the curve says nothing about what another one would bring
 
@@ -39,6 +50,7 @@ class HypervolumeInfo(FigureInfo):
     values: tuple[float, ...]  # the hypervolume
     box: Box  # where it was measured
     on_test: float | None  # that of the models of the whole front by their scores on test rows, where all have them
+    interval: Interval | None  # of the last one, where scores are noisy
 
 
 def info(data: SweepData) -> HypervolumeInfo:
@@ -62,6 +74,7 @@ def info(data: SweepData) -> HypervolumeInfo:
         ),
         box=data.result.box,
         on_test=volume_on_test(data.result, data.result.objectives, data.result.box),
+        interval=data.result.hypervolume_interval,
         test_scores=test_in_words(data.result.claim, None),
     )
 
@@ -70,6 +83,7 @@ def rows(info: HypervolumeInfo) -> Table:
     """The numbers of the figure: one row per step."""
     return [
         {"trials": count, "last_trial": trial, "epochs": epochs, "hypervolume": value}
+        | interval_row(info.interval if count == info.counts[-1] else None)
         | {"on_test": info.on_test if count == info.counts[-1] else None}
         for count, trial, epochs, value in zip(info.counts, info.trials, info.epochs, info.values, strict=True)
     ]
@@ -88,7 +102,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
         yaxis={
             "title": {"text": f"hypervolume{'<br>' if info.narrow else ' '}(share of the box)"},
-            "range": around([*info.values, *([info.on_test] if info.on_test else [])]),
+            "range": around([*info.values, *([info.on_test] if info.on_test else []), *(info.interval or ())]),
         },
     )
     if not count:
@@ -105,7 +119,8 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
                 "size": [size * (now - last >= _SEEN) for now, last in zip(info.values, before, strict=False)],
                 "line": {"width": 0},  # rims would cut the line
             },
-            name=f"front so far; marks: trials that added {_SEEN} or more" if size else "front so far",
+            name=f"front so far, {number(info.values[-1], 3)} at the end"
+            + (f"; marks: trials that added {_SEEN} or more" if size else ""),
             text=[
                 f"after <b>{escape(trial)}</b>, {epochs} epochs in all<br>hypervolume {number(now, 4)}"
                 f"<br>gain {number(now - last)}"
@@ -114,10 +129,16 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
             hovertemplate="%{text}<extra></extra>",
         )
     )
+    if info.interval is not None:
+        marker = {"size": 7, "color": theme.blue}
+        name = f"the whole front, 95 % interval{' of its true scores' if not info.narrow else ''}"
+        text = f"{name}<br>{number(info.interval[0], 4)} to {number(info.interval[1], 4)}"
+        last = marks([count], [info.values[-1]], [text], marker, name=name)
+        figure.add_trace(last.update(error_y=interval_bars([info.values[-1]], [info.interval], theme.blue)))
     if info.on_test is not None:
-        name = on_test_rows(info.test_scores)
+        name = f"{on_test_rows(info.test_scores)}: {number(info.on_test, 3)}"
         text = f"{name}<br>hypervolume {number(info.on_test, 4)}"
-        figure.add_trace(marks([count], [info.on_test], [text], cross_look(theme.orange, theme), name=name))
+        figure.add_trace(marks([count + _ASIDE], [info.on_test], [text], cross_look(theme.orange, theme), name=name))
     return figure
 
 
@@ -141,7 +162,8 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     summary="hypervolume of the front after each trial, and what its models have on test rows",
     caption=(
         "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little. A "
-        f"mark stands at each trial that enlarged it by {_SEEN} or more."
+        f"mark stands at each trial that enlarged it by {_SEEN} or more. Where scores are noisy, a bar is the 95 % "
+        "interval of what the models of the whole front truly have."
     ),
     position=80,
     info=info,

@@ -19,7 +19,7 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import SMALL, header, hover_texts, label, new_figure
+from dashboards.figures._common import SMALL, color_bar, header, hover_texts, label, new_figure
 from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
 from dashboards.figures._scores import half_width
 from dashboards.figures._theme import LIGHT, Theme
@@ -243,9 +243,7 @@ def _caption(info: TemperatureInfo) -> list[str]:
     """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a phone."""
     what = [
         f"Euclidean radius in {info.radius_unit};".replace(", ", ",\N{NO-BREAK SPACE}"),
-        f"each cell: best of its temperature, by itself, darker is better in its column ({info.scores})".replace(
-            " %", "\N{NO-BREAK SPACE}%"
-        ),
+        f"each cell: best of its temperature, by itself ({info.scores})".replace(" %", "\N{NO-BREAK SPACE}%"),
     ]
     within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
     if info.still:
@@ -263,7 +261,6 @@ def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
         opacity=_PALE,
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=False,
-        showscale=False,
         xgap=2,
         ygap=2,
         **options,
@@ -271,18 +268,20 @@ def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
 
 
 def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
-    """Accuracy and certificates: more ink is better within a column."""
-    cells = [row.cells for row in info.rows]
+    """Accuracy and certificates: more ink is better."""
+    cells, (low, high) = [row.cells for row in info.rows], _ends(info)
     return _heatmap(
         info,
         theme,
         x=[_column_name(name) for name in info.columns],
-        z=_within_columns([[None if cell is None else cell.value for cell in row] for row in cells], info.sure),
+        z=[[None if cell is None else cell.value for cell in row] for row in cells],
         text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
         customdata=[[_hover(info, cell) for cell in row] for row in cells],
         colorscale=theme.colorscale(),
-        zmin=0.0,
-        zmax=1.0,
+        zmin=low,
+        zmax=high,
+        showscale=not info.attacks,  # the membership of models would stand between
+        colorbar=color_bar("", [low, high]),
     )
 
 
@@ -291,20 +290,14 @@ def _column_name(name: str) -> str:
     return f"{kind}radius {escape(text)}" if (text := radius_of(name)) else escape(title_of(name))
 
 
-def _within_columns(table: list[list[float | None]], sure: Sequence[float]) -> list[list[float | None]]:
-    """Values as places between the ends of their column, which measures something of its own.
+def _ends(info: TemperatureInfo) -> tuple[float, float]:
+    """The ends of the scale of colours, the same for all cells.
 
-    The ends are at least as far apart as a 95 % interval of the column is wide: what may be chance looks alike.
+    They are at least as far apart as the widest 95 % interval is wide: what may be chance looks alike.
     """
-    columns = [[value for value in column if value is not None] for column in zip(*table, strict=True)]
-    spans = [
-        (max(found), max(max(found) - min(found), wide)) if found else (0.0, 0.0)
-        for found, wide in zip(columns, sure, strict=True)
-    ]
-    return [
-        [None if v is None else 1.0 - (top - v) / (span or 1.0) for v, (top, span) in zip(row, spans, strict=True)]
-        for row in table
-    ]
+    found = [cell.value for row in info.rows for cell in row.cells if cell is not None]
+    low, high = min(found), max(found)
+    return low, max(high, low + max(info.sure))
 
 
 def _cell_text(name: str, cell: Cell | None) -> str:
@@ -327,6 +320,7 @@ def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
         colorscale=[[0.0, theme.panel], [1.0, theme.orange]],
         zmin=0.0,
         zmax=1.0,
+        showscale=False,
         xaxis="x2",
     )
 
@@ -360,9 +354,8 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
         "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified score at each radius; the darker, the better within its column, whose colours span its "
-        "95 % interval at least. The best of more trials is the better one by chance too: their number stands behind "
-        "the temperature."
+        "certified score at each radius; the darker, the better, on one scale that spans the 95 % interval of a score "
+        "at least. The best of more trials is the better one by chance too: their number stands behind the temperature."
     ),
     position=50,
     info=info,

@@ -250,7 +250,7 @@ def _star(best: Point, theme: Theme, utility: str) -> go.Scatter:
     text = reached(best.values["epsilon"], utility, best.values[utility], best.interval(utility))
     marker = {"symbol": "star", "size": 13, "color": theme.ink, "line": {"width": 1, "color": theme.paper}}
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
-    name = f"{escape(best.trial)}, its best point"
+    name = f"{escape(best.trial)}, its best point{', averaged weights' * bool(best.made_from)}"
     return marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
 
 

@@ -15,7 +15,6 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures._ticks import rounded_ticks
 from sweeper.records import TrialStatus
 from sweeper.store.stints import Stint, find_stints
 
@@ -98,10 +97,11 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw a lane for each worker and a bar for each stay."""
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
-    ticks = rounded_ticks(0, max((stay.end for stay in info.stays), default=1), integer=True)
     xaxis = {
-        "title": {"text": "order of beginnings and ends (not time)"},
-        "tickvals": ticks,
+        "title": {"text": "earlier \N{RIGHTWARDS ARROW} later: the order of beginnings and ends, not time"},
+        "showticklabels": False,
+        "showgrid": False,
+        "ticks": "",
     }
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers, **_lanes(workers)}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")

@@ -144,13 +144,13 @@ def test_the_three_dimensional_front_has_the_three_numbers_of_every_point(sweep)
     assert list(markers.z) == [p.values["certified@0.25"] for p in info.front]
 
 
-@pytest.mark.parametrize(("count", "lines"), [(40, 40), (41, 21), (200, 40)])
-def test_so_many_points_drop_lines_to_the_floor_that_a_picture_shows_them(sweep, count, lines):
+@pytest.mark.parametrize(("count", "opacity"), [(40, 1.0), (80, 0.5)])
+def test_every_point_drops_a_line_to_the_floor_fainter_where_there_are_many(sweep, count, opacity):
     info = front3d.info(sweep)
     many = replace(info, front=(info.front * count)[:count], hover=("",) * count)
     drawn, markers = front3d.plot(many).data
-    assert sum(z is None for z in drawn.z) == lines
-    assert len(markers.z) == count
+    assert sum(z is None for z in drawn.z) == len(markers.z) == count
+    assert drawn.opacity == opacity
 
 
 def test_a_point_whose_certificate_was_not_computed_is_not_in_the_three_dimensional_front(make_front, load):
@@ -510,6 +510,23 @@ def test_of_three_trials_no_curve_says_whether_more_would_help(small):
         refuse(FIGURES, FIGURES["hypervolume"], small(points[:3]))
 
 
+def test_the_hypervolume_of_noisy_scores_has_its_interval(small):
+    ends = {"accuracy": (0.5, 0.9)}
+    noise = NoisyScores(is_final=True, released={}, intervals=ends)
+    points = [
+        Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.7}, noisy=noise) for i in range(4)
+    ]
+    data = small(points)
+    low, high = data.result.hypervolume_interval
+    *before, last = hypervolume.rows(hypervolume.info(data))
+    assert (last["low"], last["high"]) == (low, high)
+    assert {row["low"] for row in before} == {None}
+    _, whole, *_ = hypervolume.plot(hypervolume.info(data)).data
+    (value,) = whole.y
+    assert (value - whole.error_y.arrayminus[0], value + whole.error_y.array[0]) == pytest.approx((low, high))
+    assert hypervolume.info(small([replace(point, noisy=None) for point in points])).interval is None
+
+
 def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sweep_costs(sweep):
     info = hypervolume.info(sweep)
     axis, *box, paid = hypervolume.plot(info).layout.xaxis.title.text.split("<br>")
@@ -535,7 +552,7 @@ def test_rows_that_choose_a_front_flatter_its_hypervolume_and_a_cross_says_by_ho
     assert info.on_test == pytest.approx(measure(lower, data.result.objectives, data.result.box), rel=1e-12)
     assert 0.0 < info.on_test < info.values[-1], "the own epsilon is no score: it is the same on all rows"
     figure = hypervolume.plot(info)
-    assert (figure.data[-1].marker.symbol, list(figure.data[-1].x)) == ("x", [24])
+    assert (figure.data[-1].marker.symbol, list(figure.data[-1].x)) == ("x", [24.25])
     assert [row["on_test"] for row in hypervolume.rows(info)] == [None] * 23 + [info.on_test]
     assert "Crosses: what the models of the front have on test rows" in hypervolume.FIGURE.remarks(data)
     last = data.front_points[-1].key
@@ -546,7 +563,7 @@ def test_rows_that_choose_a_front_flatter_its_hypervolume_and_a_cross_says_by_ho
     ):
         info = hypervolume.info(scored(change))
         assert info.on_test is None
-        assert len(hypervolume.plot(info).data) == 1
+        assert not [trace for trace in hypervolume.plot(info).data if trace.marker.symbol == "x"]
 
 
 def test_scales_of_near_values_have_ticks_that_differ():

@@ -149,6 +149,20 @@ def test_runs_without_a_band_have_their_best_in_the_legend(fronts):
     assert [trace.name for trace in drawn if trace.showlegend is not False] == ["digits: best of 2 runs"]
 
 
+def test_hypervolumes_of_noisy_scores_have_bars(comparison):
+    first, *others = comparison.groups[0].runs
+    noisy = replace(first, interval=(first.hypervolume - 0.1, first.hypervolume + 0.2))
+    group = replace(comparison.groups[0], runs=(noisy, *others))
+    found = replace(comparison, groups=(group, *comparison.groups[1:]))
+    bars = hypervolumes.plot(hypervolumes.info(found)).data[0].error_x
+    assert (bars.arrayminus[0], bars.array[0]) == pytest.approx((0.1, 0.2))
+    assert set(bars.array[1:]) == {None}
+    row, *rest = hypervolumes.rows(hypervolumes.info(found))
+    assert (row["low"], row["high"]) == noisy.interval
+    assert {one["low"] for one in rest} == {None}
+    assert f"[{noisy.interval[0]:.3f}, {noisy.interval[1]:.3f}]" in build_comparison(found)
+
+
 def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, _, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)

@@ -90,6 +90,8 @@ def test_trials_of_other_noise_are_not_compared_and_the_figure_says_so(sweep, ki
 @pytest.mark.parametrize("places", [[(0, 0), (4, 0), (0, 4), (1, 1)], [(0, 0), (1, 1), (3, 3), (4, 4)]])
 def test_a_contour_goes_through_what_trials_reached_and_fades_where_none_is_near(with_configs, monkeypatch, places):
     monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)  # of few trials none is known
+    assert contours.info(with_configs(*({"a": float(a), "b": float(b)} for a, b in places))).shown == ()
+    monkeypatch.setattr(contours, "_LEAST_MARKS", 4)
     info = contours.info(with_configs(*({"a": float(a), "b": float(b)} for a, b in places)))
     ((x, y),) = info.shown
     values = [0.1, 0.9, 0.5, 0.3]

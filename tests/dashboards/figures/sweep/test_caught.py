@@ -44,8 +44,11 @@ def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_te
         low, high = figure.layout.xaxis.range
         assert low < log10(100.0 * most) < high
         assert (log10(100.0 * times * most) < high) is not bool(far), "a far price would leave the points no room"
-        assert [line.x0 for line in figure.layout.shapes][:2] == [1.0, 100.0 * times * most]
-        assert any((trace.name or "").startswith(f"price of the sweep{far}: ") for trace in figure.data)
+        lines = [line.x0 for line in figure.layout.shapes if line.x0 == line.x1]
+        assert lines == [1.0, 100.0 * times * most][: 1 + (not far)]
+        (key,) = (trace for trace in figure.data if (trace.name or "").startswith("price of the sweep: "))
+        assert key.name.endswith(" %, beyond the axis" if far else " %")
+        assert key.mode == ("markers" if far else "lines"), "no key of a line that is not there"
     (crosses,) = (trace for trace in figure.data if trace.name.startswith("models of the line on test rows"))
     points = {point.key: point for point in info.front}
     for step, x, y in zip(info.steps, crosses.x, crosses.y, strict=True):

@@ -177,7 +177,7 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
         words = axes.xaxis.title.text.replace("<br>", " ")
         assert (
-            "each cell: best of its temperature, by itself, darker is better in its column (261 validation rows, 95\xa0% CI ≤ ±6.1 points, ignoring selection)"
+            "each cell: best of its temperature, by itself (261 validation rows, 95\xa0% CI ≤ ±6.1 points, ignoring selection)"
             in words
         )
         assert words.endswith("; price of the sweep: 2.5")
@@ -185,12 +185,15 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what
         assert axes.yaxis.title.text == "temperature of the loss (trials)"
 
 
-def test_colours_of_a_column_span_its_interval_at_least():
-    table = [[0.90, 0.2], [0.88, None], [0.89, 0.8]]
-    near, far = zip(*temperature._within_columns(table, [0.1, 0.1]), strict=True)
-    assert near == pytest.approx((1.0, 0.8, 0.9)), "two points of ten that may be chance"
-    assert far == (0.0, None, 1.0)
-    assert temperature._within_columns([[0.5], [0.5]], [0.0]) == [[1.0], [1.0]]
+def test_one_scale_of_colours_spans_an_interval_at_least(two_rows):
+    info = replace(temperature.info(two_rows), sure=(0.0, 0.0, 0.0))
+    values = temperature.plot(info).data[0]
+    assert (values.zmin, values.zmax) == (0.3, 0.8)
+    assert [list(row) for row in values.z] == [[0.8, 0.5, 0.3], [0.5, 0.45, 0.4]]
+    unsure = temperature.plot(replace(info, sure=(0.1, 0.9, 0.2))).data[0]
+    assert (unsure.zmin, unsure.zmax) == (0.3, pytest.approx(1.2)), "half a scale apart may be chance"
+    alone = temperature.plot(replace(info, attacks=(), rows=tuple(replace(r, membership=()) for r in info.rows)))
+    assert [trace.showscale for trace in alone.data] == [True]
 
 
 def test_an_auroc_sweep_shows_certified_auroc(small):
