@@ -219,9 +219,9 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
         "Permutation importance: a random forest predicts the best point of trials it has not seen from their "
         "configurations (R² 1: exactly, 0: no better than their mean), and the bar is the R² that it loses when the "
         "values of one setting are shuffled. Bars compare settings with each other; they are no parts of the R² above "
-        "them, and one may be longer than it. Whiskers: one standard deviation over shuffles and unseen "
-        "trials. A grey bar, of less than two standard deviations, may be chance. This is about the trials that were tried, not "
-        "about all that could be."
+        "them, and one may be longer than it. Whiskers: one standard deviation over shuffles and unseen trials. A grey "
+        "bar, of less than two standard deviations, may be chance. This is about the trials that were tried, not about "
+        "all that could be."
     ),
     position=90,
     info=info,

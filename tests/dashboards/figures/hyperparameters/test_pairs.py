@@ -202,4 +202,7 @@ def test_whiskers_of_losses_near_0_are_drawn_whole(with_configs):
     assert high > 1.0
     assert figure.layout.xaxis.zeroline
     (bars,) = figure.data
-    assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "a whisker that reaches 0 may be chance"
+    assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint]
+    data.__dict__["importances"] = (Importance("accuracy", 0.4, {"a": 0.9, "b": 0.15}, deviations),)
+    (bars,) = importances.FIGURE.draw(data).data
+    assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "less than two deviations may be chance"
