@@ -19,11 +19,18 @@ _OPEN = 2.0  # pixels of the rim of an open mark
 _PLAIN = (9.0, 6.5)  # without a certificate, on a page and in a column
 _LARGE, _SMALLER = "most budget", "less budget"  # of a training, in a legend
 _CROWDED = 200  # more points than this are drawn at half the size
+_PALE = 0.45  # opacity of as many dominated ones
 
 
 def scale_of(count: int, *, narrow: bool) -> float:
     """Return by what marks are smaller: those of very many points, and all of them in a column."""
     return (_SMALL if narrow else 1.0) * (1.0 if count <= _CROWDED else 0.5)
+
+
+def dominated_look(count: int, theme: Theme, *, narrow: bool) -> dict[str, Any]:
+    """Return the marks of dominated points; of very many they are paler, so that they do not outshine the front."""
+    size = 5 * scale_of(0, narrow=narrow)
+    return {"size": size, "color": theme.faint, "opacity": 1.0 if count <= _CROWDED else _PALE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ from sweeper.privacy.pricing import OWN, Price
 from sweeper.records import Objective
 from sweeper.results.comparison import Comparison, prices_in_words
 
+_TINTS = (1.0, 0.65, 0.4)  # opacity of the first, the second and the third sweep of one name
+
 
 @dataclass(frozen=True, slots=True)
 class RunLine:
@@ -104,13 +106,19 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     }
     places = list(dict.fromkeys(entries))
     on_test: list[tuple[tuple[Tested, ...], str]] = []
+    tints = [_TINTS[entries[:i].count(entry) % len(_TINTS)] for i, entry in enumerate(entries)]
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
-        first, *others = _lines(info, line, f"{escape(entry)} ({terms[entry]})", look)
+        first, *others = (
+            one.update(opacity=tints[i]) for one in _lines(info, line, f"{escape(entry)} ({terms[entry]})", look)
+        )
         figure.add_traces([first.update(showlegend=entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
     figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
-    figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
+    *drawn, key = crosses_of_lines(on_test, theme, narrow=info.narrow) or [None]
+    tested = [tint for tint, (found, _) in zip(tints, on_test, strict=True) if found]
+    figure.add_traces([one.update(opacity=tint) for one, tint in zip(drawn, tested, strict=True)])
+    figure.add_traces([] if key is None else [key])
     if epsilons:
         draw_references(figure, info, info.references, info.objective, theme)
     return with_room(figure, info)
@@ -137,10 +145,10 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     heading="The fronts",
     summary="the fronts of all sweeps in one plane",
     caption=(
-        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, "
-        "unless they alone are compared and few. A cross is the best model of a line on test rows, which did not "
-        "choose it, with its 95 % interval. The majority-class baseline is there where all share it. "
-        "A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare that too. "
+        "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, later "
+        "ones paler, as their crosses are, unless they alone are compared and few. A cross is the best model of a line "
+        "on test rows, which did not choose it, with its 95 % interval. The majority-class baseline is there where all "
+        "share it. A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare it. "
         "Points of a front below its line, which give up some of this score for a better certificate, are not drawn."
     ),
     position=10,

@@ -29,7 +29,7 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
-from dashboards.figures._front_marks import FrontMarks, scale_of
+from dashboards.figures._front_marks import FrontMarks, dominated_look
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import certified_in_words, ends_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
@@ -181,7 +181,7 @@ def _dominated(info: CaughtInfo, theme: Theme) -> go.Scatter:
         [100.0 * _caught(point) for point in info.dominated],
         [point.values[info.utility] for point in info.dominated],
         [f"{CAUGHT}: {percent(_caught(point))}" for point in info.dominated],
-        {"color": theme.faint, "size": 5 * scale_of(0, narrow=info.narrow)},
+        dominated_look(count, theme, narrow=info.narrow),
         name=("dominated" if info.narrow else "dominated points") + some,
         legendrank=LAST_IN_LEGEND,
         cliponaxis=False,

@@ -24,7 +24,7 @@ from dashboards.figures._common import (
     with_room,
     zoom,
 )
-from dashboards.figures._front_marks import FrontMarks, scale_of
+from dashboards.figures._front_marks import FrontMarks, dominated_look, scale_of
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import (
     bars_in_words,
@@ -227,7 +227,7 @@ def _trace_dominated(info: FrontInfo, theme: Theme) -> go.Scatter:
         x=[point.values["epsilon"] for point in info.dominated],
         y=[point.values[info.utility] for point in info.dominated],
         mode="markers",
-        marker={"size": 5 * scale_of(0, narrow=info.narrow), "color": theme.faint},
+        marker=dominated_look(count, theme, narrow=info.narrow),
         text=info.dominated_hover,
         hovertemplate="%{text}<extra>dominated</extra>",
         name=_words(info, "dominated points", "dominated") + (f" ({len(inside)} of {count})" if is_cut else ""),

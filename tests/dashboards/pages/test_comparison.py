@@ -149,6 +149,17 @@ def test_runs_without_a_band_have_their_best_in_the_legend(fronts):
     assert [trace.name for trace in drawn if trace.showlegend is not False] == ["digits: best of 2 runs"]
 
 
+def test_runs_of_one_name_are_told_apart_by_tints_and_so_are_their_crosses(comparison):
+    first, *_others = comparison.groups
+    info = overlay.info(replace(comparison, groups=(first, replace(first, name="other"))))
+    drawn = overlay.plot(info).data
+    lines = [trace for trace in drawn if trace.mode == "lines+markers" and trace.marker.symbol != "x"]
+    assert [line.opacity for line in lines[:6]] == [1.0, 0.65, 0.4] * 2
+    assert len({line.line.color for line in lines[:3]}) == 1
+    crosses = [trace for trace in drawn if trace.marker.symbol == "x" and trace.x[0] is not None]
+    assert [cross.opacity for cross in crosses] == [1.0, 0.65, 0.4][: len(crosses) // 2] * 2
+
+
 def test_hypervolumes_of_noisy_scores_have_bars(comparison):
     first, *others = comparison.groups[0].runs
     noisy = replace(first, interval=(first.hypervolume - 0.1, first.hypervolume + 0.2))
