@@ -127,6 +127,7 @@ def test_an_objective_of_a_plug_in_is_scored_after_every_epoch_and_on_test_rows(
     scored = {}
     records = SimpleNamespace(
         points=points,
+        trials={"t0001": SimpleNamespace(config={})},
         archive=SimpleNamespace(points=points.values()),
         add_test=lambda point, scores, *_, **__: scored.update({point.epoch: scores}),
     )
