@@ -105,6 +105,7 @@ def step_lines(
     lines = []
     if explorers:
         lines.append(_step_line(explorers, others[0].epsilon, color, f"{name}, explorers", width, EXPLORERS))
+        name = f"{name}, finals"
     return [*lines, _step_line(others, right_end, color, name, width, dash)]
 
 

@@ -26,6 +26,7 @@ from sweeper.privacy.pricing import OWN, Price
 from sweeper.records import Objective
 from sweeper.results.comparison import Comparison, prices_in_words
 
+_FEW_LINES = 4  # each has an entry in the legend then
 _TINTS = (1.0, 0.65, 0.4)  # opacity of the first, the second and the third sweep of one name
 
 
@@ -106,13 +107,15 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     }
     places = list(dict.fromkeys(entries))
     on_test: list[tuple[tuple[Tested, ...], str]] = []
+    are_few = len(info.lines) <= _FEW_LINES
     tints = [_TINTS[entries[:i].count(entry) % len(_TINTS)] for i, entry in enumerate(entries)]
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
-        first, *others = (
-            one.update(opacity=tints[i]) for one in _lines(info, line, f"{escape(entry)} ({terms[entry]})", look)
-        )
-        figure.add_traces([first.update(showlegend=entries.index(entry) == i), *others])
+        name = f"{escape(entry)} ({terms[entry]})"
+        if are_few and entries.count(entry) > 1:
+            name = f"{escape(entry)}, run {entries[: i + 1].count(entry)} ({_terms([line.price])})"
+        first, *others = (one.update(opacity=tints[i]) for one in _lines(info, line, name, look))
+        figure.add_traces([first.update(showlegend=are_few or entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
     figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
     *drawn, key = crosses_of_lines(on_test, theme, narrow=info.narrow) or [None]

@@ -5,7 +5,7 @@ Beside its epochs each curve carries its epsilons, over which a page can draw it
 
 from dataclasses import dataclass
 from html import escape
-from math import log10
+from math import inf, log10
 
 import plotly.graph_objects as go
 
@@ -22,6 +22,7 @@ from dashboards.figures._common import (
     new_figure,
     title_below,
     value_axis,
+    zoom,
 )
 from dashboards.figures._comparable import stage_epsilon, stage_names
 from dashboards.figures._scores import bars_in_words
@@ -130,7 +131,12 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     xaxis = {"title": {"text": title}, "range": ends, "tickformat": "d", **whole}
     meta = {"epsilon": info.epsilon_title, "hues": [theme.hue(i) for i in range(HUES)]}
     figure = new_figure(
-        info, theme, empty=not info.curves, height=420, xaxis=xaxis, yaxis=value_axis(info, info.utility), meta=meta
+        *(info, theme),
+        empty=not info.curves,
+        height=420,
+        xaxis=xaxis,
+        yaxis=value_axis(info, info.utility) | {"range": zoom(_span(info))},
+        meta=meta,
     )
     names, shades = _group(info), _shades(info, theme)
     groups = list(dict.fromkeys([*(name for name in names if name == _OTHERS), *names]))
@@ -145,7 +151,27 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
             line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
         figure.add_trace(line)
     figure.add_traces([_bar(info, theme)] if shades else [])
+    if info.still and (count := _outside(info)):
+        name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=name))
     return figure
+
+
+def _span(info: CurvesInfo) -> list[float]:
+    """Values, with their intervals, that the vertical axis shows as it opens: bad first epochs do not stretch it."""
+    last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
+    return [
+        end
+        for curve in info.curves
+        for epoch, value, interval in zip(curve.epochs, curve.values, curve.intervals, strict=True)
+        if 3 * epoch > last or epoch == curve.epochs[-1]
+        for end in interval or (value,)
+    ]
+
+
+def _outside(info: CurvesInfo) -> int:
+    low, high = zoom(_span(info)) or (-inf, inf)
+    return sum(not low <= value <= high for curve in info.curves for value in curve.values)
 
 
 def _last_epsilons(info: CurvesInfo) -> list[float]:

@@ -99,7 +99,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         empty=not count,
         height=340,
         showlegend=True,
-        xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.5], "tickformat": "d", **whole},
+        xaxis={"title": {"text": _below(info)}, "range": [0.5, max(count, 2) + 0.75], "tickformat": "d", **whole},
         yaxis={
             "title": {"text": f"hypervolume{'<br>' if info.narrow else ' '}(share of the box)"},
             "range": around([*info.values, *([info.on_test] if info.on_test else []), *(info.interval or ())]),
@@ -119,8 +119,8 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
                 "size": [size * (now - last >= _SEEN) for now, last in zip(info.values, before, strict=False)],
                 "line": {"width": 0},  # rims would cut the line
             },
-            name=f"front so far, {number(info.values[-1], 3)} at the end"
-            + (f"; marks: trials that added {_SEEN} or more" if size else ""),
+            name=f"front so far, {info.values[-1]:.3f} at the end"
+            + (f"; marks: trials that added {_SEEN} or more" if size and not info.narrow else ""),
             text=[
                 f"after <b>{escape(trial)}</b>, {epochs} epochs in all<br>hypervolume {number(now, 4)}"
                 f"<br>gain {number(now - last)}"
@@ -136,7 +136,7 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
         last = marks([count], [info.values[-1]], [text], marker, name=name)
         figure.add_trace(last.update(error_y=interval_bars([info.values[-1]], [info.interval], theme.blue)))
     if info.on_test is not None:
-        name = f"{on_test_rows(info.test_scores)}: {number(info.on_test, 3)}"
+        name = f"{on_test_rows(info.test_scores)}: {info.on_test:.3f}"
         text = f"{name}<br>hypervolume {number(info.on_test, 4)}"
         figure.add_trace(marks([count + _ASIDE], [info.on_test], [text], cross_look(theme.orange, theme), name=name))
     return figure

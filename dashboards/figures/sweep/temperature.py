@@ -35,7 +35,6 @@ _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unles
 _ROW_PIXELS = 46
 _LINE = 19  # pixels of a line below the figure
 _LETTERS = 63  # of a small one, which fits a phone
-_PALE = 0.5  # of the colours of cells, so that ink can be read on each
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,9 +240,10 @@ def _axis(theme: Theme) -> dict[str, object]:
 
 def _caption(info: TemperatureInfo) -> list[str]:
     """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a phone."""
+    sure = info.scores.replace(" %", "\N{NO-BREAK SPACE}%")
     what = [
         f"Euclidean radius in {info.radius_unit};".replace(", ", ",\N{NO-BREAK SPACE}"),
-        f"each cell: best of its temperature, by itself ({info.scores})".replace(" %", "\N{NO-BREAK SPACE}%"),
+        f"each cell: best of its temperature, by itself ({sure})",
     ]
     within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
     if info.still:
@@ -253,12 +253,11 @@ def _caption(info: TemperatureInfo) -> list[str]:
     return [SMALL.format(escape(line)) for part in parts for line in wrap(part, _LETTERS, break_on_hyphens=False)]
 
 
-def _heatmap(info: TemperatureInfo, theme: Theme, **options: Any) -> go.Heatmap:
+def _heatmap(info: TemperatureInfo, **options: Any) -> go.Heatmap:
     return go.Heatmap(
         y=[row.label for row in info.rows],
         texttemplate="%{text}",
-        textfont={"size": 13, "color": theme.ink},
-        opacity=_PALE,
+        textfont={"size": 13},  # without a colour Plotly takes one that can be read on the cell
         hovertemplate="%{customdata}<extra></extra>",
         hoverongaps=False,
         xgap=2,
@@ -272,7 +271,6 @@ def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
     cells, (low, high) = [row.cells for row in info.rows], _ends(info)
     return _heatmap(
         info,
-        theme,
         x=[_column_name(name) for name in info.columns],
         z=[[None if cell is None else cell.value for cell in row] for row in cells],
         text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
@@ -303,8 +301,8 @@ def _ends(info: TemperatureInfo) -> tuple[float, float]:
 def _cell_text(name: str, cell: Cell | None) -> str:
     if cell is None:
         return ""
-    attacked = "" if cell.attacked is None else f"<br><sup>attacked {show('accuracy', cell.attacked)}</sup>"
-    return show(name, cell.value) + attacked
+    attacked = "" if cell.attacked is None else f", attacked {show('accuracy', cell.attacked)}"
+    return f"{show(name, cell.value)}<br><sup>{OWN} {show_epsilon(cell.point.values['epsilon'])}{attacked}</sup>"
 
 
 def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
@@ -312,7 +310,6 @@ def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
     found = [list(zip(info.attacks, row.membership, strict=True)) for row in info.rows]
     return _heatmap(
         info,
-        theme,
         x=[label(name).replace("membership ", "membership<br>") for name in info.attacks],
         z=[[_leak(name, value) for name, value in row] for row in found],
         text=[["" if value is None else show(name, value) for name, value in row] for row in found],

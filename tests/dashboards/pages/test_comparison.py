@@ -158,6 +158,11 @@ def test_runs_of_one_name_are_told_apart_by_tints_and_so_are_their_crosses(compa
     assert len({line.line.color for line in lines[:3]}) == 1
     crosses = [trace for trace in drawn if trace.marker.symbol == "x" and trace.x[0] is not None]
     assert [cross.opacity for cross in crosses] == [1.0, 0.65, 0.4][: len(crosses) // 2] * 2
+    few = overlay.plot(replace(info, lines=(*info.lines[:3], replace(info.lines[3], spec="other")))).data
+    assert [trace.name for trace in few if trace.showlegend] == [
+        *(f"digits, run {number} (price: epsilon 13.61)" for number in (1, 2, 3)),
+        "other (price: epsilon 13.61)",
+    ]
 
 
 def test_hypervolumes_of_noisy_scores_have_bars(comparison):
