@@ -79,7 +79,7 @@ def panels(
         down = -(-count // across)
         gaps = {
             "horizontal_spacing": (0.28 if across < 3 or "shared_yaxes" in layout else 0.4) / max(across, 2),
-            "vertical_spacing": 0.3 / down,
+            "vertical_spacing": (0.4 if info.narrow else 0.3) / down,
         }
         figure.set_subplots(down, across, **gaps, **layout)
         mark(figure, info.note, theme, up=6 + above / 2, narrow=info.narrow)

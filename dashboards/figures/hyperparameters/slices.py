@@ -10,6 +10,7 @@ from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
 from dashboards.figures._comparable import stage_epsilon, stage_names, symbols
 from dashboards.figures._scores import VALIDATION
+from dashboards.figures._shades import differ, shaded_marker
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
@@ -77,12 +78,15 @@ def rows(info: SlicesInfo) -> Table:
 
 def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the slices on one scale."""
-    columns = 2 if info.narrow else MOST_PANELS
-    figure = panels(info, theme, len(info.slices), columns=columns, is_plain=True, shared_yaxes=True)
+    columns, own = 2 if info.narrow else MOST_PANELS, _own_epsilons(info)
+    figure = panels(info, theme, len(info.slices), columns=columns, is_plain=not own, shared_yaxes=True)
     groups = sorted(set(info.stages)) or [""]
     for place, axis in zip(places(len(info.slices), columns), info.slices, strict=True):
         for i, group in enumerate(groups):
             trace = _marks(info, axis, group, {"color": theme.hue(i), "symbol": SYMBOLS[i % len(SYMBOLS)]})
+            if own:
+                marker = shaded_marker([own[j] for j in stars_last(info, range(len(own)))], theme, "its best point")
+                trace.update(marker={**marker, "showscale": axis is info.slices[0], "opacity": 1.0})
             figure.add_trace(trace.update(showlegend=bool(group) and axis is info.slices[0]), **place)
         frame(figure, place, axis, letters=letters(info, columns))
     if info.stages and info.slices:
@@ -91,6 +95,13 @@ def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.update_yaxes(**percent_axis(info.color_name))
         figure.update_yaxes(title=_title(info), col=1)
     return figure
+
+
+def _own_epsilons(info: SlicesInfo) -> list[float]:
+    """The own epsilon of each trial's best point, which colours its marks; none where they hardly differ."""
+    found = [value for axis in info.axes if axis.name == "epsilon" for value in axis.values]
+    own = [float(value) for value in found if isinstance(value, int | float)]
+    return own if not info.stages and len(own) == len(info.trials) and differ(own) else []
 
 
 def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) -> go.Scatter:
@@ -128,7 +139,7 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     summary="what trials reached over each hyperparameter alone",
     caption=(
         "One mark per trial or rehearsed configuration at the best that it reached, over one hyperparameter in each "
-        "panel. Other hyperparameters differ between the marks."
+        "panel. Other hyperparameters differ between the marks; where their own epsilons do, colours tell them."
     ),
     position=101,
     info=info,

@@ -5,17 +5,15 @@ Beside its epochs each curve carries its epsilons, over which a page can draw it
 
 from dataclasses import dataclass
 from html import escape
-from math import inf, log10
+from math import inf
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
-    LOG,
     MANY,
     SYMBOLS,
-    color_bar,
     header,
     interval_bars,
     label,
@@ -26,8 +24,8 @@ from dashboards.figures._common import (
 )
 from dashboards.figures._comparable import stage_epsilon, stage_names
 from dashboards.figures._scores import bars_in_words
+from dashboards.figures._shades import differ, shaded_marker, shades
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures._ticks import log_ticks
 from dashboards.summary import best_of
 from dashboards.text import show_epsilon, show_value
 from sweeper.privacy.pricing import OWN
@@ -36,7 +34,6 @@ from sweeper.records import Interval, Point
 DRAWN_TRIALS = 200
 HUES = 5  # colours that tell curves apart; then dashes do too
 _OTHERS = "trials"  # that are neither few nor the best
-_ALIKE = 0.8  # ratio of the smallest to the largest own epsilon above which colours would tell nothing
 _SHADED = 0.6  # opacity of shaded lines at least, or their colours would not be told
 _BEST_WIDTH = 2.2  # pixels of the line of the best trial among shades
 _PAD = 0.03  # share of the epochs before the first and behind the last
@@ -138,19 +135,19 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
         yaxis=value_axis(info, info.utility) | {"range": zoom(_span(info))},
         meta=meta,
     )
-    names, shades = _group(info), _shades(info, theme)
+    names, colors = _group(info), _shades(info, theme)
     groups = list(dict.fromkeys([*(name for name in names if name == _OTHERS), *names]))
     for i, curve in sorted(enumerate(info.curves), key=lambda pair: names[pair[0]] != _OTHERS):  # these below the best
         group = groups.index(names[i])
         is_named = len(groups) > 1 and names.index(names[i]) == i
         line = _line(info, curve, theme.hue(group), group, name=names[i], is_named=is_named)
-        if shades:
+        if colors:
             is_best = names[i] != _OTHERS
-            color = theme.ink if is_best else shades[i]
+            color = theme.ink if is_best else colors[i]
             line.update(line={"color": color, "width": _BEST_WIDTH if is_best else 1.2}, marker={"color": color})
             line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
         figure.add_trace(line)
-    figure.add_traces([_bar(info, theme)] if shades else [])
+    figure.add_traces([_bar(info, theme)] if colors else [])
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=name))
@@ -181,21 +178,13 @@ def _last_epsilons(info: CurvesInfo) -> list[float]:
 def _shades(info: CurvesInfo, theme: Theme) -> list[str]:
     """The colour of each of many curves of one stage by its own epsilon; none where these hardly differ."""
     own = _last_epsilons(info)
-    if info.stages or len(own) <= HUES or not 0.0 < min(own) < _ALIKE * max(own):
-        return []
-    low, high = log10(min(own)), log10(max(own))
-    return [theme.scale[round((log10(one) - low) / (high - low) * (len(theme.scale) - 1))] for one in own]
+    return [] if info.stages or len(own) <= HUES or not differ(own) else shades(own, theme)
 
 
 def _bar(info: CurvesInfo, theme: Theme) -> go.Scatter:
     """What shows the scale of the shades."""
     own = _last_epsilons(info)
-    ticks = log_ticks(own, steps=(1, 2, 5))
-    ends = {"cmin": log10(min(own)), "cmax": log10(max(own)), "color": [log10(min(own))]}
-    title = f"{OWN} of the whole trial{LOG}"
-    places = {"tickvals": [log10(tick) for tick in ticks["tickvals"]], "ticktext": ticks["ticktext"]}
-    bar = color_bar(title) | places | {"tickformat": None}
-    look = {"colorscale": theme.colorscale(), "colorbar": bar, **ends}
+    look = shaded_marker([min(own), max(own)], theme, "the whole trial")
     return go.Scatter(x=[None], y=[None], mode="markers", marker=look, showlegend=False, hoverinfo="skip")
 
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from math import log10
 
 import numpy as np
 import pytest
@@ -73,6 +74,16 @@ def test_every_trial_has_its_mark_in_every_slice_that_of_its_stage(sweep):
         assert tuple(trace.y) == info.colors
         assert [text.startswith(f"<b>{id_}</b>") for text, id_ in zip(trace.text, info.trials, strict=True)]
     assert "stage" not in slices.FIGURE.remarks(alike)
+
+
+def test_marks_of_slices_have_the_colours_of_their_own_epsilons_where_these_differ(sweep):
+    info = slices.info(replace(sweep, result=replace(sweep.result, stages=())))
+    (own,) = (axis.values for axis in info.axes if axis.name == "epsilon")
+    for number, trace in enumerate(slices.plot(info).data):
+        assert list(trace.marker.color) == pytest.approx([log10(one) for one in own])
+        assert trace.marker.showscale is (number == 0), "one bar for all panels"
+    alike = tuple(replace(axis, values=(1.0,) * len(own)) if axis.name == "epsilon" else axis for axis in info.axes)
+    assert {trace.marker.color for trace in slices.plot(replace(info, axes=alike)).data} == {LIGHT.blue}
 
 
 @pytest.mark.sampled(3)
