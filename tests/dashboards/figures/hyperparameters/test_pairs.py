@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from math import log10
 
 import numpy as np
 import pytest
@@ -80,7 +79,7 @@ def test_marks_of_slices_have_the_colours_of_their_own_epsilons_where_these_diff
     info = slices.info(replace(sweep, result=replace(sweep.result, stages=())))
     (own,) = (axis.values for axis in info.axes if axis.name == "epsilon")
     for number, trace in enumerate(slices.plot(info).data):
-        assert list(trace.marker.color) == pytest.approx([log10(one) for one in own])
+        assert list(trace.marker.color) == pytest.approx([math.log10(one) for one in own])
         assert trace.marker.showscale is (number == 0), "one bar for all panels"
     alike = tuple(replace(axis, values=(1.0,) * len(own)) if axis.name == "epsilon" else axis for axis in info.axes)
     assert {trace.marker.color for trace in slices.plot(replace(info, axes=alike)).data} == {LIGHT.blue}
