@@ -19,6 +19,7 @@ from dashboards.figures._theme import Theme, template
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.text import (
     delta_text,
+    doubt,
     in_parentheses,
     is_fraction,
     number,
@@ -69,11 +70,6 @@ def epsilon_title(data: SweepData) -> str:
     price = data.result.price
     paid = "" if price is None else f"; {PRICE_OF_SWEEP}: {show_epsilon(price.epsilon)}{doubt(price)}"
     return f"{OWN_EPSILON}, {delta_text(data)}{paid}"
-
-
-def doubt(price: Price) -> str:
-    """What stands behind a price that is not proven, for results steer the sweep: a picture has no page around it."""
-    return " (not proven)" if price.unproven else ""
 
 
 def epsilon_axis(info: FigureInfo, epsilons: Iterable[float], shown: Iterable[float] = ()) -> dict[str, Any]:

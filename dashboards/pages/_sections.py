@@ -18,6 +18,7 @@ from dashboards.text import (
     MISSING,
     delta_text,
     deltas_text,
+    doubt,
     interval_text,
     is_fraction,
     number,
@@ -214,7 +215,7 @@ def _bought(data: SweepData) -> list[Html]:
     )
     near = nearly_best(data.result)
     best = WithinBudget(price.epsilon, {name: best_of(data, name) for name in utilities(data)})
-    title = f"price: epsilon {show_epsilon(price.epsilon)}"
+    title = f"price: epsilon {show_epsilon(price.epsilon)}{doubt(price)}"
     return [
         tag("p", words),
         tag("div", _card(data, best, title), class_="cards one"),

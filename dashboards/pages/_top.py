@@ -11,6 +11,7 @@ from dashboards.summary import best_of
 from dashboards.text import (
     also_on_test,
     delta_text,
+    doubt,
     lead_with_test,
     number,
     show_epsilon,
@@ -75,11 +76,11 @@ def _lines(data: SweepData) -> Iterator[Html]:
     also = ", ".join(also_on_test(best, name, data.result.claim) for name in others)
     words = [f"{note}.", *([f"Same model: {also}."] if others else [])]
     constant = constant_in_words(data, "test" if data.utility in (best.test or {}) else "validation")
-    doubt = data.doubt(best)
+    doubted = data.doubt(best)
     yield tag(
         "p",
         " ".join([*words, *([constant] if constant else [])]),
-        *([" ", tag("strong", f"{doubt}.")] if doubt else []),
+        *([" ", tag("strong", f"{doubted}.")] if doubted else []),
     )
     smoothed = smoothing_in_words(data, best)
     if smoothed:
@@ -96,7 +97,7 @@ def _reached(data: SweepData, best: Point) -> tuple[list[Html | str], str]:
     released = data.result.ledger.get("everything", price).released
     what = "one model or all" if released else "this model alone"
     bought = tag("strong", f"epsilon {show_epsilon(price.epsilon)}")
-    return [tag("strong", value), " for ", bought, f", the price of {what}."], note
+    return [tag("strong", value), " for ", bought, f", the price of {what}{doubt(price)}."], note
 
 
 def smoothing_in_words(data: SweepData, point: Point) -> str:

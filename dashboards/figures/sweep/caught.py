@@ -17,7 +17,6 @@ from dashboards.figures._common import (
     LAST_IN_LEGEND,
     LOG,
     PRICE_OF_SWEEP,
-    doubt,
     header,
     hover_texts,
     label,
@@ -45,7 +44,7 @@ from dashboards.figures._tested import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import DRAWN_DOMINATED
-from dashboards.text import percent
+from dashboards.text import doubt, percent
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 

@@ -144,6 +144,10 @@ def test_a_price_that_results_steered_says_so_in_the_headline_and_where_it_is_ex
     said = "they choose batch_size; fix batch_size, or set privacy.sweep_epsilon."
     assert said in sections.facts(steered)["price"][1]
     assert said in str(sections.cost(steered))
+    for data, doubted in ((steered, True), (sweep, False)):
+        page = build_report(data)
+        assert ("the price of one model or all (not proven)." in page) is doubted
+        assert (f"price: epsilon {show_epsilon(result.price.epsilon)} (not proven)" in page) is doubted
 
 
 def test_the_price_stands_beside_its_costliest_training_which_may_outlast_the_front(sweep):
