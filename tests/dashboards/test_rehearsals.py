@@ -130,8 +130,9 @@ def test_constraints_of_the_spec_rank_rehearsals(rehearsed_sweep, tmp_path):
 
 @pytest.fixture
 def explained(monkeypatch):
-    """Hyperparameters explain the rehearsals, so that contours are drawn."""
+    """Hyperparameters explain the rehearsals, and these are enough, so that contours are drawn."""
     monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)
+    monkeypatch.setattr(contours, "_LEAST_MARKS", 4)
 
 
 @pytest.mark.sampled(4)

@@ -115,7 +115,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     names = [_level_name(axis.title) for axis in axes]
     turned = not info.still or len(axes) > _LEVEL_NAMES
     rise = round(_RISE * max((len(axis.title) for axis in axes), default=0))
-    rise = rise if turned else _LINE * max(name.count("<br>") for name in names)
+    rise = rise if turned else _LINE * max((name.count("<br>") for name in names), default=0)
     margin = {
         "l": 64,
         "r": 36,

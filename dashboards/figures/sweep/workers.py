@@ -98,7 +98,7 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
     xaxis = {
-        "title": {"text": "earlier \N{RIGHTWARDS ARROW} later: the order of beginnings and ends, not time"},
+        "title": {"text": "earlier \N{RIGHTWARDS ARROW} later (an order, not time)"},
         "showticklabels": False,
         "showgrid": False,
         "ticks": "",
