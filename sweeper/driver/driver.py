@@ -426,6 +426,7 @@ def progress_of(
         if trial.status is TrialStatus.RUNNING
     )
     ended = [trial.status for trial in trials if trial.status is not TrialStatus.RUNNING]
+    scored = sum(len(point.values) > 1 for point in records.points.values())  # of others the epsilon alone is known
     return SweepProgress(
         name=plan.name,
         total=total if selected is None else len(trials),
@@ -436,9 +437,7 @@ def progress_of(
         objectives=plan.shared.objectives,
         front=records.archive.points,
         hypervolume=records.archive.hypervolume(),
-        hypervolume_interval=hypervolume_interval(
-            records.archive.points, plan.shared.objectives, among=len(records.points)
-        ),
+        hypervolume_interval=hypervolume_interval(records.archive.points, plan.shared.objectives, among=scored),
         elapsed_seconds=elapsed_seconds,
         limit_seconds=None if plan.search.hours is None else plan.search.hours * 3600,
     )

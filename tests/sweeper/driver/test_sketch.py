@@ -31,7 +31,7 @@ def spec(content):
     content["data"] = {"name": "breast_cancer", "evaluation": "private"}
     content["model"] |= {"width": 8}
     content["training"] |= {"epochs": 2, "batch_size": 128, "learning_rate": {"log": [0.001, 0.1]}}
-    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "score_noise": 20.0}
+    content["privacy"] = {"sweep_epsilon": 3.0, "delta": 1e-4, "score_noise": 20.0, "final_scores": 1}
     content["search"] = {"objectives": ["epsilon", "accuracy"], "trials": 3}
     return Spec.from_mapping(content)
 
@@ -164,7 +164,10 @@ def test_a_sweep_of_private_rows_rehearses_on_synthetic_ones(spec, data, tmp_pat
     opened, trained, opener, built = [], [], driver.open_backend, trainable.TrialRun
     monkeypatch.setattr(driver, "open_backend", lambda *args, **more: opened.append(args[1]) or opener(*args, **more))
     monkeypatch.setattr(trainable, "TrialRun", lambda **given: trained.append(given["data"]) or built(**given))
-    made = run(spec, Options(out=tmp_path))
+    states = []
+    made = run(spec, Options(out=tmp_path, show=states.append))
+    assert states[-1].volume_in_words == f"hypervolume {made.front().hypervolume_in_words}"
+    assert made.front().hypervolume_interval is not None
     folder, ledger = made.folder, Ledger(made.folder.ledger)
     private = keys(data.train, data.validation, data.test)
     assert len(opened) == 2
