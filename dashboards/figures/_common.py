@@ -257,6 +257,11 @@ def marks(x: Sequence[float], y: Sequence[Any], texts: Sequence[str], marker: An
     return go.Scatter(x=x, y=y, mode="markers", marker=marker, text=texts, hovertemplate=hover, **more)
 
 
+def said_in_legend(text: str, theme: Theme) -> go.Scatter:
+    """Words in the legend of a picture, which has no page around it, beside no mark."""
+    return go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=text)
+
+
 def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, str]:
     """The shortest ends of dotted names that stay distinct from each other and from ``taken``; of a choice its place.
 

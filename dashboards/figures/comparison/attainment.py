@@ -10,7 +10,7 @@ from html import escape
 import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import compared, over_epsilon, reached
+from dashboards.figures._common import compared, over_epsilon, reached, said_in_legend
 from dashboards.figures._theme import LIGHT, Theme
 from sweeper.pareto.attainment import Surface
 from sweeper.results.comparison import Comparison
@@ -93,7 +93,7 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
                 figure.add_trace(_line(info, band, surface, color, width))
     if info.bands and info.alone:
         name = f"not shown: {escape(', '.join(info.alone))} (one run)"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=name))
+        figure.add_trace(said_in_legend(name, theme))
     return figure
 
 

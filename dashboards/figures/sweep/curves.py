@@ -18,6 +18,7 @@ from dashboards.figures._common import (
     interval_bars,
     label,
     new_figure,
+    said_in_legend,
     title_below,
     value_axis,
     zoom,
@@ -150,7 +151,7 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.add_traces([_bar(info, theme)] if colors else [])
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=name))
+        figure.add_trace(said_in_legend(name, theme))
     return figure
 
 

@@ -24,6 +24,7 @@ from dashboards.figures._common import (
     marks,
     over_epsilon,
     reached,
+    said_in_legend,
     with_room,
     zoom,
 )
@@ -154,7 +155,10 @@ def rows(info: TrajectoriesInfo) -> Table:
 
 
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the trajectories as steps: colours are few trials, else stages of the budget, else ways to end."""
+    """Draw the trajectories as steps.
+
+    Colours are few trials, else stages of the budget, else ways to end of those that add to the line of the best.
+    """
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460, values=zoom(info.span))
     if epsilons:  # below the trials, which it would hide
@@ -174,7 +178,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=size))
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(t.values) for t in info.trajectories)} points lie beyond the axis"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=name))
+        figure.add_trace(said_in_legend(name, theme))
     return with_room(figure, info)
 
 
