@@ -2,67 +2,21 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 from sweeper.calls import called_by_users
 from sweeper.driver import runner
 from sweeper.driver.options import Options
 from sweeper.driver.reporting.progress import Display, NotebookDisplay
-from sweeper.errors import SpecError
 from sweeper.planning.check import CheckedSpec, check_spec
+from sweeper.planning.sources import AnySpec, as_spec
 from sweeper.results.sweep import Sweep, folder_of
-from sweeper.specification.data import mistakes_in_name
-from sweeper.specification.search import Prior
-from sweeper.specification.spec import Spec
 
 _KERNEL_SHELL = "ZMQInteractiveShell"  # IPython's in a notebook; in a terminal it has another
-AnySpec = Spec | Mapping[str, Any] | str | Path
 OPTIONS = {option.name: f"sweeper.Options({option.name}=...)" for option in fields(Options)}
 _OF_RUNS = OPTIONS | {key: f'search.{key} in the spec, {{"search": {{"{key}": 4}}}}' for key in ("trials", "seed")}
-
-
-def as_spec(spec: AnySpec) -> Spec:
-    """Return a spec that is given as such, as a nested mapping, or as the YAML file that says it.
-
-    Raises:
-        SpecError: unreadable, or mistakes in it, each in one sentence; a data set that is not known here among them.
-    """
-    if not isinstance(spec, Spec | Mapping | str | Path):
-        raise SpecError(_no_spec(spec))
-    if isinstance(spec, Spec):
-        read = spec
-    else:
-        read = Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
-    if mistakes := mistakes_in_name(read.data.name):
-        raise SpecError(*mistakes)
-    return read
-
-
-def _no_spec(given: object) -> str:
-    if not callable(given):
-        return f"Expected a spec: a mapping, the path of its YAML file or a sweeper.Spec; got {type(given).__name__}"
-    return (
-        "Expected a spec, got a function: Sweeper runs no training function of yours, see docs/own-training.md; to "
-        "propose configurations yourself: sweeper.open"
-    )
-
-
-def as_called_spec(spec: AnySpec, trials: int | None) -> Spec:
-    """Return the spec of a sweep whose trials a caller proposes, so many in all, or as many as it says.
-
-    Raises:
-        SpecError: as `as_spec`; or it says itself what to try first.
-    """
-    read = as_spec(spec)
-    if read.search.first:
-        got = f"{len(read.search.first)} configurations"
-        raise read.mistaken("no first where a caller proposes the trials", "search.first", got, "leave it out")
-    rehearse = False if read.search.rehearse is None else None
-    prior = Prior.NONE.value if read.search.prior is None else None
-    return read.with_search(rehearse=rehearse, prior=prior, trials=trials)
 
 
 @called_by_users({key: _OF_RUNS[key] for key in ("trials", "seed")})

@@ -2,18 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from clipless.datasets import Dataset
 from sweeper.adapters import read
 from sweeper.errors import RecordError
-from sweeper.planning.make import make_sweep_plan, steer_plan
+from sweeper.planning.loaded import LoadedSpec
+from sweeper.planning.make import steer_plan
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.claims import Claim, Steering
 from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
-from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, read_input
 from sweeper.store.jsonl import plain, to_text
 from sweeper.store.manifest import MANIFEST_NAME
@@ -22,7 +20,7 @@ from sweeper.store.sweep_folder import SweepFolder
 FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
 
 
-def resume_plan(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path | None) -> SweepPlan:
+def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
     """Return the plan of a sweep that resumes: its budget is the recorded one, and no condition of its start is lost.
 
     Raises:
@@ -30,12 +28,12 @@ def resume_plan(folder: SweepFolder, spec: Spec, data: Dataset, data_dir: Path |
         SpecError, clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
     """
     recorded, ledger = recorded_claim(folder), Ledger(folder.ledger)
-    plan = make_sweep_plan(spec, data, data_dir, spending=ledger.budget)
+    plan = loaded.plan(spending=ledger.budget)
     if recorded is not None:
         _check_claim(folder, recorded, plan.claim)
         plan = replace(plan, claim=plan.claim.resumed_from(recorded))
-    elif spec.search.warm_start is not None:
-        plan = steer_plan(plan, Steering.by_sweep(spec.search.warm_start))
+    elif plan.search.warm_start is not None:
+        plan = steer_plan(plan, Steering.by_sweep(plan.search.warm_start))
     _check_input(folder, plan)
     return plan
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import clipless
 from sweeper.backend.interruption import Interruption
 from sweeper.driver.caller import TrialCaller
 from sweeper.driver.driver import SweepRun
@@ -16,25 +15,24 @@ from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.recording.account_charges import reserve_account
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.private_run import recover_all
-from sweeper.driver.selection.selection_run import check_cluster, resume_selection, run_selection
+from sweeper.driver.selection.selection_run import resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
 from sweeper.errors import AccountError, RecordError, SweeperError, TrialError
 from sweeper.planning.account_fit import check_room
-from sweeper.planning.make import make_sweep_plan, steer_plan
+from sweeper.planning.loaded import LoadedSpec
+from sweeper.planning.make import steer_plan
 from sweeper.planning.preview import find_lack_of_gpus
-from sweeper.planning.sources import check_sources
+from sweeper.planning.sources import AnySpec, as_spec, check_cluster, check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import EXTENDED
 from sweeper.results.sweep import Sweep
 from sweeper.rounding import number_of
-from sweeper.specification.plugins import is_declared
-from sweeper.specification.spec import Spec
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.sweep_folder import SweepFolder, is_secret
 
 
-def run(spec: Spec, options: Options | None = None) -> Sweep:
+def run(spec: AnySpec, options: Options | None = None) -> Sweep:
     """Run a sweep to its end, or to the first Ctrl-C, and return it.
 
     Raises and guarantees: as `run_sweep`.
@@ -42,7 +40,7 @@ def run(spec: Spec, options: Options | None = None) -> Sweep:
     return run_sweep(spec, options).sweep
 
 
-def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller | None = None) -> FinishedSweep:
+def run_sweep(spec: AnySpec, options: Options | None = None, *, caller: TrialCaller | None = None) -> FinishedSweep:
     """Run a sweep to its end, or to the first Ctrl-C.
 
     Args:
@@ -67,17 +65,16 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller
     Guarantees:
         Every trial's event is in the ledger, on the disk, before the trial draws its first noise.
     """
-    options = with_environment(options or Options())
-    check_sources(spec, options.data_dir)
-    check_cluster(spec.search, options.cluster)
-    _check_architectures(spec, options)
-    data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    plan = make_sweep_plan(spec, data, options.data_dir)
+    options, asked = with_environment(options or Options()), as_spec(spec)
+    check_sources(asked, options.data_dir)
+    check_cluster(asked, options.cluster)
+    loaded = LoadedSpec.of(asked, options.data_dir)
+    plan, data = loaded.plan(), loaded.data
     earlier = _earlier(plan, options)
     plan = plan if earlier is None else steer_plan(plan, earlier.steering)
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
-    explain = partial(check_room, spec, data, options.data_dir)
+    explain = partial(check_room, loaded)
     with Interruption() as interruption:
         recovered = recover_all(options.out)
         if plan.spending.selection is not None:
@@ -94,14 +91,6 @@ def run_sweep(spec: Spec, options: Options | None = None, *, caller: TrialCaller
                 raise
             place = (plan, options, data, folder, interruption)
             return SweepRun(*place, earlier=earlier, account=account, troubles=recovered, caller=caller).run()
-
-
-def _check_architectures(spec: Spec, options: Options) -> None:
-    """Refuse architectures that the nodes of a cluster would not know."""
-    here = [one.name for one in spec.model.architecture if is_declared(one.name)]
-    if here and options.cluster is not None:
-        remedy = "make it a plug-in that is installed on every node"
-        raise spec.mistaken("an architecture that every node of a cluster knows", "model.architecture", here[0], remedy)
 
 
 def _check_devices(plan: SweepPlan, options: Options) -> None:
@@ -206,19 +195,19 @@ def resume_sweep(
         spec = spec.with_search(trials=trials)
     if options.concurrent is not None:
         spec = spec.with_concurrent(options.concurrent)
-    _check_architectures(spec, options)
-    data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    if len(data.train) != manifest.population:
+    check_cluster(spec, options.cluster)
+    loaded = LoadedSpec.of(spec, options.data_dir)
+    if (population := len(loaded.data.train)) != manifest.population:
         raise RecordError(
             f"Expected the {manifest.population} training rows that {directory} was begun with, got "
-            f"{len(data.train)}; restore the data or start another sweep"
+            f"{population}; restore the data or start another sweep"
         )
-    plan = resume_plan(folder, spec, data, options.data_dir)
+    plan = resume_plan(folder, loaded)
     if plan.spending.budget is None and trials is not None and trials > manifest.course.trials:
         plan = replace(plan, claim=plan.claim.with_chosen(EXTENDED))
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
-        account = reserve_account(plan, data, folder, spender=options.spender)
-        place = (plan, options, data, folder, interruption)
+        account = reserve_account(plan, loaded.data, folder, spender=options.spender)
+        place = (plan, options, loaded.data, folder, interruption)
         return SweepRun(*place, resumed=True, rebooted=rebooted, account=account, caller=caller).run()

@@ -16,10 +16,11 @@ from typing import Self
 
 from sweeper.calls import called_by_users
 from sweeper.driver import runner
-from sweeper.driver.api import OPTIONS, AnySpec, as_called_spec, in_notebook, with_display
+from sweeper.driver.api import OPTIONS, in_notebook, with_display
 from sweeper.driver.caller import TrainedTrial, TrialCaller
 from sweeper.driver.options import Options
 from sweeper.errors import RecordError, TrialError
+from sweeper.planning.sources import AnySpec, as_called_spec
 from sweeper.results.sweep import Sweep
 from sweeper.store.manifest import MANIFEST_NAME
 from sweeper.store.requests import ask_to_stop

@@ -7,17 +7,15 @@ what is left gives the answer; a few plans do.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from clipless.datasets import Dataset
 from clipless.errors import CliplessError
 from sweeper.account.account import Account
 from sweeper.account.rules import Reservation, share_of_room
 from sweeper.errors import AccountError, SpecError
 from sweeper.planning.account_plan import planned_costs
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.loaded import LoadedSpec
 from sweeper.rounding import round_down, round_up
-from sweeper.specification.spec import Spec
+from sweeper.specification.settings import PrivacySettings
 
 _MOST_PLANS = 12
 _CLOSE = 0.99  # of the room, or of the next larger budget that was refused: near enough
@@ -40,13 +38,11 @@ class Fit:
     epsilon: float | None
 
 
-def find_fit(spec: Spec, data: Dataset, data_dir: Path | None, account: Account, wanted: Reservation) -> Fit | None:
+def find_fit(loaded: LoadedSpec, account: Account, wanted: Reservation) -> Fit | None:
     """Return what would fit of a spec; ``None`` for one that has room, or is refused for another reason than room.
 
     Args:
-        spec: that is refused, as its user wrote it.
-        data: that it names.
-        data_dir: where the data were looked for.
+        loaded: the spec that is refused, as its user wrote it, with its data.
         account: that it names.
         wanted: what its sweep asks of the account.
 
@@ -57,14 +53,15 @@ def find_fit(spec: Spec, data: Dataset, data_dir: Path | None, account: Account,
     share = share_of_room(balance, wanted)
     if share <= 1.0:
         return None
-    others, budget = "".join(f"{way} or " for way in _other_ways(spec)), _budget_of(spec)
+    privacy = loaded.spec.privacy
+    others, budget = "".join(f"{way} or " for way in _other_ways(privacy, loaded.spec.trials)), _budget_of(privacy)
     if budget is None:
         return Fit(advice=others, epsilon=None)
     field, given = budget
 
     def share_with(epsilon: float) -> float | None:
         try:
-            plan = make_sweep_plan(spec.with_values({field: epsilon}), data, data_dir)
+            plan = loaded.with_values({field: epsilon}).plan()
         except (SpecError, CliplessError):
             return None
         if plan.account is None:
@@ -79,37 +76,37 @@ def find_fit(spec: Spec, data: Dataset, data_dir: Path | None, account: Account,
     return Fit(advice=f"lower {field} to {found:g}, the most that fits, or ", epsilon=most)
 
 
-def check_room(spec: Spec, data: Dataset, data_dir: Path | None, account: Account, wanted: Reservation) -> None:
+def check_room(loaded: LoadedSpec, account: Account, wanted: Reservation) -> None:
     """Refuse a sweep for which its account has no room, and say what would fit; arguments as of `find_fit`.
 
     Raises:
         AccountError: likewise.
         RecordError: the account cannot be read.
     """
-    fit = find_fit(spec, data, data_dir, account, wanted)
+    fit = find_fit(loaded, account, wanted)
     refused = None if fit is None else account.refusal(replace(wanted, advice=fit.advice))
     if refused is not None:
         raise AccountError(refused)
 
 
-def _budget_of(spec: Spec) -> tuple[str, float] | None:
+def _budget_of(privacy: PrivacySettings) -> tuple[str, float] | None:
     """Return the field that says how much a sweep or each of its trials may spend, and its value."""
-    if spec.privacy.sweep_epsilon is not None:
-        return "privacy.sweep_epsilon", spec.privacy.sweep_epsilon
-    epsilon = spec.privacy.epsilon
+    if privacy.sweep_epsilon is not None:
+        return "privacy.sweep_epsilon", privacy.sweep_epsilon
+    epsilon = privacy.epsilon
     return ("privacy.epsilon", float(epsilon)) if isinstance(epsilon, float | int) else None
 
 
-def _other_ways(spec: Spec) -> Iterator[str]:
+def _other_ways(privacy: PrivacySettings, trials: int) -> Iterator[str]:
     """Yield what else makes a sweep take less."""
-    if spec.privacy.score_noise is not None:
+    if privacy.score_noise is not None:
         yield "raise privacy.score_noise"
-    if spec.privacy.sweep_epsilon is None:
-        if spec.trials > 1:
+    if privacy.sweep_epsilon is None:
+        if trials > 1:
             yield "lower search.trials"
-        if spec.privacy.noise_multiplier is not None:
+        if privacy.noise_multiplier is not None:
             yield "raise privacy.noise_multiplier"
-        elif _budget_of(spec) is None:
+        elif _budget_of(privacy) is None:
             yield "lower privacy.epsilon"
 
 

@@ -10,12 +10,11 @@ from clipless.datasets import Categorical, Dataset, Numeric, Ranges
 from clipless.datasets.metadata import units_word
 from sweeper.markup import paragraph
 from sweeper.planning.estimate import Estimate, clock, estimate, in_words
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.loaded import LoadedSpec
 from sweeper.planning.preview import Preview, find_lack_of_gpus, find_lack_of_signal, find_loose_bounds, preview
-from sweeper.planning.sources import check_sources
+from sweeper.planning.sources import AnySpec, as_spec, check_sources
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.rounding import number_of, round_up
-from sweeper.specification.spec import Spec
 
 _WIDTH = 100  # characters of a line
 _SHOWN_COLUMNS = 4
@@ -27,17 +26,22 @@ class CheckedSpec:
 
     Attributes:
         plan: of its sweep.
-        data: that it names.
+        loaded: the spec as its user wrote it, and its data.
         previews: its first configurations as they would be trained.
         estimate: the time and memory that they would take, ``None`` where these were not measured.
         unchecked: what of the declarations is not compared with private rows, in a sentence or two; empty without such.
     """
 
     plan: SweepPlan
-    data: Dataset
+    loaded: LoadedSpec
     previews: tuple[Preview, ...]
     estimate: Estimate | None
     unchecked: str = ""
+
+    @property
+    def data(self) -> Dataset:
+        """The data that it names."""
+        return self.loaded.data
 
     @property
     def course(self) -> str:
@@ -105,7 +109,7 @@ def _rows_in_words(plan: SweepPlan, data: Dataset) -> str:
 
 
 def check_spec(
-    spec: Spec, data_dir: Path | None = None, *, configurations: int = 1, measure: bool = True
+    spec: AnySpec, data_dir: Path | None = None, *, configurations: int = 1, measure: bool = True
 ) -> CheckedSpec:
     """Plan the sweep of a spec and its first configurations; nothing is trained and nothing is spent.
 
@@ -119,25 +123,27 @@ def check_spec(
         SpecError: the spec does not fit the data, its budget cannot be cut as it asks, or it names no earlier sweep.
         clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
     """
-    check_sources(spec, data_dir)
-    data = clipless.datasets.load(**spec.data_options(data_dir))
-    plan = make_sweep_plan(spec, data, data_dir)
+    asked = as_spec(spec)
+    check_sources(asked, data_dir)
+    loaded = LoadedSpec.of(asked, data_dir)
+    plan, data = loaded.plan(), loaded.data
     previews = preview(plan, data, configurations)
     return CheckedSpec(
         plan=plan,
-        data=data,
+        loaded=loaded,
         previews=previews,
         estimate=estimate(plan, data, previews) if measure else None,
-        unchecked=_find_unchecked(spec, plan, data),
+        unchecked=_find_unchecked(loaded, plan),
     )
 
 
-def _find_unchecked(spec: Spec, plan: SweepPlan, data: Dataset) -> str:
+def _find_unchecked(loaded: LoadedSpec, plan: SweepPlan) -> str:
     """Return which declared spellings no row may contradict: a refusal would tell what a private row holds."""
+    data, ranges = loaded.data, loaded.options.get("ranges")
     columns = plan.input.raw.columns if plan.input is not None and isinstance(plan.input.raw, Ranges) else {}
-    if spec.data.ranges is None or data.metadata.training_is_open or not columns:
+    if ranges is None or data.metadata.training_is_open or not columns:
         return ""
-    unknown = clipless.datasets.load_ranges(spec.data_options()["ranges"]).unknown
+    unknown = clipless.datasets.load_ranges(ranges).unknown
     spelt = [f"classes ({', '.join(data.metadata.classes)})"] if unknown is not None else []
     named = [name for name, one in columns.items() if isinstance(one, Categorical)]
     spelt += [f"categories (of {_list(named)})"] if named else []

@@ -1,20 +1,84 @@
-"""What a spec names elsewhere, looked for before it is read: its data set, its files, the sweep that it goes on from.
+"""A spec as a caller gives it, and what it names elsewhere: its data set, its files, an earlier sweep, a cluster.
 
 Nothing here imports what reads data or trains, which takes seconds: a name that is misspelled is refused at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from clipless.datasets.catalog import available, did_you_mean_data, places_of
 from clipless.spelling import did_you_mean_file
-from sweeper.errors import InputError, SpecError
+from sweeper.errors import InputError, SpecError, SweeperError
+from sweeper.specification.data import mistakes_in_name
 from sweeper.specification.fields.messages import place
-from sweeper.specification.search import MLFLOW
+from sweeper.specification.plugins import is_declared
+from sweeper.specification.search import MLFLOW, Prior
 from sweeper.specification.spec import Spec
 from sweeper.store.manifest import MANIFEST_NAME
 
+AnySpec = Spec | Mapping[str, Any] | str | Path
 _FROM_WHERE = "give its path from the folder of the spec, or from where you are"
+
+
+def as_spec(spec: AnySpec) -> Spec:
+    """Return a spec that is given as such, as a nested mapping, or as the YAML file that says it.
+
+    Raises:
+        SpecError: unreadable, or mistakes in it, each in one sentence; a data set that is not known here among them.
+    """
+    if not isinstance(spec, Spec | Mapping | str | Path):
+        raise SpecError(_no_spec(spec))
+    if isinstance(spec, Spec):
+        read = spec
+    else:
+        read = Spec.from_mapping(spec) if isinstance(spec, Mapping) else Spec.from_yaml(spec)
+    if mistakes := mistakes_in_name(read.data.name):
+        raise SpecError(*mistakes)
+    return read
+
+
+def _no_spec(given: object) -> str:
+    if not callable(given):
+        return f"Expected a spec: a mapping, the path of its YAML file or a sweeper.Spec; got {type(given).__name__}"
+    return (
+        "Expected a spec, got a function: Sweeper runs no training function of yours, see docs/own-training.md; to "
+        "propose configurations yourself: sweeper.open"
+    )
+
+
+def as_called_spec(spec: AnySpec, trials: int | None) -> Spec:
+    """Return the spec of a sweep whose trials a caller proposes, so many in all, or as many as it says.
+
+    Raises:
+        SpecError: as `as_spec`; or it says itself what to try first.
+    """
+    read = as_spec(spec)
+    if read.search.first:
+        got = f"{len(read.search.first)} configurations"
+        raise read.mistaken("no first where a caller proposes the trials", "search.first", got, "leave it out")
+    rehearse = False if read.search.rehearse is None else None
+    prior = Prior.NONE.value if read.search.prior is None else None
+    return read.with_search(rehearse=rehearse, prior=prior, trials=trials)
+
+
+def check_cluster(spec: Spec, cluster: str | None) -> None:
+    """Refuse what a cluster cannot run: a private selection, and architectures that its nodes would not know.
+
+    Raises:
+        SweeperError, SpecError: likewise, where there is a cluster.
+    """
+    if cluster is None:
+        return
+    if spec.search.repetitions is not None:
+        raise SweeperError(
+            "Expected no cluster for a private selection, whose number of trials those who see the cluster could "
+            f"count, got {cluster} (--cluster); leave it out"
+        )
+    here = [one.name for one in spec.model.architecture if is_declared(one.name)]
+    if here:
+        remedy = "make it a plug-in that is installed on every node"
+        raise spec.mistaken("an architecture that every node of a cluster knows", "model.architecture", here[0], remedy)
 
 
 def check_sources(spec: Spec, data_dir: Path | None = None) -> None:

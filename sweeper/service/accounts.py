@@ -18,12 +18,9 @@ from sweeper.account.verify import Verification, find_folders, verify_account
 from sweeper.errors import AccountError, RecordError, RefusalError, UnknownAccountError
 from sweeper.service.cache import SharedCache
 from sweeper.service.problems import Redactor
-from sweeper.service.security.declared_accounts import check_declared, declared_account
+from sweeper.service.security.declared_accounts import check_charged, check_declared
 from sweeper.service.settings import ServiceSettings
-from sweeper.specification.addresses import find_account, parse_address
-from sweeper.specification.spec import Spec
-from sweeper.store.manifest import MANIFEST_NAME
-from sweeper.store.sweep_folder import SweepFolder
+from sweeper.specification.addresses import parse_address
 
 VERIFIED_SECONDS = 30.0  # for which a verdict on entries that did not change is not sought again
 
@@ -144,31 +141,13 @@ class ServiceAccounts:
             AccountError: its data have an account that it does not charge.
             RecordError: the sweep or its account cannot be read.
         """
-        self.check_charged(folder)
+        check_charged(folder, self._settings)
         spender = self.spender_of(folder, submitted_by)
         if spender is not None and spender != by:
             raise RefusalError(
                 f"Expected {spender}, in whose name {folder.name} is charged to its account, got {by}; let them go on "
                 "with it, or submit a sweep of your own",
                 403,
-            )
-
-    def check_charged(self, folder: Path) -> None:
-        """Refuse a sweep on data that have an account to which it is not charged.
-
-        Raises:
-            AccountError: likewise.
-            RecordError, SpecError: the sweep cannot be read.
-        """
-        if not self._accounts:
-            return
-        spec = _spec_of(folder)
-        declared, receipt = declared_account(spec, self._settings), spec.privacy.account
-        charged = None if receipt is None else find_account(receipt, spec.source)
-        if declared is not None and charged != declared:
-            raise AccountError(
-                f"Expected a sweep that is charged to account {declared.name}, which its operator has declared for its "
-                f"data since, got {folder.name}, which is not; submit another sweep"
             )
 
     def spender_of(self, folder: Path, submitted_by: str) -> str | None:
@@ -199,9 +178,3 @@ class ServiceAccounts:
                 yield self._accounts[name]
             except (AccountError, RecordError) as error:
                 raise type(error)(self.redact(str(error))) from error
-
-
-def _spec_of(folder: Path) -> Spec:
-    if (folder / MANIFEST_NAME).is_file():
-        return SweepFolder(folder).read_manifest(secret=True).read_spec()
-    return Spec.from_yaml(SweepFolder(folder).spec)

@@ -2,16 +2,15 @@
 
 import threading
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweeper.account.account import Account
 from sweeper.account.rules import Reservation, share_of_room
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
+from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import ServiceSettings
 from sweeper.specification.addresses import parse_address
-from sweeper.specification.spec import Spec
 
 if TYPE_CHECKING:
     from sweeper.planning.account_fit import Fit
@@ -34,7 +33,7 @@ class Quotes:
         self._fits: SharedCache[Fit | None] = SharedCache(KEPT_PLANS)
         self._checked: SharedCache[CheckedSpec] = SharedCache(KEPT_PLANS)
 
-    def quote(self, spec: Spec, spender: str) -> "AccountQuote | None":
+    def quote(self, spec: AcceptedSpec, spender: str) -> "AccountQuote | None":
         """Return what the sweep of a spec would take of its account, and what would fit; ``None`` where it has none.
 
         Raises: as `plan`.
@@ -49,7 +48,7 @@ class Quotes:
         with self._accounts.use(_name_of(spec)) as account:
             return quote_of(account, wanted, fit)
 
-    def check(self, spec: Spec) -> "CheckedSpec":
+    def check(self, spec: AcceptedSpec) -> "CheckedSpec":
         """Return what ``sweeper check`` says of a spec that was accepted.
 
         Raises:
@@ -63,11 +62,11 @@ class Quotes:
 
         def make() -> "CheckedSpec":
             with self._planning:
-                return check_spec(spec, self._settings.find_local_data())
+                return check_spec(spec.spec, self._settings.find_local_data())
 
-        return self._checked.get(spec.digest(), make, _stamps(spec))
+        return self._checked.get(spec.digest, make, _stamps(spec))
 
-    def plan(self, spec: Spec, spender: str) -> Reservation | None:
+    def plan(self, spec: AcceptedSpec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec that was accepted asks of its account, ``None`` where it has none.
 
         Where there is no room for it now, it says what would fit.
@@ -88,31 +87,29 @@ class Quotes:
         fit = self._fit(spec, wanted)
         return wanted if fit is None else replace(wanted, advice=fit.advice)
 
-    def _plan(self, spec: Spec) -> Reservation | None:
+    def _plan(self, spec: AcceptedSpec) -> Reservation | None:
         """Return what the sweep of a spec asks, of which nobody is the spender yet; raises as `plan`."""
-        import clipless
         from sweeper.planning.account_plan import make_reservation
-        from sweeper.planning.make import make_sweep_plan
+        from sweeper.planning.loaded import LoadedSpec
 
-        if spec.privacy.account is None:
+        if spec.account is None:
             return None
         with self._accounts.use(_name_of(spec)) as account:
             address, balance = account.address, account.balance()
             version = (balance.epsilon, balance.delta, *_stamps(spec))
 
         def make() -> Reservation:
-            data_dir = self._settings.find_data_dir()
             with self._planning:  # the rows of one data set at a time, while others read the account
-                data = clipless.datasets.load(**spec.data_options(data_dir))
-                plan = make_sweep_plan(spec, data, data_dir)
-                return make_reservation(plan, data, Account(address), sweep="", title=plan.name, spender="")
+                loaded = LoadedSpec.of(spec.spec, self._settings.find_data_dir())
+                plan = loaded.plan()
+                return make_reservation(plan, loaded.data, Account(address), sweep="", title=plan.name, spender="")
 
-        return self._plans.get(spec.digest(), make, version)
+        return self._plans.get(spec.digest, make, version)
 
-    def _fit(self, spec: Spec, wanted: Reservation) -> "Fit | None":
+    def _fit(self, spec: AcceptedSpec, wanted: Reservation) -> "Fit | None":
         """Return what of a spec would fit where there is no room for its sweep, ``None`` where there is."""
-        import clipless
         from sweeper.planning.account_fit import find_fit
+        from sweeper.planning.loaded import LoadedSpec
 
         with self._accounts.use(_name_of(spec)) as account:
             address, has_room = account.address, share_of_room(account.balance(), wanted) <= 1.0
@@ -121,19 +118,16 @@ class Quotes:
             return None
 
         def make() -> "Fit | None":
-            data_dir = self._settings.find_data_dir()
             with self._planning:
-                data = clipless.datasets.load(**spec.data_options(data_dir))
-                return find_fit(spec, data, data_dir, Account(address), wanted)
+                return find_fit(LoadedSpec.of(spec.spec, self._settings.find_data_dir()), Account(address), wanted)
 
-        return self._fits.get((spec.digest(), wanted.spender), make, version)
-
-
-def _name_of(spec: Spec) -> str:
-    return parse_address(str(spec.privacy.account)).name
+        return self._fits.get((spec.digest, wanted.spender), make, version)
 
 
-def _stamps(spec: Spec) -> tuple[float, ...]:
+def _name_of(spec: AcceptedSpec) -> str:
+    return parse_address(str(spec.account)).name
+
+
+def _stamps(spec: AcceptedSpec) -> tuple[float, ...]:
     """Return when the files of a spec were written: their rows may be other ones since."""
-    paths = (Path(path) for path in (spec.data.path, spec.data.ranges) if path is not None)
-    return tuple(path.stat().st_mtime for path in paths if path.is_file())
+    return tuple(path.stat().st_mtime for path in spec.files if path.is_file())

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from clipless import Network
-    from sweeper.driver.api import AnySpec
+    from sweeper.planning.sources import AnySpec
 
 TOKEN = "SWEEPER_TOKEN"
 _COLUMNS = ("id", "name", "state", "status", "reason", "submitted", "by")  # of the list, where it has no rows

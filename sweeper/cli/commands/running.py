@@ -99,21 +99,20 @@ def run(
 ) -> None:
     """Run a sweep; Ctrl-C stops it and keeps the front of the finished work."""
     from sweeper.driver.reporting.failure import noting
-    from sweeper.planning.sources import check_sources
+    from sweeper.planning.sources import check_cluster, check_sources
     from sweeper.specification.spec import Spec
 
     with noting(into):
         read = Spec.from_yaml(spec, read_values(values)).with_search(trials=trials, seed=seed)
         if not is_job_server(cluster):
             check_sources(read, data_dir)  # before the imports of what trains, which take seconds
+        check_cluster(read, cluster)
         _prepare(cluster)
         from sweeper.driver.options import Options, with_environment
         from sweeper.driver.runner import run_sweep
-        from sweeper.driver.selection.selection_run import check_cluster
         from sweeper.store.actions import login_name
 
         with_environment(Options(tracking=tracking))  # a job would name a password in it to all
-        check_cluster(read.search, cluster)
     if is_job_server(cluster):
         given = {"--out": None if into else out, "--into": into, "--data-dir": data_dir}
         more = {name: str(path.resolve()) for name, path in given.items() if path is not None}

@@ -47,7 +47,7 @@ def check(
 
         account, title = Account(found.plan.account.address), found.plan.name
         wanted = make_reservation(found.plan, found.data, account, sweep="", title=title, spender=user_of_machine())
-        fit = find_fit(read, found.data, data_dir, account, wanted)
+        fit = find_fit(found.loaded, account, wanted)
         typer.echo(f"\n{quote_of(account, wanted, fit).in_words()}")
     if found.estimate is not None:
         typer.echo(f"\n{in_words(found.estimate)}")

@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import clipless
 from clipless.datasets import Dataset
 from sweeper.backend.backend import RunSettings
 from sweeper.backend.endings import RunResult
@@ -45,11 +44,12 @@ from sweeper.driver.selection.private_run import (
     waits,
 )
 from sweeper.errors import AccountError, RecordError, SweeperError
+from sweeper.planning.loaded import LoadedSpec
+from sweeper.planning.sources import check_cluster
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import Price
 from sweeper.records import SweepStatus
 from sweeper.results.front import Front, build_front
-from sweeper.specification.search import SearchSettings
 from sweeper.store.lock import driver_lock
 from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder, is_secret
@@ -92,19 +92,6 @@ def run_selection(
             raise
         folder = _train_in_secret(plan, options, data, hidden, interruption, account)
     return _conclude(plan, options, data, folder, interruption, [*troubles, *_left_behind(hidden)])
-
-
-def check_cluster(search: SearchSettings, cluster: str | None) -> None:
-    """Refuse to run a private selection on a cluster.
-
-    Raises:
-        SweeperError: the spec selects privately, and there is a cluster.
-    """
-    if cluster is not None and search.repetitions is not None:
-        raise SweeperError(
-            "Expected no cluster for a private selection, whose number of trials those who see the cluster could "
-            f"count, got {cluster} (--cluster); leave it out"
-        )
 
 
 def _reserve(
@@ -151,7 +138,7 @@ def resume_selection(
     if give_up and hidden is None:
         raise RecordError(f"Expected a private selection that waits, got {folder.path} (--give-up); leave it out")
     spec = manifest.read_spec()
-    check_cluster(spec.search, options.cluster)
+    check_cluster(spec, options.cluster)
     if not give_up:
         check_recorded_cluster(manifest, folder.path)
     options = replace(with_recorded(options, manifest), cluster=None)
@@ -159,16 +146,16 @@ def resume_selection(
     left = hidden if goes_on else folder if hidden is None else recover(hidden)
     if left is None:
         raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
-    data = clipless.datasets.load(**spec.data_options(options.data_dir))
-    plan = resume_plan(left, spec, data, options.data_dir)
+    loaded = LoadedSpec.of(spec, options.data_dir)
+    plan = resume_plan(left, loaded)
     if hidden is None and has_final_left(left.path):
         options.tell(plan.announcement)
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):
-                account = _reserve(plan, options, data, left)
-                left = _train_in_secret(plan, options, data, left, interruption, account)
-        return _conclude(plan, options, data, left, interruption, () if hidden is None else _left_behind(hidden))
+                account = _reserve(plan, options, loaded.data, left)
+                left = _train_in_secret(plan, options, loaded.data, left, interruption, account)
+        return _conclude(plan, options, loaded.data, left, interruption, () if hidden is None else _left_behind(hidden))
 
 
 def _train_in_secret(

@@ -12,6 +12,7 @@ from clipless.layers import InputBall
 from clipless.network import Network
 from clipless.plans.plan import Plan
 from sweeper.errors import PickError, RecordError
+from sweeper.planning.loaded import LoadedSpec
 from sweeper.records import Point, Trial, TrialPlan
 from sweeper.results.exporters import exporter
 from sweeper.results.models.diagnosis import DiagnosedEpoch, Diagnosis
@@ -45,12 +46,12 @@ def diagnose_sweep(
     recorded = sweep.folder.trials().get(point.trial)
     if recorded is None or recorded.plan is None:
         raise RecordError(f"Expected trial {point.trial} with its plan in {sweep.directory / 'trials.jsonl'}, got none")
-    spec = sweep.manifest().read_spec()
-    data = clipless.datasets.load(**spec.data_options(data_dir))
+    loaded = LoadedSpec.of(sweep.manifest().read_spec(), data_dir)
+    data = loaded.data
     validation = public_rows(data)
     config = _with_noise(TrialConfig.from_json(recorded.config), recorded.plan)
     loss = build_loss(config)
-    first = build_model(config, data, loss, initial_seed(spec.search.seed, point.trial))
+    first = build_model(config, data, loss, initial_seed(loaded.spec.search.seed, point.trial))
     plan = build_plan(config, first, loss, len(data.train))
     _check_same_plan(plan, recorded)
     last = clipless.load(sweep.directory / str(point.model))
@@ -74,7 +75,7 @@ def diagnose_sweep(
         noise_multiplier=plan.noise_multiplier,
         epochs=plan.epochs,
         input_radius=_input_radius(first),
-        inputs=_measure_inputs(data, spec.data_options(data_dir)),
+        inputs=_measure_inputs(data, loaded.options),
         snapshots=tuple(looks),
     )
 

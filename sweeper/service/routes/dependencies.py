@@ -24,13 +24,13 @@ from sweeper.service.responses.exports import SerialExecutor
 from sweeper.service.responses.models import FrontSummary, PlannedCourse, Submitted, SweepDetail
 from sweeper.service.responses.rendered import RenderedResponse, ResponseCache
 from sweeper.service.security.limits import RateLimiter, StreamLimiter
+from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.security.tokens import KnownTokens
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision.launcher import Launcher
 from sweeper.service.supervision.states import Standing
 from sweeper.service.supervision.supervisor import Supervisor
 from sweeper.service.telemetry import Metrics
-from sweeper.specification.spec import Spec
 from sweeper.store.sweep_folder import SweepFolder
 
 JSON = "application/json"
@@ -131,7 +131,7 @@ class Dependencies:
         state, content = (await self.state(name)).state, json.loads((await self.status(name)).content)
         return state, as_line({key: value for key, value in content.items() if key not in ("spec", "versions")})
 
-    async def course(self, spec: Spec) -> PlannedCourse | None:
+    async def course(self, spec: AcceptedSpec) -> PlannedCourse | None:
         """Return what ``sweeper check`` says of a spec when its turn comes; ``None`` where its data are not here.
 
         Raises:
@@ -143,14 +143,14 @@ class Dependencies:
             return None
         return PlannedCourse.of(checked)
 
-    async def plan(self, spec: Spec, spender: str) -> Reservation | None:
+    async def plan(self, spec: AcceptedSpec, spender: str) -> Reservation | None:
         """Return what the sweep of a spec asks of its account, ``None`` where its data have none, when its turn comes.
 
         Raises:
             RefusalError: too many wait already.
             SweeperError, CliplessError: as `Quotes.plan`.
         """
-        return None if spec.privacy.account is None else await self.turns.run(self.quotes.plan, spec, spender)
+        return None if spec.account is None else await self.turns.run(self.quotes.plan, spec, spender)
 
     def client(self, request: Request) -> str:
         """Return whose request it is, to count by."""

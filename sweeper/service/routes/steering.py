@@ -16,7 +16,7 @@ from sweeper.service.responses.accounts import AccountQuoted
 from sweeper.service.responses.models import CheckedSpec, Deleted, Enqueued, Noted, Steered
 from sweeper.service.routes.dependencies import Dependencies, SweepId, person
 from sweeper.service.routes.write import SPEC_BODY, TrialId, state_after
-from sweeper.service.security.spec_policy import AcceptedSpec, read_spec
+from sweeper.service.security.spec_policy import read_spec
 from sweeper.specification.objectives import MOST
 from sweeper.store.requests import enqueue, steer
 
@@ -69,8 +69,7 @@ def routes(parts: Dependencies) -> APIRouter:
         unless the sweep is to be planned, for which rows are counted.
         """
         body, kind = await request.body(), request.headers.get("content-type", "")
-        spec = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog)
-        accepted, account = AcceptedSpec.of(spec), None
+        spec, account = await to_thread.run_sync(read_spec, body, kind, parts.settings, parts.catalog), None
         if await parts.plan(spec, person(request)) is not None:
             quote = await to_thread.run_sync(parts.quotes.quote, spec, person(request))
             account = None if quote is None else AccountQuoted.of(quote, parts.redact)
@@ -78,9 +77,9 @@ def routes(parts: Dependencies) -> APIRouter:
         return CheckedSpec(
             name=spec.name,
             trials=spec.trials,
-            price=accepted.price,
-            epsilon=accepted.epsilon,
-            delta=accepted.delta,
+            price=spec.price,
+            epsilon=spec.epsilon,
+            delta=spec.delta,
             account=account,
             plan=course,
         )

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from sweeper.service.responses.models import DataList, SweepState
 from sweeper.service.responses.views import data_list
 from sweeper.service.routes.dependencies import Dependencies, SweepId, person
-from sweeper.service.security.spec_policy import YAML_TYPES, AcceptedSpec, read_spec
+from sweeper.service.security.spec_policy import YAML_TYPES, read_spec
 from sweeper.service.supervision.submissions import hash_texts
 from sweeper.specification.spec import schema
 
@@ -55,7 +55,7 @@ def routes(parts: Dependencies) -> APIRouter:
         submitted = supervisor.find(key, digest)
         if submitted is None:
             wanted = await parts.plan(spec, by)
-            submit = partial(supervisor.submit, AcceptedSpec.of(spec), key, digest, by=by, wanted=wanted)
+            submit = partial(supervisor.submit, spec, key, digest, by=by, wanted=wanted)
             submitted = await to_thread.run_sync(submit)
         stands = await to_thread.run_sync(state_after, parts, submitted.name)
         if submitted.is_new:

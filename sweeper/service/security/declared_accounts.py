@@ -7,11 +7,13 @@ name of the owner of the token that asked for it.
 from pathlib import Path
 
 from clipless import datasets
-from sweeper.errors import SweeperError
+from sweeper.errors import AccountError, SweeperError
 from sweeper.service.settings import ServiceSettings
-from sweeper.specification.addresses import AccountAddress, parse_address
+from sweeper.specification.addresses import AccountAddress, find_account, parse_address
 from sweeper.specification.search import Selection
 from sweeper.specification.spec import Spec
+from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.sweep_folder import SweepFolder
 
 
 def check_declared(settings: ServiceSettings) -> None:
@@ -64,6 +66,27 @@ def charged_account(spec: Spec, settings: ServiceSettings) -> str | None:
         expected = f"no private selection on data of account {declared.name}, which charges what everybody sees"
         raise spec.mistaken(expected, "search.selection", spec.search.selection.value, "leave it out")
     return None if declared is None else str(declared)
+
+
+def check_charged(folder: Path, settings: ServiceSettings) -> None:
+    """Refuse a sweep on data that have an account to which it is not charged.
+
+    Raises:
+        AccountError: likewise.
+        RecordError, SpecError: the sweep cannot be read.
+    """
+    if not settings.accounts:
+        return
+    sweep = SweepFolder(folder)
+    has_begun = (folder / MANIFEST_NAME).is_file()
+    spec = sweep.read_manifest(secret=True).read_spec() if has_begun else Spec.from_yaml(sweep.spec)
+    declared, named = declared_account(spec, settings), spec.privacy.account
+    charged = None if named is None else find_account(named, spec.source)
+    if declared is not None and charged != declared:
+        raise AccountError(
+            f"Expected a sweep that is charged to account {declared.name}, which its operator has declared for its "
+            f"data since, got {folder.name}, which is not; submit another sweep"
+        )
 
 
 def _table(settings: ServiceSettings, name: str) -> Path | None:

@@ -30,49 +30,63 @@ JSON_TYPES = ("application/json",)
 _OF_AN_ENCODER = ("module", "file", "licence", "pretrained_on", "sha256")  # what its operator would have to declare
 _PLUGIN = "plug-in "  # how the descriptions of data sets begin that may hold private rows
 _FETCHED = "OpenML"  # in the descriptions of data sets that can be fetched
-
-
 _DELTA = "privacy.delta"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class AcceptedSpec:
-    """A spec that came over the network, and names nothing that it may not.
+    """A spec that came over the network, and names nothing that it may not."""
 
-    Attributes:
-        name: of the sweep.
-        trials: how many it runs.
-        text: the whole spec as YAML.
-        price: what the sweep will cost, in words, from the spec alone; exactly where it has a budget.
-        epsilon: the price as a number, ``None`` where nothing fixes it before the sweep begins.
-        delta: of that price, ``None`` where the spec leaves it to its data.
-        account: that it is charged to, as the operator declares it for its data; ``None`` without one.
-    """
+    spec: Spec
 
-    name: str
-    trials: int
-    text: str
-    price: str
-    epsilon: float | None = None
-    delta: float | None = None
-    account: str | None = None
+    @property
+    def name(self) -> str:
+        """The name of the sweep."""
+        return self.spec.name
 
-    @classmethod
-    def of(cls, spec: Spec) -> "AcceptedSpec":
-        """Return what the service keeps of a spec."""
-        epsilon = spec.privacy.sweep_epsilon
-        return cls(
-            name=spec.name,
-            trials=spec.trials,
-            text=spec.to_yaml(),
-            price=_price_in_words(spec),
-            epsilon=None if epsilon is None else float(epsilon),
-            delta=None if _DELTA in spec.left_out else spec.privacy.delta,
-            account=spec.privacy.account,
-        )
+    @property
+    def trials(self) -> int:
+        """How many trials it runs."""
+        return self.spec.trials
+
+    @property
+    def text(self) -> str:
+        """The whole spec as YAML."""
+        return self.spec.to_yaml()
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that it says."""
+        return self.spec.digest()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files of this machine that it names, with its table first; none for data that are registered."""
+        return tuple(Path(path) for path in (self.spec.data.path, self.spec.data.ranges) if path is not None)
+
+    @property
+    def price(self) -> str:
+        """What the sweep will cost, in words, from the spec alone; exactly where it has a budget."""
+        return _price_in_words(self.spec)
+
+    @property
+    def epsilon(self) -> float | None:
+        """The price as a number, ``None`` where nothing fixes it before the sweep begins."""
+        epsilon = self.spec.privacy.sweep_epsilon
+        return None if epsilon is None else float(epsilon)
+
+    @property
+    def delta(self) -> float | None:
+        """The delta of that price, ``None`` where the spec leaves it to its data."""
+        return None if _DELTA in self.spec.left_out else self.spec.privacy.delta
+
+    @property
+    def account(self) -> str | None:
+        """The account that it is charged to, as the operator declares it for its data; ``None`` without one."""
+        return self.spec.privacy.account
 
 
-def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> Spec:
+def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: Catalog) -> AcceptedSpec:
     """Return the spec in a request, with what it names found.
 
     Raises:
@@ -89,7 +103,7 @@ def read_spec(body: bytes, media_type: str, settings: ServiceSettings, catalog: 
     try:
         content = _json(text) if kind in JSON_TYPES else parse_mapping(text, SOURCE)
         "".join(_texts(content)).encode()
-        return _locate_files(Spec.from_mapping(content, SOURCE), settings, catalog)
+        return AcceptedSpec(_locate_files(Spec.from_mapping(content, SOURCE), settings, catalog))
     except UnicodeEncodeError:
         raise SpecError(f"Expected text that can be written as UTF-8 in {SOURCE}, got half of a character") from None
     except (ArithmeticError, RecursionError):

@@ -22,6 +22,7 @@ from sweeper.results.housekeeping import delete_sweep, delete_unstarted
 from sweeper.rounding import number_of
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.catalog import NO_SWEEP, Catalog
+from sweeper.service.security.declared_accounts import check_charged
 from sweeper.service.security.spec_policy import AcceptedSpec
 from sweeper.service.settings import ServiceSettings
 from sweeper.service.supervision import submissions
@@ -299,7 +300,7 @@ class Supervisor:
     def _refuse_uncharged(self, folder: Path, submission: Submission) -> bool:
         """Lay a sweep to rest whose data have got an account since it was submitted, and say whether that was so."""
         try:
-            self._accounts.check_charged(folder)
+            check_charged(folder, self._settings)
         except AccountError as error:
             failed = submission.but(intent=Intent.REST, cause=Cause.FAILED, failure=str(error))
             self._queue.keep(folder.name, failed)

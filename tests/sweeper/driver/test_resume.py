@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-import clipless
 from clipless.datasets.tables.declarations import UNPAID_SOURCE
 from sweeper.driver.options import Options, manifest_of
 from sweeper.driver.resume import recorded_claim, resume_plan
 from sweeper.driver.runner import resume_sweep
 from sweeper.errors import RecordError
-from sweeper.planning.make import make_sweep_plan, steer_plan
+from sweeper.planning.loaded import LoadedSpec
+from sweeper.planning.make import steer_plan
 from sweeper.privacy.claims import BUDGET_CONDITIONS, CERTIFIED_MODEL, EARLY_ENDS, STANDARD_CONDITIONS, Steering
 from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus
@@ -51,13 +51,13 @@ def begin(tmp_path):
         }
         (tmp_path / "t.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
         spec = Spec.from_yaml(tmp_path / "t.yaml")
-        data = clipless.datasets.load(**spec.data_options())
+        loaded = LoadedSpec.of(spec)
         folder = SweepFolder.create(tmp_path / "out", "t", datetime(2026, 1, 1))
-        plan = make_sweep_plan(spec, data)
+        plan = loaded.plan()
         plan = plan if steering is None else steer_plan(plan, steering)
         folder.write_manifest(manifest_of(plan, Options(), folder, SweepStatus.INTERRUPTED))
         write_input(folder.path, plan.input)
-        return SimpleNamespace(spec=spec, data=data, folder=folder, claim=plan.claim)
+        return SimpleNamespace(spec=spec, loaded=loaded, folder=folder, claim=plan.claim)
 
     def declare(ranges):
         (tmp_path / "ranges.yaml").write_text(yaml.safe_dump(ranges, sort_keys=False), encoding="utf-8")
@@ -86,7 +86,7 @@ def without_record(begun, *, front):
 def test_the_caveat_of_adaptive_use_is_in_the_claim_of_every_sweep_without_a_budget(begin, privacy, has_budget):
     begun = begin(RANGES, scheduler="asha")
     spec = Spec.from_mapping(begun.spec.to_plain() | {"privacy": privacy | {"delta": 1e-3}}, begun.spec.source)
-    conditions = make_sweep_plan(spec, begun.data).claim.conditions
+    conditions = LoadedSpec(spec=spec, data=begun.loaded.data).plan().claim.conditions
     wanted, gone = (BUDGET_CONDITIONS, STANDARD_CONDITIONS) if has_budget else (STANDARD_CONDITIONS, BUDGET_CONDITIONS)
     assert set(wanted) - {CERTIFIED_MODEL} <= set(conditions)  # its objectives are no certificates
     assert not (set(gone) - set(wanted)) & set(conditions)
@@ -143,16 +143,16 @@ def test_another_order_of_columns_is_refused(begin, tmp_path):
 def test_the_same_data_go_on_with_the_same_claim(begin):
     begun = begin(RANGES)
     assert recorded_claim(begun.folder) == begun.claim
-    assert resume_plan(begun.folder, begun.spec, begun.data, None).claim == begun.claim
+    assert resume_plan(begun.folder, begun.loaded).claim == begun.claim
 
 
 def test_a_sweep_goes_on_with_the_budget_in_its_ledger(begin):
     """It was cut once; another cut, as of another version, would give trials other slots than those that are priced."""
     begun = begin(RANGES, privacy={"sweep_epsilon": 3})
-    anew = make_sweep_plan(begun.spec, begun.data).spending
+    anew = begun.loaded.plan().spending
     entered = anew.with_shares(2.0, anew.shares)
     Ledger(begun.folder.ledger).set_budget(entered)
-    plan = resume_plan(begun.folder, begun.spec, begun.data, None)
+    plan = resume_plan(begun.folder, begun.loaded)
     assert plan.spending == entered
     assert plan.spending.slot_of("t0001").noise_multiplier > anew.slot_of("t0001").noise_multiplier
     assert f"epsilon {round_up(entered.price)} at delta" in plan.announcement
@@ -161,7 +161,7 @@ def test_a_sweep_goes_on_with_the_budget_in_its_ledger(begin):
 def test_what_steered_the_beginning_is_still_said_when_its_source_is_gone(begin):
     steering = Steering(("Proposals were steered by unpaid scores.",), exploratory=True)
     begun = begin(RANGES, steering, sampler="tpe", warm_start="gone-1")
-    claim = resume_plan(begun.folder, begun.spec, begun.data, None).claim
+    claim = resume_plan(begun.folder, begun.loaded).claim
     assert claim.exploratory
     assert set(claim.conditions) == set(begun.claim.conditions)
 
@@ -171,13 +171,13 @@ def test_a_sweep_without_a_record_goes_on_with_what_its_front_claims_or_with_its
     without_record(begun, front=False)
     (begun.folder.path / DATA_NAME).unlink()
     assert recorded_claim(begun.folder) is None
-    claim = resume_plan(begun.folder, begun.spec, begun.data, None).claim
+    claim = resume_plan(begun.folder, begun.loaded).claim
     assert not claim.exploratory
     assert [one for one in claim.steered if "gone-1" in one and one in claim.conditions]
     without = begun.folder.read_manifest()
     begun.folder.write_manifest(replace(without, claim=begun.claim.to_json()))
     without_record(begun, front=True)
-    assert resume_plan(begun.folder, begun.spec, begun.data, None).claim.exploratory
+    assert resume_plan(begun.folder, begun.loaded).claim.exploratory
 
 
 def test_a_selection_that_was_cut_off_is_not_concluded_on_other_declarations(begin):

@@ -36,6 +36,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.runner import resume, resume_sweep, run, run_sweep
 from sweeper.errors import FOR_THE_OWNER, RecordError, SpecError, SweeperError
+from sweeper.planning.loaded import LoadedSpec
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
@@ -777,7 +778,7 @@ def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
     folder = SweepFolder(ended)
     spec = folder.read_manifest().read_spec()
     data = clipless.datasets.load(**spec.data_options(None))
-    plan = resume_plan(folder, spec, data, None)
+    plan = resume_plan(folder, LoadedSpec(spec=spec, data=data))
     run = SweepRun(plan, Options(), data, folder, Interruption(), resumed=True)
     run._open()
     try:

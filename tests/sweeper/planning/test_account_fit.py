@@ -14,7 +14,7 @@ from sweeper.account.owner import open_account
 from sweeper.planning.account_fit import find_fit
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.account_quote import quote_of
-from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.loaded import LoadedSpec
 from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 from tests.sweeper.account.accounts import begin_quickly
@@ -42,12 +42,12 @@ def asked(address, data, privacy, search, *, epsilon, training=SHORT, shares=(),
     spec = Spec.from_mapping(
         content | {"privacy": {"delta": 1e-4, "account": str(address), **privacy}, "search": search}
     )
-    loaded, account = clipless.datasets.load(**spec.data_options()), Account(address)
+    data, account = clipless.datasets.load(**spec.data_options()), Account(address)
 
     def quote(spec):
-        plan = make_sweep_plan(spec, loaded)
-        wanted = make_reservation(plan, loaded, account, sweep="", title="t", spender="ann")
-        return quote_of(account, wanted, find_fit(spec, loaded, None, account, wanted))
+        loaded = LoadedSpec(spec=spec, data=data)
+        wanted = make_reservation(loaded.plan(), data, account, sweep="", title="t", spender="ann")
+        return quote_of(account, wanted, find_fit(loaded, account, wanted))
 
     return quote, spec
 

@@ -16,6 +16,7 @@ from sweeper.driver.resume import resume_plan
 from sweeper.driver.runner import run_sweep
 from sweeper.errors import SpecError
 from sweeper.planning.defaults import complete
+from sweeper.planning.loaded import LoadedSpec
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import preview
 from sweeper.specification.fields.nested import leaves
@@ -189,7 +190,7 @@ def test_three_lines_run_and_resume_as_they_began(table, tmp_path):
     ended = run_sweep(spec, Options(out=tmp_path / "out"))
     folder = SweepFolder(ended.sweep.directory)
     recorded = folder.read_manifest().read_spec()
-    began, again = make_sweep_plan(spec, data), resume_plan(folder, recorded, data, None)
+    began, again = make_sweep_plan(spec, data), resume_plan(folder, LoadedSpec(spec=recorded, data=data))
     assert ended.front.points
     assert recorded.left_out == ()
     assert recorded.to_plain() == Spec.from_yaml(folder.spec).to_plain() == complete(spec, data).spec.to_plain()

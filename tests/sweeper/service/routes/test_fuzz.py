@@ -146,6 +146,6 @@ def test_no_change_of_a_spec_is_an_error_of_ours(changes, tmp_path):
             target[path[-1]] = value
     body = json.dumps(content).encode()
     with contextlib.suppress(SpecError, RefusalError):
-        read = read_spec(body, "application/json", ServiceSettings(out=tmp_path), Catalog(tmp_path))
+        read = read_spec(body, "application/json", ServiceSettings(out=tmp_path), Catalog(tmp_path)).spec
         assert Spec.from_mapping(read.to_plain()).digest() == read.digest()
         assert not read.data.path

@@ -56,7 +56,7 @@ def ask(out, data_dir):
         if content["data"]["evaluation"] != "private":
             del content["privacy"]["score_noise"]
         settings = ServiceSettings(out=out, data_dir=data_dir)
-        return read_spec(json.dumps(content).encode(), "application/json", settings, Catalog(out)).data
+        return read_spec(json.dumps(content).encode(), "application/json", settings, Catalog(out)).spec.data
 
     return submit
 
@@ -149,7 +149,7 @@ def test_of_the_data_of_a_plug_in_a_client_chooses_nothing(given, out, monkeypat
     plain = parse_mapping(SPEC.replace(", score_noise: 1e5", ""), "s")
     body = Spec.from_mapping(plain | {"data": {"name": "ward"}}).to_yaml().encode()
     settings, catalog = ServiceSettings(out=out), Catalog(out)
-    assert read_spec(body, "application/yaml", settings, catalog).data.name == "ward"
+    assert read_spec(body, "application/yaml", settings, catalog).spec.data.name == "ward"
     body = Spec.from_mapping(plain | {"data": {"name": "ward"} | given}).to_yaml().encode()
     with pytest.raises(SpecError, match="for the data set of a plug-in, which declares its own"):
         read_spec(body, "application/yaml", settings, catalog)

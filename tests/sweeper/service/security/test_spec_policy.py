@@ -50,7 +50,7 @@ def read(out, data_dir):
     def ask(content, *, kind="application/json", **settings):
         body = content if isinstance(content, bytes) else json.dumps(content).encode()
         given = ServiceSettings(out=out, **{"data_dir": data_dir, **settings})
-        return read_spec(body, kind, given, Catalog(out))
+        return read_spec(body, kind, given, Catalog(out)).spec
 
     return ask
 
@@ -316,7 +316,7 @@ def test_what_a_spec_leaves_to_its_data_stays_left_to_them(read, data_dir):
         "data": {"path": "patients.csv", "ranges": "ranges.yaml"},
         "privacy": {"sweep_epsilon": 3},
     }
-    accepted = AcceptedSpec.of(read(three_lines))
+    accepted = AcceptedSpec(read(three_lines))
     kept = yaml.safe_load(accepted.text)
     assert kept["data"]["path"] == str(data_dir / "patients.csv")
     assert not {"delta", "architecture", "batch_size"} & {*kept["privacy"], *kept["model"], *kept["training"]}

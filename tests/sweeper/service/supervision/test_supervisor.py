@@ -49,7 +49,7 @@ def supervise(out, launcher, clock):
 
 @pytest.fixture
 def spec(content):
-    return AcceptedSpec.of(Spec.from_mapping(content))
+    return AcceptedSpec(Spec.from_mapping(content))
 
 
 RUNNABLE = {

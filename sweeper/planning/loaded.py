@@ -1,0 +1,54 @@
+"""A spec with the data that it names: what a sweep is planned of, by those who start, check, quote or resume one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import clipless
+from clipless.datasets import Dataset
+from sweeper.planning.make import make_sweep_plan
+from sweeper.planning.sweep_plan import SweepPlan
+from sweeper.privacy.spending import Spending
+from sweeper.specification.spec import Spec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSpec:
+    """A spec and its data.
+
+    Attributes:
+        spec: as its user wrote it, or as a sweep recorded it.
+        data: that it names.
+        data_dir: where they were looked for.
+    """
+
+    spec: Spec
+    data: Dataset
+    data_dir: Path | None = None
+
+    @classmethod
+    def of(cls, spec: Spec, data_dir: Path | None = None) -> Self:
+        """Load the data of a spec.
+
+        Raises:
+            clipless.errors.CliplessError: they cannot be used.
+        """
+        return cls(spec=spec, data=clipless.datasets.load(**spec.data_options(data_dir)), data_dir=data_dir)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of ``clipless.datasets.load`` that its data were loaded with."""
+        return self.spec.data_options(self.data_dir)
+
+    def plan(self, *, spending: Spending | None = None) -> SweepPlan:
+        """Return the plan of its sweep; arguments, errors as `make_sweep_plan`."""
+        return make_sweep_plan(self.spec, self.data, self.data_dir, spending=spending)
+
+    def with_values(self, given: Mapping[str, Any]) -> Self:
+        """Return the spec with other values by dotted name, which do not change its data.
+
+        Raises:
+            SpecError: the changed spec is not valid.
+        """
+        return replace(self, spec=self.spec.with_values(given))
