@@ -27,9 +27,10 @@ from playwright.sync_api import sync_playwright
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
-from sweeper.account.rules import ALL_ROWS, Reservation
+from sweeper.account.rules import Reservation
 from sweeper.account.summary import summarise
 from sweeper.specification.addresses import AccountAddress
 

@@ -58,11 +58,11 @@ from _noise_log import FOLDER, LoggedSource
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import rounded_down
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
 from sweeper.account.receipts import read_receipt
-from sweeper.account.rules import ALL_ROWS
 from sweeper.account.verify import find_folders, settle_folder, verify_account
 from sweeper.backend.trainable import CliplessTrial
 from sweeper.driver import driver, finished

@@ -6,8 +6,9 @@ from dashboards.live.view import View
 from dashboards.pages._html import Child, Html, each, join, tag
 from dashboards.pages._page import facts_list, scrolling_table, section, working_table
 from dashboards.text import MISSING, number, when
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.listing import EntryRow
-from sweeper.account.rules import ALL_ROWS, count_in_words
+from sweeper.account.rules import count_in_words
 from sweeper.account.summary import AccountSummary, Room, SweepSummary, share_in_words
 from sweeper.account.verify import Verification
 from sweeper.rounding import number_of, round_down

@@ -173,6 +173,7 @@ class Account:
             relation=balance.opened.relation,
             costs={},
             split=known.split,
+            sides=known.sides,
             blocks={block: balance.digests[block] for block in known.blocks},
         )
 

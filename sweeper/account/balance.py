@@ -31,6 +31,7 @@ from sweeper.account.entries import (
 from sweeper.errors import RecordError
 
 Place = tuple[str, Side]  # a block, and a side of it
+UNKNOWN = ""  # the digest of sides of a block that an earlier version has charged
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class SweepAccount:
     Attributes:
         spender: who reserved it first; nobody else reserves more for it.
         split: what says the side of each of its rows, ``None`` where rows are not assigned one by one.
+        sides: the digest of what put the rows of each block there; ``None`` without a split, or of an earlier version.
         held: what it may draw, or has drawn, on each side of each of its blocks.
         reserved: the most that it held at any time, which ends and returns do not lower.
         charged: what it has drawn, by release, and ``drawn`` all of it on each side.
@@ -50,6 +52,7 @@ class SweepAccount:
     spender: str
     blocks: tuple[str, ...]
     split: str | None
+    sides: Mapping[str, str] | None = None
     held: dict[Side, GaussianCost] = field(default_factory=dict)
     reserved: dict[Side, GaussianCost] = field(default_factory=dict)
     charged: dict[str, Costs] = field(default_factory=dict)
@@ -81,6 +84,7 @@ class Balance:
         _check_budget(self.epsilon, self.delta, self.budget)
         self.shares = opened.shares
         self.split: str | None = None
+        self.sides: dict[str, str] = {}
         self.digests: dict[str, str] = {}
         self.closed: dict[str | None, str] = {}
         self.sweeps: dict[str, SweepAccount] = {}
@@ -174,7 +178,7 @@ class Balance:
                 f"Expected sweep {entry.title!r} to spend for {known.spender!r} in blocks {', '.join(known.blocks)} as "
                 f"before, got {entry.spender!r} in {', '.join(entry.blocks)}"
             )
-        if known is not None and known.split != entry.split:
+        if known is not None and (known.split, known.sides) not in ((entry.split, entry.sides), (entry.split, None)):
             raise RecordError(f"Expected the split of sweep {entry.title!r} as before, got another; restore the store")
         unbound = [block for block in entry.blocks if block not in self.digests]
         if unbound or not entry.blocks:
@@ -185,8 +189,16 @@ class Balance:
                 self._add((block, side), entry.spender, cost)
         if self.split is None and is_declared(self.opened, entry.split):
             self.split = entry.split
+        if entry.split is not None and entry.split == self.split:
+            for block in entry.blocks:
+                self.sides.setdefault(block, (entry.sides or {}).get(block, UNKNOWN))
         sweep = known or SweepAccount(
-            title=entry.title, spender=entry.spender, blocks=entry.blocks, split=entry.split, since=entry.at
+            title=entry.title,
+            spender=entry.spender,
+            blocks=entry.blocks,
+            split=entry.split,
+            sides=entry.sides,
+            since=entry.at,
         )
         for side, cost in entry.costs.items():
             sweep.held[side] = total([sweep.held.get(side, NOTHING), cost])

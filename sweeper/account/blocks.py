@@ -4,31 +4,37 @@ A public attribute of the privacy unit cuts the rows into blocks (`clipless.data
 its own budget. A new month brings new rows, and with them a new block whose budget nobody has touched (Lecuyer et al.
 2019, Sage, arXiv 1909.01502). That holds only while the people of two blocks are different people.
 
-What says the side of each row is one text: two sweeps with the same text have every row on the same side.
+What says the side of each row is one text, and what it says of these rows a digest: a column that is dropped, a
+pseudonym or the value of a split column decides the side too, and another export of the same file may have others.
+Two sweeps with the same text and the same digest have every row on the same side.
 
 Rows are known again by a keyed digest. A plain hash would let anybody who guesses the rows confirm the guess; the key
 stays in the store of the account, which its owner alone can read. The digest is a multiset's: the HMAC-SHA256 of every
-row, sorted, under the key again. Files that overlap in part have digests that tell nothing of it.
+row, sorted, under the key again; the rows of one privacy unit are one item of it. Files that overlap in part have
+digests that tell nothing of it.
 """
 
 import hmac
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from sweeper.account.entries import Opened
+from sweeper.errors import AccountError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from clipless.datasets.dataset import Dataset
+    from clipless.datasets.dataset import Dataset, Split
     from clipless.datasets.splits import Splitting
 
+ALL_ROWS = "all"  # the block of data that is not cut into blocks
 _HASH = "sha256"
 _CHUNK = 4096  # rows that are copied at a time
-_ROW, _ALL = b"row", b"all"
+_ROW, _UNIT, _ALL, _SIDE = b"row", b"unit", b"all", b"side"
 
 
 def split_in_text(splitting: "Splitting", name: str) -> str:
@@ -57,54 +63,121 @@ def _text(content: dict[str, object]) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
-def digest_rows(key: bytes, rows: Iterable[bytes | memoryview]) -> str:
+def digest_rows(key: bytes, rows: Iterable[bytes | memoryview], units: Iterable[int] | None = None) -> str:
     """Return the digest of rows, each in bytes, as hexadecimal digits.
 
+    ``units`` has the number of the privacy unit of each row; ``None`` where each row is one.
+
     Guarantees:
-        The order of the rows does not count, and how often each occurs does.
+        Neither the order of rows counts nor that of units; how often each row occurs does, and which rows are one
+        unit's.
     """
-    row_key, all_key = (hmac.digest(key, use, _HASH) for use in (_ROW, _ALL))
-    digests = sorted(hmac.digest(row_key, row, _HASH) for row in rows)
-    return hmac.digest(all_key, b"".join(digests), _HASH).hex()
+    return _digest_all(key, _digest_units(key, rows, units))
 
 
-def digest_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
-    """Return the digest of the rows of each block that a data set reads; none where it is not cut into blocks.
+def digest_dataset(key: bytes, data: "Dataset") -> dict[str, str]:
+    """Return the digest of the rows of each block that a data set reads, `ALL_ROWS` where it is not cut into blocks.
 
-    The splits do not count: the same rows on other sides have the same digest.
-    """
-    data = _before_encoder(data)
-    if data.blocks is None:
-        return {}
-    rows: dict[str, list[bytes]] = {name: [] for name in data.blocks.names}
-    sides = ((data.train, data.blocks.train), (data.validation, data.blocks.validation), (data.test, data.blocks.test))
-    for split, codes in sides:
-        for code, row in zip(codes.tolist(), _labelled_rows(split.x, split.y.numpy()), strict=True):
-            rows[data.blocks.names[code]].append(row)
-    return {name: digest_rows(key, own) for name, own in rows.items()}
+    Rows are taken as they are encoded, with their labels. The splits do not count: the same rows on other sides have
+    the same digest. Nor does an encoder: features have the digest of the rows that they are features of.
 
-
-def digest_dataset(key: bytes, data: "Dataset") -> str:
-    """Return the digest of all rows of a data set, as they are encoded, with their labels.
-
-    The splits do not count: the same rows on other sides have the same digest. Nor does an encoder: features have the
-    digest of the rows that they are features of.
+    Raises:
+        AccountError: a block has the name of all rows.
     """
     data = _before_encoder(data)
-    splits = (data.train, data.validation, data.test)
-    return digest_rows(key, (row for split in splits for row in _labelled_rows(split.x, split.y.numpy())))
+    return _digest_blocks(key, data, [_labelled_rows(split.x, split.y.numpy()) for split in _splits(data)])
 
 
-def digest_labelled(key: bytes, x: "Tensor", labels: "NDArray[np.int64]") -> str:
-    """Return the digest of rows as they are encoded, (n, ...), with their labels, (n,); see `digest_dataset`."""
-    return digest_rows(key, _labelled_rows(x, labels))
+def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:
+    """Return the digest of what puts each row of a block on its side; blocks, errors as of `digest_dataset`.
+
+    Guarantees:
+        Where two are equal, every row is on the same side in both data sets: what decides it is in the hash of the
+        whole row. Of data that are no table it has their encoded rows.
+    """
+    data = _before_encoder(data)
+    if data.hashes is None:
+        rows: list[Iterable[bytes]] = [_labelled_rows(split.x, split.y.numpy()) for split in _splits(data)]
+    else:
+        hashes = (data.hashes.train, data.hashes.validation, data.hashes.test)
+        rows = [map(bytes, own.numpy()) for own in hashes]
+    on_sides = [map(bytes([side]).__add__, own) for side, own in enumerate(rows)]
+    return _digest_blocks(hmac.digest(key, _SIDE, _HASH), data, on_sides)
+
+
+def digest_labelled(
+    key: bytes, x: "Tensor", labels: "NDArray[np.int64]", units: "NDArray[np.int64] | None" = None
+) -> str:
+    """Return the digest of rows as they are encoded, (n, ...), with their labels, (n,), as `digest_dataset` has it.
+
+    ``units`` are the numbers of their privacy units, (n,); ``None`` where each row is one.
+    """
+    return digest_rows(key, _labelled_rows(x, labels), None if units is None else units.tolist())
+
+
+def check_block_names(names: Iterable[str], field: str) -> None:
+    """Refuse a block with the name of all rows.
+
+    Raises:
+        AccountError: likewise.
+    """
+    if ALL_ROWS in names:
+        raise AccountError(f"Expected blocks of other names than {ALL_ROWS!r}, which is all rows, got it ({field})")
+
+
+def _digest_blocks(key: bytes, data: "Dataset", rows: Sequence[Iterable[bytes]]) -> dict[str, str]:
+    """Return the digest of each block of a data set, of whose splits ``rows`` are the rows."""
+    blocks, splits = data.blocks, _splits(data)
+    units = [
+        _digest_units(key, own, None if split.offsets is None else _numbers(split.offsets))
+        for split, own in zip(splits, rows, strict=True)
+    ]
+    if blocks is None:
+        return {ALL_ROWS: _digest_all(key, chain(*units))}
+    check_block_names(blocks.names, "data.blocks")
+    found: dict[str, list[bytes]] = {name: [] for name in blocks.names}
+    codes = (blocks.train, blocks.validation, blocks.test)
+    for split, of_rows, digests in zip(splits, codes, units, strict=True):
+        of_units = of_rows if split.offsets is None else of_rows[split.offsets[:-1]]  # one unit is in one block
+        for code, digest in zip(of_units.tolist(), digests, strict=True):
+            found[blocks.names[code]].append(digest)
+    return {name: _digest_all(key, own) for name, own in found.items()}
+
+
+def _digest_units(key: bytes, rows: Iterable[bytes | memoryview], units: Iterable[int] | None) -> list[bytes]:
+    """Return one digest of each unit, in the order of their first rows; that of its row, where it has one."""
+    row_key, unit_key = (hmac.digest(key, use, _HASH) for use in (_ROW, _UNIT))
+    digests = [hmac.digest(row_key, row, _HASH) for row in rows]
+    if units is None:
+        return digests
+    together: dict[int, list[bytes]] = {}
+    for unit, digest in zip(units, digests, strict=True):
+        together.setdefault(unit, []).append(digest)
+    return [
+        own[0] if len(own) == 1 else hmac.digest(unit_key, b"".join(sorted(own)), _HASH) for own in together.values()
+    ]
+
+
+def _digest_all(key: bytes, digests: Iterable[bytes]) -> str:
+    return hmac.digest(hmac.digest(key, _ALL, _HASH), b"".join(sorted(digests)), _HASH).hex()
+
+
+def _numbers(offsets: "Tensor") -> list[int]:
+    """Return the number of the unit of each row, of offsets as `Split` has them."""
+    counts = offsets.diff()
+    numbers: list[int] = counts.new_ones(len(counts)).cumsum(0).repeat_interleave(counts).tolist()
+    return numbers
 
 
 def _before_encoder(data: "Dataset") -> "Dataset":
     return data if data.raw is None else data.raw
 
 
-def _labelled_rows(x: "Tensor", labels: "NDArray[np.int64]") -> Iterable[bytes]:
+def _splits(data: "Dataset") -> "tuple[Split, Split, Split]":
+    return data.train, data.validation, data.test
+
+
+def _labelled_rows(x: "Tensor", labels: "NDArray[np.int64]") -> Iterator[bytes]:
     from clipless.datasets.splits import row_bytes
 
     for begin in range(0, len(x), _CHUNK):

@@ -117,7 +117,8 @@ class Reserved:
     """A sweep, or a release outside of one, may take so much of each of these blocks, beside what it had before.
 
     ``split`` says the side of each row, ``None`` where rows are not assigned one by one; the first one of those that
-    the account was opened for is that of the account.
+    the account was opened for is that of the account. ``sides`` has the keyed digest of what put each row of a block
+    there; an entry of an earlier version has none.
     """
 
     sweep: str
@@ -126,6 +127,7 @@ class Reserved:
     blocks: tuple[str, ...]
     costs: Costs
     split: Annotated[str | None, WHEN_KNOWN] = None
+    sides: Annotated[Mapping[str, str] | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"
 

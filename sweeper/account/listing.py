@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import larger
 from sweeper.account.entries import (
     Bound,
@@ -20,7 +21,6 @@ from sweeper.account.entries import (
     Shared,
     Side,
 )
-from sweeper.account.rules import ALL_ROWS
 from sweeper.account.summary import part_of
 
 

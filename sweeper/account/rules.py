@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
-from sweeper.account.balance import Balance, Place, SweepAccount
-from sweeper.account.blocks import is_declared
+from sweeper.account.balance import UNKNOWN, Balance, Place, SweepAccount
+from sweeper.account.blocks import ALL_ROWS, is_declared
 from sweeper.account.cost import (
     NOTHING,
     epsilon_of,
@@ -21,7 +21,10 @@ from sweeper.account.cost import (
 from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Settled, Side
 from sweeper.rounding import round_down, round_up
 
-ALL_ROWS = "all"  # the block of data that is not cut into blocks
+MOVED = (
+    "its rows are not known to be on the sides on which the account has charged them: the split is another, or a "
+    "column that decides the side of a row has changed"
+)
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -37,6 +40,7 @@ class Reservation:
         unit: the privacy unit of its data, and ``relation`` that of its events.
         costs: all that it plans, by the side of its own split that each release reads.
         split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
+        sides: the keyed digest of what put the rows of each block there, see `digest_sides`; ``None`` without a split.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
@@ -48,6 +52,7 @@ class Reservation:
     relation: Relation
     costs: Costs
     split: str | None
+    sides: Mapping[str, str] | None = None
     blocks: Mapping[str, str]
     advice: str = ""
 
@@ -77,7 +82,7 @@ def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) 
         costs: by the side of the sweep's own split that a release reads.
         split: see `Reservation`.
         relation: of the events.
-        own: whether the split is that of the account.
+        own: whether every row is on the side on which the account has it.
 
     Guarantees:
         A row of either side of the account loses no more than what is charged there. By the account's own split it is
@@ -96,9 +101,25 @@ def sides_of(costs: Costs, *, split: str | None, relation: Relation, own: bool) 
 
 
 def account_sides(balance: Balance, wanted: Reservation, costs: Costs) -> dict[Side, GaussianCost]:
-    """Return what releases of a sweep cost on each side of an account, whose split is that of its first sweep."""
-    own = wanted.split == balance.split if balance.split is not None else is_declared(balance.opened, wanted.split)
-    return sides_of(costs, split=wanted.split, relation=wanted.relation, own=own)
+    """Return what releases of a sweep cost on each side of an account, whose split is that of its first sweep.
+
+    Guarantees:
+        Only a sweep whose rows are on the sides on which the account has charged them is charged by side; where that
+        cannot be known, every side pays.
+    """
+    return sides_of(costs, split=wanted.split, relation=wanted.relation, own=keeps_sides(balance, wanted))
+
+
+def keeps_sides(balance: Balance, wanted: Reservation) -> bool:
+    """Whether every row is on the side on which its block was charged first; those of a new block are."""
+    is_own = wanted.split == balance.split if balance.split is not None else is_declared(balance.opened, wanted.split)
+    sides = wanted.sides or {}
+    return is_own and all(balance.sides.get(block) in (None, sides.get(block, UNKNOWN)) for block in wanted.blocks)
+
+
+def is_moved(balance: Balance, wanted: Reservation) -> bool:
+    """Whether every side pays for a sweep whose rows are assigned one by one."""
+    return wanted.split is not None and not keeps_sides(balance, wanted)
 
 
 def missing_sides(balance: Balance, wanted: Reservation) -> dict[Side, GaussianCost]:
@@ -169,6 +190,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         blocks=tuple(wanted.blocks),
         costs=costs,
         split=wanted.split,
+        sides=wanted.sides,
         at=at,
     )
 
@@ -225,8 +247,7 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
 
 
 def _refuse_sweep(known: SweepAccount | None, wanted: Reservation) -> str | None:
-    asked = wanted.spender, tuple(wanted.blocks), wanted.split
-    if known is None or (known.spender, known.blocks, known.split) == asked:
+    if known is None:
         return None
     if known.split != wanted.split:
         return f"Expected the split that sweep {known.title!r} began with, got another; restore data.splits"
@@ -235,8 +256,15 @@ def _refuse_sweep(known: SweepAccount | None, wanted: Reservation) -> str | None
             f"Expected the spender {known.spender!r}, who has reserved sweep {known.title!r}, got {wanted.spender!r}; "
             "let them resume it"
         )
-    was = ", ".join(known.blocks)
-    return f"Expected the blocks {was} that sweep {known.title!r} has reserved, got {', '.join(wanted.blocks)}"
+    if known.blocks != tuple(wanted.blocks):
+        was = ", ".join(known.blocks)
+        return f"Expected the blocks {was} that sweep {known.title!r} has reserved, got {', '.join(wanted.blocks)}"
+    if known.sides not in (wanted.sides, None):  # an earlier version has noted none
+        return (
+            f"Expected the rows of sweep {known.title!r} on the sides on which it began, got others: what decides the "
+            "side of a row has changed; restore the data"
+        )
+    return None
 
 
 def _refuse_end(balance: Balance, wanted: Reservation, today: datetime.date) -> str | None:
@@ -259,7 +287,7 @@ def _refuse_amount(balance: Balance, wanted: Reservation, missing: Costs) -> str
     lacking = [need for need in _needs(balance, wanted, missing) if not is_within(need.cost, need.left)]
     if not lacking:
         return None
-    return _too_much(balance, min(lacking, key=lambda need: _part_left(need, balance)), wanted.advice)
+    return _too_much(balance, min(lacking, key=lambda need: _part_left(need, balance)), wanted)
 
 
 def share_of_room(balance: Balance, wanted: Reservation) -> float:
@@ -306,7 +334,7 @@ def _needs(balance: Balance, wanted: Reservation, missing: Costs) -> Iterator[_N
             )
 
 
-def _too_much(balance: Balance, need: _Need, advice: str) -> str:
+def _too_much(balance: Balance, need: _Need, wanted: Reservation) -> str:
     block, side = need.place
     where = f"on {side.value} rows" + ("" if block == ALL_ROWS else f" of block {block!r}")
     signal = round_up(epsilon_of(need.cost, balance.delta), 3)
@@ -314,8 +342,8 @@ def _too_much(balance: Balance, need: _Need, advice: str) -> str:
         f"Expected a sweep that {need.room} has room for, got one that reserves "
         f"{part_in_words(need.cost, balance.budget)} of {need.whose} {where} where "
         f"{part_in_words(need.left, balance.budget, up=False)} is left (an account counts a sweep as one Gaussian "
-        f"signal, here of epsilon {signal} at delta {balance.delta!r}, which is at least its price there); "
-        f"{advice}{need.remedy}"
+        f"signal, here of epsilon {signal} at delta {balance.delta!r}, which is at least its price there"
+        f"{f'; every side pays that, for {MOVED}' if is_moved(balance, wanted) else ''}); {wanted.advice}{need.remedy}"
     )
 
 

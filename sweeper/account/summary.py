@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, Place, SweepAccount
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import NOTHING, epsilon_within, larger
 from sweeper.account.entries import EVERYBODY, Costs, Side
-from sweeper.account.rules import ALL_ROWS, Reservation, count_alike, missing_sides
+from sweeper.account.rules import Reservation, count_alike, missing_sides
 from sweeper.rounding import round_down, round_up
 
 SMALLEST_SHARE = 1e-5  # that is written as a number

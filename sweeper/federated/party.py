@@ -75,7 +75,10 @@ def take_part(
     if any(len(own) > federation.party(name).rows for own in rows):
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
     blocks_N = None if payment.block is None else _blocks(read, payment.block, federation.unit, data)
-    paid = payment.ask(federation, name, read.x, labels_N, blocks_N)
+    units_N = (
+        None if federation.unit is None else _number_units(read.ids[federation.unit], federation.unit, data).numpy()
+    )
+    paid = payment.ask(federation, name, read.x, labels_N, blocks_N, units_N)
     ends = [Conversation.to(federation, server.name, name, identity) for server in federation.servers]
     spent = paid.pay()
     match federation.protocol:

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
-from sweeper.account.blocks import digest_labelled
+from sweeper.account.blocks import ALL_ROWS, check_block_names, digest_labelled
 from sweeper.account.cost import pure_cost
 from sweeper.account.entries import Side
 from sweeper.account.owner import user_of_machine
-from sweeper.account.rules import ALL_ROWS, Reservation
+from sweeper.account.rules import Reservation
 from sweeper.errors import AccountError
 from sweeper.federated.federation import Federation
 from sweeper.federated.keys import ledger_of, spend
@@ -52,6 +52,7 @@ class Payment:
         x: Tensor,
         labels: NDArray[np.int64],
         blocks: NDArray[np.str_] | None = None,
+        units: NDArray[np.int64] | None = None,
     ) -> "Paid":
         """Return what an evaluation takes, before anybody is told anything.
 
@@ -61,6 +62,7 @@ class Payment:
             x: its rows as the model gets them, (n, ...).
             labels: their classes, (n,).
             blocks: their blocks, (n,), each of which is charged; ``None`` where they are not cut.
+            units: the numbers of their privacy units, (n,); ``None`` where each row is one.
 
         Raises:
             AccountError: the account has no room for it, has blocks and the rows have none or the other way round, or
@@ -78,7 +80,7 @@ class Payment:
             relation=Relation(federation.relation),
             costs={Side.TEST: pure_cost(parts_of(federation))},
             split=None,  # its rows may be on any side
-            blocks=_digest(account.key, x, labels, blocks),
+            blocks=_digest(account.key, x, labels, blocks, units),
         )
         refused = account.refusal(wanted)
         if refused is not None:
@@ -112,14 +114,23 @@ class Paid:
         return spent
 
 
-def _digest(key: bytes, x: Tensor, labels: NDArray[np.int64], blocks: NDArray[np.str_] | None) -> dict[str, str]:
+def _digest(
+    key: bytes,
+    x: Tensor,
+    labels: NDArray[np.int64],
+    blocks: NDArray[np.str_] | None,
+    units: NDArray[np.int64] | None,
+) -> dict[str, str]:
     """Return the digest of the rows of each block."""
     if blocks is None:
-        return {ALL_ROWS: digest_labelled(key, x, labels)}
-    if ALL_ROWS in blocks:
-        raise AccountError(f"Expected blocks of other names than {ALL_ROWS!r}, which is all rows, got it (--block)")
-    rows = {str(name): np.flatnonzero(blocks == name) for name in np.unique(blocks)}
-    return {name: digest_labelled(key, x[torch.from_numpy(own)], labels[own]) for name, own in rows.items()}
+        return {ALL_ROWS: digest_labelled(key, x, labels, units)}
+    names = [str(name) for name in np.unique(blocks)]
+    check_block_names(names, "--block")
+    rows = {name: np.flatnonzero(blocks == name) for name in names}
+    return {
+        name: digest_labelled(key, x[torch.from_numpy(own)], labels[own], None if units is None else units[own])
+        for name, own in rows.items()
+    }
 
 
 def parts_of(federation: Federation) -> tuple[float, ...]:

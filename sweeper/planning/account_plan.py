@@ -10,11 +10,11 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.blocks import digest_blocks, digest_dataset, split_in_text
+from sweeper.account.blocks import digest_dataset, digest_sides, split_in_text
 from sweeper.account.cost import NOTHING, event_cost, rounded_up, total
 from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
-from sweeper.account.rules import ALL_ROWS, Reservation
+from sweeper.account.rules import Reservation
 from sweeper.errors import AccountError
 from sweeper.planning.configurations import ESTIMATED_CONFIGURATIONS, find_all_plannable, plan_configuration
 from sweeper.planning.sweep_plan import PlannedAccount, SweepPlan
@@ -122,7 +122,7 @@ def make_reservation(
     """Return what a sweep asks of its account, under its id and the title that people know it by.
 
     Raises:
-        AccountError: its plan names none.
+        AccountError: its plan names none, or a block has the name of all rows.
     """
     if plan.account is None:
         raise AccountError(f"Expected a sweep that names an account, got {plan.name} without (privacy.account)")
@@ -134,14 +134,6 @@ def make_reservation(
         relation=plan.privacy.relation,
         costs=planned_costs(plan.account, plan.privacy.delta, account.balance()),
         split=plan.account.split,
-        blocks=_digest(account.key, data),
+        sides=None if plan.account.split is None else digest_sides(account.key, data),
+        blocks=digest_dataset(account.key, data),
     )
-
-
-def _digest(key: bytes, data: Dataset) -> dict[str, str]:
-    """Return the digest of the rows of each block."""
-    if data.blocks is None:
-        return {ALL_ROWS: digest_dataset(key, data)}
-    if ALL_ROWS in data.blocks.names:
-        raise AccountError(f"Expected blocks of other names than {ALL_ROWS!r}, which is all rows, got it (data.blocks)")
-    return digest_blocks(key, data)

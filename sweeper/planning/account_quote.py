@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.cost import epsilon_of, larger
-from sweeper.account.rules import Reservation, account_sides, count_in_words
+from sweeper.account.rules import MOVED, Reservation, account_sides, count_in_words, is_moved
 from sweeper.account.summary import further_sweeps, part_of, room_of, share_in_words
 from sweeper.planning.account_fit import Fit
 
@@ -24,6 +24,7 @@ class AccountQuote:
         left: the share of a budget that the spender may still take, on the side with the least, from 0 to 1.
         fits: the largest ``privacy.sweep_epsilon`` of its spec that there is room for, where there is none for it;
             ``None`` for one that fits, and where nothing does.
+        is_moved: whether every side pays, for its rows are not known to be where earlier sweeps had them.
         further: how many more sweeps like it there is room for behind it; ``None`` for any number.
         refused: why it is refused, in one sentence; ``None`` if there is room for it.
     """
@@ -36,6 +37,7 @@ class AccountQuote:
     epsilon: float
     left: float
     fits: float | None
+    is_moved: bool
     further: int | None
     refused: str | None
 
@@ -48,11 +50,12 @@ class AccountQuote:
         """Return it in one sentence or two."""
         if self.refused is not None:
             return f"Refused by its account: {self.refused}"
+        moved = f" Every side pays that, for {MOVED}." if self.is_moved else ""
         return (
             f"Account {self.account}: the sweep would take {share_in_words(self.takes)} of its budget (epsilon "
             f"{self.budget_epsilon:g} at delta {self.delta!r}) and leave {self.spender} "
             f"{share_in_words(self.left_behind, up=False)} of it, now {share_in_words(self.left, up=False)}; that is "
-            f"room for {count_in_words(self.further)}."
+            f"room for {count_in_words(self.further)}.{moved}"
         )
 
 
@@ -77,6 +80,7 @@ def quote_of(account: Account, wanted: Reservation, fit: Fit | None) -> AccountQ
         epsilon=epsilon_of(most, balance.delta),
         left=room.left,
         fits=None if fit is None or refused is None else fit.epsilon,
+        is_moved=is_moved(balance, wanted),
         further=None if refused else further_sweeps(balance, wanted),
         refused=refused,
     )

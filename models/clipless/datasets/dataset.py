@@ -94,6 +94,21 @@ class Blocks:
 
 
 @dataclass(frozen=True, eq=False)
+class RowHashes:
+    """The hash of each row of a data set as it was read: of every column, those that make no feature too.
+
+    What decides the split of a row is in it, so that rows with equal hashes are on the same side in any file.
+
+    Attributes:
+        train: uint8, (n, 16), of the rows of that split, and so on.
+    """
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+
+
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """A data set, ready to train on.
 
@@ -105,6 +120,7 @@ class Dataset:
     Attributes:
         raw: the rows that these are features of, None where rows are as they were loaded. An account knows rows by
             them, whatever encoder they go through.
+        hashes: of the rows of a table; None where the examples are all that was read.
     """
 
     metadata: Metadata
@@ -113,6 +129,7 @@ class Dataset:
     test: Split
     blocks: Blocks | None = None  # of a table that is cut into blocks
     raw: "Dataset | None" = field(default=None, kw_only=True)
+    hashes: RowHashes | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):

@@ -62,7 +62,7 @@ def prepare(dataset: Dataset, preparation: Preparation) -> Dataset:
     metadata = _prepare_facts(dataset.metadata, preparation)
     parts = (dataset.train, dataset.validation, dataset.test)
     train, validation, test = (replace(part, x=_prepare_rows(part.x, preparation)) for part in parts)
-    return Dataset(metadata, train, validation, test, dataset.blocks)
+    return Dataset(metadata, train, validation, test, dataset.blocks, hashes=dataset.hashes)
 
 
 def convert(x_NCHW: Tensor, space: ColourSpace) -> Tensor:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from clipless.errors import DeclarationError
 
 _HASH_BYTES = 8
+_ROW_HASH_BYTES = 16
 
 
 class Part(enum.IntEnum):
@@ -109,6 +110,12 @@ def assign_by_hash(
     parts_N[u_N < test + validation] = Part.VALIDATION
     parts_N[u_N < test] = Part.TEST
     return parts_N
+
+
+def hash_rows(contents: Iterable[bytes]) -> NDArray[np.uint8]:
+    """Return the hash of the content of each row, (n, 16), by which rows are compared with those of another file."""
+    digests = b"".join(hashlib.blake2b(row, digest_size=_ROW_HASH_BYTES).digest() for row in contents)
+    return np.frombuffer(digests, dtype=np.uint8).reshape(-1, _ROW_HASH_BYTES).copy()  # one may write to it
 
 
 def row_bytes(rows: NDArray[Any]) -> Iterator[memoryview]:

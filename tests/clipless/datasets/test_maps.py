@@ -177,6 +177,14 @@ def test_tables_can_be_centred_and_normalised():
     assert (len(load("breast_cancer").metadata.column_widths), prepared.metadata.column_widths) == (30, ())
 
 
+def test_prepared_rows_keep_the_hashes_of_what_was_read():
+    plain = load("breast_cancer")
+    prepared = prepare(plain, Preparation(normalise=1.0))
+    assert plain.hashes is not None
+    assert prepared.hashes is plain.hashes
+    assert plain.hashes.train.shape == (len(plain.train), 16)
+
+
 @pytest.mark.parametrize("dataset", [photographs(channels=1), photographs(unit="standard deviations")])
 def test_colours_of_other_than_rgb_images_are_refused(dataset):
     with pytest.raises(DataError, match=r"Expected RGB images in \[0, 1\] for colour: yiq, got .* \(data\.colour\)"):

@@ -5,9 +5,10 @@ import datetime
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
-from sweeper.account.rules import ALL_ROWS, Reservation
+from sweeper.account.rules import Reservation
 
 DAY = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
 RELATION = Relation.ADD_OR_REMOVE_ONE
@@ -41,8 +42,9 @@ def wants(sweep, of=None, **changes):
         "costs": costs() if of is None else of,
         "split": SPLIT,
         "blocks": {ALL_ROWS: "ab"},
-    }
-    return Reservation(**(values | changes))
+    } | changes
+    sides = None if values["split"] is None else dict.fromkeys(values["blocks"], "cd")
+    return Reservation(**({"sides": sides} | values))
 
 
 def write_rows(ledger, *rows):

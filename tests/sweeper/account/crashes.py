@@ -17,9 +17,9 @@ import sqlalchemy as sa
 
 from sweeper.account import store as store_module
 from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import rounded_up
 from sweeper.account.entries import Side
-from sweeper.account.rules import ALL_ROWS
 from sweeper.errors import AccountError, SweeperError
 from sweeper.specification.addresses import AccountAddress, parse_address
 

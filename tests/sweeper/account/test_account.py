@@ -11,6 +11,7 @@ from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import (
     budget_of,
     is_covered,
@@ -21,7 +22,7 @@ from sweeper.account.cost import (
 )
 from sweeper.account.entries import Charged, Opened, Position, Settled, Share, Side
 from sweeper.account.owner import close_account, give_shares, open_account, raise_account
-from sweeper.account.rules import ALL_ROWS, find_refusal, reserve_entries, share_of_room
+from sweeper.account.rules import find_refusal, reserve_entries, share_of_room
 from sweeper.account.summary import further_sweeps, room_of, summarise
 from sweeper.errors import AccountError, RecordError
 
@@ -168,6 +169,65 @@ def test_another_split_is_charged_on_every_side(account, changes, expected):
     for side in Side:
         taken = account.balance().taken((ALL_ROWS, side))
         assert taken.square == rounded_up(GaussianCost(expected, 0.0)).square
+
+
+ASSIGNED = {"one": (0, 1, 2), "two": (1, 2, 0), "three": (0, 2, 1)}  # the side of each of three rows
+SWEEPS = st.lists(
+    st.tuples(st.sampled_from(sorted(ASSIGNED)), st.booleans(), st.lists(st.floats(0.0, 1.0), min_size=3, max_size=3)),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(sweeps=SWEEPS)
+def test_no_row_loses_more_than_its_side_was_charged_wherever_sweeps_have_put_it(sweeps):
+    balance, home, lost = Balance(_opened()), None, defaultdict(list)
+    for number, (assigned, is_own, squares) in enumerate(sweeps):
+        by_side = {side: GaussianCost(square, 0.0) for side, square in zip(Side, squares, strict=True)}
+        split = SPLIT if is_own or home is None else OTHER_SPLIT
+        wanted = wants(f"s{number}", by_side, split=split, sides={ALL_ROWS: assigned})
+        if find_refusal(balance, wanted, DAY.date()) is None:
+            for entry in list(reserve_entries(balance, wanted, "")):
+                balance.take(entry)
+            home = home or ASSIGNED[assigned]
+            for row, side in enumerate(ASSIGNED[assigned]):
+                lost[row].append(rounded_up(by_side[list(Side)[side]]))
+    for row in lost:
+        assert is_within(total(lost[row]), balance.taken((ALL_ROWS, list(Side)[home[row]])))
+
+
+def test_rows_that_have_changed_sides_are_charged_on_every_side_and_those_that_stayed_by_side(account):
+    account.reserve(wants("first", costs(0.0)))
+    account.reserve(wants("moved", sides={ALL_ROWS: "other"}))
+    every = [account.balance().taken((ALL_ROWS, side)).square for side in Side]
+    assert every == [rounded_up(GaussianCost(ONE, 0.0)).square] * 3
+    account.reserve(wants("stayed"))
+    assert [account.balance().taken((ALL_ROWS, side)).square for side in Side][1:] == every[1:]
+
+
+def test_the_sides_of_a_new_block_are_those_of_its_first_sweep(account):
+    january = {"blocks": {"jan": "x"}, "sides": {"jan": "a"}}
+    account.reserve(wants("first", **january))
+    both = {"blocks": {"jan": "x", "feb": "y"}, "sides": {"jan": "a", "feb": "b"}}
+    account.reserve(wants("second", **both))
+    assert account.balance().taken(("feb", Side.TEST)) == GaussianCost()
+    account.reserve(wants("third", **(both | {"sides": {"jan": "a", "feb": "c"}})))
+    assert account.balance().taken(("jan", Side.TEST)).square == rounded_up(GaussianCost(ONE, 0.0)).square
+
+
+def test_a_sweep_does_not_go_on_with_rows_that_have_changed_sides(account):
+    account.reserve(wants("s"))
+    with pytest.raises(AccountError, match="the rows of sweep 's' on the sides on which it began, got others"):
+        account.reserve(wants("s", costs(2 * ONE), sides={ALL_ROWS: "other"}))
+
+
+def test_where_an_earlier_version_has_charged_by_side_nobody_knows_the_sides(account):
+    account.reserve(wants("old", sides=None))
+    assert account.balance().taken((ALL_ROWS, Side.TEST)) == GaussianCost()
+    account.reserve(wants("new"))
+    assert account.balance().taken((ALL_ROWS, Side.TEST)).square == rounded_up(GaussianCost(ONE, 0.0)).square
+    account.reserve(wants("old", costs(2 * ONE)))  # it may go on
+    assert account.balance().sweeps["old"].sides is None
 
 
 def test_a_replaced_row_may_change_two_sides_and_so_every_side_pays_everything(address):

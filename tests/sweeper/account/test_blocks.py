@@ -5,8 +5,8 @@ import json
 import torch
 
 from clipless.datasets import ColumnSplit, HashSplit
-from clipless.datasets.dataset import Blocks, Split
-from sweeper.account.blocks import digest_blocks, digest_dataset, digest_rows, is_declared, split_in_text
+from clipless.datasets.dataset import Blocks, RowHashes, Split
+from sweeper.account.blocks import ALL_ROWS, digest_dataset, digest_rows, digest_sides, is_declared, split_in_text
 
 KEY = b"k" * 32
 ROWS = [b"one", b"two", b"two"]
@@ -20,8 +20,15 @@ def test_the_order_of_rows_does_not_count_and_the_key_and_each_row_do():
     assert digest_rows(b"l" * 32, ROWS) != digest
 
 
+def test_which_rows_are_one_units_counts_and_the_order_of_units_does_not():
+    digest = digest_rows(KEY, ROWS, [0, 0, 1])
+    assert digest_rows(KEY, [b"two", b"two", b"one"], [7, 3, 3]) == digest
+    assert digest not in (digest_rows(KEY, ROWS, [0, 1, 1]), digest_rows(KEY, ROWS))
+    assert digest_rows(KEY, ROWS, [2, 1, 0]) == digest_rows(KEY, ROWS)
+
+
 class Rows:
-    raw = None
+    raw = blocks = hashes = None
 
     def __init__(self, *splits):
         self.train, self.validation, self.test = splits
@@ -43,8 +50,29 @@ def test_the_rows_of_a_data_set_have_one_digest_on_whatever_side_they_are():
 def test_each_block_has_a_digest_of_its_own_rows_on_whatever_side_they_are():
     data = Rows(split(1, 2), split(3), split(4))
     data.blocks = Blocks(("jan", "feb"), torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0]))
-    january = digest_dataset(KEY, Rows(split(1), split(4), split()))
-    assert digest_blocks(KEY, data) == {"jan": january, "feb": digest_dataset(KEY, Rows(split(3), split(), split(2)))}
+    january, february = Rows(split(1), split(4), split()), Rows(split(3), split(), split(2))
+    alone = [digest_dataset(KEY, own)[ALL_ROWS] for own in (january, february)]
+    assert list(digest_dataset(KEY, data).items()) == list(zip(("jan", "feb"), alone, strict=True))
+    units = Rows(Split(*vars_of(split(1, 1, 2)), offsets=torch.tensor([0, 2, 3])), split(3), split(4))
+    units.blocks = Blocks(("jan", "feb"), torch.tensor([0, 0, 1]), torch.tensor([1]), torch.tensor([0]))
+    whole = Rows(Split(*vars_of(split(1, 1)), offsets=torch.tensor([0, 2])), split(4), split())
+    assert digest_dataset(KEY, units) == {"jan": digest_dataset(KEY, whole)[ALL_ROWS], "feb": alone[1]}
+
+
+def vars_of(split):
+    return split.x, split.y
+
+
+def test_where_a_row_is_and_what_put_it_there_have_a_digest_too():
+    one, moved = Rows(split(1, 2), split(3), split(4)), Rows(split(1, 3), split(2), split(4))
+    assert digest_sides(KEY, one) != digest_sides(KEY, moved)
+    assert digest_sides(KEY, one) == digest_sides(KEY, Rows(split(2, 1), split(3), split(4)))
+    assert digest_sides(KEY, one) != digest_dataset(KEY, one)
+    alike = [Rows(split(1), split(1), split(4)) for _ in range(2)]  # two people with one encoding change places
+    for data, names in zip(alike, ("ab", "ba"), strict=True):
+        data.hashes = RowHashes(*(torch.tensor([[ord(name)]], dtype=torch.uint8) for name in (*names, "c")))
+    assert digest_dataset(KEY, alike[0]) == digest_dataset(KEY, alike[1])
+    assert digest_sides(KEY, alike[0]) != digest_sides(KEY, alike[1])
 
 
 def test_two_splits_are_the_same_if_their_texts_are(account):

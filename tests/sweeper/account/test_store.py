@@ -14,10 +14,10 @@ import pytest
 import sqlalchemy as sa
 
 from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import rounded_up
 from sweeper.account.entries import Side
 from sweeper.account.positions import NOTHING_YET
-from sweeper.account.rules import ALL_ROWS
 from sweeper.account.store import AccountStore
 from sweeper.account.verify import verify_account
 from sweeper.errors import RecordError, SweeperError

@@ -10,11 +10,10 @@ import clipless
 from clipless.errors import DataError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
-from sweeper.account.blocks import digest_blocks, digest_dataset
+from sweeper.account.blocks import ALL_ROWS, digest_dataset
 from sweeper.account.cost import pure_cost, total
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account
-from sweeper.account.rules import ALL_ROWS
 from sweeper.account.verify import verify_account
 from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.federated.evaluation import FederatedEvaluation
@@ -93,7 +92,7 @@ def test_the_rows_of_a_sweep_are_known_again_in_an_evaluation(join, tmp_path, mo
     join(address)
     data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml")
     account = Account(address)
-    assert account.balance().digests == {ALL_ROWS: digest_dataset(account.key, data)}
+    assert account.balance().digests == digest_dataset(account.key, data)
 
 
 def add_column(path, name, value):
@@ -108,10 +107,22 @@ def test_each_block_of_a_party_is_charged_and_known_again(join, tmp_path, model,
     balance, one, months = Account(address).balance(), pure_cost([0.5, 0.5]), ["2026-01", "2026-02", "2026-03"]
     assert {place: balance.taken(place) for place in balance.places()} == {(m, s): one for m in months for s in Side}
     data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml", block="month", blocks=months)
-    assert balance.digests == digest_blocks(Account(address).key, data)
+    assert balance.digests == digest_dataset(Account(address).key, data)
     parties["ann"].write_text(whole)
     with pytest.raises(AccountError, match="blocks"):
         join(address)
+
+
+def test_units_of_a_party_are_known_again_and_rows_that_are_other_units_are_not(join, tmp_path, model, parties):
+    address, whole = opened(tmp_path, unit="who"), parties["ann"].read_text()
+    add_column(parties["ann"], "who", lambda row: f"p{row // 2}")
+    join(address, unit="who")
+    data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml", unit="who")
+    assert Account(address).balance().digests == digest_dataset(Account(address).key, data)
+    parties["ann"].write_text(whole)
+    add_column(parties["ann"], "who", lambda row: f"p{row % 30}")
+    with pytest.raises(AccountError, match="is bound to, got others"):
+        join(address, unit="who")
 
 
 def test_rows_whose_blocks_are_not_clear_are_refused(join, tmp_path, parties):

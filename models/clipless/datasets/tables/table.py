@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
-from clipless.datasets.dataset import Blocks, Dataset, Split
+from clipless.datasets.dataset import Blocks, Dataset, RowHashes, Split
 from clipless.datasets.metadata import (
     UNPAID_RANGES,
     Evaluation,
@@ -27,7 +27,7 @@ from clipless.datasets.metadata import (
     rows_are_open,
     split_fact,
 )
-from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash
+from clipless.datasets.splits import ColumnSplit, HashSplit, Part, Splitting, assign_by_hash, hash_rows
 from clipless.datasets.tables.blocks import BlockChoice, choose_blocks, cut_into_blocks
 from clipless.datasets.tables.declarations import TEXT_UNIT, Column, Drop, Ranges, Text
 from clipless.datasets.tables.encoding import (
@@ -195,13 +195,17 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     )
     x_NF = encode_columns(table, declarations, ranges.missing_markers, open_rows=open_rows)
     units_N, names = (None, None) if source.unit == "row" else _units(table, source.unit, ranges)
-    parts_N = _parts(table, source, units_N, names)
+    contents = list(table.contents())
+    parts_N = _parts(table, source, units_N, names or contents)
     rows = [_rows_of(units_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)]
     train, validation, test = (_split(x_NF, labels_N, units_N, rows_n) for rows_n in rows)
     blocks = None
     if source.blocks is not None and codes_N is not None:
         blocks = Blocks(source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows))
-    return Dataset(_metadata(x_NF.shape[1], declarations, ranges, classes, source), train, validation, test, blocks)
+    hashes_NB = torch.from_numpy(hash_rows(contents))
+    hashes = RowHashes(*(hashes_NB[rows_n] for rows_n in rows))
+    metadata = _metadata(x_NF.shape[1], declarations, ranges, classes, source)
+    return Dataset(metadata, train, validation, test, blocks, hashes=hashes)
 
 
 def _read_blocks(table: Table, ranges: Ranges, source: TableFacts) -> tuple[Table, NDArray[np.int64] | None]:
@@ -295,10 +299,8 @@ def _check_text_stands_alone(declarations: Mapping[str, Column], ranges: Ranges)
         )
 
 
-def _parts(
-    table: Table, source: TableFacts, units_N: NDArray[np.intp] | None, names: list[bytes] | None
-) -> NDArray[np.int8]:
-    """Return the split of each row, which is that of its unit.
+def _parts(table: Table, source: TableFacts, units_N: NDArray[np.intp] | None, names: list[bytes]) -> NDArray[np.int8]:
+    """Return the split of each row, which is that of its unit; ``names`` are those of units, else contents of rows.
 
     A unit whose rows a column declares for several splits is in the first one of training, validation and test: what
     was to stay private stays so.
@@ -306,15 +308,14 @@ def _parts(
     match source.splitting:
         case ColumnSplit(column=column):
             parts_N = _declared_splits(table, column, source.splitting.parts())
-            if units_N is None or names is None:
+            if units_N is None:
                 return parts_N
             parts_U = np.full(len(names), Part.TEST, dtype=np.int8)
             np.minimum.at(parts_U, units_N, parts_N)
             return parts_U[units_N]
         case HashSplit(validation=validation, salt=salt) as split:
             fractions = {"validation": validation, "test": split.test_fraction}
-            contents = table.contents() if names is None else names
-            parts = assign_by_hash(contents, source.split_name, salt=salt, **fractions)
+            parts = assign_by_hash(names, source.split_name, salt=salt, **fractions)
             return parts if units_N is None else parts[units_N]
 
 

@@ -15,7 +15,7 @@ from clipless.datasets.features.encode import encode
 from clipless.datasets.metadata import in_feature_units
 from clipless.datasets.tables.texts import decode_text, encode_texts
 from clipless.errors import DataError
-from sweeper.account.blocks import digest_blocks, digest_dataset
+from sweeper.account.blocks import digest_dataset
 
 from .conftest import Counted
 
@@ -64,7 +64,7 @@ def test_features_stay_in_the_blocks_of_their_rows_and_have_their_digests(declar
     cut = replace(few, blocks=Blocks(("january", "february"), *codes))
     made = encode(cut, declare())
     assert made.blocks is cut.blocks
-    assert digest_blocks(b"key", made) == digest_blocks(b"key", cut) != {}
+    assert digest_dataset(b"key", made) == digest_dataset(b"key", cut) != {}
 
 
 def _expected(x):

@@ -16,11 +16,11 @@ from starlette.testclient import TestClient
 import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.draws import draw_of, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import close_account, open_account
 from sweeper.account.receipts import read_receipt
-from sweeper.account.rules import ALL_ROWS
 from sweeper.account.summary import share_in_words, summarise
 from sweeper.account.verify import verify_account
 from sweeper.cli.main import main

@@ -1,0 +1,88 @@
+"""Another export of the same file is known again, and so is that its rows have changed sides."""
+
+import datetime
+import random
+
+import pytest
+
+import sweeper.account.store as store_module
+from clipless.privacy.events import Relation
+from sweeper.account.account import Account
+from sweeper.account.blocks import ALL_ROWS
+from sweeper.account.entries import Side
+from sweeper.account.owner import open_account
+from sweeper.errors import AccountError
+from sweeper.planning.account_plan import make_reservation
+from sweeper.planning.loaded import LoadedSpec
+from sweeper.specification.addresses import parse_address
+from sweeper.specification.spec import Spec
+from tests.sweeper.account.accounts import begin_quickly
+
+NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+ROWS = 240
+MARKS = ["train"] * 160 + ["validation"] * 40 + ["test"] * 40
+COLUMN = {"splits": {"column": "more", "train": ["train"], "validation": ["validation"], "test": ["test"]}}
+
+
+@pytest.fixture
+def reserve(tmp_path, monkeypatch):
+    """A function by which a sweep of a table with one more column reserves from an account, and what it reserved."""
+    monkeypatch.setattr(store_module, "_begin_by_hand", begin_quickly)
+    address = parse_address(f"{tmp_path}/accounts.db#clinic")
+    make = random.Random(1)
+    rows = [(make.randint(18, 90), make.choice(["no", "yes"])) for _ in range(ROWS)]
+
+    def reserve(title, more, **data):
+        declared = "" if data else ", more: {drop: true}"
+        ranges = 'source: the form\ntarget: {column: left, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}'
+        (tmp_path / "ranges.yaml").write_text(f"{ranges}{declared}}}\n", encoding="utf-8")
+        lines = ["age,left,more", *(f"{age},{left},{cell}" for (age, left), cell in zip(rows, more, strict=True))]
+        (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        unit = data.get("unit", "row")
+        if not (tmp_path / "accounts.db").exists():
+            terms = {"unit": unit, "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 9.0, "delta": 1e-4}
+            open_account(address, **terms, by="owner", at=NOW)
+        content = {
+            "name": title,
+            "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": "private"} | data,
+            "model": {"architecture": "mlp", "width": 8},
+            "training": {"epochs": 1, "batch_size": 40, "learning_rate": 0.1},
+            "privacy": {"delta": 1e-4, "epsilon": 1.0, "score_noise": 20, "account": str(address)},
+            "search": {"trials": 1},
+        }
+        loaded, account = LoadedSpec.of(Spec.from_mapping(content, str(tmp_path / "t.yaml"))), Account(address)
+        wanted = make_reservation(loaded.plan(), loaded.data, account, sweep=title, title=title, spender="ann")
+        account.reserve(wanted)
+        return account.balance().sweeps[title].held
+
+    return reserve
+
+
+def shuffled(cells, seed):
+    return random.Random(seed).sample(cells, len(cells))
+
+
+@pytest.mark.parametrize(
+    ("data", "first", "second"),
+    [
+        ({}, ["january"] * ROWS, ["february"] * ROWS),
+        ({}, range(ROWS), range(1, ROWS + 1)),
+        (COLUMN, shuffled(MARKS, 2), shuffled(MARKS, 3)),
+        ({"unit": "more"}, [f"p{i // 2}" for i in range(ROWS)], [f"q{i // 2}" for i in range(ROWS)]),
+    ],
+    ids=["a column that is dropped", "row numbers", "a split that is drawn anew", "other pseudonyms"],
+)
+def test_a_sweep_of_another_export_is_charged_on_every_side(data, first, second, reserve):
+    by_side = reserve("first", first, **data)
+    assert len(set(by_side.values())) > 1
+    assert reserve("again", first, **data) == by_side
+    moved = reserve("second", second, **data)
+    assert set(moved) == set(Side)
+    assert len(set(moved.values())) == 1
+    assert moved[Side.TEST].square > 0.9 * max(cost.square for cost in by_side.values())  # N is another, too
+
+
+def test_rows_that_are_other_peoples_are_other_rows(reserve):
+    reserve("first", [f"p{i // 2}" for i in range(ROWS)], unit="more")
+    with pytest.raises(AccountError, match=f"the rows that block '{ALL_ROWS}' of account 'clinic' is bound to, got"):
+        reserve("second", [f"p{i % 120}" for i in range(ROWS)], unit="more")
