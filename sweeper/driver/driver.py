@@ -29,6 +29,7 @@ from sweeper.driver.recording.trial_records import TrialRecords
 from sweeper.driver.rehearsals import open_rehearsals
 from sweeper.driver.reporting.progress import FrontScoring, RunningTrial, SweepProgress
 from sweeper.driver.reporting.sweep_tracking import Watch, conclude, introduce, notes_of, track_model
+from sweeper.driver.row_digests import note_rows
 from sweeper.driver.sketch import LOST, draw_synthetic, take_sketch
 from sweeper.driver.stages import TRIALS, FinalSearch, StagedSearch
 from sweeper.driver.warm_start import WarmStart
@@ -139,6 +140,7 @@ class SweepRun:
                 replace_file(self._folder.spec, self._plan.spec.text)
             if self._plan.input and not (self._resumed and (self._folder.path / DATA_NAME).is_file()):
                 write_input(self._folder.path, self._plan.input)
+            note_rows(self._folder.path, self._data)
         except RecordError:
             if not self._resumed and self._selected is None and self._options.into is None:
                 shutil.rmtree(self._folder.path, ignore_errors=True)

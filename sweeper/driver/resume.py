@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sweeper.adapters import read
+from sweeper.driver.row_digests import check_rows
 from sweeper.errors import RecordError
 from sweeper.planning.loaded import LoadedSpec
 from sweeper.planning.make import steer_plan
@@ -24,7 +25,8 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
     """Return the plan of a sweep that resumes: its budget is the recorded one, and no condition of its start is lost.
 
     Raises:
-        RecordError: other data, the same described otherwise, a lost budget, or a file that cannot be read.
+        RecordError: other data, the same described otherwise or on other sides, a lost budget, or a file that cannot be
+            read.
         SpecError, clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
     """
     recorded, ledger = recorded_claim(folder), Ledger(folder.ledger)
@@ -35,6 +37,7 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
     elif plan.search.warm_start is not None:
         plan = steer_plan(plan, Steering.by_sweep(plan.search.warm_start))
     _check_input(folder, plan)
+    check_rows(folder.path, loaded.data)
     return plan
 
 

@@ -228,14 +228,17 @@ def _write_at(handle: int, data: bytes, offset: int) -> None:
         data, offset = data[written:], offset + written
 
 
-def replace_file(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str, *, owner_only: bool = False) -> None:
     """Replace a whole file at once: a reader sees the old content or the new, never a part.
+
+    ``owner_only`` is whether no other user may read it.
 
     Raises:
         RecordError: it could not be written; the old file is untouched.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        temporary.touch(mode=0o600 if owner_only else 0o666)  # less the umask
         with temporary.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()

@@ -34,6 +34,7 @@ from sweeper.backend.endings import RunEnding, RunResult
 from sweeper.driver.recording.account_charges import AccountCharges, charge_candidates, give_back
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
+from sweeper.driver.row_digests import ROWS_NAME
 from sweeper.driver.selection.candidates import (
     ENDINGS_NAME,
     NUMBER_NAME,
@@ -291,8 +292,9 @@ def _write_winner(candidates: Candidates, hidden: SweepFolder, plan: SweepPlan, 
         if made.trouble is not None:
             raise RecordError(made.trouble)
     _write_front(made, plan, ledger, trial, *points)
-    if (hidden.path / RECEIPT_NAME).exists():
-        shutil.copyfile(hidden.path / RECEIPT_NAME, made.path / RECEIPT_NAME)
+    for name in (RECEIPT_NAME, ROWS_NAME):
+        if (hidden.path / name).exists():
+            shutil.copy(hidden.path / name, made.path / name)  # with its permissions
     replace_file(hidden.path / DECIDED, "")
 
 

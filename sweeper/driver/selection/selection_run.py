@@ -25,6 +25,7 @@ from sweeper.driver.options import Options, manifest_of, with_recorded
 from sweeper.driver.recording.account_charges import AccountCharges, Explain, reserve_account
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.resume import resume_plan
+from sweeper.driver.row_digests import note_rows
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import (
     UNFINISHED,
@@ -86,6 +87,7 @@ def run_selection(
     with driver_lock(hidden.path):
         hidden.write_manifest(manifest_of(plan, options, hidden, SweepStatus.RUNNING))
         try:
+            note_rows(hidden.path, data)
             account = _reserve(plan, options, data, hidden, explain)
         except (AccountError, RecordError):
             shutil.rmtree(hidden.path, ignore_errors=True)

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sqlite3
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,10 +13,12 @@ import clipless
 from sweeper.backend.endings import RunResult
 from sweeper.cli.main import main
 from sweeper.cli.tables import sweep_view, sweeps_table
+from sweeper.driver import row_digests
 from sweeper.driver.options import Options
+from sweeper.driver.row_digests import ROWS_NAME
 from sweeper.driver.runner import resume_sweep, run_sweep
 from sweeper.driver.selection import private_run
-from sweeper.errors import SweeperError
+from sweeper.errors import RecordError, SweeperError
 from sweeper.records import SweepStatus
 from sweeper.results.sweep import Sweep
 from sweeper.specification.spec import Spec
@@ -135,6 +138,22 @@ def test_a_selection_goes_on_on_no_cluster_and_not_from_one_that_an_earlier_vers
     assert len(whole.asked) == asked
     assert len(ended.front.points) == 4
     assert ended.sweep.manifest().cluster is None
+
+
+@pytest.mark.usefixtures("bare")
+def test_a_selection_that_waits_knows_its_rows_and_so_does_its_winner(whole, tmp_path, monkeypatch):
+    monkeypatch.setattr(row_digests, "_is_table", lambda _: True)
+    kill, copy = killed(tmp_path)
+    whole.does = {"t0003": kill}
+    ended = run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
+    noted = [folder.path / ROWS_NAME for folder in (copy, ended.sweep.folder)]
+    assert noted[0].read_bytes() == noted[1].read_bytes()
+    assert {stat.S_IMODE(path.stat().st_mode) for path in noted} == {0o600}
+    monkeypatch.setattr(row_digests, "digest_sides", lambda *_: {"all": "others"})
+    asked = len(whole.asked)
+    with pytest.raises(RecordError, match="each on its side of the split, got others"):
+        resume_sweep(copy.path)
+    assert len(whole.asked) == asked
 
 
 @pytest.mark.usefixtures("bare")
