@@ -42,6 +42,7 @@ class Reservation:
         split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
         sides: the keyed digest of what put the rows of each block there, see `digest_sides`; ``None`` without a split.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
+        has_public_rows: whether rows held back are declared public, and read without paying.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
 
@@ -54,6 +55,7 @@ class Reservation:
     split: str | None
     sides: Mapping[str, str] | None = None
     blocks: Mapping[str, str]
+    has_public_rows: bool = False
     advice: str = ""
 
 
@@ -243,6 +245,11 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
             )
     if len(set(wanted.blocks.values())) < len(wanted.blocks):
         return f"Expected other rows in each block of account {name!r}, got the same in two; cut them apart"
+    if wanted.has_public_rows and is_moved(balance, wanted):
+        return (
+            f"Expected the rows held back to be those of account {name!r}, for they are public here and others may "
+            f"have trained on them: {MOVED}; restore the split and the data, or declare evaluation: private"
+        )
     return None
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from functools import partial
 
-from clipless.datasets import Dataset
+from clipless.datasets import Dataset, Evaluation
 from clipless.datasets.splits import Splitting
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
 from clipless.privacy.events import PoissonGaussian
@@ -136,4 +136,5 @@ def make_reservation(
         split=plan.account.split,
         sides=None if plan.account.split is None else digest_sides(account.key, data),
         blocks=digest_dataset(account.key, data),
+        has_public_rows=data.metadata.evaluation is Evaluation.PUBLIC,
     )

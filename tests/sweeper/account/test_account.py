@@ -205,6 +205,15 @@ def test_rows_that_have_changed_sides_are_charged_on_every_side_and_those_that_s
     assert [account.balance().taken((ALL_ROWS, side)).square for side in Side][1:] == every[1:]
 
 
+@pytest.mark.parametrize("changes", [{"split": OTHER_SPLIT}, {"sides": {ALL_ROWS: "other"}}])
+def test_rows_that_were_trained_on_are_not_public_elsewhere(account, changes):
+    account.reserve(wants("first", has_public_rows=True))
+    account.reserve(wants("second", has_public_rows=True))
+    with pytest.raises(AccountError, match="they are public here and others may have trained on them"):
+        account.reserve(wants("third", has_public_rows=True, **changes))
+    account.reserve(wants("private", **changes))
+
+
 def test_the_sides_of_a_new_block_are_those_of_its_first_sweep(account):
     january = {"blocks": {"jan": "x"}, "sides": {"jan": "a"}}
     account.reserve(wants("first", **january))

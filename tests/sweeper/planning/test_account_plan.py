@@ -32,7 +32,7 @@ def reserve(tmp_path, monkeypatch):
     make = random.Random(1)
     rows = [(make.randint(18, 90), make.choice(["no", "yes"])) for _ in range(ROWS)]
 
-    def reserve(title, more, **data):
+    def reserve(title, more, evaluation="private", **data):
         declared = "" if data else ", more: {drop: true}"
         ranges = 'source: the form\ntarget: {column: left, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}'
         (tmp_path / "ranges.yaml").write_text(f"{ranges}{declared}}}\n", encoding="utf-8")
@@ -44,10 +44,11 @@ def reserve(tmp_path, monkeypatch):
             open_account(address, **terms, by="owner", at=NOW)
         content = {
             "name": title,
-            "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": "private"} | data,
+            "data": {"path": "t.csv", "ranges": "ranges.yaml", "evaluation": evaluation} | data,
             "model": {"architecture": "mlp", "width": 8},
             "training": {"epochs": 1, "batch_size": 40, "learning_rate": 0.1},
-            "privacy": {"delta": 1e-4, "epsilon": 1.0, "score_noise": 20, "account": str(address)},
+            "privacy": {"delta": 1e-4, "epsilon": 1.0, "account": str(address)}
+            | ({"score_noise": 20} if evaluation == "private" else {}),
             "search": {"trials": 1},
         }
         loaded, account = LoadedSpec.of(Spec.from_mapping(content, str(tmp_path / "t.yaml"))), Account(address)
@@ -86,3 +87,10 @@ def test_rows_that_are_other_peoples_are_other_rows(reserve):
     reserve("first", [f"p{i // 2}" for i in range(ROWS)], unit="more")
     with pytest.raises(AccountError, match=f"the rows that block '{ALL_ROWS}' of account 'clinic' is bound to, got"):
         reserve("second", [f"p{i % 120}" for i in range(ROWS)], unit="more")
+
+
+def test_public_rows_of_another_export_are_refused(reserve):
+    for title in ("first", "again"):
+        reserve(title, range(ROWS), "public")
+    with pytest.raises(AccountError, match="they are public here and others may have trained on them"):
+        reserve("second", range(1, ROWS + 1), "public")
