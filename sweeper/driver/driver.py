@@ -3,7 +3,7 @@
 import contextlib
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -37,7 +37,7 @@ from sweeper.errors import RecordError, one_line
 from sweeper.pareto.dominance import hypervolume_interval
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.pricing import ENDED
-from sweeper.records import SweepStatus, TrialStatus
+from sweeper.records import Scalar, SweepStatus, TrialStatus
 from sweeper.results.front import Front
 from sweeper.results.sweep import Sweep
 from sweeper.search.optuna_search import Search
@@ -172,6 +172,7 @@ class SweepRun:
         self._steer(self._requests.region)
         given = self._plan, self._folder, self._tracker, self._search
         self._recorder = Recorder(*given, rebooted=self._rebooted, account=self._account)
+        self._note_enqueued(self._requests.earlier)
         if self._selected is None:
             self._recorder.spending.enter_budget()
         is_first = self._selected is None
@@ -209,8 +210,18 @@ class SweepRun:
         by_people = outcome.ending in (RunEnding.REQUESTED, RunEnding.INTERRUPTED)
         begun, budget = len(self._recorder.records.trials), self._plan.spending.budget
         if by_people and budget is None and 0 < begun < self._plan.trials:
-            self._plan = replace(self._plan, claim=self._plan.claim.with_chosen(ENDED))
-            self._recorder.claim = self._plan.claim
+            self._note_chosen(ENDED)
+
+    def _note_enqueued(self, configurations: Iterable[Mapping[str, Scalar]]) -> None:
+        """Say in the claim that somebody chose what trainings cost, perhaps because of results."""
+        named = {name.rpartition(".")[2] for configuration in configurations for name in configuration}
+        chosen = [cost for cost in self._plan.shared.space.open_costs if cost in named]
+        if chosen and self._plan.spending.budget is None and self._recorder.records.trials:
+            self._note_chosen(*chosen)
+
+    def _note_chosen(self, *what: str) -> None:
+        self._plan = replace(self._plan, claim=self._plan.claim.with_chosen(*what))
+        self._recorder.claim = self._plan.claim
 
     def _train_on_workers(self) -> RunResult:
         """Train on workers, and on others if their Ray dies; on none if there is nothing to train."""
@@ -348,6 +359,7 @@ class SweepRun:
         news = self._requests.look()
         for configuration in news.configurations:
             self._search.enqueue(configuration)
+        self._note_enqueued(news.configurations)
         if news.region is not None:
             self._steer(news.region)
         for trial, by in news.trials.items():

@@ -49,8 +49,8 @@ from sweeper.rounding import round_up
 from sweeper.search.optuna_search import Search
 from sweeper.specification.spec import Spec
 from sweeper.store import jsonl
-from sweeper.store.actions import login_name
-from sweeper.store.jsonl import JsonlFile
+from sweeper.store.actions import REQUESTS_NAME, login_name
+from sweeper.store.jsonl import JsonlFile, append_alone
 from sweeper.store.lock import driver_lock, is_driven
 from sweeper.store.requests import ask_to_stop, steer
 from sweeper.store.sweep_folder import SweepFolder
@@ -791,3 +791,32 @@ def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
         run._tracker.close(SweepStatus.INTERRUPTED, "", timeout_seconds=30.0)
     rows = [row for row in JsonlFile(folder.proposals).read() if row["event"] == "steer"]
     assert [row["region"] for row in rows] == [["epsilon <= 1"], ["accuracy >= 0.5"]]
+
+
+@pytest.mark.usefixtures("bare", "in_process", "untracked")
+@pytest.mark.parametrize(
+    ("budget", "asked", "chosen"),
+    [
+        ({"epsilon": 2.0}, {"training.epochs": 3}, ("epochs",)),
+        ({"epsilon": 2.0}, {"training.learning_rate": 0.05}, ()),
+        ({"sweep_epsilon": 2.0, "epsilon": None}, {"training.epochs": 3}, ()),
+    ],
+    ids=["a cost", "no cost", "a budget"],
+)
+def test_a_cost_that_somebody_enqueues_is_chosen_after_results(content, tmp_path, budget, asked, chosen):
+    training = content["training"] | {"epochs": {"int": [1, 3]}, "learning_rate": {"log": [0.01, 0.1]}}
+    privacy = {key: value for key, value in (content["privacy"] | budget).items() if value is not None}
+    search = {"sampler": "random", "trials": 2, "rehearse": False, "scheduler": "none"}
+    spec = Spec.from_mapping(content | {"training": training, "privacy": privacy, "search": search})
+    folder = run(spec, Options(out=tmp_path)).folder
+    loaded = LoadedSpec.of(folder.read_manifest().read_spec())
+    run_ = SweepRun(resume_plan(folder, loaded), Options(), loaded.data, folder, Interruption(), resumed=True)
+    assert run_._plan.claim.chosen == ()
+    run_._open()
+    append_alone(folder.path / REQUESTS_NAME, {"try": asked})
+    run_._shown_at = -1e9
+    run_._between()
+    assert run_._plan.claim.chosen == run_._recorder.claim.chosen == chosen
+    again = SweepRun(resume_plan(folder, loaded), Options(), loaded.data, folder, Interruption(), resumed=True)
+    again._open()
+    assert again._plan.claim.chosen == chosen
