@@ -32,7 +32,7 @@ from sweeper.privacy.pricing import OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
+class Slider:
     """A condition on the point to pick, as a slider and a box show it."""
 
     name: str  # of the value
@@ -57,7 +57,7 @@ class PageState:
     linear: bool = False  # whether epsilon has a linear axis
     radius: int = 0  # which of the radii the front is drawn for
     radii: Sequence[tuple[str, str]] = ()  # what stands on the radius slider, and its mark; the utility first
-    filters: Sequence[Filter] = ()  # epsilon first; none before there is a point to pick
+    filters: Sequence[Slider] = ()  # epsilon first; none before there is a point to pick
 
 
 def show_view(snapshots: Snapshots, parts: DynamicFragments, view: View) -> PageState:
@@ -169,11 +169,11 @@ def _links(data: SweepData, view: View, filters: View) -> dict[str, str]:
     return {**tabs, "steer": f"/{replace(filters, point=None, action=Action.STEER).query()}"}
 
 
-def filters_of(data: SweepData, view: View) -> tuple[Filter, ...]:
+def filters_of(data: SweepData, view: View) -> tuple[Slider, ...]:
     """Return the conditions on the point to pick: of epsilon, and of the objectives that have a slider."""
     limit = view.max_epsilon
     place = LARGEST_EPSILON if limit is None or limit <= 0 else round(log10(limit), 2)
-    epsilon = Filter(
+    epsilon = Slider(
         name="epsilon",
         label=f"{OWN} ≤ {'any' if limit is None else number(limit)}",
         box_label=f"{OWN} ≤ as a number",
@@ -185,9 +185,9 @@ def filters_of(data: SweepData, view: View) -> tuple[Filter, ...]:
     return (epsilon, *(_minimum(name, view.minimum.get(name)) for name in names[:MINIMUMS]))
 
 
-def _minimum(name: str, floor: float | None) -> Filter:
+def _minimum(name: str, floor: float | None) -> Slider:
     percent = is_fraction(name)
-    return Filter(
+    return Slider(
         name=name,
         label=f"{name} ≥ {'any' if floor is None else show(name, floor)}",
         box_label=f"{name} ≥ as a number" + ", in percent" * percent,

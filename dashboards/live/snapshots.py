@@ -43,7 +43,7 @@ _STARTED = re.compile(r"-(\d{8}-\d{6})(?:-\d{1,3})?$")  # how the names of sweep
 
 
 @dataclass(frozen=True, slots=True)
-class SweepSummary:
+class ListedSweep:
     """One row of the list of sweeps; numbers are None where there is no front yet."""
 
     name: str
@@ -133,7 +133,7 @@ class _SummaryEntry:
     """
 
     token: str
-    listed: SweepSummary
+    listed: ListedSweep
     seconds: float = 0.0
     until: float = 0.0
 
@@ -154,7 +154,7 @@ class Snapshots:
         """Return a text that changes when the list of sweeps does."""
         return sha256(repr(self.summaries()).encode()).hexdigest()[:16]
 
-    def summaries(self) -> tuple[SweepSummary, ...]:
+    def summaries(self) -> tuple[ListedSweep, ...]:
         """Return one row per sweep, newest first; one that vanishes meanwhile is left out."""
         rows = []
         for name in self._catalog.names():
@@ -162,7 +162,7 @@ class Snapshots:
                 rows.append(self._row(name))
         return tuple(rows)
 
-    def _row(self, name: str) -> SweepSummary:
+    def _row(self, name: str) -> ListedSweep:
         token = _token(self._catalog.version(name))
         known = self._rows.get(name)
         if known is not None and known.token == token:
@@ -171,7 +171,7 @@ class Snapshots:
         try:
             manifest = folder.read_manifest()
         except RecordError:
-            return SweepSummary(name=name, status="unreadable")
+            return ListedSweep(name=name, status="unreadable")
         if manifest.status is not SweepStatus.RUNNING:
             row = _SummaryEntry(
                 token, _summary(name, manifest, _written_front_alone(folder, manifest), owner_of(folder.path))
@@ -224,9 +224,9 @@ def _token(version: str) -> str:
     return sha256(version.encode()).hexdigest()[:16]
 
 
-def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> SweepSummary:
+def _summary(name: str, manifest: Manifest, data: SweepData | None, by: str) -> ListedSweep:
     started = _STARTED.search(name)
-    summary = SweepSummary(name, manifest.status.value, started.group(1) if started else "", by=by)
+    summary = ListedSweep(name, manifest.status.value, started.group(1) if started else "", by=by)
     if data is None:
         return summary
     best, price, utility = best_of(data, data.utility), total_price(data), data.utility

@@ -6,7 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 
 from dashboards.live.fragments import age
-from dashboards.live.snapshots import SweepSummary
+from dashboards.live.snapshots import ListedSweep
 from dashboards.live.view import Action, View
 from dashboards.pages._html import Html, join, tag
 from dashboards.pages._page import working_table
@@ -25,7 +25,7 @@ _NUMERIC = ("trials", "best", "price", "hypervolume")
 
 def sweeps(
     standings: Sequence[Standing],
-    rows: Sequence[SweepSummary],
+    rows: Sequence[ListedSweep],
     now: datetime,
     left: Mapping[str, float] = MappingProxyType({}),
     *,
@@ -43,7 +43,7 @@ def sweeps(
         return join([title, tag("p", *words, class_="none")])
     known = {row.name: row for row in rows}
     heads = [tag("th", tag("span", "compare", class_="unseen"), scope="col"), *map(_head, _HEADS)]
-    body = (_row(one, known.get(one.name) or SweepSummary(one.name, ""), now, left.get(one.name)) for one in standings)
+    body = (_row(one, known.get(one.name) or ListedSweep(one.name, ""), now, left.get(one.name)) for one in standings)
     button = tag("button", "Compare the chosen sweeps", type="submit", class_="button")
     table = working_table("sweeps", heads, body, cards="boxes")
     form = tag("form", table, tag("p", button, class_="actions"), action="/", method="get", data_local=True)
@@ -59,7 +59,7 @@ def _to(action: Action) -> str:
     return f"/{replace(View(), action=action).query()}"
 
 
-def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | None) -> Html:
+def _row(standing: Standing, row: ListedSweep, now: datetime, left: float | None) -> Html:
     box = tag("input", type="checkbox", name="compare", value=row.name, aria_label=f"Compare {row.name}")
     link = tag("a", row.name, href=f"/{View(sweep=row.name).query()}", data_local=True, data_row=True)
     mark = tag("small", "exploratory", class_="mark") if row.exploratory else None
@@ -87,7 +87,7 @@ def _row(standing: Standing, row: SweepSummary, now: datetime, left: float | Non
     )
 
 
-def _trials(row: SweepSummary, standing: Standing) -> str:
+def _trials(row: ListedSweep, standing: Standing) -> str:
     runs = standing.state is SweepStatus.RUNNING
     if runs and row.rehearsed is not None:
         return f"rehearsing {row.rehearsed[0]} of {row.rehearsed[1]}"

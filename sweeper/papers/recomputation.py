@@ -55,14 +55,14 @@ EXACT = Tolerance()
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Recomputed:
     """What a ledger says of the claims of a card: which is false, in one sentence, or whether all are exact."""
 
     false: str | None = None
     exact: bool = False
 
 
-def compare_claims(card: CardContent, path: Path) -> Comparison:
+def compare_claims(card: CardContent, path: Path) -> Recomputed:
     """Compute the claims of a card again from a ledger.
 
     Args:
@@ -76,12 +76,12 @@ def compare_claims(card: CardContent, path: Path) -> Comparison:
     event = card.event.to_event()
     false = next((one for one in contradictions(card, event, ledger) if one is not None), None)
     if false is not None:
-        return Comparison(false)
+        return Recomputed(false)
     stated, delta = dump(card), card.guarantee.delta
     prices = ledger.answers(delta)
     if sorted(card.ledger) != sorted(prices):
         answered = ", ".join(sorted(card.ledger)) or "nothing"
-        return Comparison(f"Expected ledger to answer {', '.join(sorted(prices))}, got {answered}")
+        return Recomputed(f"Expected ledger to answer {', '.join(sorted(prices))}, got {answered}")
     steps = event.steps + sum(entry.planned.steps for entry in ledger.entries())
     tolerance = Tolerance.across_processors(delta, steps)
     computed = compute_claims(card, event, ledger, prices)
@@ -89,7 +89,7 @@ def compare_claims(card: CardContent, path: Path) -> Comparison:
     if false is not None:
         computed = compute_claims(card, event, ledger, ledger.answers(delta, tight=True))
         false = first_difference(stated, computed, tolerance)
-    return Comparison(false, exact=false is None and first_difference(stated, computed) is None)
+    return Recomputed(false, exact=false is None and first_difference(stated, computed) is None)
 
 
 def first_difference(stated: Any, computed: Any, tolerance: Tolerance = EXACT) -> str | None:

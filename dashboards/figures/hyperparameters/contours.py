@@ -125,7 +125,7 @@ def _between(info: ContoursInfo) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class Heights:
     """A grid over a panel: a height for each cell, and how far its colour is faded, from 0 to 1."""
 
     x: list[float]
@@ -134,7 +134,7 @@ class Grid:
     faded: list[list[float]]
 
 
-def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) -> Grid:
+def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) -> Heights:
     """Return a grid over two axes.
 
     A height is the mean of the values of marks, in which nearer ones count more; it fades with the distance to the
@@ -148,10 +148,10 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
     weights = (far + _NEAR) ** -_SHARP
     heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
     faded = _PALE + (1.0 - _PALE) * np.clip((far.min(axis=2) - _FULL) / (_GONE - _FULL), 0.0, 1.0)
-    return Grid(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
+    return Heights(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
 
 
-def _fade(grid: Grid, theme: Theme) -> go.Contour:
+def _fade(grid: Heights, theme: Theme) -> go.Contour:
     """Paper over a panel, the less transparent the farther a place is from every mark."""
     look = {
         "contours": {"coloring": "heatmap", "showlines": False},
