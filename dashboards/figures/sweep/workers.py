@@ -1,11 +1,13 @@
 """Workers: which worker trained which trial, in the order in which trials began and ended.
 
-The axis counts beginnings and ends; it is no time, which no record has. A private selection shows none of it.
+The axis counts beginnings and ends; it is no time, which no record has, and none may be added: how long a training
+takes depends on how many rows joined its batches, which nobody has paid for. The order is that of ``trials.jsonl``. A
+private selection shows none of it.
 """
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -15,8 +17,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._theme import LIGHT, Theme
-from sweeper.records import TrialStatus
-from sweeper.store.stints import Stint, find_stints
+from sweeper.records import Trial, TrialStatus
 
 DRAWN_STINTS = 400  # the last ones
 _NAMED_STAYS = 40  # whose trials are named in their bars
@@ -30,6 +31,21 @@ _COLORS = {
     TrialStatus.INTERRUPTED: "purple",
     TrialStatus.RUNNING: "green",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stint:
+    """One stay of a trial with a worker.
+
+    ``first`` and ``last`` count the beginnings and ends of all trials so far, from 0; ``last`` is None while it lasts.
+    """
+
+    trial: str
+    first: int
+    last: int | None = None
+    node: str = ""  # that trains it, and its device; empty before the plan
+    device: str = ""
+    status: TrialStatus = TrialStatus.RUNNING
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +74,39 @@ def info(data: SweepData) -> WorkersInfo:
         Nothing of a sweep that selects privately, or of which that is not known.
     """
     is_told = data.manifest is not None and not data.manifest.selects_privately
-    stints = [one for one in find_stints(data.trial_rows) if one.node] if is_told else []
+    stints = [one for one in _find_stints(data.trial_rows) if one.node] if is_told else []
     end = max((one.last or one.first for one in stints), default=0) + 1
     stays = tuple(_with_workers(stints, end))
     each = Counter(stay.worker for stay in stays)
     if len(stays) < _LEAST_STAYS or len(each) < 2 or max(each.values()) < 2:
         stays = ()
     return WorkersInfo(**header(data, "workers and their trials"), stays=stays[-DRAWN_STINTS:], total=len(stays))
+
+
+def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:
+    """Return the stays of trials with workers, in the order in which they began.
+
+    ``rows`` are those of ``trials.jsonl``, in their order: several of each trial.
+    """
+    open_: dict[str, int] = {}
+    found: list[Stint] = []
+    moment = 0
+    for row in rows:
+        is_running = row.status is TrialStatus.RUNNING
+        if row.id not in open_:
+            if not is_running:
+                continue
+            open_[row.id] = len(found)
+            found.append(Stint(trial=row.id, first=moment))
+            moment += 1
+        at = open_[row.id]
+        node, device = row.placed.get("node", ""), row.placed.get("device", "")
+        found[at] = replace(found[at], node=node, device=device, status=row.status)
+        if not is_running:
+            found[at] = replace(found[at], last=moment)
+            moment += 1
+            del open_[row.id]
+    return tuple(found)
 
 
 def _with_workers(stints: Iterable[Stint], end: int) -> Iterable[Stay]:
