@@ -1,4 +1,4 @@
-"""``rows.json``: by what a sweep knows the rows of its table again when it goes on; its owner alone can read it.
+"""``rows.json``: by what a sweep knows its rows again when it goes on; its owner alone can read it.
 
 A row is on one side of the split, and the price of a sweep rests on that: a row pays for trainings or for scores, not
 for both. What decides the side stands in the row, also in columns that are dropped, so that another export of the same
@@ -30,13 +30,13 @@ class _RowDigests:
 
 
 def note_rows(folder: Path, data: Dataset) -> None:
-    """Note the rows of a table, unless the folder of the sweep knows its rows already.
+    """Note the rows of a table or of a plug-in, unless the folder of the sweep knows its rows already.
 
     Raises:
         RecordError: not written.
     """
     path = folder / ROWS_NAME
-    if path.exists() or not _is_table(data):
+    if path.exists() or not _are_read(data):
         return
     key = secrets.token_bytes(_KEY_BYTES)
     replace_file(path, to_text(dump(_RowDigests(key=key.hex(), sides=digest_sides(key, data)))) + "\n", owner_only=True)
@@ -51,17 +51,17 @@ def check_rows(folder: Path, data: Dataset) -> None:
         RecordError: likewise, or a file that cannot be read.
     """
     path = folder / ROWS_NAME
-    if not path.exists() or not _is_table(data):
+    if not path.exists() or not _are_read(data):
         return
     known = read(_RowDigests, read_object(path), f"in {path}", "restore the file")
     if digest_sides(bytes.fromhex(known.key), data) != known.sides:
         raise RecordError(
             f"Expected the rows that {folder} was begun with, each on its side of the split, got others: a cell has "
-            "changed, and a column that is dropped decides the side of a row too; restore the table, or start another "
+            "changed, and a column that is dropped decides the side of a row too; restore the data, or start another "
             "sweep"
         )
 
 
-def _is_table(data: Dataset) -> bool:
+def _are_read(data: Dataset) -> bool:
     """Whether rows are known as they were read; encoded ones may differ between machines in their last bits."""
     return (data.raw or data).hashes is not None

@@ -246,7 +246,7 @@ def _plugins() -> tuple[importlib_metadata.EntryPoint, ...]:
 def _load_plugin(name: str, folder: Path | None, evaluation: Evaluation | None, splits: Splitting | None) -> "Dataset":
     """Call a user's loader ``(data_dir, evaluation, splits) -> Dataset``."""
     entry = next(entry for entry in _plugins() if entry.name == name)
-    from clipless.datasets.dataset import Dataset
+    from clipless.datasets.dataset import Dataset, RowHashes
 
     dataset = entry.load()(data_dir=folder, evaluation=evaluation, splits=splits)
     if not isinstance(dataset, Dataset):
@@ -256,4 +256,6 @@ def _load_plugin(name: str, folder: Path | None, evaluation: Evaluation | None, 
         raise DeclarationError(
             f"{name} declares evaluation: {declared.value}, got {evaluation.value} (data.evaluation)"
         )
-    return dataset
+    if dataset.hashes is not None:
+        return dataset
+    return replace(dataset, hashes=RowHashes.of(dataset.train, dataset.validation, dataset.test))

@@ -4,12 +4,15 @@ The tensors of a `Split` are the sensitive values; nothing here summarises them.
 no ends the run.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from clipless.datasets.metadata import Metadata
+from clipless.datasets.splits import hash_rows, row_bytes
 from clipless.errors import DataError
 
 # Relative rounding of float32 entries at the declared bound.
@@ -107,6 +110,17 @@ class RowHashes:
     validation: Tensor
     test: Tensor
 
+    @classmethod
+    def of(cls, *splits: Split) -> Self:
+        """Return those of rows of which nothing but example and label was read, of training, validation and test."""
+        return cls(*(torch.from_numpy(hash_rows(_contents(split))) for split in splits))
+
+
+def _contents(split: Split) -> Iterator[bytes]:
+    for begin in range(0, len(split.y), _CHUNK):
+        rows, labels = row_bytes(split.x[begin : begin + _CHUNK].numpy()), split.y[begin : begin + _CHUNK].tolist()
+        yield from (label.to_bytes(8, "little") + row for row, label in zip(rows, labels, strict=True))
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
@@ -120,7 +134,7 @@ class Dataset:
     Attributes:
         raw: the rows that these are features of, None where rows are as they were loaded. An account knows rows by
             them, whatever encoder they go through.
-        hashes: of the rows of a table; None where the examples are all that was read.
+        hashes: of the rows of a table or of a plug-in; None of published images, whose sides follow from their pixels.
     """
 
     metadata: Metadata

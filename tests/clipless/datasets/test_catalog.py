@@ -5,11 +5,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 import clipless.datasets.catalog
 import clipless.datasets.sources
 from clipless.datasets import ColumnSplit, Evaluation, HashSplit, available, load
 from clipless.datasets.catalog import SOURCES, is_table
+from clipless.datasets.dataset import RowHashes, Split
 from clipless.errors import DataError
 
 
@@ -160,6 +162,11 @@ def test_a_plugin_is_listed_without_being_imported_and_loaded_by_name(monkeypatc
     dataset = load("hospital", data_dir=tmp_path, splits=splits, evaluation="public")
     assert dataset.metadata.evaluation is Evaluation.PUBLIC
     assert seen == [{"data_dir": tmp_path, "evaluation": Evaluation.PUBLIC, "splits": splits}]
+    split, hashes = load("digits").validation, dataset.hashes
+    assert [len(own) for own in (hashes.train, hashes.test)] == [len(dataset.train), len(dataset.test)]
+    changed = RowHashes.of(Split(split.x, (split.y + (split.y == 3)) % 10), split, split)
+    assert torch.equal(changed.validation, hashes.validation)
+    assert (changed.train == hashes.validation).all(dim=1).tolist() == (split.y != 3).tolist()
 
 
 def test_a_plugin_that_returns_something_else_is_refused(monkeypatch):

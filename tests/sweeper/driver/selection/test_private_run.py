@@ -142,7 +142,7 @@ def test_a_selection_goes_on_on_no_cluster_and_not_from_one_that_an_earlier_vers
 
 @pytest.mark.usefixtures("bare")
 def test_a_selection_that_waits_knows_its_rows_and_so_does_its_winner(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(row_digests, "_is_table", lambda _: True)
+    monkeypatch.setattr(row_digests, "_are_read", lambda _: True)
     kill, copy = killed(tmp_path)
     whole.does = {"t0003": kill}
     ended = run_sweep(Spec.from_mapping(SPEC), Options(out=tmp_path / "out"))
