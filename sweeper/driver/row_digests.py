@@ -6,6 +6,7 @@ file may move rows whose features have not changed. The digest has a key, as in 
 anybody who guesses the rows confirm the guess.
 """
 
+import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -48,11 +49,16 @@ def check_rows(folder: Path, data: Dataset) -> None:
     One of an earlier version, which has noted none, goes on.
 
     Raises:
-        RecordError: likewise, or a file that cannot be read.
+        RecordError: likewise, a file that cannot be read, or that of another user.
     """
     path = folder / ROWS_NAME
     if not path.exists() or not _are_read(data):
         return
+    if not os.access(path, os.R_OK):
+        raise RecordError(
+            f"Expected the user who began {folder} to go on with it, for {ROWS_NAME}, which knows its rows again, can "
+            "be read by its owner alone; ask them to"
+        )
     known = read(_RowDigests, read_object(path), f"in {path}", "restore the file")
     if digest_sides(bytes.fromhex(known.key), data) != known.sides:
         raise RecordError(

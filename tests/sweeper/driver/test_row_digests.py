@@ -1,6 +1,7 @@
 """A sweep knows its rows again, and the side on which each of them is."""
 
 import json
+import os
 import random
 import stat
 
@@ -58,6 +59,13 @@ def test_a_sweep_of_an_earlier_version_goes_on_and_a_broken_file_is_named(table,
     check_rows(tmp_path, table(range(60)))
     (tmp_path / ROWS_NAME).write_text('{"key": 3}\n', encoding="utf-8")
     with pytest.raises(RecordError, match=r"\(key in .*rows\.json\); restore the file"):
+        check_rows(tmp_path, table(range(60)))
+
+
+def test_another_user_is_told_who_can_go_on(table, tmp_path, monkeypatch):
+    note_rows(tmp_path, table(range(60)))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(RecordError, match=r"Expected the user who began .* to go on with it"):
         check_rows(tmp_path, table(range(60)))
 
 
