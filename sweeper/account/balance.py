@@ -68,6 +68,30 @@ class SweepAccount:
         return {side: cost for side, cost in left.items() if cost != NOTHING}
 
 
+@dataclass(slots=True)
+class HeldBack:
+    """What sweeps of an account say of the rows that they hold back.
+
+    Attributes:
+        are_public: whether they are, in the first sweep and so in all; ``None`` before it.
+        sides: where they are, the digest of what put the rows of each block on their sides.
+    """
+
+    are_public: bool | None = None
+    sides: dict[str, str] = field(default_factory=dict)
+
+    def note(self, entry: Reserved) -> None:
+        """Note what a sweep says when it reserves first; one of an earlier version says it by what it does not pay."""
+        public = entry.public
+        if public is None and entry.split is not None:
+            public = Side.VALIDATION not in entry.costs
+        if public is not None and self.are_public is None:
+            self.are_public = public
+        if public:
+            for block in entry.blocks:
+                self.sides.setdefault(block, (entry.sides or {}).get(block, UNKNOWN))
+
+
 class Balance:
     """The entries of one account so far, and what they leave.
 
@@ -85,6 +109,7 @@ class Balance:
         self.shares = opened.shares
         self.split: str | None = None
         self.sides: dict[str, str] = {}
+        self.held_back = HeldBack()
         self.digests: dict[str, str] = {}
         self.closed: dict[str | None, str] = {}
         self.sweeps: dict[str, SweepAccount] = {}
@@ -192,6 +217,8 @@ class Balance:
         if entry.split is not None and entry.split == self.split:
             for block in entry.blocks:
                 self.sides.setdefault(block, (entry.sides or {}).get(block, UNKNOWN))
+        if known is None:
+            self.held_back.note(entry)
         sweep = known or SweepAccount(
             title=entry.title,
             spender=entry.spender,

@@ -34,15 +34,17 @@ class Reservation:
 
     A release outside of a sweep asks alike, for itself.
 
+    Outside of a sweep there are neither ``split`` nor ``sides``, and nothing is said of public rows.
+
     Attributes:
         sweep: its id, which it keeps when it is resumed.
         spender: whose share it takes from.
         unit: the privacy unit of its data, and ``relation`` that of its events.
         costs: all that it plans, by the side of its own split that each release reads.
         split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
-        sides: the keyed digest of what put the rows of each block there, see `digest_sides`; ``None`` without a split.
+        sides: the keyed digest of what put the rows of each block there, see `digest_sides`.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
-        has_public_rows: whether rows held back are declared public, and read without paying.
+        has_public_rows: whether rows held back are declared public, so that reading them is free.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
 
@@ -55,7 +57,7 @@ class Reservation:
     split: str | None
     sides: Mapping[str, str] | None = None
     blocks: Mapping[str, str]
-    has_public_rows: bool = False
+    has_public_rows: bool | None = None
     advice: str = ""
 
 
@@ -193,6 +195,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         costs=costs,
         split=wanted.split,
         sides=wanted.sides,
+        public=wanted.has_public_rows,
         at=at,
     )
 
@@ -245,10 +248,26 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
             )
     if len(set(wanted.blocks.values())) < len(wanted.blocks):
         return f"Expected other rows in each block of account {name!r}, got the same in two; cut them apart"
-    if wanted.has_public_rows and is_moved(balance, wanted):
+    return _refuse_public(balance, wanted)
+
+
+def _refuse_public(balance: Balance, wanted: Reservation) -> str | None:
+    """Refuse rows that are public in one sweep and private in another: no charge covers what is free."""
+    if wanted.sweep in balance.sweeps:
+        return None  # it was not refused, and goes on with the same rows
+    name, is_public, before = balance.opened.name, wanted.has_public_rows, balance.held_back.are_public
+    if None not in (is_public, before) and is_public != before:
+        was, now = ("public", "private") if before else ("private", "public")
         return (
-            f"Expected the rows held back to be those of account {name!r}, for they are public here and others may "
-            f"have trained on them: {MOVED}; restore the split and the data, or declare evaluation: private"
+            f"Expected rows held back that are {was}, as in earlier sweeps of account {name!r}, got {now} ones: a row "
+            "is one or the other for all of them; restore data.evaluation"
+        )
+    sides = wanted.sides or {}
+    if is_public and any(balance.held_back.sides.get(block) not in (None, sides.get(block)) for block in wanted.blocks):
+        return (
+            f"Expected the rows that are public in earlier sweeps of account {name!r}, got others, on which these may "
+            "have trained as private ones: the split is another, or a column that decides the side of a row has "
+            "changed; restore the split and the data"
         )
     return None
 

@@ -134,7 +134,7 @@ def make_reservation(
         relation=plan.privacy.relation,
         costs=planned_costs(plan.account, plan.privacy.delta, account.balance()),
         split=plan.account.split,
-        sides=None if plan.account.split is None else digest_sides(account.key, data),
+        sides=digest_sides(account.key, data),
         blocks=digest_dataset(account.key, data),
         has_public_rows=data.metadata.evaluation is Evaluation.PUBLIC,
     )

@@ -43,8 +43,8 @@ def wants(sweep, of=None, **changes):
         "split": SPLIT,
         "blocks": {ALL_ROWS: "ab"},
     } | changes
-    sides = None if values["split"] is None else dict.fromkeys(values["blocks"], "cd")
-    return Reservation(**({"sides": sides} | values))
+    told = {"sides": dict.fromkeys(values["blocks"], "cd"), "has_public_rows": False} if values["split"] else {}
+    return Reservation(**(told | values))
 
 
 def write_rows(ledger, *rows):

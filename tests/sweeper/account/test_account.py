@@ -205,13 +205,31 @@ def test_rows_that_have_changed_sides_are_charged_on_every_side_and_those_that_s
     assert [account.balance().taken((ALL_ROWS, side)).square for side in Side][1:] == every[1:]
 
 
-@pytest.mark.parametrize("changes", [{"split": OTHER_SPLIT}, {"sides": {ALL_ROWS: "other"}}])
+@pytest.mark.parametrize("changes", [{"split": None}, {"sides": {ALL_ROWS: "other"}}, {"sides": None}])
 def test_rows_that_were_trained_on_are_not_public_elsewhere(account, changes):
-    account.reserve(wants("first", has_public_rows=True))
-    account.reserve(wants("second", has_public_rows=True))
-    with pytest.raises(AccountError, match="they are public here and others may have trained on them"):
-        account.reserve(wants("third", has_public_rows=True, **changes))
-    account.reserve(wants("private", **changes))
+    known = {"has_public_rows": True, "sides": {ALL_ROWS: "cd"}, "split": changes.get("split", SPLIT)}
+    account.reserve(wants("first", **known))
+    account.reserve(wants("second", **known))
+    with pytest.raises(AccountError, match="Expected the rows that are public in earlier sweeps of account 'clinic'"):
+        account.reserve(wants("third", **(known | {"sides": {ALL_ROWS: "other"}} | changes)))
+    account.reserve(wants("new", **(known | {"blocks": {ALL_ROWS: "ab"}})))
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("changes", [{}, {"split": OTHER_SPLIT, "sides": {ALL_ROWS: "other"}}])
+def test_a_row_held_back_is_public_in_all_sweeps_or_in_none(account, ledger, first, changes):
+    account.release(wants("r", costs(ONE / 4), split=None), "evaluation", ledger)  # says nothing of it
+    account.reserve(wants("first", has_public_rows=first))
+    words = ("public", "private") if first else ("private", "public")
+    with pytest.raises(AccountError, match="Expected rows held back that are {}, .* got {} ones".format(*words)):
+        account.reserve(wants("second", has_public_rows=not first, **changes))
+
+
+def test_what_a_sweep_of_an_earlier_version_paid_says_whether_its_rows_were_public(address):
+    free, paid = make(address), make(type(address)(address.store, "second"))
+    free.reserve(wants("old", has_public_rows=None, sides=None))
+    paid.reserve(wants("old", {**costs(), **costs(side=Side.VALIDATION)}, blocks={ALL_ROWS: "x"}, has_public_rows=None))
+    assert (free.balance().held_back.are_public, paid.balance().held_back.are_public) == (True, False)
 
 
 def test_the_sides_of_a_new_block_are_those_of_its_first_sweep(account):

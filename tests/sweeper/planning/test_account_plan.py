@@ -92,5 +92,7 @@ def test_rows_that_are_other_peoples_are_other_rows(reserve):
 def test_public_rows_of_another_export_are_refused(reserve):
     for title in ("first", "again"):
         reserve(title, range(ROWS), "public")
-    with pytest.raises(AccountError, match="they are public here and others may have trained on them"):
+    with pytest.raises(AccountError, match="Expected the rows that are public in earlier sweeps"):
         reserve("second", range(1, ROWS + 1), "public")
+    with pytest.raises(AccountError, match=r"Expected rows held back that are public, .* got private ones"):
+        reserve("third", range(ROWS))
