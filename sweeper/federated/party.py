@@ -18,7 +18,7 @@ from torch import Tensor
 from clipless.certificates.certify import row_by_row
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
-from clipless.datasets.tables.blocks import check_blocks
+from clipless.datasets.tables.blocks import canonical_names, check_blocks
 from clipless.datasets.tables.declarations import MISSING_MARKERS
 from clipless.datasets.tables.encoding import canonical
 from clipless.errors import DataError
@@ -199,7 +199,7 @@ def _blocks(rows: NewRows, block: str, unit: str | None, data: Path) -> NDArray[
     Raises:
         clipless.errors.DataError: a row without a block, or a unit with rows in two.
     """
-    texts_N = np.array(_texts(rows.ids[block]))
+    texts_N = np.array(canonical_names(["" if cell is None else str(cell) for cell in rows.ids[block]]))
     units_N = None if unit is None else _number_units(rows.ids[unit], unit, data).numpy()
     check_blocks(texts_N, units_N, f"({block} of {data}; --block)")
     return texts_N

@@ -7,7 +7,8 @@ from functools import partial
 from math import ceil, inf, isfinite, sqrt
 from pathlib import Path
 
-from clipless.datasets import Dataset, Evaluation, HashSplit, input_format
+from clipless.datasets import Dataset, Evaluation, HashSplit, Ranges, input_format
+from clipless.datasets.splits import Splitting
 from clipless.datasets.tables.table import CATEGORY_CHANGES
 from clipless.errors import DataError
 from clipless.sketches.release import SketchForm
@@ -76,8 +77,7 @@ def make_sweep_plan(
     plan = replace(plan, shared=shared, input=input_format(**spec.data_options(data_dir)), chosen=chosen)
     plan = replace(plan, spec=replace(plan.spec, text=_text_of(written, spec)))
 
-    splitting = HashSplit() if spec.data.splits is None else spec.data.splits.splitting()
-    account = plan_account(plan, data, splitting)
+    account = plan_account(plan, data, _splitting(spec, plan))
     plan = replace(plan, account=account, claim=state_account(plan.claim, account))
 
     def expect() -> Price | None:
@@ -85,6 +85,13 @@ def make_sweep_plan(
 
     stated = spending.in_words(spec.privacy.delta, expect)
     return replace(plan, stated=f"{stated}{_why_infinite(plan)}")
+
+
+def _splitting(spec: Spec, plan: SweepPlan) -> Splitting:
+    """Return what says the side of each row: the spec, or the ranges file of its table, or nothing but its rows."""
+    declared = plan.input.raw.splits if plan.input is not None and isinstance(plan.input.raw, Ranges) else None
+    given = None if spec.data.splits is None else spec.data.splits.splitting()
+    return given or declared or HashSplit()
 
 
 def _why_infinite(plan: SweepPlan) -> str:

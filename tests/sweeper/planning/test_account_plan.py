@@ -32,10 +32,10 @@ def reserve(tmp_path, monkeypatch):
     make = random.Random(1)
     rows = [(make.randint(18, 90), make.choice(["no", "yes"])) for _ in range(ROWS)]
 
-    def reserve(title, more, evaluation="private", **data):
+    def reserve(title, more, evaluation="private", *, ranges_say="", **data):
         declared = "" if data else ", more: {drop: true}"
         ranges = 'source: the form\ntarget: {column: left, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}'
-        (tmp_path / "ranges.yaml").write_text(f"{ranges}{declared}}}\n", encoding="utf-8")
+        (tmp_path / "ranges.yaml").write_text(f"{ranges}{declared}}}\n{ranges_say}\n", encoding="utf-8")
         lines = ["age,left,more", *(f"{age},{left},{cell}" for (age, left), cell in zip(rows, more, strict=True))]
         (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         unit = data.get("unit", "row")
@@ -96,3 +96,9 @@ def test_public_rows_of_another_export_are_refused(reserve):
         reserve("second", range(1, ROWS + 1), "public")
     with pytest.raises(AccountError, match=r"Expected rows held back that are public, .* got private ones"):
         reserve("third", range(ROWS))
+
+
+def test_a_split_that_the_ranges_file_declares_is_that_of_the_account(reserve):
+    by_side = reserve("first", shuffled(MARKS, 2), **COLUMN)
+    said = "splits: {column: more, train: [train], validation: [validation], test: [test]}"
+    assert reserve("second", shuffled(MARKS, 2), ranges_say=said, unit="row") == by_side

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from clipless.datasets import Evaluation, Split
+from clipless.datasets.dataset import Blocks, RowHashes
 from sweeper.errors import SpecError
 from sweeper.specification.spec import Spec
 from sweeper.trials.build import build_loss, build_model, build_plan
@@ -33,6 +34,16 @@ def test_a_rehearsal_sees_validation_rows_alone_each_on_one_side(digits):
         assert not rows(half.train) & rows(half.validation)
     assert torch.equal(first.train.x, second.validation.x)
     assert torch.equal(first.train.x, rehearsal_halves(digits)[0].train.x)
+
+
+def test_blocks_and_hashes_of_all_rows_are_none_of_a_half(digits):
+    blocks = Blocks(("a",), *(torch.zeros(len(part), dtype=torch.int64) for part in splits_of(digits)))
+    whole = replace(digits, blocks=blocks, hashes=RowHashes.of(*splits_of(digits)), raw=digits)
+    assert {(half.blocks, half.hashes, half.raw) for half in rehearsal_halves(whole)} == {(None, None, None)}
+
+
+def splits_of(data):
+    return data.train, data.validation, data.test
 
 
 @pytest.mark.parametrize("evaluation", [Evaluation.PRIVATE, Evaluation.EXPLORATORY])

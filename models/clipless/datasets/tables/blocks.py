@@ -14,7 +14,7 @@ from clipless.errors import DataError, DeclarationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockChoice:
-    """The column of blocks, and the names of those that are read."""
+    """The column of blocks, and the names of those that are read: of 01 and 1.0 it is 1, as cells are compared."""
 
     column: str
     names: tuple[str, ...]
@@ -31,12 +31,12 @@ def choose_blocks(column: str | None, names: Sequence[str] | None) -> BlockChoic
     if column is None:
         raise DeclarationError(f"Expected the column of blocks, got none for {', '.join(names or ())} (data.block)")
     texts = tuple(map(str, names or ()))
-    if not texts or len(set(_canonical(texts))) < len(texts):
+    if not texts or len(set(canonical_names(texts))) < len(texts):
         got = f"got {', '.join(texts)}" if texts else "got none"
         raise DeclarationError(
             f"Expected the blocks of column {column!r} that are read, each once, {got} (data.blocks)"
         )
-    return BlockChoice(column=column, names=texts)
+    return BlockChoice(column=column, names=tuple(canonical_names(texts)))
 
 
 def cut_into_blocks(
@@ -64,7 +64,7 @@ def cut_into_blocks(
     texts = np.array([str(text) for text in canonical_texts(table.columns[choice.column])])
     check_blocks(texts, units_N, where)
     codes_N = np.full(len(texts), -1, dtype=np.int64)
-    for number, name in enumerate(_canonical(choice.names)):
+    for number, name in enumerate(choice.names):
         codes_N[texts == name] = number
     missing = sorted(set(range(len(choice.names))) - set(codes_N.tolist()))
     if missing:
@@ -93,6 +93,6 @@ def check_blocks(texts_N: NDArray[np.str_], units_N: NDArray[np.intp] | None, wh
         )
 
 
-def _canonical(names: Sequence[str]) -> list[str]:
-    """Return names as cells are compared: numbers as those of their doubles."""
+def canonical_names(names: Sequence[str]) -> list[str]:
+    """Return names of blocks as cells are compared: numbers as those of their doubles."""
     return canonical_texts(pa.array(list(names), pa.large_string()))

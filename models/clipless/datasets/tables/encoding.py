@@ -173,7 +173,8 @@ def match_texts(column: Array, texts: Sequence[str]) -> NDArray[np.int64]:
     if (codes_N != UNMATCHED).all():
         return codes_N
     unique = pc.unique(cells)
-    same_number = _positions(pa.array([canonical(cell) for cell in unique.to_pylist()]), [*map(canonical, texts)])
+    numbers = pa.array([canonical(cell) for cell in unique.to_pylist()], pa.large_string())  # none may be there
+    same_number = _positions(numbers, [*map(canonical, texts)])
     loose_N = same_number[_positions(cells, unique)]
     return np.where(codes_N == UNMATCHED, loose_N, codes_N)
 

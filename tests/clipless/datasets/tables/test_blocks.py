@@ -6,6 +6,7 @@ import pytest
 
 from clipless.datasets import Categorical, Drop, Evaluation, HashSplit, Numeric, Ranges, load
 from clipless.datasets.dataset import Blocks, Dataset
+from clipless.datasets.tables.blocks import choose_blocks
 from clipless.errors import DataError, DeclarationError
 
 RANGES = Ranges(
@@ -75,6 +76,10 @@ def test_a_new_month_moves_no_row_of_another(tmp_path):
 def test_a_number_is_a_name_however_it_is_written(tmp_path):
     rows = visits(months=("1", "2"))
     assert ages(own(tmp_path / "t.csv", rows, blocks=("01",))) == ages(own(tmp_path / "t.csv", rows, blocks=("1.0",)))
+
+
+def test_one_block_has_one_name_however_it_is_written():
+    assert choose_blocks("ward", ["1.0", "02", "2026-03"]).names == ("1", "2", "2026-03")
 
 
 def test_a_unit_in_two_blocks_is_refused_and_not_named(tmp_path):

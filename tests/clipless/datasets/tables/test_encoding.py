@@ -171,3 +171,11 @@ def test_labels_of_mixed_types_are_refused():
 def test_a_constant_target_is_refused():
     with pytest.raises(DataError, match="The target is constant, every label is 'a'"):
         labels(text("a", "a"), ("a", "b"))
+
+
+@pytest.mark.parametrize("cells", [[None, None], [None, "A"], ["B", None]])
+def test_whether_a_column_has_a_cell_at_all_decides_nothing(cells):
+    column = pa.array(cells, pa.large_string())
+    wards = {"ward": Categorical(categories=("A", "7"), other=True)}
+    x_NF = encode_columns(Table("t", {"ward": column}), wards, (), open_rows=False)
+    assert x_NF.tolist() == [[1.0, 0.0, 0.0] if cell == "A" else [0.0, 0.0, 1.0] for cell in cells]

@@ -99,6 +99,23 @@ def test_a_malformed_csv_is_refused_in_one_sentence(write, text, message):
     assert "\n" not in str(caught.value)
 
 
+def test_no_cell_is_too_long_to_be_read(write):
+    long = "x" * 3_000_000
+    table = read_table(write(f"a,b\n1,no\n2,{long}\n3,yes\n"))
+    assert table.columns["b"].to_pylist() == ["no", long, "yes"]
+
+
+def test_a_file_of_one_column_is_read(write):
+    assert read_table(write("age\n30\n40\n")).columns["age"].to_pylist() == ["30", "40"]
+
+
+def test_half_floats_are_numbers_beside_texts(tmp_path):
+    np.savez(tmp_path / "t.npz", X=np.array([[0.5], [0.25]], dtype=np.float16), y=np.array(["no", "yes"]))
+    table = read_table(tmp_path / "t.npz")
+    assert is_number(table.columns["X0"])
+    assert len(set(table.contents())) == 2
+
+
 def test_the_error_about_a_ragged_row_names_the_row_without_quoting_it(write):
     with pytest.raises(DataError, match="Row #3: Expected 2 columns, got 3") as caught:
         read_table(write("name,b\nann,2\nsecret,4,5\n"))
