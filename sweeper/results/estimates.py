@@ -24,7 +24,9 @@ winner is drawn to it by as much as its noise may have lifted it; nothing tells 
 
 Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored,
 a (1 - a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not. A
-share lies in [0, 1]: the normal posterior is restricted to it, not cut off.
+share lies in [0, 1]: for the estimate the normal posterior is restricted to it, not cut off. Its interval is Wilson's
+(1927) with noise, the shares a that are not rejected: (x - a)^2 <= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1
+where nothing speaks against that; where noise does not hide that a count is whole, half a row is added on both sides.
 """
 
 from bisect import bisect_left
@@ -263,19 +265,23 @@ def share(mean: float, variance: float, rows: float) -> tuple[float, Interval]:
 
     >>> value, (low, high) = share(0.9, 0.02**2, 500)
     >>> round(value, 3), round(low, 3), round(high, 3)
-    (0.9, 0.853, 0.947)
+    (0.9, 0.85, 0.944)
     """
     inside = min(max(mean, 0.0), 1.0)
     deviation = sqrt(variance + inside * (1.0 - inside) / rows) or 1.0 / rows
     centre = min(max(mean, -_FARTHEST * deviation), 1.0 + _FARTHEST * deviation)
     low, high = ((end - centre) / deviation for end in (0.0, 1.0))
-    below, above = ndtr(low), ndtr(high)
-    tail = (1.0 - CONFIDENCE) / 2
-    ends = (centre + deviation * float(ndtri(below + p * (above - below))) for p in (tail, 1.0 - tail))
-    shift = (_density(low) - _density(high)) / (above - below)
-    value = centre + deviation * float(shift)
-    first, last = ends
-    return value, (first, last)
+    shift = (_density(low) - _density(high)) / (ndtr(high) - ndtr(low))
+    half_row = max(0.5 / rows - sqrt(variance), 0.0)
+    first, last = (_end(min(max(inside + side * half_row, 0.0), 1.0), variance, rows, side) for side in (-1, 1))
+    return centre + deviation * float(shift), (first, last)
+
+
+def _end(seen: float, variance: float, rows: float, side: int) -> float:
+    """Return the least or the largest share that one that is seen does not reject."""
+    square = float(ndtri(0.5 + CONFIDENCE / 2)) ** 2
+    a, b, c = 1.0 + square / rows, 2.0 * seen + square / rows, seen**2 - square * variance
+    return min(max((b + side * sqrt(max(b**2 - 4.0 * a * c, 0.0))) / (2.0 * a), 0.0), 1.0)
 
 
 def _density(z: float) -> float:

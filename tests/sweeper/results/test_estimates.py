@@ -243,3 +243,13 @@ def noisy_point():
         return Point(trial=trial, epoch=EPOCHS, values={"epsilon": epsilon, "accuracy": value}, noisy=noisy)
 
     return make
+
+
+@pytest.mark.parametrize(("rows", "std"), [(81, 0.0227), (81, 0.004), (81, 1e-4), (1000, 0.002), (15000, 2e-4)])
+@pytest.mark.parametrize("truth", [0.0, 0.0001, 0.01, 0.03, 0.5, 0.9, 0.98, 0.999, 0.9999, 1.0])
+def test_intervals_cover_shares_near_zero_and_one(rows, std, truth):
+    draws = np.random.default_rng(0)
+    seen = draws.binomial(rows, truth, 1500) / rows + std * draws.normal(size=1500)
+    found = [share(float(one), std**2, rows) for one in seen]
+    assert all(low <= value <= high for value, (low, high) in found)
+    assert np.mean([low <= truth <= high for _, (low, high) in found]) >= 0.93
