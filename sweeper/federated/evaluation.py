@@ -131,7 +131,7 @@ def _roc_json(curves: ClassCurves) -> dict[str, Any]:
     false, true = curves.smooth().roc()
     return {
         "auroc": curves.auroc(),
-        "auroc_interval": [min(1.0, max(0.0, end)) for end in curves.interval(lambda one: one.auroc())],
+        "auroc_interval": list(curves.auroc_interval()),
         "roc": [{"false": float(x), "true": float(y)} for x, y in zip(false, true, strict=True)],
     }
 
@@ -225,7 +225,7 @@ def evaluation_lines(found: FederatedEvaluation) -> Iterator[str]:
     yield from found.refused.values()
     if "auroc" in content:
         low, high = content["auroc_interval"]
-        yield f"AUROC {content['auroc']:.3f} ({low:.3f} to {high:.3f} by the noise, 95 %)"
+        yield f"AUROC {content['auroc']:.3f} ({low:.3f} to {high:.3f} by the noise, about 95 %)"
     if "certified" in content:
         band, points = content["certified_band"], content["certified"]
         yield f"accuracy {content['accuracy']:.3f} (all of the curve within {band:.3f} by the noise, 95 %)"

@@ -8,12 +8,11 @@ first are an integral over the curves, and the second their differences.
 Shape letters: N thresholds, R rows, G groups.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import ceil
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from clipless.curves.ecdf import PublicSource
 from clipless.curves.grid import Grid
@@ -65,19 +64,17 @@ class ClassCurves:
         rows, positives, expected = (_between(curve, bounds) for curve in (both, curves.positives, sums))
         return Calibration(rows, expected, positives)
 
-    def interval(
-        self, statistic: Callable[["ClassCurves"], float], confidence: float = 0.95, draws: int = 200
-    ) -> tuple[float, float]:
-        """Return an interval for a statistic that covers the noise: of the curves with as much noise again.
+    def auroc_interval(self, confidence: float = 0.95, draws: int = 200) -> tuple[float, float]:
+        """Return an interval for the area under the ROC curve of these rows, within [0, 1], that covers the noise.
 
-        The released curves stand in for the true ones (parametric bootstrap), and the interval is reflected at the
-        released value; approximate.
+        Areas are taken of counts that are not smoothed: to make curves increase pulls noisy ones to one side. Curves
+        with as much noise again say how far it moves an area, and to which side (parametric bootstrap on the smoothed
+        curves); so the interval is approximate. It contains what `auroc` estimates.
         """
-        source, middle = PublicSource(), statistic(self)
-        again = sorted(statistic(self.noisy(source)) for _ in range(draws))
-        outside = (1.0 - confidence) / 2.0
-        low, high = again[int(outside * draws)], again[min(draws - 1, ceil((1.0 - outside) * draws))]
-        return 2.0 * middle - high, 2.0 * middle - low
+        source, smooth, shown = PublicSource(), self.smooth(), self.auroc()
+        moved = np.array([_area(self.noisy(source)) for _ in range(draws)]) - _area(smooth)
+        middle, width = _area(self) - moved.mean(), float(ndtri(0.5 + confidence / 2.0)) * moved.std()
+        return max(min(middle - width, shown), 0.0), min(max(middle + width, shown), 1.0)
 
     def noisy(self, source: RandomSource) -> "ClassCurves":
         """Return the curves, made to increase, with further noise of the mechanism."""
@@ -172,6 +169,13 @@ def null_of_hosmer_lemeshow(curves: ClassCurves, groups: int = 10, draws: int = 
 def class_change(relation: Relation) -> Change:
     """Return the largest change that one row makes in the curves of two classes."""
     return Change.RELABELLED if relation is Relation.REPLACE_ONE else Change.ADDED
+
+
+def _area(curves: ClassCurves) -> float:
+    """The area under the ROC curve of counts as they are, ties counting one half; with noise anywhere."""
+    positives, negatives = (np.concatenate([[0.0], one]) for one in (curves.positives, curves.negatives))
+    above = positives[-1] - (positives[:-1] + positives[1:]) / 2.0
+    return float(np.diff(negatives) @ above / (max(positives[-1], 1.0) * max(negatives[-1], 1.0)))
 
 
 def _rates(counts_N: Floats) -> Floats:

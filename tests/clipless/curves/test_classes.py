@@ -77,10 +77,21 @@ def test_a_row_more_changes_one_class_from_a_threshold_on(silent, score, label):
 def test_noise_moves_the_area_by_little_and_its_interval_says_how_much():
     truth = roc_auc_score(POSITIVE, SCORES)
     curves = released(Gaussian(5.0))
-    low, high = curves.interval(lambda one: one.auroc(), draws=60)
-    assert low < high
+    low, high = curves.auroc_interval(draws=60)
+    assert low < curves.auroc() < high
     assert abs(curves.auroc() - truth) < 0.02
     assert low - 0.02 < truth < high + 0.02
+
+
+def test_intervals_of_the_area_hold_for_a_few_rows_in_much_noise():
+    draws, held = np.random.default_rng(0), []
+    for seed in range(60):
+        positive = np.arange(200) < 20
+        scores = 1.0 / (1.0 + np.exp(-(draws.normal(size=200) + 1.5 * positive)))
+        curves = release_classes(scores, positive, GRID, Gaussian(6.0), source=SeededSource(seed))
+        low, high = curves.auroc_interval(draws=40)
+        held.append(low <= roc_auc_score(positive, scores) <= high)
+    assert np.mean(held) >= 0.9
 
 
 def test_a_calibrated_model_is_within_its_null_and_a_bent_one_is_not():
