@@ -793,6 +793,7 @@ def test_a_region_reaches_the_search_at_once_and_when_the_sweep_resumes(ended):
     assert [row["region"] for row in rows] == [["epsilon <= 1"], ["accuracy >= 0.5"]]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 @pytest.mark.parametrize(
     ("budget", "asked", "chosen"),

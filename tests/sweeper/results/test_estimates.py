@@ -245,6 +245,7 @@ def noisy_point():
     return make
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("rows", "std"), [(81, 0.0227), (81, 0.004), (81, 1e-4), (1000, 0.002), (15000, 2e-4)])
 @pytest.mark.parametrize("truth", [0.0, 0.0001, 0.01, 0.03, 0.5, 0.9, 0.98, 0.999, 0.9999, 1.0])
 def test_intervals_cover_shares_near_zero_and_one(rows, std, truth):
