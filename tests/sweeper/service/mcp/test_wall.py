@@ -114,14 +114,28 @@ def test_a_spec_cannot_leave_the_account(serve, account, tmp_path, forged):
 
 
 @pytest.mark.long
+def test_rows_that_are_public_with_one_split_are_not_with_another(serve, account, tmp_path):
+    token = make_token(tmp_path / "tokens.json", Role.WRITE, 1, "robot")
+    service = serve(mcp=True, tokens=tmp_path / "tokens.json", accounts={"digits": account.address})
+    assert use(service, "submit_sweep", {"spec": SPEC}, bearer(token)).error is None
+    moved = {**SPEC, "data": {"name": "digits", "splits": {"salt": "mine"}}}
+    refused = use(service, "submit_sweep", {"spec": moved}, bearer(token)).error
+    assert refused.startswith("Expected the rows that are public in earlier sweeps of account 'clinic', got others")
+    assert len(account.balance().sweeps) == 1
+
+
+@pytest.mark.long
 def test_a_sweep_of_another_split_is_charged_on_every_side(serve, account, tmp_path):
     token = make_token(tmp_path / "tokens.json", Role.WRITE, 1, "robot")
     service = serve(mcp=True, tokens=tmp_path / "tokens.json", accounts={"digits": account.address})
     small = {**SPEC, "privacy": {"sweep_epsilon": 1, "delta": 1e-5}}
-    for data in ({"name": "digits"}, {"name": "digits", "splits": {"validation": 0.2, "salt": "mine"}}):
+    private = {"name": "digits", "evaluation": "private"}
+    for data in (private, private | {"splits": {"validation": 0.2, "salt": "mine"}}):
         assert use(service, "submit_sweep", {"spec": {**small, "data": data}}, bearer(token)).error is None
     ours, other = account.balance().sweeps.values()
-    assert {side for side, cost in other.held.items() if cost.square > 0} > {
+    assert len({cost.square for cost in ours.held.values()}) > 1
+    assert len({cost.square for cost in other.held.values()}) == 1
+    assert {side for side, cost in other.held.items() if cost.square > 0} >= {
         side for side, cost in ours.held.items() if cost.square > 0
     }
 
