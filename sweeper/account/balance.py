@@ -41,7 +41,7 @@ class SweepAccount:
     Attributes:
         spender: who reserved it first; nobody else reserves more for it.
         split: what says the side of each of its rows, ``None`` where rows are not assigned one by one.
-        sides: the digest of what put the rows of each block there; ``None`` without a split, or of an earlier version.
+        sides: the digest of what put the rows of each block there; an earlier version noted none.
         held: what it may draw, or has drawn, on each side of each of its blocks.
         reserved: the most that it held at any time, which ends and returns do not lower.
         charged: what it has drawn, by release, and ``drawn`` all of it on each side.

@@ -16,7 +16,7 @@ digests that tell nothing of it.
 
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 ALL_ROWS = "all"  # the block of data that is not cut into blocks
 _HASH = "sha256"
-_CHUNK = 4096  # rows that are copied at a time
 _ROW, _UNIT, _ALL, _SIDE = b"row", b"unit", b"all", b"side"
 
 
@@ -84,8 +83,11 @@ def digest_dataset(key: bytes, data: "Dataset") -> dict[str, str]:
     Raises:
         AccountError: a block has the name of all rows.
     """
+    from clipless.datasets.splits import labelled_bytes
+
     data = _before_encoder(data)
-    return _digest_blocks(key, data, [_labelled_rows(split.x, split.y.numpy()) for split in _splits(data)])
+    rows = [labelled_bytes(split.x.numpy(), split.y.numpy()) for split in _splits(data)]
+    return _digest_blocks(key, data, rows)
 
 
 def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:
@@ -93,14 +95,13 @@ def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:
 
     Guarantees:
         Where two are equal, every row is on the same side in both data sets: what decides it is in the hash of the
-        whole row. Of data that are no table it has their encoded rows.
+        whole row. Of published images, whose pixels decide it, it has their encoded rows.
     """
+    from clipless.datasets.dataset import RowHashes
+
     data = _before_encoder(data)
-    if data.hashes is None:
-        rows: list[Iterable[bytes]] = [_labelled_rows(split.x, split.y.numpy()) for split in _splits(data)]
-    else:
-        hashes = (data.hashes.train, data.hashes.validation, data.hashes.test)
-        rows = [map(bytes, own.numpy()) for own in hashes]
+    hashes = data.hashes or RowHashes.of(*_splits(data))
+    rows = [map(bytes, own.numpy()) for own in (hashes.train, hashes.validation, hashes.test)]
     on_sides = [map(bytes([side]).__add__, own) for side, own in enumerate(rows)]
     return _digest_blocks(hmac.digest(key, _SIDE, _HASH), data, on_sides)
 
@@ -112,7 +113,9 @@ def digest_labelled(
 
     ``units`` are the numbers of their privacy units, (n,); ``None`` where each row is one.
     """
-    return digest_rows(key, _labelled_rows(x, labels), None if units is None else units.tolist())
+    from clipless.datasets.splits import labelled_bytes
+
+    return digest_rows(key, labelled_bytes(x.numpy(), labels), None if units is None else units.tolist())
 
 
 def check_block_names(names: Iterable[str], field: str) -> None:
@@ -175,12 +178,3 @@ def _before_encoder(data: "Dataset") -> "Dataset":
 
 def _splits(data: "Dataset") -> "tuple[Split, Split, Split]":
     return data.train, data.validation, data.test
-
-
-def _labelled_rows(x: "Tensor", labels: "NDArray[np.int64]") -> Iterator[bytes]:
-    from clipless.datasets.splits import row_bytes
-
-    for begin in range(0, len(x), _CHUNK):
-        chunk = slice(begin, begin + _CHUNK)
-        for row, label in zip(row_bytes(x[chunk].numpy()), labels[chunk].astype("<i8"), strict=True):
-            yield label.tobytes() + row

@@ -21,10 +21,8 @@ from sweeper.account.cost import (
 from sweeper.account.entries import Bound, Charged, Costs, Entry, Position, Reserved, Settled, Side
 from sweeper.rounding import round_down, round_up
 
-MOVED = (
-    "its rows are not known to be on the sides on which the account has charged them: the split is another, or a "
-    "column that decides the side of a row has changed"
-)
+_WHY_MOVED = "the split is another, or a column that decides the side of a row has changed"
+MOVED = f"its rows are not known to be on the sides on which the account has charged them: {_WHY_MOVED}"
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -253,8 +251,6 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
 
 def _refuse_public(balance: Balance, wanted: Reservation) -> str | None:
     """Refuse rows that are public in one sweep and private in another: no charge covers what is free."""
-    if wanted.sweep in balance.sweeps:
-        return None  # it was not refused, and goes on with the same rows
     name, is_public, before = balance.opened.name, wanted.has_public_rows, balance.held_back.are_public
     if None not in (is_public, before) and is_public != before:
         was, now = ("public", "private") if before else ("private", "public")
@@ -262,12 +258,13 @@ def _refuse_public(balance: Balance, wanted: Reservation) -> str | None:
             f"Expected rows held back that are {was}, as in earlier sweeps of account {name!r}, got {now} ones: a row "
             "is one or the other for all of them; restore data.evaluation"
         )
+    if not is_public or wanted.sweep in balance.sweeps:
+        return None  # one that goes on has the rows that it began with, see `_refuse_sweep`
     sides = wanted.sides or {}
-    if is_public and any(balance.held_back.sides.get(block) not in (None, sides.get(block)) for block in wanted.blocks):
+    if any(balance.held_back.sides.get(block) not in (None, sides.get(block)) for block in wanted.blocks):
         return (
             f"Expected the rows that are public in earlier sweeps of account {name!r}, got others, on which these may "
-            "have trained as private ones: the split is another, or a column that decides the side of a row has "
-            "changed; restore the split and the data"
+            f"have trained as private ones: {_WHY_MOVED}; restore the split and the data"
         )
     return None
 

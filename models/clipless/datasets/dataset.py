@@ -4,7 +4,6 @@ The tensors of a `Split` are the sensitive values; nothing here summarises them.
 no ends the run.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clipless.datasets.metadata import Metadata
-from clipless.datasets.splits import hash_rows, row_bytes
+from clipless.datasets.splits import hash_rows, labelled_bytes
 from clipless.errors import DataError
 
 # Relative rounding of float32 entries at the declared bound.
@@ -113,13 +112,8 @@ class RowHashes:
     @classmethod
     def of(cls, *splits: Split) -> Self:
         """Return those of rows of which nothing but example and label was read, of training, validation and test."""
-        return cls(*(torch.from_numpy(hash_rows(_contents(split))) for split in splits))
-
-
-def _contents(split: Split) -> Iterator[bytes]:
-    for begin in range(0, len(split.y), _CHUNK):
-        rows, labels = row_bytes(split.x[begin : begin + _CHUNK].numpy()), split.y[begin : begin + _CHUNK].tolist()
-        yield from (label.to_bytes(8, "little") + row for row, label in zip(rows, labels, strict=True))
+        contents = (labelled_bytes(split.x.numpy(), split.y.numpy()) for split in splits)
+        return cls(*(torch.from_numpy(hash_rows(own)) for own in contents))
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ from clipless.errors import DeclarationError
 
 _HASH_BYTES = 8
 _ROW_HASH_BYTES = 16
+_CHUNK = 4096  # rows that are copied at a time
 
 
 class Part(enum.IntEnum):
@@ -116,6 +117,14 @@ def hash_rows(contents: Iterable[bytes]) -> NDArray[np.uint8]:
     """Return the hash of the content of each row, (n, 16), by which rows are compared with those of another file."""
     digests = b"".join(hashlib.blake2b(row, digest_size=_ROW_HASH_BYTES).digest() for row in contents)
     return np.frombuffer(digests, dtype=np.uint8).reshape(-1, _ROW_HASH_BYTES).copy()  # one may write to it
+
+
+def labelled_bytes(rows: NDArray[Any], labels: NDArray[np.int64]) -> Iterator[bytes]:
+    """Yield the bytes of each label and row, of ``labels`` (n,) and ``rows`` (n, ...), the latter as `row_bytes`."""
+    for begin in range(0, len(rows), _CHUNK):
+        chunk = slice(begin, begin + _CHUNK)
+        for row, label in zip(row_bytes(rows[chunk]), labels[chunk].astype("<i8"), strict=True):
+            yield label.tobytes() + row
 
 
 def row_bytes(rows: NDArray[Any]) -> Iterator[memoryview]:

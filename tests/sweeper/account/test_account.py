@@ -225,6 +225,12 @@ def test_a_row_held_back_is_public_in_all_sweeps_or_in_none(account, ledger, fir
         account.reserve(wants("second", has_public_rows=not first, **changes))
 
 
+def test_a_sweep_that_goes_on_does_not_make_its_rows_public(account):
+    account.reserve(wants("s"))
+    with pytest.raises(AccountError, match="Expected rows held back that are private"):
+        account.reserve(wants("s", has_public_rows=True))
+
+
 def test_what_a_sweep_of_an_earlier_version_paid_says_whether_its_rows_were_public(address):
     free, paid = make(address), make(type(address)(address.store, "second"))
     free.reserve(wants("old", has_public_rows=None, sides=None))
