@@ -96,6 +96,9 @@ def in_lines(text: str, letters: int) -> list[str]:
     return lines
 
 
+RIM = 2.5  # pixels of a dark one
+
+
 def symbols(is_trained: Sequence[bool], size: int) -> dict[str, Any]:
     """Return the shapes of marks: stars of rehearsed configurations that were trained, circles of all others."""
     return {
@@ -113,6 +116,12 @@ def name_stars(figure: go.Figure, theme: Theme, **legend: Any) -> None:
 def name_circles(figure: go.Figure, color: str, subject: str) -> None:
     """Say in the legend of a figure what its circles are: a picture has no caption."""
     _add_key(figure, {"symbol": "circle", "size": 9, "color": color}, f"one {subject}")
+
+
+def name_rims(figure: go.Figure, theme: Theme, words: str) -> None:
+    """Say in the legend of a figure of which marks the rims are dark."""
+    rim = {"width": RIM, "color": theme.ink}
+    _add_key(figure, {"symbol": "circle", "size": 9, "color": theme.paper, "line": rim}, words)
 
 
 def _add_key(figure: go.Figure, marker: dict[str, Any], name: str) -> None:

@@ -49,9 +49,10 @@ _BETWEEN = "guessed between marks"
 CELLS = 32  # of the grid, along each axis
 _LEAST_MARKS = 17  # of fewer, as a default number of rehearsals has, what lies between them is too much of a guess
 _SHARP = 3.0  # the power of the distance by which a trial counts
-_NEAR = 0.02  # within this share of an axis trials count alike
+_NEAR = 0.06  # within this share of an axis trials count alike
 _PALE = 0.4  # of colours everywhere: those of marks are measured, these are guessed
-_FULL, _GONE = 0.05, 0.25  # shares of an axis from the nearest mark up to which they do not fade, and where they end
+_AROUND = 3  # marks that are near where something is guessed: around one alone there would be a halo of its colour
+_FULL, _GONE = 0.2, 0.4  # shares of an axis from the farthest of these up to which colours do not fade, and end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,7 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
     """Return a grid over two axes.
 
     A height is the mean of the values of marks, in which nearer ones count more; it fades with the distance to the
-    nearest mark, in shares of the axes.
+    third-nearest mark, in shares of the axes.
     """
     (left, right), (low, high) = x.ends, y.ends
     grid_x, grid_y = np.linspace(left, right, CELLS), np.linspace(low, high, CELLS)
@@ -147,7 +148,8 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
     far: Any = np.hypot(far_x, far_y)
     weights = (far + _NEAR) ** -_SHARP
     heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
-    faded = _PALE + (1.0 - _PALE) * np.clip((far.min(axis=2) - _FULL) / (_GONE - _FULL), 0.0, 1.0)
+    beyond = (np.partition(far, _AROUND - 1, axis=2)[..., _AROUND - 1] - _FULL) / (_GONE - _FULL)
+    faded = _PALE + (1.0 - _PALE) * np.clip(beyond, 0.0, 1.0)
     return Heights(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
 
 
@@ -171,7 +173,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
         "more: it is a guess, not a measurement. Lines are as far apart as half the 95 % interval of a score, where "
-        "that is known: within less, differences may be chance. Colours fade where no mark is near."
+        "that is known: within less, differences may be chance. Colours fade where fewer than three marks are near."
     ),
     position=102,
     info=info,

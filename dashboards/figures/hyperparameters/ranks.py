@@ -5,16 +5,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import cos, sin, sqrt
+from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import color_bar, label, marks
-from dashboards.figures._comparable import symbols
+from dashboards.figures._comparable import RIM, name_rims, symbols
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
-from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._compared import half_width_of, remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import (
     PAD,
     both,
@@ -35,6 +36,7 @@ from dashboards.figures.hyperparameters.configurations import (
     identify,
     is_trained,
 )
+from dashboards.text import show
 
 _SIZE = 10  # pixels of a mark
 MOST_SPREAD = 0.12  # share of an axis between a place and the farthest of its marks
@@ -49,6 +51,8 @@ class RanksInfo(ConfigurationsInfo):
 
     shown: tuple[tuple[Axis, Axis], ...]  # the hyperparameters of each panel
     shares: tuple[float, ...]  # for each trial, the share of the others that it is ahead of
+    apart: float | None  # by how much two scores differ surely, None where that is not known
+    near: tuple[bool, ...]  # for each trial, whether the best one is ahead of it by less
 
 
 def info(data: SweepData) -> RanksInfo:
@@ -57,7 +61,11 @@ def info(data: SweepData) -> RanksInfo:
     base = ConfigurationsInfo(**content)
     order = ranks(base.colors)
     shares = tuple(float(place) / max(len(order) - 1, 1) for place in order)
-    return RanksInfo(**content, shown=tuple(pairs(find_axes(base))), shares=shares)
+    half = half_width_of(data)
+    apart = None if half is None else sqrt(2.0) * half  # the half width of a difference of two such scores
+    best = base.colors[shares.index(max(shares))] if shares else 0.0
+    near = tuple(apart is not None and abs(value - best) < apart for value in base.colors)
+    return RanksInfo(**content, shown=tuple(pairs(find_axes(base))), shares=shares, apart=apart, near=near)
 
 
 def spread(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -91,7 +99,7 @@ def _room(positions: Sequence[float]) -> float:
 def rows(info: RanksInfo) -> Table:
     """The numbers of the figure: one row per trial."""
     return [
-        identify(info, i) | {"ahead of": info.shares[i], info.color_name: info.colors[i]}
+        identify(info, i) | {"ahead of": info.shares[i], "near the best": info.near[i], info.color_name: info.colors[i]}
         for i in range(len(info.trials))
         if info.shown
     ]
@@ -112,7 +120,7 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
             "cmin": 0,
             "cmax": 1,
             "opacity": 1,
-            "line": {"width": 1, "color": theme.line},
+            "line": _rims([info.near[i] for i in chosen], theme),
             "showscale": not first,
             "colorbar": color_bar(f"share of {info.subject}s it beats in {label(info.color_name)}")
             | {"tickformat": ".0%"},
@@ -121,7 +129,15 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
         at_x, at_y = spread(*at)
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
         frame(figure, place, x, y, letters=letters(info, columns), pad=PAD if (at_x, at_y) == at else PAD + MOST_SPREAD)
+    if shown and info.apart is not None:
+        least = show(info.color_name, info.apart).replace(" %", " points")
+        name_rims(figure, theme, f"less than {least} from the best: perhaps chance")
     return figure
+
+
+def _rims(near: Sequence[bool], theme: Theme) -> dict[str, Any]:
+    """Wide dark rims of marks that are as good as the best, as far as scores tell."""
+    return {"width": [RIM if one else 1 for one in near], "color": [theme.ink if one else theme.line for one in near]}
 
 
 FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
@@ -130,8 +146,9 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     summary="trials over pairs of hyperparameters, coloured by their place in the order of what they reached",
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters; its colour is the share of the others "
-        "that it is ahead of in its best point, so that one outlier does not take all the colours. Marks of one place "
-        "lie side by side around it, the best of them in its middle."
+        "that it is ahead of in its best point, so that one outlier does not take all the colours. Marks with a dark "
+        "rim are so near the best one that the difference may be chance: within the 95 % interval of a difference "
+        "of two scores of as many other rows. Marks of one place lie side by side around it, the best in its middle."
     ),
     position=103,
     info=info,

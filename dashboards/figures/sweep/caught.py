@@ -4,9 +4,9 @@ The same points as on the front, and a number in place of epsilon and delta that
 bound, for one training that was fixed in advance, as the epsilon of a point is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, log10
 from typing import Any
 
 import plotly.graph_objects as go
@@ -15,7 +15,6 @@ from dashboards.data import CAUGHT, SweepData, evenly, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
     LAST_IN_LEGEND,
-    LOG,
     PRICE_OF_SWEEP,
     header,
     hover_texts,
@@ -44,12 +43,15 @@ from dashboards.figures._tested import (
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
 from dashboards.figures.sweep.front import DRAWN_DOMINATED
-from dashboards.text import doubt, percent
+from dashboards.text import doubt, number, percent
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
 
 _NEAR = 3.0  # times the largest share of a point: up to there the price shares their axis
 _GUESSING = 0.01  # what is caught at 1 % false alarms without looking
+_LEAST = 1e-3  # percentage points above it at which whatever is caught is nearer stands
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50, 100)  # percent, whose distances to 1 % grow evenly
+_FEWEST_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +62,7 @@ class CaughtInfo(FigureInfo):
     front: tuple[Point, ...]  # points of the front that have a risk
     front_hover: tuple[str, ...]  # one text for each
     dominated: tuple[Point, ...]  # the other points, thinned evenly to at most `DRAWN_DOMINATED`
-    steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being what is caught, in percent
+    steps: tuple[Step, ...]  # the staircase, its ``epsilon`` being the place on the axis
     tested: tuple[Tested, ...]  # what the models on the line reach on test rows
     certificate: str | None  # name of the certified accuracy that colours the points, if any
     lines: tuple[Reference, ...]  # what to compare with
@@ -78,7 +80,7 @@ def info(data: SweepData, *, utility: str | None = None) -> CaughtInfo:
     dominated = [point for point in usable if point.key not in data.result.on_front]
     price = data.result.price
     texts = zip(hover_texts(data, front), front, strict=True)
-    steps = staircase((*front, *dominated), utility, data.direction(utility), at=lambda point: 100.0 * _caught(point))
+    steps = staircase((*front, *dominated), utility, data.direction(utility), at=_place_of)
     return CaughtInfo(
         **header(data, f"{label(utility)} against what an attacker finds"),
         utility=utility,
@@ -101,6 +103,19 @@ def _caught(point: Point) -> float:
     return 1.0 if point.risk is None else point.risk.caught[1]
 
 
+def place(share: float) -> float:
+    """Return where a share of rows stands on the logarithmic axis: its percentage points above guessing.
+
+    >>> round(place(0.03), 6), place(0.01)
+    (2.0, 0.001)
+    """
+    return max(100.0 * (share - _GUESSING), _LEAST)
+
+
+def _place_of(point: Point) -> float:
+    return place(_caught(point))
+
+
 def rows(info: CaughtInfo) -> Table:
     """The numbers of the figure: one row per drawn point."""
     return [
@@ -112,13 +127,13 @@ def rows(info: CaughtInfo) -> Table:
 
 def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure."""
-    found = [100.0 * _caught(point) for point in (*info.front, *info.dominated)]
-    price = [100.0 * info.at_price] if info.at_price is not None and _is_near(info) else []
-    ticks = log_ticks([100.0 * _GUESSING, *found, *price]) if found else {}
-    ticks |= {"ticktext": [f"{text}%" for text in ticks.get("ticktext", ())]}
+    found = [_place_of(point) for point in (*info.front, *info.dominated)]
+    price = [place(info.at_price)] if info.at_price is not None and _is_near(info) else []
+    ticks = _ticks([*found, *price])
     gap = "<br>" if info.narrow else " "
     _, _, terms = info.epsilon_title.partition(", ")
-    title = title_below(f"rows caught at 1 % false alarms, at most{gap}(fixed in advance{LOG}); {terms}", info)
+    what = f"rows caught at 1 % false alarms, at most{gap}(fixed in advance); log of what exceeds guessing, 1 %"
+    title = title_below(f"{what}; {terms}", info)
     figure = new_figure(
         info,
         theme,
@@ -135,11 +150,13 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
     figure.add_traces(_marks(info).traces(theme))
     figure.add_traces([_crosses(info, theme)] if info.tested else [])
     figure.add_traces(_marks(info).keys(theme, lambda name, _: name))
-    _draw_line(figure, "guessing", _GUESSING, {"color": theme.muted, "dash": "dot", "width": 1.5})
     if info.at_price is not None:
         name = f"{PRICE_OF_SWEEP}{info.doubt}"
         if _is_near(info):
-            _draw_line(figure, name, info.at_price, {"color": theme.ink, "dash": "dash", "width": 1.5})
+            line = {"color": theme.ink, "dash": "dash", "width": 1.5}
+            figure.add_vline(x=price[0], line=line)
+            key = f"{name}: {percent(info.at_price)}"
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=key))
         else:  # an arrow in the key, for there is no line
             key = {"symbol": "arrow-right", "size": 9, "color": theme.ink}
             far = f"{'price' if info.narrow else name}: {percent(info.at_price)}, beyond the axis"
@@ -153,10 +170,17 @@ def _crosses(info: CaughtInfo, theme: Theme) -> go.Scatter:
     return crosses(info.tested, theme.orange, theme, narrow=info.narrow, name=name)
 
 
-def _draw_line(figure: go.Figure, name: str, share: float, line: Mapping[str, Any]) -> None:
-    """A line across the figure where such a share of the rows is caught, and its key."""
-    figure.add_vline(x=100.0 * share, line=line)
-    figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=f"{name}: {percent(share)}"))
+def _ticks(places: Sequence[float]) -> dict[str, Any]:
+    """The range of the axis and its ticks, whose texts are shares of rows."""
+    axis = log_ticks(places)
+    if not axis:
+        return {}
+    low, high = axis["range"]
+    inside = [tick for tick in _TICKS if low <= log10(tick - 100.0 * _GUESSING) <= high]
+    if len(inside) < _FEWEST_TICKS:
+        inside = [tick + 100.0 * _GUESSING for tick in axis["tickvals"]]
+    texts = [f"{number(tick)}%" for tick in inside]
+    return axis | {"tickvals": [tick - 100.0 * _GUESSING for tick in inside], "ticktext": texts}
 
 
 def _is_near(info: CaughtInfo) -> bool:
@@ -177,7 +201,7 @@ def _dominated(info: CaughtInfo, theme: Theme) -> go.Scatter:
     inside, count = sum(low <= point.values[info.utility] <= high for point in info.dominated), len(info.dominated)
     some = f" ({inside} of {count})" if info.still and inside < count < DRAWN_DOMINATED else ""
     return marks(
-        [100.0 * _caught(point) for point in info.dominated],
+        [_place_of(point) for point in info.dominated],
         [point.values[info.utility] for point in info.dominated],
         [f"{CAUGHT}: {percent(_caught(point))}" for point in info.dominated],
         dominated_look(count, theme, narrow=info.narrow),
@@ -191,7 +215,7 @@ def _marks(info: CaughtInfo) -> FrontMarks:
     return FrontMarks(
         points=info.front,
         texts=info.front_hover,
-        at=lambda point: 100.0 * _caught(point),
+        at=_place_of,
         utility=info.utility,
         certificate=info.certificate,
         certified_scores=info.certified_scores,
@@ -209,9 +233,9 @@ FIGURE: FigureKind[SweepData, CaughtInfo] = FigureKind(
     ),
     caption=(
         "The points of the front, with epsilon and delta put in other words. Of the people whose rows were used, an "
-        "attacker who knows all other rows and accuses 1 in 100 innocents finds at most this share; the dotted line is "
-        "guessing. Like the own epsilon of a point, it holds for one training that was fixed in advance; at the dashed "
-        "line is what any model of the sweep costs."
+        "attacker who knows all other rows and accuses 1 in 100 innocents finds at most this share; guessing finds "
+        "1 %, and the axis is the logarithm of what is above it. Like the own epsilon of a point, it holds for one "
+        "training that was fixed in advance; at the dashed line is what any model of the sweep costs."
     ),
     position=12,
     info=info,

@@ -17,11 +17,18 @@ from dashboards.figures._common import (
     header,
     hover_texts,
     label,
+    marks,
     new_figure,
+    percent_axis,
     point_name,
     point_rows,
+    title_below,
+    value_axis,
 )
-from dashboards.figures._staircases import EXPLORER
+from dashboards.figures._front_marks import scale_of
+from dashboards.figures._scores import error_bars
+from dashboards.figures._shades import differ, shaded_marker
+from dashboards.figures._staircases import EXPLORER, own_epsilon
 from dashboards.figures._tested import ON_TEST, gap_in_words
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, rounded_ticks, texts_of
@@ -91,7 +98,12 @@ def rows(info: Front3dInfo) -> Table:
 
 
 def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the three-dimensional front; points drop lines to the floor so that depth can be read."""
+    """Draw the three-dimensional front; points drop lines to the floor so that depth can be read.
+
+    In a picture, which nobody can turn, the own epsilon is the colour of points on a plane.
+    """
+    if info.still:
+        return _flat(info, theme)
     epsilons = [point.values["epsilon"] for point in info.front]
     utilities = [point.values[info.utility] for point in info.front]
     name = info.certificate or ""
@@ -108,10 +120,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = new_figure(info, theme, empty=not epsilons, height=520, scene=scene, margin=margin, showlegend=False)
     if not epsilons:
         return figure
-    _, _, terms = info.epsilon_title.partition(", ")  # the title of an axis that turns has no room for them
-    is_told = finals_first(info.front)
-    key = "open marks: explorers" if is_told else ""
-    said = "<br>".join(filter(None, [terms, info.scores, key, *info.on_test]))  # lines that fit a phone
+    said = "<br>".join([*_terms(info), info.scores, *info.on_test])  # titles that turn have no room; fits a phone
     figure.add_annotation(name="terms", text=said, **_CORNER, font={"size": 12, "color": theme.muted})
     figure.add_trace(_lines_to_the_floor(epsilons, utilities, certified, height["range"][0], theme))
     figure.add_trace(
@@ -122,8 +131,7 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
             mode="markers",
             marker={
                 "size": 3.0 if len(epsilons) > _LARGE_MARKS else 4.5,
-                "symbol": [EXPLORER if is_told and not point.is_final else "circle" for point in info.front],
-                "line": {"color": theme.paper, "width": 1},
+                **_shapes(info.front, theme),
                 "color": certified,
                 **color_ends(certified),
                 "colorscale": theme.colorscale(),
@@ -136,6 +144,36 @@ def plot(info: Front3dInfo, theme: Theme = LIGHT) -> go.Figure:
         )
     )
     return figure
+
+
+def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
+    """Draw certified accuracy over utility, coloured by own epsilon."""
+    name = info.certificate or ""
+    on_test = f"{info.on_test[0]} {', '.join(info.on_test[1:])}" if info.on_test else ""
+    title = title_below("; ".join(filter(None, [label(info.utility), *_terms(info), on_test])), info)
+    xaxis = {"title": {"text": title}, **percent_axis(info.utility)}
+    figure = new_figure(info, theme, empty=not info.front, height=520, xaxis=xaxis, yaxis=value_axis(info, name))
+    if info.front:
+        front = sorted(info.front, key=own_epsilon, reverse=True)  # the smallest one on top
+        own = [own_epsilon(point) for point in front]
+        look = {"size": 9.0 * scale_of(len(front), narrow=info.narrow), "opacity": 1, **_shapes(front, theme)}
+        look |= shaded_marker(own, theme, "points") if differ(own) else {"color": theme.blue}
+        x, y = ([point.values[one] for point in front] for one in (info.utility, name))
+        bars = {f"error_{axis}": error_bars(front, one, theme) for axis, one in (("x", info.utility), ("y", name))}
+        figure.add_trace(marks(x, y, [point_name(point) for point in front], look, cliponaxis=False, **bars))
+    return figure
+
+
+def _terms(info: Front3dInfo) -> list[str]:
+    """What holds for all points: the terms of their epsilons, and what open marks are."""
+    _, _, terms = info.epsilon_title.partition(", ")
+    return [terms, *(["open marks: explorers"] if finals_first(info.front) else [])]
+
+
+def _shapes(points: Sequence[Point], theme: Theme) -> dict[str, Any]:
+    is_told = finals_first(points)
+    symbols = [EXPLORER if is_told and not point.is_final else "circle" for point in points]
+    return {"symbol": symbols, "line": {"color": theme.paper, "width": 1}}
 
 
 def _from_floor(certified: Sequence[float]) -> list[float]:
@@ -184,7 +222,7 @@ def _lines_to_the_floor(
 FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     name="front-3d",
     heading="Privacy, utility and robustness together",
-    summary="own epsilon, utility and certified accuracy in space",
+    summary="own epsilon, utility and certified accuracy in space; in pictures the own epsilon is the colour",
     caption="The points of the front; drag to turn. Scores are of validation rows, which chose the models.",
     remarks=lambda data: " Below the axes: what is known of test rows." if info(data).on_test else "",
     position=60,
@@ -194,7 +232,6 @@ FIGURE: FigureKind[SweepData, Front3dInfo] = FigureKind(
     info_at=lambda data, certificate: info(data, certificate=certificate),
     topic=Topic.FRONT,
     epsilon_axis=True,
-    for_paper=False,
     awaits=("The points of the front in space,<br>as soon as a trial has finished its first epoch"),
     needs="points of the front with a certificate",
 )

@@ -32,7 +32,7 @@ from dashboards.figures._staircases import EXPLORER, Step, rows_axis, staircase,
 from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
-from dashboards.text import delta_text, short_title, show, show_epsilon
+from dashboards.text import delta_text, in_parentheses, short_title, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
@@ -148,9 +148,10 @@ def _traces(
     if value.best is not None:
         paid = show_epsilon(value.best.epsilon)
         whose = f"{escape(value.best.trial)}, epoch {escape(value.best.moment)}"
-        words = f"{name}, {_SWEEP} {paid}" + ("" if info.narrow else f" ({whose})")
+        reached = show(value.name, value.best.value) + in_parentheses(value.name, value.best.interval)
+        words = f"{name}, {_SWEEP} {paid}: {reached}" + ("" if info.narrow else f", {whose}")
         traces += step_lines((value.best,), right_end, color, name=words, width=3, dash=dash)
-        text = f"{_SWEEP}: epsilon {paid}<br>{name} {show(value.name, value.best.value)}<br>{whose}"
+        text = f"{_SWEEP}: epsilon {paid}<br>{name} {reached}<br>{whose}"
         marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))

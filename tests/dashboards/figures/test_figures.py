@@ -21,7 +21,7 @@ from dashboards.figures import (
     sweep_figures,
 )
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import WATERMARK, color_bar, epsilon_axis, zoom
+from dashboards.figures._common import WATERMARK, color_bar, epsilon_axis, point_name, zoom
 from dashboards.figures._comparable import stage_names
 from dashboards.figures._tested import BEST_ON_TEST
 from dashboards.figures._ticks import log_ticks
@@ -153,6 +153,37 @@ def test_every_point_drops_a_line_to_the_floor_fainter_where_there_are_many(swee
     assert drawn.opacity == opacity
 
 
+def test_a_picture_of_three_dimensions_is_a_plane_with_own_epsilons_as_colours(sweep):
+    figure = FIGURES["front-3d"].draw(sweep, still=True)
+    (drawn,) = figure.data
+    points = {point_name(point): point for point in front3d.info(sweep).front}
+    assert drawn.type == "scatter", "nobody can turn a picture"
+    assert len(drawn.text) == len(points)
+    for name, x, y, color in zip(drawn.text, drawn.x, drawn.y, drawn.marker.color, strict=True):
+        values = points[name].values
+        assert (x, y) == (values["accuracy"], values["certified@0.25"])
+        assert color == pytest.approx(log10(values["epsilon"]))
+    title = figure.layout.xaxis.title.text.replace("<br>", " ")
+    assert title.startswith("accuracy; delta = 1e-4; price of the sweep: ")
+    assert "on test rows, on average: accuracy: " in title
+    assert figure.layout.yaxis.title.text.replace("<br>", " ") == "certified accuracy at L2 radius 0.25 (validation)"
+
+
+def test_a_picture_of_noisy_scores_in_three_dimensions_has_their_intervals_and_open_explorers(sweep):
+    def make_noisy(point, *, is_final):
+        ends = {name: (value - 0.02, value + 0.03) for name, value in point.values.items() if name != "epsilon"}
+        return replace(point, noisy=NoisyScores(is_final=is_final, released={}, intervals=ends))
+
+    info = front3d.info(sweep)
+    front = tuple(make_noisy(point, is_final=i == 0) for i, point in enumerate(info.front[:9]))
+    figure = front3d.plot(replace(info, front=front, hover=("",) * 9, still=True))
+    (drawn,) = figure.data
+    assert sorted(drawn.marker.symbol) == ["circle", *["circle-open"] * 8]
+    for bars in (drawn.error_x, drawn.error_y):
+        assert (bars.array, bars.arrayminus) == (pytest.approx([0.03] * 9), pytest.approx([0.02] * 9))
+    assert "open marks: explorers" in figure.layout.xaxis.title.text
+
+
 def test_a_point_whose_certificate_was_not_computed_is_not_in_the_three_dimensional_front(make_front, load):
     front = make_front()
     chosen = next(p for p in front["points"] if p["on_front"])
@@ -246,8 +277,8 @@ def test_lines_of_a_price_are_told_apart_without_colour(sweep):
     lines = {trace.name: trace.line for trace in figure.data if trace.mode == "lines"}
     assert len({(line.dash, line.width) for line in lines.values()}) == len(lines) == 4
     for value in price.info(sweep).values:
-        model = f"{value.best.trial}, epoch {value.best.epoch}"
-        assert f"{value.name}, price {show_epsilon(sweep.result.price.epsilon)} ({model})" in lines
+        model = f"{100.0 * value.best.value:.1f} %, {value.best.trial}, epoch {value.best.epoch}"
+        assert f"{value.name}, price {show_epsilon(sweep.result.price.epsilon)}: {model}" in lines
     for trace in (trace for trace in figure.data if trace.name and "on test rows" in trace.name):
         assert value.best.epsilon < trace.x[0] < 10.0 ** figure.layout.xaxis.range[1], "on the thick line"
     assert figure.layout.xaxis.title.text.endswith("; crosses: test rows, moved right")
@@ -321,6 +352,7 @@ def test_what_a_budget_buys_is_the_model_of_the_headline(small):
     (bought,) = info.values
     assert (bought.best.trial, bought.best.epsilon, bought.best.value) == ("t0002", 1.0, 0.749)
     assert [(step.epsilon, step.value) for step in bought.alone] == [(0.02, 0.785), (0.9, 0.749)]
+    assert any("price 1: 74.9 % (67.9 to 81.9\xa0%), t0002" in (trace.name or "") for trace in price.plot(info).data)
     (bars,) = (trace.error_y for trace in price.plot(info).data if trace.mode == "markers" and trace.marker.size == 5)
     assert (bars.array, bars.arrayminus) == (pytest.approx((0.07, 0.07)), pytest.approx((0.07, 0.07)))
 

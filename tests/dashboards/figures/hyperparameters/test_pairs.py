@@ -53,6 +53,24 @@ def test_the_best_of_the_trials_in_one_place_is_drawn_last_and_in_its_middle(wit
     assert max(abs(x - round(x)) for x in trace.x) < 0.13
 
 
+def test_marks_that_may_be_as_good_as_the_best_have_dark_rims(sweep, monkeypatch):
+    best = max(ranks.info(sweep).colors)
+    for half in (0.02, None):
+        monkeypatch.setattr(ranks, "half_width_of", lambda _, half=half: half)
+        info = ranks.info(sweep)
+        apart = 0.02 * math.sqrt(2.0) if half else 0.0
+        assert info.near == tuple(best - value < apart for value in info.colors)
+        assert any(info.near) is (half is not None)
+        assert not all(info.near)
+        first, *others = ranks.plot(info).data
+        x, y = info.shown[0]
+        shown = [near for near, *at in zip(info.near, x.values, y.values, strict=True) if None not in at]
+        assert first.marker.line.color.count(LIGHT.ink) == sum(shown)
+        said = [trace.name for trace in others if trace.name]
+        assert said == (["less than 2.8 points from the best: perhaps chance"] if half else [])
+        assert [row["near the best"] for row in ranks.rows(info)] == list(info.near)
+
+
 def test_places_of_equal_values_are_shared():
     assert places([3.0, 1.0, 3.0, 2.0]).tolist() == [2.5, 0.0, 2.5, 1.0]
 
@@ -102,6 +120,7 @@ def test_a_contour_goes_through_what_trials_reached_and_fades_where_none_is_near
     monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)  # of few trials none is known
     assert contours.info(with_configs(*({"a": float(a), "b": float(b)} for a, b in places))).shown == ()
     monkeypatch.setattr(contours, "_LEAST_MARKS", 4)
+    monkeypatch.setattr(contours, "_AROUND", 1)  # of four marks no three are near
     info = contours.info(with_configs(*({"a": float(a), "b": float(b)} for a, b in places)))
     ((x, y),) = info.shown
     values = [0.1, 0.9, 0.5, 0.3]
@@ -117,6 +136,16 @@ def test_a_contour_goes_through_what_trials_reached_and_fades_where_none_is_near
     shade = [trace for trace in contours.plot(info).data if trace.type == "contour"][-1]
     assert np.array_equal(np.array(shade.z), faded)
     assert [color for _, color in shade.colorscale] == [LIGHT.clear, LIGHT.paper]
+
+
+def test_one_mark_alone_colours_nothing_around_it(with_configs, monkeypatch):
+    monkeypatch.setattr(contours, "explained_share", lambda *_: 0.5)
+    near = [(0.2 * i, 0.2 * (i * i % 5)) for i in range(17)]
+    info = contours.info(with_configs(*({"a": float(a), "b": float(b)} for a, b in [*near, (10.0, 10.0)])))
+    ((x, y),) = info.shown
+    grid = contours.fill_grid(x, y, range(18), [0.5] * 18)
+    assert grid.faded[-1][-1] == 1.0, "it would be a halo of its colour"
+    assert grid.faded[0][0] < 0.5
 
 
 def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):

@@ -15,9 +15,9 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     info = caught.info(sweep)
     assert len(info.front) == len(sweep.front_points)
     for step in info.steps[::5]:
-        within = [p.values["accuracy"] for p in sweep.points if 100.0 * p.risk.caught[1] <= step.epsilon]
+        within = [p.values["accuracy"] for p in sweep.points if caught.place(p.risk.caught[1]) <= step.epsilon]
         assert step.value == max(within)
-    dominated, line, marks, crosses, key, guessing = caught.plot(info).data
+    dominated, line, marks, crosses, key = caught.plot(info).data
     assert (dominated.name, marks.name, key.name) == (
         "dominated points",
         "points of the front",
@@ -25,8 +25,26 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     )
     assert list(marks.marker.color) == [point.values["certified@0.25"] for point in info.front], "why they are there"
     assert dominated.legendrank > crosses.name.count("test rows") * 1000 > key.legendrank
-    assert guessing.name == "guessing: 1 %"
-    assert max(line.x) == 100.0 * max(point.risk.caught[1] for point in (*info.front, *info.dominated))
+    assert max(line.x) == caught.place(max(point.risk.caught[1] for point in (*info.front, *info.dominated)))
+
+
+def test_the_axis_is_the_logarithm_of_what_exceeds_guessing_and_its_ticks_are_shares_of_rows(sweep):
+    axis = caught.plot(caught.info(sweep)).layout.xaxis
+    assert axis.type == "log"
+    shares = [float(text.removesuffix("%")) for text in axis.ticktext]
+    assert len(shares) > 3
+    assert list(axis.tickvals) == pytest.approx([share - 1.0 for share in shares])
+    assert "log of what exceeds guessing, 1 %" in axis.title.text
+
+
+def test_few_points_that_are_near_have_ticks_and_one_that_is_no_more_than_guessing_has_a_place(sweep):
+    info = replace(caught.info(sweep), dominated=(), steps=(), tested=(), at_price=None)
+    for shares in ((0.0301, 0.0399), (0.01, 0.02)):
+        risks = [replace(info.front[0].risk, caught=(0.001, share, 0.1)) for share in shares]
+        points = tuple(replace(info.front[0], risk=risk) for risk in risks)
+        axis = caught.plot(replace(info, front=points, front_hover=("", ""))).layout.xaxis
+        assert len(axis.tickvals) >= 3
+        assert all(axis.range[0] < log10(caught.place(share)) < axis.range[1] for share in shares)
 
 
 def test_rows_have_what_is_caught_at_every_share_of_false_alarms(sweep):
@@ -42,10 +60,10 @@ def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_te
         info = replace(caught.info(sweep), at_price=times * most)
         figure = caught.plot(info)
         low, high = figure.layout.xaxis.range
-        assert low < log10(100.0 * most) < high
-        assert (log10(100.0 * times * most) < high) is not bool(far), "a far price would leave the points no room"
+        assert low < log10(caught.place(most)) < high
+        assert (log10(caught.place(times * most)) < high) is not bool(far), "a far price would leave points no room"
         lines = [line.x0 for line in figure.layout.shapes if line.x0 == line.x1]
-        assert lines == [1.0, 100.0 * times * most][: 1 + (not far)]
+        assert lines == [caught.place(times * most)][: not far]
         (key,) = (trace for trace in figure.data if (trace.name or "").startswith("price of the sweep: "))
         assert key.name.endswith(" %, beyond the axis" if far else " %")
         assert key.mode == ("markers" if far else "lines"), "no key of a line that is not there"
@@ -53,7 +71,7 @@ def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_te
     points = {point.key: point for point in info.front}
     for step, x, y in zip(info.steps, crosses.x, crosses.y, strict=True):
         found = points[step.trial, step.epoch, step.made_from]
-        assert (x, y) == (100.0 * found.risk.caught[1], found.test["accuracy"])
+        assert (x, y) == (caught.place(found.risk.caught[1]), found.test["accuracy"])
     assert caught.rows(info)[0]["test"] == info.front[0].test["accuracy"]
 
 
