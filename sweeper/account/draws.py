@@ -2,7 +2,8 @@
 
 Each release has one name, under which the account charges it once: a training by trial and attempt, with the scores of
 its validation rows; the test scores of each row of the ledger; the sketch; a private selection as a whole, for the
-number of its candidates is secret.
+number of its candidates is secret. Its winner is a release that costs nothing more. It is charged before anybody
+sees it, so that the account knows the ledger that is shown: none of another winner, drawn anew, goes on from that.
 
 Candidates of a selection whose conditions broke are shown, all of them, at what they cost by composition. What the
 selection was charged counts for that: the account takes what is more on each side, and no less than either.
@@ -22,7 +23,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.privacy.selection import Terms
 from sweeper.store.sweep_folder import is_secret
 
-SKETCH, SELECTION, CANDIDATES = "sketch", "selection", "candidates"
+SKETCH, SELECTION, WINNER, CANDIDATES = "sketch", "selection", "winner", "candidates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +77,8 @@ def draws_of(ledger: Ledger) -> tuple[Draw, ...]:
         found.append(draw_of_selection(terms))
     if terms is not None and is_secret(ledger.path.parent):
         return tuple(found)
+    if terms is not None and not terms.broken:
+        found.append(Draw(what=WINNER, events={}))
     if terms is None or not terms.broken:
         found += [draw_of(one.trial, one.attempt, one.event, one.scores) for one in entries]
     elif entries:

@@ -20,7 +20,9 @@ winner. But it tells of m. Seen is one curve that beat K - 1 others of its law, 
 
 F the probability that a candidate's best score is below the winner's best: by simulation with fixed draws, along the
 line on which the trend's posterior moves the curve at the winner's best epoch. So m lies below the winner, and the
-winner is drawn to it by as much as its noise may have lifted it; nothing tells v, and the interval says so.
+winner is drawn to it by as much as its noise may have lifted it; nothing tells v, and the interval says so. Scores that
+did not choose it have no luck of their own, but where a release has scores by class these share noise: of another score
+that share of the chosen one's luck is taken off, by the correlation of both (`clipless.privacy.class_scores`).
 
 Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored,
 a (1 - a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not. A
@@ -42,8 +44,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
+from clipless.privacy.class_scores import NoiseSlopes
 from sweeper.records import Interval, NoisyScores, Point, ReleasedCurves, ScorePlan, Trial, TrialPlan, trial_number
-from sweeper.specification.objectives import radius_text
+from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_text
 
 CONFIDENCE = 0.95
 
@@ -52,6 +55,7 @@ _TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
 _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
 _OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
+_LEAST_LEFT = 0.01  # of the variance of a score's noise, when that of another one is known
 _OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
 _LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 _FARTHEST = 3.0  # deviations outside [0, 1] at which a posterior mean counts at most
@@ -127,17 +131,54 @@ def _estimate(
     points: Sequence[Point], name: str, trials: Mapping[str, Trial], plans: Mapping[str, ScorePlan]
 ) -> list[tuple[float, Interval]]:
     """Return the estimate and interval of a score of points of one stage, which are sorted by trial."""
-    curves, rows = [], []
-    for trial, group in groupby(points, key=lambda one: one.trial):
-        own, plan = list(group), trials[trial].plan
-        assert plan is not None  # noqa: S101 - its scores were asked for
-        s = np.log([one.epoch / plan.epochs for one in own])
-        deviation, count = _errors(own, name, plans[trial], plan.repeats)
-        curves.append(_Curve(s, np.array([one.values[name] for one in own]), deviation**2, count))
-        rows += [count / (1.0 - _OWN_SAMPLING)] * len(own)
-    best_of = plans[points[0].trial].best_of or {}
-    means, variances = posterior(curves) if name not in best_of else posterior_of_best(curves[0], best_of[name])
+    groups = [list(group) for _, group in groupby(points, key=lambda one: one.trial)]
+    curves = [_curve(own, name, trials[own[0].trial]) for own in groups]
+    best_of = plans[points[0].trial].best_of
+    means, variances = _of_winner(groups[0], name, trials[points[0].trial], best_of) if best_of else posterior(curves)
+    rows = [curve.rows / (1.0 - _OWN_SAMPLING) for curve in curves for _ in curve.s]
     return [share(mean, variance, count) for mean, variance, count in zip(means, variances, rows, strict=True)]
+
+
+def _curve(points: Sequence[Point], name: str, trial: Trial) -> _Curve:
+    plan = trial.plan
+    assert plan is not None and plan.scores is not None  # noqa: S101, PT018 - its scores were asked for
+    s = np.log([one.epoch / plan.epochs for one in points])
+    deviation, count = _errors(points, name, plan.scores, plan.repeats)
+    return _Curve(s, np.array([one.values[name] for one in points]), deviation**2, count)
+
+
+def _of_winner(points: Sequence[Point], name: str, trial: Trial, best_of: Mapping[str, float]) -> tuple[Floats, Floats]:
+    """Return the posterior of a score of a winner, without the luck that it shares with the one that chose it."""
+    ((chosen_by, candidates),) = best_of.items()
+    chosen = _curve(points, chosen_by, trial)
+    means, variances = posterior_of_best(chosen, candidates)
+    if name == chosen_by:
+        return means, variances
+    own, shared = _curve(points, name, trial), _shared_noise(points, chosen_by, name)
+    slope = shared * sqrt(own.variance / chosen.variance)
+    left = max(1.0 - shared**2, _LEAST_LEFT) * own.variance
+    cleared = replace(own, scores=own.scores - slope * (chosen.scores - means), variance=left)
+    own_means, own_variances = posterior([cleared])
+    return own_means, own_variances + slope**2 * variances
+
+
+def _shared_noise(points: Sequence[Point], *names: str) -> float:
+    """Return the correlation of the noise of two scores of a trial, from what was released with them."""
+    errors = points[-1].errors or {}
+    recalls = [name for name in errors if recall_text(name) is not None]
+    if not recalls:
+        return 0.0  # releases without hits by class have noise of their own in each score
+    rows = np.array([fmean((one.errors or errors)[name][1] for one in points) for name in recalls])
+    values = {name: fmean(one.values[name] for one in points) for name in errors}
+    found = np.array([values[name] for name in recalls])
+    population = round(errors["accuracy"][1])
+    slopes = dict(zip(recalls, NoiseSlopes.of_recalls(found, rows), strict=True))
+    slopes["accuracy"] = NoiseSlopes.of_accuracy(len(rows), population)
+    slopes[BALANCED] = NoiseSlopes.of_balanced(found, rows)
+    if AUROC in errors:
+        slopes[AUROC] = NoiseSlopes.of_auroc(values[AUROC], rows, population)
+    first, other = (slopes.get(name) for name in names)
+    return 0.0 if first is None or other is None else first.correlation(other)
 
 
 def _errors(points: Sequence[Point], name: str, plan: ScorePlan, repeats: int) -> tuple[float, float]:

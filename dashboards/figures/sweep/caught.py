@@ -158,9 +158,9 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
             key = f"{name}: {percent(info.at_price)}"
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=key))
         else:  # an arrow in the key, for there is no line
-            key = {"symbol": "arrow-right", "size": 9, "color": theme.ink}
+            arrow = {"symbol": "arrow-right", "size": 9, "color": theme.ink}
             far = f"{'price' if info.narrow else name}: {percent(info.at_price)}, beyond the axis"
-            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name=far))
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=arrow, name=far))
     draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
 

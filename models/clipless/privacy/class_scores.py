@@ -121,6 +121,57 @@ class ScoreError:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class NoiseSlopes:
+    """How a score moves with the noise of the numbers of its release, which all have the same deviation."""
+
+    hits: Floats  # (K,) by the hits of each class
+    sizes: Floats  # (K,) by the sizes of the classes
+    order: float = 0.0
+
+    @classmethod
+    def of_accuracy(cls, classes: int, population: int) -> "NoiseSlopes":
+        """Return those of the first share of a release with hits, with which it agrees."""
+        return cls(np.full(classes, 1.0 / population), np.zeros(classes))
+
+    @classmethod
+    def of_recalls(cls, recalls_K: Floats, rows_K: Floats) -> tuple["NoiseSlopes", ...]:
+        """Return those of recalls, given the sizes that hits are divided by."""
+        slopes = zip(np.diag(1.0 / rows_K), np.clip(recalls_K, 0.0, 1.0), strict=True)
+        return tuple(cls(by_hit, -by_hit * (recall - 0.5)) for by_hit, recall in slopes)
+
+    @classmethod
+    def of_balanced(cls, recalls_K: Floats, rows_K: Floats) -> "NoiseSlopes":
+        """Return those of the mean of recalls."""
+        by_hit = 1.0 / (len(rows_K) * rows_K)
+        return cls(by_hit, -by_hit * (np.clip(recalls_K, 0.0, 1.0) - 0.5))
+
+    @classmethod
+    def of_auroc(cls, auroc: float, rows_K: Floats, population: int) -> "NoiseSlopes":
+        """Return those of an AUROC."""
+        found = min(max(auroc, 0.0), 1.0)
+        return cls(np.zeros(2), (0.5 - found) / rows_K, _divisor(population) / float(rows_K.prod()))
+
+    def covariance(self, other: "NoiseSlopes") -> float:
+        """Return that of the noise of two scores, in squared deviations of the numbers.
+
+        Hits were made to agree with the accuracy and sizes to add up to N, which takes some of their noise away.
+        """
+        classes = len(self.hits)
+        hits = self.hits @ other.hits - self.hits.sum() * other.hits.sum() / (classes + 1)
+        sizes = self.sizes @ other.sizes - self.sizes.sum() * other.sizes.sum() / classes
+        return float(hits + sizes / _SIZE_WEIGHT**2 + self.order * other.order)
+
+    @property
+    def deviation(self) -> float:
+        """The deviation of the noise of the score, in deviations of the numbers."""
+        return math.sqrt(self.covariance(self))
+
+    def correlation(self, other: "NoiseSlopes") -> float:
+        """Return that of the noise of two scores."""
+        return self.covariance(other) / (self.deviation * other.deviation)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class ClassScores:
     """One release; everything here is computed from what was released.
 
@@ -181,12 +232,8 @@ class ClassScores:
     @property
     def recall_errors(self) -> tuple[ScoreError, ...]:
         """Those of `recalls`."""
-        return tuple(
-            ScoreError(self._noise(by_hit, -by_hit * (recall - 0.5)), float(rows))
-            for by_hit, recall, rows in zip(
-                np.diag(1.0 / self.rows), np.clip(self.recalls, 0, 1), self.rows, strict=True
-            )
-        )
+        slopes = zip(NoiseSlopes.of_recalls(self.recalls, self.rows), self.rows, strict=True)
+        return tuple(ScoreError(self.std * one.deviation, float(rows)) for one, rows in slopes)
 
     @property
     def balanced_accuracy(self) -> float:
@@ -200,8 +247,8 @@ class ClassScores:
         smooth = (recalls * rows + 1.0) / (rows + 2.0)  # no class is known without error
         variance = float((smooth * (1.0 - smooth) / rows).sum()) / classes**2
         middle = float(smooth.mean())
-        by_hit = 1.0 / (classes * rows)
-        return ScoreError(self._noise(by_hit, -by_hit * (recalls - 0.5)), middle * (1.0 - middle) / variance)
+        slopes = NoiseSlopes.of_balanced(recalls, rows)
+        return ScoreError(self.std * slopes.deviation, middle * (1.0 - middle) / variance)
 
     @property
     def auroc(self) -> float:
@@ -211,17 +258,8 @@ class ClassScores:
     @property
     def auroc_error(self) -> ScoreError:
         """That of `auroc`."""
-        rows, found = self.rows, min(max(self.auroc, 0.0), 1.0)
-        of_order = self.std * _divisor(self.population) / float(rows.prod())
-        of_sizes = self._noise(np.zeros(2), (0.5 - found) / rows)
-        return ScoreError(math.hypot(of_order, of_sizes), _rows_of_auroc(found, *rows))
-
-    def _noise(self, by_hit: Floats, by_size: Floats) -> float:
-        """Return the deviation of the noise in a number with these derivatives by hits and by sizes."""
-        classes = self.form.classes
-        hits = (by_hit**2).sum() - by_hit.sum() ** 2 / (classes + 1)
-        sizes = (by_size**2).sum() - by_size.sum() ** 2 / classes
-        return self.std * math.sqrt(float(hits + sizes / _SIZE_WEIGHT**2))
+        slopes = NoiseSlopes.of_auroc(self.auroc, self.rows, self.population)
+        return ScoreError(self.std * slopes.deviation, _rows_of_auroc(min(max(self.auroc, 0.0), 1.0), *self.rows))
 
 
 def release_class_scores(

@@ -6,7 +6,7 @@ from pathlib import Path
 from clipless.datasets import Dataset
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
-from sweeper.account.draws import SELECTION, Draw, draw_of_candidates, draw_of_selection, draws_of
+from sweeper.account.draws import SELECTION, WINNER, Draw, draw_of_candidates, draw_of_selection, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import user_of_machine
 from sweeper.account.positions import NOTHING_YET
@@ -120,6 +120,24 @@ def charge_candidates(folder: SweepFolder) -> None:
     for draw, position in ((selection, NOTHING_YET), (all_of_it, None)):
         account.charge(wanted, draw.what, draw.costs(*balance.terms), folder.ledger, position)
     receipt.seen(account).write(folder.path)
+
+
+def note_winner(hidden: SweepFolder, winner: SweepFolder) -> None:
+    """Tell the account of a private selection which ledger is shown, before its winner is.
+
+    From then on no older state of the hidden folder goes on, which would draw another winner for the same charge.
+
+    Raises:
+        AccountError: the account has lost what this selection saw of it.
+        RecordError: the store or a folder cannot be read or written; nothing may be shown then.
+    """
+    receipt = read_receipt(hidden.path)
+    if receipt is None:
+        return
+    account = Account(parse_address(receipt.account))
+    receipt.check_against(account)
+    account.charge(account.reservation_of(receipt.sweep), WINNER, {}, winner.ledger)
+    receipt.seen(account).write(winner.path)
 
 
 def give_back(folder: SweepFolder) -> None:

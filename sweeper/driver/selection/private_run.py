@@ -31,7 +31,7 @@ from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.account.receipts import RECEIPT_NAME
 from sweeper.backend.endings import RunEnding, RunResult
-from sweeper.driver.recording.account_charges import AccountCharges, charge_candidates, give_back
+from sweeper.driver.recording.account_charges import AccountCharges, charge_candidates, give_back, note_winner
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.row_digests import ROWS_NAME
@@ -316,6 +316,8 @@ def _as_winner(point: Point, hidden: SweepFolder, made: SweepFolder, *, keep: bo
 
 def _release(hidden: SweepFolder) -> SweepFolder:
     winner = SweepFolder(hidden.path / WINNER)
+    _check_receipt(hidden, hidden.read_manifest(secret=True))
+    note_winner(hidden, winner)
     folder = move_out(winner.path, hidden.path, hidden.read_manifest(secret=True).name)
     remove(hidden.path)
     return folder
@@ -375,9 +377,7 @@ def _charge_all(hidden: SweepFolder, manifest: Manifest) -> None:
         SelectionWaitsError: it has none.
         RecordError: it cannot be charged.
     """
-    account = manifest.read_spec().privacy.account
-    if account is not None and not (hidden.path / RECEIPT_NAME).exists():
-        raise RecordError(f"Expected what {hidden.path} reserved from {account} in {RECEIPT_NAME}; restore the file")
+    _check_receipt(hidden, manifest)
     try:
         charge_candidates(hidden)
     except AccountError as error:
@@ -385,6 +385,12 @@ def _charge_all(hidden: SweepFolder, manifest: Manifest) -> None:
             f"A private selection has no winner, and nothing of it is shown, for its account has no room for all that "
             f"was trained. {error}; then go on with {program()} resume --give-up {hidden.path}, or remove the folder"
         ) from error
+
+
+def _check_receipt(hidden: SweepFolder, manifest: Manifest) -> None:
+    account = manifest.read_spec().privacy.account
+    if account is not None and not (hidden.path / RECEIPT_NAME).exists():
+        raise RecordError(f"Expected what {hidden.path} reserved from {account} in {RECEIPT_NAME}; restore the file")
 
 
 def _unmarked(hidden: SweepFolder) -> Manifest:

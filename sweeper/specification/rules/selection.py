@@ -110,6 +110,11 @@ def _of_scores(search: SearchSettings, data: DataSettings) -> Iterator[BrokenRul
         yield BrokenRule(
             "data.evaluation", data.evaluation.value, expected, "declare the rows public, or leave selection out"
         )
+    for i, one in enumerate(search.outcomes if data.evaluation is Evaluation.PRIVATE else ()):
+        if one.name != "epsilon":
+            expected = f"no constraint on scores of private rows {_UNDER}: the luck of their noise would meet it"
+            remedy = "make it the first objective, or leave it out"
+            yield BrokenRule(f"search.constraints.{i}", search.constraints[i], expected, remedy)
     for i, name in enumerate(search.metrics):
         if reads_training_rows([name]):
             expected = f"no metric of training rows {_UNDER}: it is no part of what a candidate spends"

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from clipless.errors import AccountingError
 from clipless.privacy import class_scores
-from clipless.privacy.class_scores import ClassScores, ScoreForm, expect_scores, release_class_scores
+from clipless.privacy.class_scores import ClassScores, NoiseSlopes, ScoreForm, expect_scores, release_class_scores
 from clipless.testing import SeededSource
 from tests.clipless.factories import RecordingSource
 
@@ -161,6 +161,24 @@ def test_a_class_without_rows_has_scores_that_say_nothing():
     assert found.recall_errors[1].std > 0.3
     assert found.recall_errors[0].std < 0.02
     assert all(math.isfinite(value) for value in (found.auroc, *found.recalls, found.balanced_error.rows))
+
+
+def test_scores_of_a_release_share_noise_as_much_as_their_slopes_say(many):
+    source = SeededSource(3)
+    form = ScoreForm(1, 2, hits=True, order=True)
+    several = [release(many, form, 4000, source, sigma=8.0) for _ in range(600)]
+    first = several[0]
+    accuracy, balanced = NoiseSlopes.of_accuracy(2, 4000), NoiseSlopes.of_balanced(first.recalls, first.rows)
+    recalls = NoiseSlopes.of_recalls(first.recalls, first.rows)
+    kinds = [
+        ([one.shares[0] for one in several], accuracy),
+        ([one.balanced_accuracy for one in several], balanced),
+        ([one.auroc for one in several], NoiseSlopes.of_auroc(first.auroc, first.rows, 4000)),
+        *(([one.recalls[label] for one in several], recalls[label]) for label in (0, 1)),
+    ]
+    for (values, slopes), (others, other) in itertools.combinations(kinds, 2):
+        assert slopes.correlation(other) == pytest.approx(np.corrcoef(values, others)[0, 1], abs=0.13)
+    assert abs(accuracy.correlation(balanced)) > 0.3
 
 
 def test_a_release_has_the_noise_that_its_errors_say(many):

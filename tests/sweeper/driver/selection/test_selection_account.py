@@ -1,6 +1,7 @@
 """A private selection that spends an account: charged as a whole, and of the number of candidates nothing is told."""
 
 import datetime
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -12,14 +13,14 @@ from clipless.privacy.events import Composed, PoissonGaussian, Relation
 from sweeper.account import store as store_module
 from sweeper.account.account import Account
 from sweeper.account.cost import event_cost, is_within, selection_cost, total
-from sweeper.account.draws import SELECTION, draws_of
+from sweeper.account.draws import SELECTION, WINNER, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import open_account, raise_account
 from sweeper.account.receipts import read_receipt
 from sweeper.account.verify import settle_folder, verify_account
 from sweeper.driver.options import Options
 from sweeper.driver.runner import resume_sweep, run_sweep
-from sweeper.driver.selection import selection_run
+from sweeper.driver.selection import private_run, selection_run
 from sweeper.driver.selection.private_run import SelectionWaitsError, recover, select
 from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.planning.account_plan import plan_account, planned_costs
@@ -74,11 +75,13 @@ def test_a_selection_is_charged_once_and_nothing_tells_how_many_candidates_there
     account = opened(address)
     folder = ran(address, tmp_path)
     known, terms = sweep_of(account, folder), Ledger(folder.ledger).selection
-    assert list(known.charged) == [SELECTION]
+    assert list(known.charged) == [SELECTION, WINNER]
+    assert known.charged[WINNER] == {}
     assert known.charged[SELECTION] == {Side.TRAINING: cost_of(terms, account)}
     assert (known.is_open, known.held == known.drawn, known.title) == (False, True, "small")
     found = verify_account(address, [folder.path])
-    assert (found.findings, found.folders, found.entries) == ((), 1, 5)  # opened, bound, reserved, charged, settled
+    entries = ["opened", "bound", "reserved", "charged", "charged", "settled"]
+    assert (found.findings, found.folders, found.entries) == ((), 1, len(entries))
     check_only_the_winner(everything_in(folder.path) + address.path.read_bytes(), whole)
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == [folder.path.name]
 
@@ -171,6 +174,67 @@ def test_a_selection_that_ended_before_any_noise_gives_everything_back(whole, ad
     assert all(balance.taken(place).square == 0.0 for place in balance.places())
 
 
+@pytest.fixture
+def backed_up(whole, tmp_path, monkeypatch):
+    """Let the driver die as soon as the winner is in sight; return a copy of the hidden folder as it was before."""
+    copies = tmp_path / "backup"
+
+    def copy(engine, *_):
+        shutil.copytree(engine.folder.path, copies / engine.folder.path.name)
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    whole.does = {"t0002": copy}
+    with monkeypatch.context() as patched:
+        patched.setattr(selection_run, "_conclude", die)
+        yield copies
+
+
+def test_a_backup_of_the_hidden_folder_selects_no_second_winner_for_one_charge(address, tmp_path, backed_up):
+    account = opened(address)
+    with pytest.raises(KeyboardInterrupt):
+        ran(address, tmp_path)
+    (folder,) = (path for path in (tmp_path / "out").iterdir() if not path.name.startswith(HIDDEN))
+    (copy,) = backed_up.iterdir()
+    shutil.copytree(copy, tmp_path / "out" / copy.name)
+    before = Account(address).head
+    with pytest.raises(RecordError, match=r"Expected the ledger of sweep 'small' to go on from its last charge"):
+        resume_sweep(tmp_path / "out" / copy.name)
+    assert Account(address).head == before
+    assert verify_account(address, [folder]).findings == ()
+    assert list(sweep_of(account, SweepFolder(folder)).charged) == [SELECTION, WINNER]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("whole")
+def test_a_winner_is_shown_once_its_account_can_be_told(address, tmp_path, monkeypatch):
+    account = opened(address)
+    told = private_run.note_winner
+
+    def away(*_):
+        raise RecordError("the store is away")
+
+    monkeypatch.setattr(private_run, "note_winner", away)
+    with pytest.raises(RecordError, match="the store is away"):
+        ran(address, tmp_path)
+    assert [path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(HIDDEN)] == []
+    monkeypatch.setattr(private_run, "note_winner", told)
+    (hidden,) = hidden_sweeps(tmp_path / "out")
+    folder = resume_sweep(hidden.path).sweep.folder
+    assert list(sweep_of(account, folder).charged) == [SELECTION, WINNER]
+    assert verify_account(address, [folder.path]).findings == ()
+
+
+@pytest.mark.long
+def test_without_its_receipt_no_winner_is_shown(whole, address, tmp_path):
+    opened(address)
+    whole.does = {"t0003": lambda engine, *_: (engine.folder.path / "account.json").unlink()}
+    with pytest.raises(RecordError, match=r"Expected what .* reserved from .* in account.json; restore the file"):
+        ran(address, tmp_path)
+    assert all(path.name.startswith(HIDDEN) for path in (tmp_path / "out").iterdir())
+
+
 @pytest.mark.long
 def test_without_its_receipt_nothing_is_shown(whole, address, tmp_path):
     opened(address)
@@ -207,9 +271,9 @@ def test_behind_a_selection_that_held_its_final_is_a_release_of_its_own(tmp_path
     ledger.set_budget(budget)
     ledger.select(budget.terms)
     ledger.open("t0002", budget.final.slot, stage=0, marked=True)
-    assert [draw.what for draw in draws_of(ledger)] == [SELECTION]
+    assert [draw.what for draw in draws_of(ledger)] == [SELECTION, WINNER]
     ledger.draw("t0002")
-    assert [draw.what for draw in draws_of(ledger)] == [SELECTION, "t0002/1"]
+    assert [draw.what for draw in draws_of(ledger)] == [SELECTION, WINNER, "t0002/1"]
 
 
 def test_a_selection_that_waits_has_drawn_itself_alone(play, tmp_path):

@@ -84,6 +84,18 @@ def test_every_condition_is_refused_by_name_when_it_is_broken(private, path, val
     assert spec_error(private, **{path: value}).endswith(sentence)
 
 
+def test_no_noisy_score_has_to_meet_a_bound_for_its_luck_would(private):
+    private["search"] |= {"objectives": ["epsilon", "accuracy", "certified@1/4"]}
+    private["search"]["constraints"] = ["epsilon <= 8", "certified@0.25 >= 0.5"]
+    assert len(Spec.from_mapping(private).search.outcomes) == 2, "free scores have no noise"
+    said = spec_error(private, **{"data.evaluation": "private", "privacy.score_noise": 20.0})
+    assert said.endswith(
+        f"Expected no constraint on scores of private rows {UNDER}: the luck of their noise would meet it, got "
+        "constraints='certified@0.25 >= 0.5' (search.constraints.1 in mnist.yaml); make it the first objective, or "
+        "leave it out"
+    )
+
+
 def test_candidates_are_drawn_at_random_unless_the_spec_says_otherwise(content):
     content["search"] = {"selection": "private"}
     spec = Spec.from_mapping(content)
