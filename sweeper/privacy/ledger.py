@@ -24,8 +24,12 @@ Of a private selection there is one row more: its terms. Where its conditions he
 number of trainings would give the number of candidates away; a file that says otherwise is refused. What test scores
 of the winner cost is entered behind it. Where the budget of the sweep holds the selection, its row follows that of the
 budget, and behind a selection that held stands the final. A selection that held cannot be entered again.
+
+Each row but that of the budget has a nonce, which nothing reads: an account knows a ledger by its bytes (`sweeper.account.positions`), and
+those of two copies of a folder that both go on must differ.
 """
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +57,9 @@ from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, Terms
 from sweeper.privacy.spending import Budget, Spending
 from sweeper.store.jsonl import JsonlFile
+
+
+_NONCE_BYTES = 8
 
 
 class Ledger:
@@ -308,7 +315,8 @@ class Ledger:
     def _append(self, row: LedgerRow) -> None:
         """Write a row that keeps the rules, and take it."""
         self._charges.check(row)
-        self._file.append(row_to_json(row))
+        nonce = {} if isinstance(row, BudgetRow) else {"nonce": secrets.token_hex(_NONCE_BYTES)}
+        self._file.append(row_to_json(row) | nonce)
         self._take(row)
 
     def _take(self, row: LedgerRow) -> None:

@@ -47,12 +47,22 @@ class AccountCharges:
         position = NOTHING_YET if draw.what == SELECTION else None
         self._account.charge(self._wanted, draw.what, self._costs(draw), self._ledger, position)
 
-    def settle(self) -> None:
-        """Give back what the sweep has reserved and not drawn.
+    def catch_up(self) -> None:
+        """Charge what the ledger has drawn and the account does not know, as after a kill between the two.
 
         Raises:
-            RecordError: the store cannot be written to; it can be settled later.
+            AccountError, RecordError: it could not be charged.
         """
+        for draw in draws_of(Ledger(self._ledger)):
+            self.charge(draw)
+
+    def settle(self) -> None:
+        """Give back what the sweep has reserved and not drawn; what its ledger has drawn is charged before.
+
+        Raises:
+            AccountError, RecordError: the store cannot be written to; it can be settled later.
+        """
+        self.catch_up()
         self._account.settle(self._wanted.sweep, self._ledger)
         self._receipt.seen(self._account).write(self._folder)
 
@@ -96,8 +106,7 @@ def reserve_account(
     receipt = receipt.seen(account)
     receipt.write(folder.path)
     charges = AccountCharges(account, wanted, receipt, folder.path, folder.ledger)
-    for draw in draws_of(Ledger(folder.ledger)):
-        charges.charge(draw)
+    charges.catch_up()
     return charges
 
 

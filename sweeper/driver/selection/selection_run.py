@@ -155,6 +155,7 @@ def resume_selection(
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):
+                note_rows(left.path, loaded.data)  # of one whose driver was killed before it had
                 account = _reserve(plan, options, loaded.data, left)
                 left = _train_in_secret(plan, options, loaded.data, left, interruption, account)
         return _conclude(plan, options, loaded.data, left, interruption, () if hidden is None else _left_behind(hidden))

@@ -5,6 +5,7 @@ import csv
 import datetime
 import json
 import re
+import shutil
 from dataclasses import asdict, replace
 from html import escape
 from types import SimpleNamespace
@@ -28,7 +29,7 @@ from sweeper.driver.options import Options
 from sweeper.driver.recording.account_charges import reserve_account
 from sweeper.driver.recording.spending import SpendingRecord
 from sweeper.driver.runner import run
-from sweeper.errors import AccountError, SpecError, TrialError
+from sweeper.errors import AccountError, RecordError, SpecError, TrialError
 from sweeper.planning.account_plan import NO_ACCOUNT, make_reservation, planned_costs
 from sweeper.planning.account_quote import quote_of
 from sweeper.planning.configurations import plan_configuration
@@ -166,6 +167,45 @@ def test_a_driver_that_was_killed_between_its_ledger_and_its_account_charges_wha
     again = Account(address).balance().sweeps[sweep]
     assert list(again.charged) == ["t0001/1"]
     assert again.held == held  # its own reservation, found again
+
+
+def begun(folder, plan, charges):
+    """Let a driver of a folder draw the first noise of its first trial."""
+    made = SpendingRecord(folder, plan, charges)
+    made.enter_budget()
+    made._ledger.open("t0001", plan.spending.first_slot, stage=0, marked=True)
+    made.draw("t0001")
+
+
+def test_of_two_copies_of_a_folder_that_both_go_on_one_draws(tmp_path, data):
+    """Their ledgers say the same of the same trial, and one charge pays for one draw."""
+    address = opened(tmp_path)
+    folder, plan, charges = reserved(tmp_path, data, address)
+    copy = SweepFolder(tmp_path / "copy")
+    shutil.copytree(folder.path, copy.path)
+    other = reserve_account(plan, data, copy)
+    begun(folder, plan, charges)
+    with pytest.raises(RecordError, match="does not hold it: the folder is a copy"):
+        begun(copy, plan, other)
+    begun_before = Account(address).balance().sweeps[read_receipt(folder.path).sweep]
+    assert list(begun_before.charged) == ["t0001/1"]
+
+
+def test_a_draw_that_could_not_be_charged_is_charged_before_the_sweep_is_settled(tmp_path, data, monkeypatch):
+    address = opened(tmp_path)
+    folder, plan, charges = reserved(tmp_path, data, address)
+
+    def away(*_, **__):
+        raise RecordError("the store is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Account, "charge", away)
+        with pytest.raises(RecordError, match="the store is away"):
+            begun(folder, plan, charges)
+    charges.settle()
+    assert list(Account(address).balance().sweeps[read_receipt(folder.path).sweep].charged) == ["t0001/1"]
+    found = verify_account(address, [folder.path])
+    assert (found.findings, found.unsettled) == ((), ())
 
 
 RANGES = """source: the form

@@ -206,6 +206,26 @@ def test_a_backup_of_the_hidden_folder_selects_no_second_winner_for_one_charge(a
     assert list(sweep_of(account, SweepFolder(folder)).charged) == [SELECTION, WINNER]
 
 
+@pytest.mark.usefixtures("whole")
+def test_a_selection_that_was_killed_before_it_noted_its_rows_notes_them_when_it_goes_on(
+    address, tmp_path, monkeypatch
+):
+    opened(address)
+    noted = []
+
+    def note(folder, _data):
+        noted.append([entry.trial for entry in Ledger(folder / "ledger.jsonl").entries()])
+        if len(noted) == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(selection_run, "note_rows", note)
+    with pytest.raises(KeyboardInterrupt):
+        ran(address, tmp_path)
+    (hidden,) = hidden_sweeps(tmp_path / "out")
+    resume_sweep(hidden.path)
+    assert noted == [[], []], "before its first candidate"
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("whole")
 def test_a_winner_is_shown_once_its_account_can_be_told(address, tmp_path, monkeypatch):
