@@ -195,12 +195,15 @@ class Account:
             return returned
 
     def _refusal(self, transaction: StoreTransaction, balance: Balance, wanted: Reservation) -> str | None:
-        for block, digest in wanted.blocks.items():
+        known = {f"those of block {block!r}": digest for block, digest in wanted.blocks.items()}
+        if wanted.table is not None:
+            known["the same table, in other blocks or with other ranges"] = wanted.table
+        for which, digest in known.items():
             owner = transaction.owner_of_rows(digest)
             if owner not in (None, self.address.name):
                 return (
-                    f"Expected rows of no other account, but account {owner!r} of {self.address.store} has those of "
-                    f"block {block!r}: a budget is that of the people; use {owner!r}"
+                    f"Expected rows of no other account, but account {owner!r} of {self.address.store} has {which}: a "
+                    f"budget is that of the people; use {owner!r}"
                 )
         return find_refusal(balance, wanted, self._clock().date())
 

@@ -10,8 +10,9 @@ Two sweeps with the same text and the same digest have every row on the same sid
 
 Rows are known again by a keyed digest. A plain hash would let anybody who guesses the rows confirm the guess; the key
 stays in the store of the account, which its owner alone can read. The digest is a multiset's: the HMAC-SHA256 of every
-row, sorted, under the key again; the rows of one privacy unit are one item of it. Files that overlap in part have
-digests that tell nothing of it.
+row, sorted, under the key again; the rows of one privacy unit are one item of it. Blocks are bound to their rows as
+they are encoded; whole tables are known as they were read too, whatever their ranges and blocks, so that no other
+account of the store takes one anew. Files that overlap in part have digests that tell nothing of it.
 """
 
 import hmac
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 ALL_ROWS = "all"  # the block of data that is not cut into blocks
 _HASH = "sha256"
-_ROW, _UNIT, _ALL, _SIDE = b"row", b"unit", b"all", b"side"
+_ROW, _UNIT, _ALL, _SIDE, _TABLE = b"row", b"unit", b"all", b"side", b"table"
 
 
 def split_in_text(splitting: "Splitting", name: str) -> str:
@@ -104,6 +105,19 @@ def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:
     rows = [map(bytes, own.numpy()) for own in (hashes.train, hashes.validation, hashes.test)]
     on_sides = [map(bytes([side]).__add__, own) for side, own in enumerate(rows)]
     return _digest_blocks(hmac.digest(key, _SIDE, _HASH), data, on_sides)
+
+
+def digest_table(key: bytes, data: "Dataset") -> str | None:
+    """Return the digest of all rows as they were read, ``None`` of a data set that is no table.
+
+    Guarantees:
+        Neither blocks nor units, sides, ranges and columns that are left out count: one file is one table.
+    """
+    hashes = _before_encoder(data).hashes
+    if hashes is None:
+        return None
+    rows = chain(*(map(bytes, own.numpy()) for own in (hashes.train, hashes.validation, hashes.test)))
+    return digest_rows(hmac.digest(key, _TABLE, _HASH), rows)
 
 
 def digest_labelled(

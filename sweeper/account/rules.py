@@ -32,7 +32,7 @@ class Reservation:
 
     A release outside of a sweep asks alike, for itself.
 
-    Outside of a sweep there are neither ``split`` nor ``sides``, and nothing is said of public rows.
+    Outside of a sweep there are neither ``split`` nor ``sides`` nor a ``table``, and nothing is said of public rows.
 
     Attributes:
         sweep: its id, which it keeps when it is resumed.
@@ -42,6 +42,7 @@ class Reservation:
         split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
         sides: the keyed digest of what put the rows of each block there, see `digest_sides`.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
+        table: the keyed digest of all its rows as they were read, see `digest_table`.
         has_public_rows: whether rows held back are declared public, so that reading them is free.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
@@ -55,6 +56,7 @@ class Reservation:
     split: str | None
     sides: Mapping[str, str] | None = None
     blocks: Mapping[str, str]
+    table: str | None = None
     has_public_rows: bool | None = None
     advice: str = ""
 
@@ -194,6 +196,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         split=wanted.split,
         sides=wanted.sides,
         public=wanted.has_public_rows,
+        table=wanted.table,
         at=at,
     )
 

@@ -18,7 +18,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from sweeper.account.entries import Bound, Entry, Link, link
+from sweeper.account.entries import Bound, Entry, Link, Reserved, link
 from sweeper.errors import RecordError
 from sweeper.specification.addresses import AccountAddress
 from sweeper.store.jsonl import alone
@@ -111,8 +111,9 @@ class StoreTransaction:
             one = link(entry, head.number + 1, head.digest)
             row = {"account": account, "number": one.number, "digest": one.digest, "text": one.text}
             self._connection.execute(sa.insert(_ENTRIES), row)
-            if isinstance(entry, Bound):
-                self._connection.execute(sa.insert(_ROWS), {"rows_digest": entry.digest, "account": account})
+            for digest in _digests_of(entry):
+                if self.owner_of_rows(digest) is None:
+                    self._connection.execute(sa.insert(_ROWS), {"rows_digest": digest, "account": account})
             head = Head(one.number, one.digest)
         values = {"number": head.number, "digest": head.digest}
         if is_new:
@@ -120,6 +121,13 @@ class StoreTransaction:
         else:
             self._connection.execute(sa.update(_HEADS).where(_HEADS.c.account == account).values(**values))
         return head
+
+
+def _digests_of(entry: Entry) -> tuple[str, ...]:
+    """Return the digests of rows that an entry binds its account to."""
+    if isinstance(entry, Bound):
+        return (entry.digest,)
+    return (entry.table,) if isinstance(entry, Reserved) and entry.table is not None else ()
 
 
 class AccountStore:

@@ -25,8 +25,8 @@ number of trainings would give the number of candidates away; a file that says o
 of the winner cost is entered behind it. Where the budget of the sweep holds the selection, its row follows that of the
 budget, and behind a selection that held stands the final. A selection that held cannot be entered again.
 
-Each row but that of the budget has a nonce, which nothing reads: an account knows a ledger by its bytes (`sweeper.account.positions`), and
-those of two copies of a folder that both go on must differ.
+Each row but that of the budget has a nonce, which nothing reads: an account knows a ledger by its bytes
+(`sweeper.account.positions`), and those of two copies of a folder that both go on must differ.
 """
 
 import secrets
@@ -57,7 +57,6 @@ from sweeper.privacy.pricing import Price
 from sweeper.privacy.selection import WINNER_TRIAL, Terms
 from sweeper.privacy.spending import Budget, Spending
 from sweeper.store.jsonl import JsonlFile
-
 
 _NONCE_BYTES = 8
 

@@ -93,6 +93,7 @@ def select(
 
     Raises:
         NotStartedError: from ``train``; the selection waits.
+        RecordError: the winner cannot be written, or its account not be told; the selection waits.
         Exception: whatever else ``train`` raised, after everything that there is was written as a sweep without a
             winner.
 
@@ -130,15 +131,21 @@ def select(
             hidden.save_failure(outcome.in_words())
             return None
         terms = selection.settled()
-        if not terms.broken:
-            _write_winner(candidates, hidden, plan, terms)
     except NotStartedError:
         raise
     except Exception as error:
         hidden.save_failure(one_line(error))
         _surrender(hidden, (*selection.broken(), f"It ended with an error: {public_line(error)}."))
         raise
-    return _surrender(hidden, terms.broken, outcome.in_words()) if terms.broken else _release(hidden)
+    if terms.broken:
+        return _surrender(hidden, terms.broken, outcome.in_words())
+    try:
+        _write_winner(candidates, hidden, plan, terms)
+    except OSError as error:
+        raise RecordError(
+            f"Cannot write the winner of a private selection: {error.strerror or error}. {waiting(hidden)}"
+        ) from error
+    return _release(hidden)
 
 
 def _planned_terms(plan: SweepPlan, ledger: Ledger) -> Terms:

@@ -147,7 +147,10 @@ def resume_selection(
     goes_on = hidden is not None and waits(hidden) and not give_up
     left = hidden if goes_on else folder if hidden is None else recover(hidden)
     if left is None:
-        raise RecordError(f"Expected a selection with a trial, but {folder.path} had begun none and is removed")
+        raise RecordError(
+            f"Expected a selection that can go on, but {folder.path} had begun no trial, or its winner has moved out; "
+            "look for it beside, or start another sweep"
+        )
     loaded = LoadedSpec.of(spec, options.data_dir)
     plan = resume_plan(left, loaded)
     if hidden is None and has_final_left(left.path):

@@ -358,6 +358,17 @@ def test_rows_are_those_of_one_account_and_of_one_block(account, address):
         second.reserve(wants("t", blocks={ALL_ROWS: "j"}))
 
 
+def test_a_table_is_known_again_in_other_blocks_or_with_other_ranges(account, address):
+    account.reserve(wants("s", blocks={"january": "j"}, table="t"))
+    account.reserve(wants("u", blocks={"january": "j", "february": "f"}, table="longer"))
+    second = make(type(address)(address.store, "second"))
+    for table in ("t", "longer"):
+        with pytest.raises(AccountError, match=r"account 'clinic' of .* has the same table, in other blocks or with"):
+            second.reserve(wants("v", blocks={ALL_ROWS: "x"}, table=table))
+    second.reserve(wants("v", blocks={ALL_ROWS: "x"}, table="another"))
+    account.reserve(wants("s", blocks={"january": "j"}, table="t"))  # its own, found again
+
+
 def test_data_of_another_unit_or_relation_are_refused(account):
     with pytest.raises(AccountError, match=r"Expected data whose privacy unit is 'row'.* got 'patient'"):
         account.reserve(wants("s", unit="patient"))

@@ -4,9 +4,18 @@ import json
 
 import torch
 
+import clipless
 from clipless.datasets import ColumnSplit, HashSplit
 from clipless.datasets.dataset import Blocks, RowHashes, Split
-from sweeper.account.blocks import ALL_ROWS, digest_dataset, digest_rows, digest_sides, is_declared, split_in_text
+from sweeper.account.blocks import (
+    ALL_ROWS,
+    digest_dataset,
+    digest_rows,
+    digest_sides,
+    digest_table,
+    is_declared,
+    split_in_text,
+)
 
 KEY = b"k" * 32
 ROWS = [b"one", b"two", b"two"]
@@ -73,6 +82,25 @@ def test_where_a_row_is_and_what_put_it_there_have_a_digest_too():
         data.hashes = RowHashes(*(torch.tensor([[ord(name)]], dtype=torch.uint8) for name in (*names, "c")))
     assert digest_dataset(KEY, alike[0]) == digest_dataset(KEY, alike[1])
     assert digest_sides(KEY, alike[0]) != digest_sides(KEY, alike[1])
+
+
+def test_a_table_has_one_digest_whatever_its_ranges_blocks_and_sides_are(tmp_path):
+    (tmp_path / "t.csv").write_text("".join(["a,b,y\n", *(f"{i},{i % 3},{i % 2}\n" for i in range(60))]))
+
+    def load(high, more="", **options):
+        columns = f"columns: {{a: {{low: 0, high: {high}}}}}\nothers: {{drop: true}}\n"
+        declared = 'source: the form\ntarget: {column: y, classes: ["0", "1"]}\n' + more + columns
+        (tmp_path / "r.yaml").write_text(declared)
+        return clipless.datasets.load(tmp_path / "t.csv", ranges=tmp_path / "r.yaml", **options)
+
+    one, other = load(60), load(61, splits=HashSplit(salt="x"))
+    assert digest_dataset(KEY, one) != digest_dataset(KEY, other)
+    assert digest_table(KEY, one) == digest_table(KEY, other) != digest_table(b"l" * 32, one)
+    cut = load(60, "block: b\n", blocks=["0", "1", "2"])
+    assert digest_table(KEY, cut) == digest_table(KEY, one)
+    (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text().replace("7,1,1", "7,2,1"))
+    assert digest_table(KEY, load(60)) != digest_table(KEY, one), "a column that is dropped"
+    assert digest_table(KEY, Rows(split(1, 2), split(3), split(4))) is None
 
 
 def test_two_splits_are_the_same_if_their_texts_are(account):

@@ -230,6 +230,27 @@ def _numbers(month):
     return range(begin, begin + 400)
 
 
+def test_the_file_of_one_account_is_refused_under_another_with_other_ranges(tmp_path):
+    first = opened(tmp_path)
+    second = parse_address(f"{first.store}#ward")
+    relation = Relation.ADD_OR_REMOVE_ONE
+    open_account(second, unit="row", relation=relation, epsilon=6.0, delta=1e-4, by="owner", at=NOW)
+    given = clinic(tmp_path, ["2026-01"])
+
+    def reserve(address, high):
+        bare = RANGES.replace("unit: person\nblock: month\n", "others: {drop: true}\n").replace("400", str(high))
+        (tmp_path / "ranges.yaml").write_text(bare, encoding="utf-8")
+        spec = make_spec(content(address) | {"data": given | {"evaluation": "private"}})
+        data = clipless.datasets.load(**spec.data_options())
+        folder = SweepFolder(tmp_path / f"sweep{high}")
+        folder.path.mkdir()
+        return reserve_account(make_sweep_plan(spec, data), data, folder)
+
+    reserve(first, 400)
+    with pytest.raises(AccountError, match=r"account 'clinic' of .* has the same table, in other blocks or with other"):
+        reserve(second, 401)
+
+
 @pytest.mark.long
 @pytest.mark.usefixtures("bare", "in_process", "untracked")
 def test_a_sweep_charges_the_months_that_it_reads_and_a_new_month_brings_a_new_budget(tmp_path, capsys):

@@ -153,19 +153,6 @@ def test_an_error_of_the_engine_is_raised_once_everything_is_an_ordinary_sweep(p
     assert read_front(folder.front).trials["t0001"].status == "completed"
 
 
-def test_a_winner_that_cannot_be_written_is_no_winner(play, monkeypatch, tmp_path):
-    def full(*_args, **_options):
-        raise RecordError("the disk is full")
-
-    monkeypatch.setattr(private_run, "_as_winner", full)
-    with pytest.raises(RecordError, match="the disk is full"):
-        play()
-    (folder,) = map(SweepFolder, (tmp_path / "out").iterdir())
-    assert "the disk is full" in said(folder)
-    assert not (folder.path / "winner").exists()
-    assert len(Ledger(folder.ledger).entries()) == 4
-
-
 def test_a_ledger_with_rows_beside_a_winner_whose_conditions_held_is_refused(play, tmp_path):
     kill, copy = killed(tmp_path)
     ran = play({"t0003": kill})

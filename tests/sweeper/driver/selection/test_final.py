@@ -3,6 +3,7 @@
 Candidates and final are played by a script instead of Ray; one real sweep runs at the end.
 """
 
+import errno
 import json
 import math
 import shutil
@@ -502,6 +503,22 @@ def test_killed_while_the_winner_is_written_it_is_chosen_again(whole, tmp_path, 
     ended = resume_sweep(hidden.path)
     assert len(whole.candidates.asked) == 4
     assert len(whole.final.asked) == 1
+    assert ended.front.ledger["everything"].fixed
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left"), RecordError("No space left")])
+def test_a_winner_that_cannot_be_written_waits_and_is_chosen_again(whole, tmp_path, monkeypatch, error):
+    def refuse(*_):
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(private_run, "_write_front", refuse)
+        with pytest.raises(RecordError, match="No space left"):
+            ran(whole, tmp_path)
+    (hidden,) = hidden_sweeps(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [hidden.path.name], "nothing is shown"
+    ended = resume_sweep(hidden.path)
+    assert len(whole.candidates.asked) == 4, "none is trained again"
     assert ended.front.ledger["everything"].fixed
 
 
