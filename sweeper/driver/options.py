@@ -26,7 +26,7 @@ class Options:
     """How a sweep is run, as opposed to what it is.
 
     Attributes:
-        out: where the sweep's folder is made.
+        out: where the sweep's folder is made; a path or a text, as ``into`` and ``data_dir`` are.
         into: the folder itself, if it was made beforehand for a new sweep.
         data_dir: local copies of data sets.
         tracking: MLflow tracking URI; by default that of the environment, ``MLFLOW_TRACKING_URI``, for a sweep that
@@ -53,6 +53,11 @@ class Options:
     duration_is_seen: bool = False
     tell: Callable[[str], None] = _ignore
     show: Callable[[SweepProgress], None] = _ignore
+
+    def __post_init__(self) -> None:
+        for name in ("out", "into", "data_dir"):  # a text is a path too
+            if isinstance(given := getattr(self, name), str):
+                object.__setattr__(self, name, Path(given))
 
 
 def with_environment(options: Options) -> Options:

@@ -20,9 +20,12 @@ winner. But it tells of m. Seen is one curve that beat K - 1 others of its law, 
 
 F the probability that a candidate's best score is below the winner's best: by simulation with fixed draws, along the
 line on which the trend's posterior moves the curve at the winner's best epoch. So m lies below the winner, and the
-winner is drawn to it by as much as its noise may have lifted it; nothing tells v, and the interval says so. Scores that
-did not choose it have no luck of their own, but where a release has scores by class these share noise: of another score
-that share of the chosen one's luck is taken off, by the correlation of both (`clipless.privacy.class_scores`).
+winner is drawn to it by as much as its noise may have lifted it; nothing tells v, and the interval says so.
+
+**Scores by class** share noise, so that who chooses by one of them chooses the noise of the others too, which those do
+not show by themselves. The noise of accuracy, balanced accuracy and AUROC is estimated first. Of every other score, and
+of each of these for the two others, what follows from it by their correlations is taken off
+(`clipless.privacy.class_scores.NoiseSlopes`), and its error added. Of a winner it is that of the score that chose it.
 
 Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored,
 a (1 - a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not. A
@@ -34,49 +37,38 @@ where nothing speaks against that; where noise does not hide that a count is who
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import accumulate, groupby, product
+from itertools import accumulate, groupby
 from math import isfinite, sqrt
 from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
 from clipless.privacy.class_scores import NoiseSlopes
-from sweeper.records import Interval, NoisyScores, Point, ReleasedCurves, ScorePlan, Trial, TrialPlan, trial_number
+from sweeper.records import (
+    Interval,
+    NoisyScores,
+    Point,
+    PointKey,
+    ReleasedCurves,
+    ScorePlan,
+    Trial,
+    TrialPlan,
+    trial_number,
+)
+from sweeper.results.posteriors import OWN_SAMPLING, Curve, Floats, posterior, posterior_of_best
 from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_text
 
 CONFIDENCE = 0.95
 
-_MEAN = 0.5
-_TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
-_TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
-_CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
-_OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
-_LEAST_LEFT = 0.01  # of the variance of a score's noise, when that of another one is known
-_OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
-_LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
+_CHOOSING = ("accuracy", BALANCED, AUROC)  # scores by class by which trials are chosen
+_RIDGE = 1e-3  # beside correlations of 1: of two scores whose noise is the same either may be taken
+_LEAST_LEFT = 0.01  # of the variance of a score's noise, when that of others is known
 _FARTHEST = 3.0  # deviations outside [0, 1] at which a posterior mean counts at most
 
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Curve:
-    """The releases of one trial: ``s`` are logarithms of the share of its epochs that were done."""
-
-    s: Floats
-    scores: Floats
-    variance: float  # of the noise of each of them
-    rows: float  # N, or as many as a share would need for the same sampling error
-
-    @property
-    def own_sampling(self) -> float:
-        """The variance of the trial's own sampling, at about the size of its scores."""
-        middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
-        return _OWN_SAMPLING * middle * (1.0 - middle) / self.rows
+_Estimate = tuple[float, Interval]
+_OF_LUCK = ("mean", "variance")
 
 
 def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages: Sequence[int] = ()) -> list[Point]:
@@ -91,15 +83,13 @@ def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages
     every = list(points)
     plans = {trial: scores for trial, one in trials.items() if (scores := _score_plan(one.plan)) is not None}
     found = [one for one in every if one.trial in plans and one.noisy is None and _names(one, plans[one.trial])]
-    estimates: dict[tuple[str, int, str], dict[str, tuple[float, Interval]]] = {}
+    estimates: dict[PointKey, dict[str, _Estimate]] = {}
     stage_of = {one.trial: bisect_left(ends, trial_number(one.trial)) for one in found}
     found.sort(key=lambda one: (stage_of[one.trial], plans[one.trial].best_of is not None, one.trial, one.epoch))
     for _, group in groupby(found, key=lambda one: (stage_of[one.trial], plans[one.trial].best_of is not None)):
-        alike = list(group)
-        for name in dict.fromkeys(name for one in alike for name in _names(one, plans[one.trial])):
-            named = [one for one in alike if name in one.values]
-            for one, estimate in zip(named, _estimate(named, name, trials, plans), strict=True):
-                estimates.setdefault(one.key, {})[name] = estimate
+        for name, of_score in _estimate_all(list(group), trials).items():
+            for key, estimate in of_score.items():
+                estimates.setdefault(key, {})[name] = estimate
     return [
         _with_estimates(one, estimates[one.key], plans[one.trial], is_final=stage_of[one.trial] == len(ends) - 1)
         if one.key in estimates
@@ -127,58 +117,120 @@ def _names(point: Point, plan: ScorePlan) -> list[str]:
     ]
 
 
-def _estimate(
-    points: Sequence[Point], name: str, trials: Mapping[str, Trial], plans: Mapping[str, ScorePlan]
-) -> list[tuple[float, Interval]]:
-    """Return the estimate and interval of a score of points of one stage, which are sorted by trial."""
-    groups = [list(group) for _, group in groupby(points, key=lambda one: one.trial)]
-    curves = [_curve(own, name, trials[own[0].trial]) for own in groups]
-    best_of = plans[points[0].trial].best_of
-    means, variances = _of_winner(groups[0], name, trials[points[0].trial], best_of) if best_of else posterior(curves)
-    rows = [curve.rows / (1.0 - _OWN_SAMPLING) for curve in curves for _ in curve.s]
-    return [share(mean, variance, count) for mean, variance, count in zip(means, variances, rows, strict=True)]
+@dataclass(frozen=True, slots=True)
+class _Luck:
+    """What is known of the noise of one release of a score by which trials are chosen."""
+
+    noise: float  # as it is estimated
+    variance: float  # of that estimate
+    mean: float  # of the score
 
 
-def _curve(points: Sequence[Point], name: str, trial: Trial) -> _Curve:
+def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[str, dict[PointKey, _Estimate]]:
+    """Return the estimates and intervals of each score of points of one stage, which are sorted by trial."""
+    best_of = _paid(trials[points[0].trial]).best_of or {}
+    named: dict[str, list[list[Point]]] = {}
+    for _, group in groupby(points, key=lambda one: one.trial):
+        own = list(group)
+        for name in dict.fromkeys(name for one in own for name in _names(one, _paid(trials[one.trial]))):
+            named.setdefault(name, []).append([one for one in own if isfinite(one.values.get(name, np.nan))])
+    choosing = best_of or (_CHOOSING if any(one.errors for one in points) else ())
+    lucks = {name: _lucks(named[name], name, trials, best_of) for name in choosing if name in named}
+    found: dict[str, dict[PointKey, _Estimate]] = {}
+    for name, groups in named.items():
+        if name in best_of:
+            means, variances = (np.array([getattr(one, of) for one in lucks[name].values()]) for of in _OF_LUCK)
+        else:
+            means, variances = _without_luck(groups, name, trials, lucks)
+        keys = [one.key for own in groups for one in own]
+        rows = [_curve(own, name, trials[own[0].trial]).rows / (1.0 - OWN_SAMPLING) for own in groups for _ in own]
+        shares = [share(*one) for one in zip(means.tolist(), variances.tolist(), rows, strict=True)]
+        found[name] = dict(zip(keys, shares, strict=True))
+    return found
+
+
+def _paid(trial: Trial) -> ScorePlan:
+    plan = _score_plan(trial.plan)
+    assert plan is not None  # noqa: S101 - scores that are free have no estimates
+    return plan
+
+
+def _curve(points: Sequence[Point], name: str, trial: Trial) -> Curve:
     plan = trial.plan
-    assert plan is not None and plan.scores is not None  # noqa: S101, PT018 - its scores were asked for
+    assert plan is not None  # noqa: S101 - its scores were asked for
     s = np.log([one.epoch / plan.epochs for one in points])
-    deviation, count = _errors(points, name, plan.scores, plan.repeats)
-    return _Curve(s, np.array([one.values[name] for one in points]), deviation**2, count)
+    deviation, count = _errors(points, name, _paid(trial), plan.repeats)
+    return Curve(s, np.array([one.values[name] for one in points]), deviation**2, count)
 
 
-def _of_winner(points: Sequence[Point], name: str, trial: Trial, best_of: Mapping[str, float]) -> tuple[Floats, Floats]:
-    """Return the posterior of a score of a winner, without the luck that it shares with the one that chose it."""
-    ((chosen_by, candidates),) = best_of.items()
-    chosen = _curve(points, chosen_by, trial)
-    means, variances = posterior_of_best(chosen, candidates)
-    if name == chosen_by:
-        return means, variances
-    own, shared = _curve(points, name, trial), _shared_noise(points, chosen_by, name)
-    slope = shared * sqrt(own.variance / chosen.variance)
-    left = max(1.0 - shared**2, _LEAST_LEFT) * own.variance
-    cleared = replace(own, scores=own.scores - slope * (chosen.scores - means), variance=left)
-    own_means, own_variances = posterior([cleared])
-    return own_means, own_variances + slope**2 * variances
+def _lucks(
+    groups: Sequence[Sequence[Point]], name: str, trials: Mapping[str, Trial], best_of: Mapping[str, float]
+) -> dict[PointKey, _Luck]:
+    curves = [_curve(own, name, trials[own[0].trial]) for own in groups]
+    means, variances = posterior_of_best(curves[0], best_of[name]) if name in best_of else posterior(curves)
+    keys = [one.key for own in groups for one in own]
+    scores = np.concatenate([one.scores for one in curves])
+    known = zip((scores - means).tolist(), variances.tolist(), means.tolist(), strict=True)
+    return {key: _Luck(*one) for key, one in zip(keys, known, strict=True)}
 
 
-def _shared_noise(points: Sequence[Point], *names: str) -> float:
-    """Return the correlation of the noise of two scores of a trial, from what was released with them."""
+def _without_luck(
+    groups: Sequence[Sequence[Point]],
+    name: str,
+    trials: Mapping[str, Trial],
+    lucks: Mapping[str, Mapping[PointKey, _Luck]],
+) -> tuple[Floats, Floats]:
+    """Return the posterior of a score, without the luck that it shares with those by which trials are chosen."""
+    curves, more = [], []
+    for own in groups:
+        trial = trials[own[0].trial]
+        curve = _curve(own, name, trial)
+        others = [other for other, known in lucks.items() if other != name and all(one.key in known for one in own)]
+        slopes, left = _shared_noise(own, name, others, population=_paid(trial).rows["validation"])
+        stds = np.array([sqrt(_curve(own, other, trial).variance) for other in others])
+        slopes = slopes * sqrt(curve.variance) / stds
+        known = [[lucks[other][one.key] for one in own] for other in others]
+        noise, unsure = (
+            np.array([[getattr(one, of) for one in each] for each in known]).reshape(len(others), len(own))
+            for of in ("noise", "variance")
+        )
+        curves.append(replace(curve, scores=curve.scores - slopes @ noise, variance=left * curve.variance))
+        more.append(slopes**2 @ unsure)
+    means, variances = posterior(curves)
+    return means, variances + np.concatenate(more)
+
+
+def _shared_noise(
+    points: Sequence[Point], name: str, others: Sequence[str], *, population: int
+) -> tuple[Floats, float]:
+    """Return by how much the noise of a score follows that of others, in deviations, and the share that is its own."""
+    known = _slopes_of(points, population)
+    if name not in known or not others:
+        return np.zeros(len(others)), 1.0
+    shared = [i for i, one in enumerate(others) if one in known]
+    among = np.array([[known[others[i]].correlation(known[others[j]]) for j in shared] for i in shared])
+    along = np.array([known[name].correlation(known[others[i]]) for i in shared])
+    weights = np.linalg.solve(among + _RIDGE * np.eye(len(shared)), along)
+    slopes = np.zeros(len(others))
+    slopes[shared] = weights
+    return slopes, max(1.0 - float(weights @ along), _LEAST_LEFT)
+
+
+def _slopes_of(points: Sequence[Point], population: int) -> dict[str, NoiseSlopes]:
+    """Return how the scores of a trial move with noise that they share, from what was released with them."""
     errors = points[-1].errors or {}
     recalls = [name for name in errors if recall_text(name) is not None]
     if not recalls:
-        return 0.0  # releases without hits by class have noise of their own in each score
+        return {}  # releases without hits by class have noise of their own in each score
     rows = np.array([fmean((one.errors or errors)[name][1] for one in points) for name in recalls])
     values = {name: fmean(one.values[name] for one in points) for name in errors}
     found = np.array([values[name] for name in recalls])
-    population = round(errors["accuracy"][1])
     slopes = dict(zip(recalls, NoiseSlopes.of_recalls(found, rows), strict=True))
     slopes["accuracy"] = NoiseSlopes.of_accuracy(len(rows), population)
     slopes[BALANCED] = NoiseSlopes.of_balanced(found, rows)
     if AUROC in errors:
         slopes[AUROC] = NoiseSlopes.of_auroc(values[AUROC], rows, population)
-    first, other = (slopes.get(name) for name in names)
-    return 0.0 if first is None or other is None else first.correlation(other)
+    return slopes
 
 
 def _errors(points: Sequence[Point], name: str, plan: ScorePlan, repeats: int) -> tuple[float, float]:
@@ -191,114 +243,6 @@ def _errors(points: Sequence[Point], name: str, plan: ScorePlan, repeats: int) -
         return plan.std["validation"] / sqrt(repeats), plan.rows["validation"]
     std = sqrt(fmean(one**2 for one, _ in found))
     return float(f"{std:.2g}"), float(f"{fmean(rows for _, rows in found):.2g}")
-
-
-def posterior(curves: Sequence[_Curve]) -> tuple[Floats, Floats]:
-    """Return posterior means and variances of the scores without noise and a trial's own sampling, curve by curve."""
-    settings = list(product(_TRIAL_STDS, _CURVE_STDS))
-    solved = [_solve(curves, v, w) for v, w in settings]
-    logs = np.array([evidence for evidence, _, _ in solved])
-    weights = np.exp(logs - logs.max())
-    weights /= weights.sum()
-    means, variances = (np.stack([one[i] for one in solved]) for i in (1, 2))
-    mean = weights @ means
-    return mean, weights @ (variances + (means - mean) ** 2)
-
-
-def _solve(curves: Sequence[_Curve], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
-    """Return log evidence, means and variances given the deviations of trials and curves."""
-    precision = np.diag(_TREND_STDS**-2)
-    pull, evidence, parts = np.zeros(len(_TREND_STDS)), 0.0, []
-    for one in curves:
-        law = _law(tuple(one.s.tolist()), trial_std, curve_std, one.variance, one.own_sampling)
-        centred = one.scores - _MEAN
-        weighed = law.inverse @ centred
-        precision = precision + law.information
-        pull = pull + law.design.T @ weighed
-        evidence += 0.5 * float(law.log_precision - centred @ weighed)
-        parts.append((law, centred))
-    spread = np.linalg.inv(precision)
-    common = spread @ pull
-    evidence += 0.5 * float(np.linalg.slogdet(spread)[1] + pull @ common)
-    means, variances = [], []
-    for law, centred in parts:
-        trend = law.design @ common
-        means.append(_MEAN + trend + law.gain @ (centred - trend))
-        variances.append(law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, spread, law.left_design))
-    return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
-
-
-def posterior_of_best(curve: _Curve, candidates: float) -> tuple[Floats, Floats]:
-    """Return `posterior` of the winner of a private selection of so many candidates on average."""
-    weights, means, variances = [], [], []
-    for v, w in product(_TRIAL_STDS, _CURVE_STDS):
-        evidence, level_means, variance, below = _at_levels(curve, v, w)
-        density = np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
-        weights.append(density)
-        means.append(level_means)
-        variances.append(np.broadcast_to(variance, level_means.shape))
-    weight, mean, variance = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
-    weight /= weight.sum()
-    middle = weight @ mean
-    return middle, weight @ (variance + (mean - middle) ** 2)
-
-
-def _at_levels(curve: _Curve, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
-    """Return, given both deviations, log evidence, means by level, variances, and F by level."""
-    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, curve.variance, curve.own_sampling)
-    spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)
-    centred = curve.scores - _MEAN
-    weighed = law.inverse @ centred
-    pull = law.design.T @ weighed
-    common, best_one = spread @ pull, int(curve.scores.argmax())
-    evidence = 0.5 * float(law.log_precision - centred @ weighed + np.linalg.slogdet(spread)[1] + pull @ common)
-    way = spread @ law.design[best_one]
-    way = way / sqrt(float(law.design[best_one] @ way))
-    trends = law.design @ (common[:, None] + way[:, None] * _LEVELS)
-    means = _MEAN + trends + law.gain @ (centred[:, None] - trends)
-    left = spread - np.outer(way, way)
-    variance = law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, left, law.left_design)
-    others = _draw_others(len(centred)) @ np.linalg.cholesky(np.linalg.inv(law.inverse)).T
-    ahead = (trends[None] + others[:, :, None]).max(axis=1) < centred.max()
-    return evidence, means.T, np.maximum(variance, 0.0), ahead.mean(axis=0)
-
-
-@lru_cache(maxsize=8)
-def _draw_others(count: int) -> Floats:
-    return np.random.default_rng(0).normal(size=(_OTHERS, count))
-
-
-@dataclass(frozen=True, slots=True)
-class _Law:
-    """What follows from the moments of a trial's scores and the deviations, whatever the scores are."""
-
-    design: Floats  # powers of s, by which the trend of the stage is multiplied
-    inverse: Floats  # of the covariance of the scores around the trend
-    gain: Floats  # from scores to the shares behind them
-    information: Floats  # of the scores about the trend
-    log_precision: float  # the logarithm of the determinant of the inverse
-    left_variance: Floats  # of the shares, given scores and trend
-    left_design: Floats  # by which an error of the trend moves the shares
-
-
-@lru_cache(maxsize=256)
-def _law(s: tuple[float, ...], trial_std: float, curve_std: float, variance: float, own_sampling: float) -> _Law:
-    """Return the law of trials that are scored at these moments: the same for all of them."""
-    moments = np.array(s)
-    design = np.column_stack([moments**power for power in range(len(_TREND_STDS))])
-    squares = moments**2
-    signal = trial_std**2 + curve_std**2 * np.minimum(squares[:, None], squares[None, :])
-    inverse = np.linalg.inv(signal + variance * np.eye(len(s)) + own_sampling)
-    gain = signal @ inverse
-    return _Law(
-        design=design,
-        inverse=inverse,
-        gain=gain,
-        information=design.T @ inverse @ design,
-        log_precision=float(np.linalg.slogdet(inverse)[1]),
-        left_variance=np.diag(signal - gain @ signal),
-        left_design=design - gain @ design,
-    )
 
 
 def share(mean: float, variance: float, rows: float) -> tuple[float, Interval]:

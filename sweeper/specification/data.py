@@ -9,7 +9,7 @@ from clipless.datasets.catalog import check_name, is_table
 from clipless.datasets.features.declaration import fill_in, find_mistake
 from clipless.errors import DeclarationError
 from sweeper.specification.fields._section import ONE_COUNT, Section
-from sweeper.specification.fields.fields import FieldType, Name, Number
+from sweeper.specification.fields.fields import FieldType, FileName, Name, Number
 from sweeper.specification.fields.messages import bad_value
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class FeatureSettings(Section):
 
     name: str
     module: str | None = None
-    file: str | None = None
+    file: Annotated[str, FileName()] | None = None
     licence: str | None = None
     pretrained_on: str | None = None
     clip: Annotated[float, Number(at_least=SMALLEST, at_most=LARGEST, fixed=True)] | None = None
@@ -168,11 +168,11 @@ class DataSettings(Section):
     """A bundled data set by ``name``, or a file of one's own by ``path`` with its declarations."""
 
     name: str | None = None
-    path: str | None = None
+    path: Annotated[str, FileName()] | None = None
     target: str | None = None
     evaluation: Annotated[Evaluation, Name(names=Evaluation, fixed=True)] | None = None
     unit: str | None = None
-    ranges: str | None = None
+    ranges: Annotated[str, FileName()] | None = None
     classes: Annotated[tuple[str, ...], Classes()] | None = None
     block: str | None = None
     blocks: Annotated[tuple[str, ...], BlockNames()] | None = None

@@ -5,12 +5,14 @@
 """
 
 import contextlib
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from enum import Enum
 from math import isfinite
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -322,6 +324,9 @@ def _serialize(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else to_plain(value)
 
 
+_LONGEST_NAME, _LONGEST_PATH = 255, 4095  # bytes, on Linux
+
+
 class FreeText(FieldType):
     """Words for people."""
 
@@ -334,6 +339,24 @@ class FreeText(FieldType):
     def json_schema(self) -> dict[str, Any]:
         """Text that is not empty."""
         return {"type": "string", "minLength": 1}
+
+
+class FileName(FieldType):
+    """Where a file is: names that a file system can have."""
+
+    def parse(self, value: Any) -> str:
+        """Return the path as it is."""
+        if not isinstance(value, str) or not value:
+            raise bad_value("the path of a file")
+        longest = max(len(os.fsencode(part)) for part in Path(value).parts or ("",))
+        if "\0" in value or longest > _LONGEST_NAME or len(os.fsencode(value)) > _LONGEST_PATH:
+            expected = f"a path of names of at most {_LONGEST_NAME} bytes, {_LONGEST_PATH} in all, and no NUL"
+            raise bad_value(expected, got=None)
+        return value
+
+    def json_schema(self) -> dict[str, Any]:
+        """Text that is not empty."""
+        return {"type": "string", "minLength": 1, "maxLength": _LONGEST_PATH}
 
 
 class Day(FieldType):

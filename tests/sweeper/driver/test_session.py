@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,12 @@ CONTENT = small_content(
     search={"objectives": ["epsilon", "accuracy"]},
 )
 quick = pytest.mark.usefixtures("in_process", "bare", "untracked")
+
+
+def test_a_folder_may_be_named_by_a_text():
+    options = Options(out="sweeps", into="sweeps/mine", data_dir="data")
+    assert (options.out, options.into, options.data_dir) == (Path("sweeps"), Path("sweeps/mine"), Path("data"))
+    assert Options().data_dir is None
 
 
 @pytest.fixture

@@ -511,3 +511,14 @@ def test_a_flag_is_true_or_false(content, wrong):
     content["model"] |= {"bias": wrong}
     with pytest.raises(SpecError, match=r"Expected .*model\.bias"):
         Spec.from_mapping(content)
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".csv", "folder/" * 600 + "t.csv", "t\0.csv"])
+@pytest.mark.parametrize("field", ["path", "ranges", "features.file"])
+def test_a_path_that_no_file_can_have_is_named(content, field, name):
+    content["data"] = {"path": "t.csv", "ranges": "t.yaml"}
+    if field == "features.file":
+        content["data"]["features"] = {"name": "own"}
+    said = spec_error(content, **{f"data.{field}": name})
+    expected = "Expected a path of names of at most 255 bytes, 4095 in all, and no NUL"
+    assert said.endswith(f"{expected} (data.{field} in mnist.yaml)")

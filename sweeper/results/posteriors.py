@@ -1,0 +1,147 @@
+"""What noisy scores of trainings that are alike say of each of them: the posterior of a curve among others.
+
+The model, and what is done for the winner of a private selection, stand in `sweeper.results.estimates`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MEAN = 0.5
+_TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
+_TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
+_CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
+OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
+_OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
+_LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The releases of one trial: ``s`` are logarithms of the share of its epochs that were done."""
+
+    s: Floats
+    scores: Floats
+    variance: float  # of the noise of each of them
+    rows: float  # N, or as many as a share would need for the same sampling error
+
+    @property
+    def own_sampling(self) -> float:
+        """The variance of the trial's own sampling, at about the size of its scores."""
+        middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
+        return OWN_SAMPLING * middle * (1.0 - middle) / self.rows
+
+
+def posterior(curves: Sequence[Curve]) -> tuple[Floats, Floats]:
+    """Return posterior means and variances of the scores without noise and a trial's own sampling, curve by curve."""
+    settings = list(product(_TRIAL_STDS, _CURVE_STDS))
+    solved = [_solve(curves, v, w) for v, w in settings]
+    logs = np.array([evidence for evidence, _, _ in solved])
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    means, variances = (np.stack([one[i] for one in solved]) for i in (1, 2))
+    mean = weights @ means
+    return mean, weights @ (variances + (means - mean) ** 2)
+
+
+def _solve(curves: Sequence[Curve], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
+    """Return log evidence, means and variances given the deviations of trials and curves."""
+    precision = np.diag(_TREND_STDS**-2)
+    pull, evidence, parts = np.zeros(len(_TREND_STDS)), 0.0, []
+    for one in curves:
+        law = _law(tuple(one.s.tolist()), trial_std, curve_std, one.variance, one.own_sampling)
+        centred = one.scores - _MEAN
+        weighed = law.inverse @ centred
+        precision = precision + law.information
+        pull = pull + law.design.T @ weighed
+        evidence += 0.5 * float(law.log_precision - centred @ weighed)
+        parts.append((law, centred))
+    spread = np.linalg.inv(precision)
+    common = spread @ pull
+    evidence += 0.5 * float(np.linalg.slogdet(spread)[1] + pull @ common)
+    means, variances = [], []
+    for law, centred in parts:
+        trend = law.design @ common
+        means.append(_MEAN + trend + law.gain @ (centred - trend))
+        variances.append(law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, spread, law.left_design))
+    return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
+
+
+def posterior_of_best(curve: Curve, candidates: float) -> tuple[Floats, Floats]:
+    """Return `posterior` of the winner of a private selection of so many candidates on average."""
+    weights, means, variances = [], [], []
+    for v, w in product(_TRIAL_STDS, _CURVE_STDS):
+        evidence, level_means, variance, below = _at_levels(curve, v, w)
+        density = np.exp(evidence - 0.5 * _LEVELS**2) / (1.0 - (1.0 - 1.0 / candidates) * below) ** 2
+        weights.append(density)
+        means.append(level_means)
+        variances.append(np.broadcast_to(variance, level_means.shape))
+    weight, mean, variance = np.concatenate(weights), np.concatenate(means), np.concatenate(variances)
+    weight /= weight.sum()
+    middle = weight @ mean
+    return middle, weight @ (variance + (mean - middle) ** 2)
+
+
+def _at_levels(curve: Curve, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
+    """Return, given both deviations, log evidence, means by level, variances, and F by level."""
+    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, curve.variance, curve.own_sampling)
+    spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)
+    centred = curve.scores - _MEAN
+    weighed = law.inverse @ centred
+    pull = law.design.T @ weighed
+    common, best_one = spread @ pull, int(curve.scores.argmax())
+    evidence = 0.5 * float(law.log_precision - centred @ weighed + np.linalg.slogdet(spread)[1] + pull @ common)
+    way = spread @ law.design[best_one]
+    way = way / sqrt(float(law.design[best_one] @ way))
+    trends = law.design @ (common[:, None] + way[:, None] * _LEVELS)
+    means = _MEAN + trends + law.gain @ (centred[:, None] - trends)
+    left = spread - np.outer(way, way)
+    variance = law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, left, law.left_design)
+    others = _draw_others(len(centred)) @ np.linalg.cholesky(np.linalg.inv(law.inverse)).T
+    ahead = (trends[None] + others[:, :, None]).max(axis=1) < centred.max()
+    return evidence, means.T, np.maximum(variance, 0.0), ahead.mean(axis=0)
+
+
+@lru_cache(maxsize=8)
+def _draw_others(count: int) -> Floats:
+    return np.random.default_rng(0).normal(size=(_OTHERS, count))
+
+
+@dataclass(frozen=True, slots=True)
+class _Law:
+    """What follows from the moments of a trial's scores and the deviations, whatever the scores are."""
+
+    design: Floats  # powers of s, by which the trend of the stage is multiplied
+    inverse: Floats  # of the covariance of the scores around the trend
+    gain: Floats  # from scores to the shares behind them
+    information: Floats  # of the scores about the trend
+    log_precision: float  # the logarithm of the determinant of the inverse
+    left_variance: Floats  # of the shares, given scores and trend
+    left_design: Floats  # by which an error of the trend moves the shares
+
+
+@lru_cache(maxsize=256)
+def _law(s: tuple[float, ...], trial_std: float, curve_std: float, variance: float, own_sampling: float) -> _Law:
+    """Return the law of trials that are scored at these moments: the same for all of them."""
+    moments = np.array(s)
+    design = np.column_stack([moments**power for power in range(len(_TREND_STDS))])
+    squares = moments**2
+    signal = trial_std**2 + curve_std**2 * np.minimum(squares[:, None], squares[None, :])
+    inverse = np.linalg.inv(signal + variance * np.eye(len(s)) + own_sampling)
+    gain = signal @ inverse
+    return _Law(
+        design=design,
+        inverse=inverse,
+        gain=gain,
+        information=design.T @ inverse @ design,
+        log_precision=float(np.linalg.slogdet(inverse)[1]),
+        left_variance=np.diag(signal - gain @ signal),
+        left_design=design - gain @ design,
+    )
