@@ -10,7 +10,9 @@ where m, b and c are of the stage, u_i of the trial, and g_i is a Brownian motio
 backwards, of covariance w^2 min(s^2, s'^2): curves are flat near their end. Given the deviations v of u_i and w of
 g_i, all is linear and Gaussian, and the posterior exact; v and w are integrated over a grid with weights proportional
 to the marginal likelihood. A score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points
-that were chosen as the best, Efron 2011, "Tweedie's formula and selection bias").
+that were chosen as the best, Efron 2011, "Tweedie's formula and selection bias"). One that is better is not drawn to
+many that are alike: a trial is far from the others with probability 1/4, and u_i then has a deviation of 0.1 instead of
+v. Which trials are is found with the trend of the others, and the posterior is the mixture's.
 
 **The winner of a private selection** is seen alone, the best of a secret number K of candidates, of a geometric law
 with public mean 1 / gamma. Given m, b, c, v and w that changes nothing: what the others scored says nothing of the

@@ -17,6 +17,10 @@ _TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
 _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
 OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
+_FAR_STD = 0.1  # of u_i of a trial that is far from the others
+_FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
+_ROUNDS = 3  # of finding those trials and the trend of the others
+_LARGE = 500.0  # of a logarithm
 _OTHERS = 200  # candidates that are drawn to find how likely one is below the winner
 _LEVELS = np.linspace(-5.0, 5.0, 41)  # of the trend, in deviations of its posterior
 
@@ -41,36 +45,63 @@ class Curve:
 
 def posterior(curves: Sequence[Curve]) -> tuple[Floats, Floats]:
     """Return posterior means and variances of the scores without noise and a trial's own sampling, curve by curve."""
-    settings = list(product(_TRIAL_STDS, _CURVE_STDS))
-    solved = [_solve(curves, v, w) for v, w in settings]
+    groups = _group(curves)
+    solved = [_solve(groups, v, w) for v, w in product(_TRIAL_STDS, _CURVE_STDS)]
     logs = np.array([evidence for evidence, _, _ in solved])
     weights = np.exp(logs - logs.max())
     weights /= weights.sum()
     means, variances = (np.stack([one[i] for one in solved]) for i in (1, 2))
     mean = weights @ means
-    return mean, weights @ (variances + (means - mean) ** 2)
+    order = np.argsort(np.concatenate([group.places.ravel() for group in groups]))
+    return mean[order], (weights @ (variances + (means - mean) ** 2))[order]
 
 
-def _solve(curves: Sequence[Curve], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
-    """Return log evidence, means and variances given the deviations of trials and curves."""
-    precision = np.diag(_TREND_STDS**-2)
-    pull, evidence, parts = np.zeros(len(_TREND_STDS)), 0.0, []
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Trials that are scored at the same moments with the same noise."""
+
+    key: tuple[tuple[float, ...], float, float]  # s, the variances of noise and of a trial's own sampling
+    centred: Floats  # (T, E) scores
+    places: NDArray[np.int64]  # (T, E) where each stands among all
+
+
+def _group(curves: Sequence[Curve]) -> list[_Group]:
+    alike: dict[tuple[tuple[float, ...], float, float], list[tuple[Floats, NDArray[np.int64]]]] = {}
+    first = 0
     for one in curves:
-        law = _law(tuple(one.s.tolist()), trial_std, curve_std, one.variance, one.own_sampling)
-        centred = one.scores - _MEAN
-        weighed = law.inverse @ centred
-        precision = precision + law.information
-        pull = pull + law.design.T @ weighed
-        evidence += 0.5 * float(law.log_precision - centred @ weighed)
-        parts.append((law, centred))
-    spread = np.linalg.inv(precision)
-    common = spread @ pull
-    evidence += 0.5 * float(np.linalg.slogdet(spread)[1] + pull @ common)
+        key = tuple(one.s.tolist()), one.variance, one.own_sampling
+        alike.setdefault(key, []).append((one.scores - _MEAN, np.arange(first, first + len(one.s))))
+        first += len(one.s)
+    return [_Group(key, *(np.stack(each) for each in zip(*found, strict=True))) for key, found in alike.items()]
+
+
+def _solve(groups: Sequence[_Group], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
+    """Return log evidence, means and variances given the deviations of trials and curves, group by group."""
+    laws = [tuple(_law(one.key[0], v, curve_std, *one.key[1:]) for v in (trial_std, _FAR_STD)) for one in groups]
+    far = [np.zeros(len(one.centred)) for one in groups]  # probability of each trial that it is far from the others
+    for _ in range(_ROUNDS):
+        precision, pull = np.diag(_TREND_STDS**-2), np.zeros(len(_TREND_STDS))
+        for both, one, share in zip(laws, groups, far, strict=True):
+            for law, weight in zip(both, (1.0 - share, share), strict=True):
+                precision = precision + weight.sum() * law.information
+                pull = pull + law.design.T @ (law.inverse @ (weight @ one.centred))
+        spread = np.linalg.inv(precision)
+        common = spread @ pull
+        logs = [
+            [law.log_densities(one.centred, common) for law in both] for both, one in zip(laws, groups, strict=True)
+        ]
+        odds = [_FAR_ODDS * np.exp(np.minimum(wide - near, _LARGE)) for near, wide in logs]
+        far = [one / (1.0 + one) for one in odds]
+    evidence = sum(float((near + np.log1p(one)).sum()) for (near, _), one in zip(logs, odds, strict=True))
+    evidence += 0.5 * float(np.linalg.slogdet(spread)[1] - common @ (common / _TREND_STDS**2))
     means, variances = [], []
-    for law, centred in parts:
-        trend = law.design @ common
-        means.append(_MEAN + trend + law.gain @ (centred - trend))
-        variances.append(law.left_variance + np.einsum("ij,jk,ik->i", law.left_design, spread, law.left_design))
+    for both, one, share in zip(laws, groups, far, strict=True):
+        (mean, variance), (far_mean, far_variance) = (law.given(one.centred, common, spread) for law in both)
+        of_far = share[:, None]
+        apart = far_mean - mean
+        means.append((_MEAN + mean + of_far * apart).ravel())
+        unsure = (1.0 - of_far) * variance + of_far * far_variance + of_far * (1.0 - of_far) * apart**2
+        variances.append(unsure.ravel())
     return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
 
 
@@ -125,6 +156,18 @@ class _Law:
     log_precision: float  # the logarithm of the determinant of the inverse
     left_variance: Floats  # of the shares, given scores and trend
     left_design: Floats  # by which an error of the trend moves the shares
+
+    def log_densities(self, centred: Floats, common: Floats) -> Floats:
+        """Return those of the scores of trials, (T, E), given the trend, but for a constant: (T,)."""
+        apart = centred - self.design @ common
+        found: Floats = 0.5 * (self.log_precision - ((apart @ self.inverse) * apart).sum(axis=1))
+        return found
+
+    def given(self, centred: Floats, common: Floats, spread: Floats) -> tuple[Floats, Floats]:
+        """Return means, (T, E), and variances, (E,), of the shares given scores and the posterior of the trend."""
+        trend = self.design @ common
+        unsure = np.einsum("ij,jk,ik->i", self.left_design, spread, self.left_design)
+        return trend + (centred - trend) @ self.gain.T, self.left_variance + unsure
 
 
 @lru_cache(maxsize=256)

@@ -231,6 +231,22 @@ def chosen_by(one, name, candidates):
     return replace(one, plan=replace(one.plan, scores=scores))
 
 
+@pytest.mark.parametrize(("trials", "gap"), [(32, 0.12), (16, 0.10)])
+def test_one_that_is_better_than_many_that_are_alike_is_not_drawn_to_them(trials, gap):
+    rng, covered = np.random.default_rng(2), []
+    for _ in range(60):
+        truth = 0.7 + 0.003 * rng.normal(size=trials)
+        truth[0] += gap
+        sampling = np.sqrt(truth * (1.0 - truth) / 1000)
+        seen = truth + sampling * (0.9 * rng.normal() + 0.45 * rng.normal(size=trials)) + 0.04 * rng.normal(size=trials)
+        curves = [Curve(np.zeros(1), np.array([one]), 0.04**2, 1000.0) for one in seen]
+        found = [share(mean, variance, 1000 / 0.7) for mean, variance in zip(*posterior(curves), strict=True)]
+        chosen = max(range(trials), key=lambda i, found=found: found[i][0])
+        low, high = found[chosen][1]
+        covered.append(low <= truth[chosen] <= high)
+    assert np.mean(covered) >= 0.85, "0.3 to 0.6 where one normal law is that of all trials"
+
+
 @pytest.mark.parametrize(("by", "other"), [("accuracy", BALANCED), (BALANCED, "accuracy")])
 def test_the_luck_of_a_winner_is_taken_off_what_shares_its_noise(trial, by, other):
     one = trial(1, 0.065, rows=115)
