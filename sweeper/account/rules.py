@@ -212,14 +212,19 @@ def _refuse_description(balance: Balance, wanted: Reservation) -> str | None:
     if wanted.unit != opened.unit:
         return (
             f"Expected data whose privacy unit is {opened.unit!r}, that of account {opened.name!r}, got "
-            f"{wanted.unit!r}; change data.unit, or open another account"
+            f"{wanted.unit!r}; change {_key(wanted, 'data', 'unit')}, or open another account"
         )
     if wanted.relation is not opened.relation:
         return (
             f"Expected the relation {opened.relation.value} of account {opened.name!r}, got {wanted.relation.value}; "
-            "change privacy.relation, or open another account"
+            f"change {_key(wanted, 'privacy', 'relation')}, or open another account"
         )
     return None
+
+
+def _key(wanted: Reservation, section: str, name: str) -> str:
+    """Return where a request says something: a sweep in its spec, a release outside of one in its federation."""
+    return f"{name} of the federation" if wanted.sides is None else f"{section}.{name}"
 
 
 def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:

@@ -370,10 +370,15 @@ def test_a_table_is_known_again_in_other_blocks_or_with_other_ranges(account, ad
 
 
 def test_data_of_another_unit_or_relation_are_refused(account):
-    with pytest.raises(AccountError, match=r"Expected data whose privacy unit is 'row'.* got 'patient'"):
+    with pytest.raises(
+        AccountError, match=r"Expected data whose privacy unit is 'row'.* got 'patient'; change data\.unit"
+    ):
         account.reserve(wants("s", unit="patient"))
-    with pytest.raises(AccountError, match="Expected the relation add-or-remove-one"):
+    with pytest.raises(AccountError, match=r"Expected the relation add-or-remove-one .* change privacy\.relation"):
         account.reserve(wants("s", relation=Relation.REPLACE_ONE))
+    for changes, key in (({"unit": "patient"}, "unit"), ({"relation": Relation.REPLACE_ONE}, "relation")):
+        with pytest.raises(AccountError, match=f"; change {key} of the federation, or open another account"):
+            account.reserve(wants("s", split=None, **changes))
 
 
 def test_a_sweep_belongs_to_who_reserved_it_and_to_its_blocks(account):
