@@ -59,7 +59,7 @@ from sweeper.records import (
     TrialPlan,
     trial_number,
 )
-from sweeper.results.posteriors import OWN_SAMPLING, Curve, Floats, posterior, posterior_of_best
+from sweeper.results.posteriors import OWN_SAMPLING, Floats, TrialScores, posterior, posterior_of_best
 from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_text
 
 CONFIDENCE = 0.95
@@ -157,12 +157,12 @@ def _paid(trial: Trial) -> ScorePlan:
     return plan
 
 
-def _curve(points: Sequence[Point], name: str, trial: Trial) -> Curve:
+def _curve(points: Sequence[Point], name: str, trial: Trial) -> TrialScores:
     plan = trial.plan
     assert plan is not None  # noqa: S101 - its scores were asked for
     s = np.log([one.epoch / plan.epochs for one in points])
     deviation, count = _errors(points, name, _paid(trial), plan.repeats)
-    return Curve(s, np.array([one.values[name] for one in points]), deviation**2, count)
+    return TrialScores(s, np.array([one.values[name] for one in points]), deviation**2, count)
 
 
 def _lucks(

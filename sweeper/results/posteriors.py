@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
+class TrialScores:
     """The releases of one trial: ``s`` are logarithms of the share of its epochs that were done."""
 
     s: Floats
@@ -43,7 +43,7 @@ class Curve:
         return OWN_SAMPLING * middle * (1.0 - middle) / self.rows
 
 
-def posterior(curves: Sequence[Curve]) -> tuple[Floats, Floats]:
+def posterior(curves: Sequence[TrialScores]) -> tuple[Floats, Floats]:
     """Return posterior means and variances of the scores without noise and a trial's own sampling, curve by curve."""
     groups = _group(curves)
     solved = [_solve(groups, v, w) for v, w in product(_TRIAL_STDS, _CURVE_STDS)]
@@ -57,7 +57,7 @@ def posterior(curves: Sequence[Curve]) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _Alike:
     """Trials that are scored at the same moments with the same noise."""
 
     key: tuple[tuple[float, ...], float, float]  # s, the variances of noise and of a trial's own sampling
@@ -65,17 +65,17 @@ class _Group:
     places: NDArray[np.int64]  # (T, E) where each stands among all
 
 
-def _group(curves: Sequence[Curve]) -> list[_Group]:
+def _group(curves: Sequence[TrialScores]) -> list[_Alike]:
     alike: dict[tuple[tuple[float, ...], float, float], list[tuple[Floats, NDArray[np.int64]]]] = {}
     first = 0
     for one in curves:
         key = tuple(one.s.tolist()), one.variance, one.own_sampling
         alike.setdefault(key, []).append((one.scores - _MEAN, np.arange(first, first + len(one.s))))
         first += len(one.s)
-    return [_Group(key, *(np.stack(each) for each in zip(*found, strict=True))) for key, found in alike.items()]
+    return [_Alike(key, *(np.stack(each) for each in zip(*found, strict=True))) for key, found in alike.items()]
 
 
-def _solve(groups: Sequence[_Group], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
+def _solve(groups: Sequence[_Alike], trial_std: float, curve_std: float) -> tuple[float, Floats, Floats]:
     """Return log evidence, means and variances given the deviations of trials and curves, group by group."""
     laws = [tuple(_law(one.key[0], v, curve_std, *one.key[1:]) for v in (trial_std, _FAR_STD)) for one in groups]
     far = [np.zeros(len(one.centred)) for one in groups]  # probability of each trial that it is far from the others
@@ -105,7 +105,7 @@ def _solve(groups: Sequence[_Group], trial_std: float, curve_std: float) -> tupl
     return evidence, np.concatenate(means), np.maximum(np.concatenate(variances), 0.0)
 
 
-def posterior_of_best(curve: Curve, candidates: float) -> tuple[Floats, Floats]:
+def posterior_of_best(curve: TrialScores, candidates: float) -> tuple[Floats, Floats]:
     """Return `posterior` of the winner of a private selection of so many candidates on average."""
     weights, means, variances = [], [], []
     for v, w in product(_TRIAL_STDS, _CURVE_STDS):
@@ -120,7 +120,7 @@ def posterior_of_best(curve: Curve, candidates: float) -> tuple[Floats, Floats]:
     return middle, weight @ (variance + (mean - middle) ** 2)
 
 
-def _at_levels(curve: Curve, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
+def _at_levels(curve: TrialScores, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
     """Return, given both deviations, log evidence, means by level, variances, and F by level."""
     law = _law(tuple(curve.s.tolist()), trial_std, curve_std, curve.variance, curve.own_sampling)
     spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)

@@ -15,7 +15,7 @@ from sweeper.records import NoisyScores, Objective, Point, ScorePlan, Trial
 from sweeper.results.estimates import estimate_points, share
 from sweeper.results.highlights import best
 from sweeper.results.pick import surest
-from sweeper.results.posteriors import Curve, posterior
+from sweeper.results.posteriors import TrialScores, posterior
 from sweeper.specification.objectives import BALANCED, recall_name
 
 EPOCHS = 20
@@ -126,7 +126,7 @@ def draw_sweep(rng, rows, std, trials, epochs):
     common, own = rng.normal(size=(1, 1)), rng.normal(size=(trials, 1))
     sampling = np.sqrt(truth * (1 - truth) / rows) * (np.sqrt(0.8) * common + np.sqrt(0.2) * own)
     released = truth + sampling + std * rng.normal(size=truth.shape)
-    return truth.ravel(), [Curve(s, row, std**2, rows) for row in released]
+    return truth.ravel(), [TrialScores(s, row, std**2, rows) for row in released]
 
 
 @pytest.mark.sampled(2)
@@ -239,7 +239,7 @@ def test_one_that_is_better_than_many_that_are_alike_is_not_drawn_to_them(trials
         truth[0] += gap
         sampling = np.sqrt(truth * (1.0 - truth) / 1000)
         seen = truth + sampling * (0.9 * rng.normal() + 0.45 * rng.normal(size=trials)) + 0.04 * rng.normal(size=trials)
-        curves = [Curve(np.zeros(1), np.array([one]), 0.04**2, 1000.0) for one in seen]
+        curves = [TrialScores(np.zeros(1), np.array([one]), 0.04**2, 1000.0) for one in seen]
         found = [share(mean, variance, 1000 / 0.7) for mean, variance in zip(*posterior(curves), strict=True)]
         chosen = max(range(trials), key=lambda i, found=found: found[i][0])
         low, high = found[chosen][1]
