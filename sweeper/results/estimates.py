@@ -48,6 +48,7 @@ from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
 from clipless.privacy.class_scores import NoiseSlopes
+from sweeper.privacy.evaluation.posteriors import OWN_SAMPLING, Floats, TrialScores, posterior, posterior_of_best
 from sweeper.records import (
     Interval,
     NoisyScores,
@@ -59,7 +60,6 @@ from sweeper.records import (
     TrialPlan,
     trial_number,
 )
-from sweeper.results.posteriors import OWN_SAMPLING, Floats, TrialScores, posterior, posterior_of_best
 from sweeper.specification.objectives import AUROC, BALANCED, radius_text, recall_text
 
 CONFIDENCE = 0.95

@@ -11,11 +11,11 @@ from clipless.privacy.class_scores import ScoreForm, release_class_scores
 from clipless.testing import SeededSource
 from sweeper.pareto.dominance import front_mask
 from sweeper.privacy.evaluation.paid_scores import spread_epochs
+from sweeper.privacy.evaluation.posteriors import TrialScores, posterior
 from sweeper.records import NoisyScores, Objective, Point, ScorePlan, Trial
 from sweeper.results.estimates import estimate_points, share
 from sweeper.results.highlights import best
 from sweeper.results.pick import surest
-from sweeper.results.posteriors import TrialScores, posterior
 from sweeper.specification.objectives import BALANCED, recall_name
 
 EPOCHS = 20
