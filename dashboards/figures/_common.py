@@ -105,7 +105,8 @@ def value_axis(info: FigureInfo, name: str) -> dict[str, Any]:
     """An axis of one objective."""
     title = f"{label(name)}{beside(info)}"
     if len(title) > _HEIGHT_LETTERS[info.narrow]:
-        title = title.replace(" at L2", "<br>at L2").replace(", 95", ",<br>95")
+        title = title.replace(" at L2", "<br>at L2").replace(", means", ",<br>means")
+        title = title.replace(", 95", ",<br>95")
     return {"title": {"text": title}, **percent_axis(name)}
 
 

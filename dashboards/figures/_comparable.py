@@ -96,7 +96,7 @@ def in_lines(text: str, letters: int) -> list[str]:
     return lines
 
 
-RIM = 2.5  # pixels of a dark one
+RIM = 2.5  # pixels of an orange one
 
 
 def symbols(is_trained: Sequence[bool], size: int) -> dict[str, Any]:
@@ -119,8 +119,8 @@ def name_circles(figure: go.Figure, color: str, subject: str) -> None:
 
 
 def name_rims(figure: go.Figure, theme: Theme, words: str) -> None:
-    """Say in the legend of a figure of which marks the rims are dark."""
-    rim = {"width": RIM, "color": theme.ink}
+    """Say in the legend of a figure of which marks the rims are orange."""
+    rim = {"width": RIM, "color": theme.orange}
     _add_key(figure, {"symbol": "circle", "size": 9, "color": theme.paper, "line": rim}, words)
 
 

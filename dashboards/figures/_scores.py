@@ -44,7 +44,18 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
     if any(map(is_noisy, fronts)):
         noisy = "noisy validation scores" if of == VALIDATION else f"noisy scores of {of}"
         return f"{noisy}, {within(max(known))}"
-    return f"{of}, {within(max(known))}, {UNCHOSEN}"
+    return f"{of}{_repeated(fronts)}, {within(max(known))}, {UNCHOSEN}"
+
+
+def repeats_of(front: Front) -> int:
+    """Return of how many trainings the values of a point are the means, 1 without repeats."""
+    return max((len(one) for point in front.points for one in point.repeats.values()), default=1)
+
+
+def _repeated(fronts: Sequence[Front]) -> str:
+    """What values and bars are where every point has been trained several times."""
+    counts = {repeats_of(front) for front in fronts}
+    return "" if counts == {1} else f", means of {max(counts)} trainings, bars ±1 SD"
 
 
 def _counted(claim: Claim, split: str) -> str:

@@ -22,9 +22,9 @@ def differ(own: Sequence[float]) -> bool:
 
 
 def shades(own: Sequence[float], theme: Theme) -> list[str]:
-    """Return the colour of each own epsilon; they differ."""
+    """Return the colour of each own epsilon; they differ. The smallest is the darkest: dark is better everywhere."""
     low, high = log10(min(own)), log10(max(own))
-    return [theme.scale[round((log10(one) - low) / (high - low) * (len(theme.scale) - 1))] for one in own]
+    return [theme.scale[round((high - log10(one)) / (high - low) * (len(theme.scale) - 1))] for one in own]
 
 
 def shaded_marker(own: Sequence[float], theme: Theme, what: str) -> dict[str, Any]:
@@ -33,4 +33,5 @@ def shaded_marker(own: Sequence[float], theme: Theme, what: str) -> dict[str, An
     places = {"tickvals": [log10(tick) for tick in ticks["tickvals"]], "ticktext": ticks["ticktext"]}
     bar = color_bar(f"{OWN} of {what}{LOG}") | places | {"tickformat": None}
     ends = {"cmin": log10(min(own)), "cmax": log10(max(own))}
-    return {"color": [log10(one) for one in own], "colorscale": theme.colorscale(), "colorbar": bar, **ends}
+    scale = {"colorscale": theme.colorscale(), "reversescale": True}
+    return {"color": [log10(one) for one in own], **scale, "colorbar": bar, **ends}

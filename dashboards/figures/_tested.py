@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks, point_name
-from dashboards.figures._scores import test_in_words
+from dashboards.figures._scores import repeats_of, test_in_words
 from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from dashboards.text import is_fraction, show_test
@@ -77,7 +77,8 @@ def scores_on_test(front: Front, steps: Sequence[Step], name: str) -> str:
     """Return on how many test rows the steps are scored, with half the widest 95 % interval; empty if on none."""
     found = tested(front, steps, name, is_sure=True)
     half = max(((one.interval[1] - one.interval[0]) / 2.0 for one in found if one.interval), default=None)
-    return test_in_words(front.claim, half) if found else ""
+    words = test_in_words(front.claim, half) if found else ""
+    return words.replace("rows", "rows (first training)", 1) if repeats_of(front) > 1 else words
 
 
 def volume_on_test(front: Front, objectives: Sequence[Objective], box: Box) -> float | None:

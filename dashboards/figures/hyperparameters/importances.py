@@ -25,8 +25,10 @@ _PAD = 0.08  # of an axis, beyond its whiskers
 _GAP = 0.27  # between rows of panels, as a share of the height
 _HOW_TO_READ = (
     "Permutation importance: R² lost when values are shuffled, ±1 standard deviation "
-    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: less than two of them. It may exceed the R² above the bars."
+    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: less than two of them or than 5 % of R². "
+    "It may exceed the R² above the bars."
 )
+_LEAST_SHARE = 0.05  # of R², below which a loss that is sure is still of no use
 _MOST_BESIDE = 24  # letters of names beside panels for which notes leave room
 _LETTERS_BELOW, _LETTERS_BESIDE = (82, 42), 20  # of a line of it: on a page and in a column, and beside a panel
 _ON_PAPER = {"xref": "paper", "yref": "paper", "showarrow": False}
@@ -191,7 +193,8 @@ def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], them
         orientation="h",
         marker={
             "color": [
-                theme.blue if loss > 2.0 * wide else theme.faint for loss, wide in zip(losses, spread, strict=True)
+                theme.blue if loss > max(2.0 * wide, _LEAST_SHARE * importance.explained) else theme.faint
+                for loss, wide in zip(losses, spread, strict=True)
             ]
         },
         error_x={"type": "data", "array": spread, "color": theme.ink, "thickness": 1.3, "width": 3},

@@ -136,8 +136,11 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _rims(near: Sequence[bool], theme: Theme) -> dict[str, Any]:
-    """Wide dark rims of marks that are as good as the best, as far as scores tell."""
-    return {"width": [RIM if one else 1 for one in near], "color": [theme.ink if one else theme.line for one in near]}
+    """Wide orange rims of marks that are as good as the best, as far as scores tell."""
+    return {
+        "width": [RIM if one else 1 for one in near],
+        "color": [theme.orange if one else theme.line for one in near],
+    }
 
 
 FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
@@ -146,9 +149,10 @@ FIGURE: FigureKind[SweepData, RanksInfo] = FigureKind(
     summary="trials over pairs of hyperparameters, coloured by their place in the order of what they reached",
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters; its colour is the share of the others "
-        "that it is ahead of in its best point, so that one outlier does not take all the colours. Marks with a dark "
-        "rim are so near the best one that the difference may be chance: within the 95 % interval of a difference "
-        "of two scores of as many other rows. Marks of one place lie side by side around it, the best in its middle."
+        "that it is ahead of in its best point, so that one outlier does not take all the colours. Marks with an "
+        "orange rim are so near the best one that the difference may be chance: within the 95 % interval of a "
+        "difference of two scores of as many other rows. Marks of one place lie side by side around it, the best in "
+        "its middle."
     ),
     position=103,
     info=info,

@@ -426,7 +426,7 @@ def test_many_curves_of_one_stage_have_the_colours_of_their_own_epsilons_where_t
 
     *lines, bar = drawn([8.0, 1.0, 2.0, 4.0, 1.0, 2.0, 8.0]).data
     colors = {line.meta: line.line.color for line in lines}
-    assert (colors["t0"], colors["t1"], colors["t4"]) == (LIGHT.scale[-1], LIGHT.scale[0], LIGHT.scale[0])
+    assert (colors["t0"], colors["t1"], colors["t4"]) == (LIGHT.scale[0], LIGHT.scale[-1], LIGHT.scale[-1])
     assert len({colors["t1"], colors["t2"], colors["t3"], colors["t0"]}) == 4
     assert (colors["t6"], lines[-1].meta) == (LIGHT.ink, "t6"), "the best, above all others"
     assert [line.name for line in lines if line.showlegend] == ["t6, with the best point"]

@@ -53,7 +53,7 @@ def test_the_best_of_the_trials_in_one_place_is_drawn_last_and_in_its_middle(wit
     assert max(abs(x - round(x)) for x in trace.x) < 0.13
 
 
-def test_marks_that_may_be_as_good_as_the_best_have_dark_rims(sweep, monkeypatch):
+def test_marks_that_may_be_as_good_as_the_best_have_orange_rims(sweep, monkeypatch):
     best = max(ranks.info(sweep).colors)
     for half in (0.02, None):
         monkeypatch.setattr(ranks, "half_width_of", lambda _, half=half: half)
@@ -65,7 +65,7 @@ def test_marks_that_may_be_as_good_as_the_best_have_dark_rims(sweep, monkeypatch
         first, *others = ranks.plot(info).data
         x, y = info.shown[0]
         shown = [near for near, *at in zip(info.near, x.values, y.values, strict=True) if None not in at]
-        assert first.marker.line.color.count(LIGHT.ink) == sum(shown)
+        assert first.marker.line.color.count(LIGHT.orange) == sum(shown)
         said = [trace.name for trace in others if trace.name]
         assert said == (["less than 2.8 points from the best: perhaps chance"] if half else [])
         assert [row["near the best"] for row in ranks.rows(info)] == list(info.near)
@@ -245,3 +245,6 @@ def test_whiskers_of_losses_near_0_are_drawn_whole(with_configs):
     data.__dict__["importances"] = (Importance("accuracy", 0.4, {"a": 0.9, "b": 0.15}, deviations),)
     (bars,) = importances.FIGURE.draw(data).data
     assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "less than two deviations may be chance"
+    data.__dict__["importances"] = (Importance("accuracy", 0.4, {"a": 0.9, "b": 0.01}, {"a": 0.1, "b": 0.001}),)
+    (bars,) = importances.plot(importances.info(data)).data
+    assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "sure, and next to nothing"
