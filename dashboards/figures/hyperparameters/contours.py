@@ -41,7 +41,7 @@ from dashboards.figures.hyperparameters.configurations import (
     identify,
     is_trained,
 )
-from dashboards.text import number
+from dashboards.text import is_fraction, number
 
 MOST_PANELS = 2
 _SIZE = 11  # pixels of a mark
@@ -108,7 +108,9 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         }
         scale = {"colorscale": theme.colorscale()}
         apart = info.apart or 0.0  # without lines
-        lines = {"start": low + apart, "end": high, "size": apart}
+        lines: dict[str, Any] = {"start": low + apart, "end": high, "size": apart, "showlabels": bool(apart)}
+        lines |= {"labelfont": {"size": 11, "color": theme.ink}}
+        lines |= {"labelformat": ".0%"} if is_fraction(info.color_name) else {}
         look = {"contours": {"coloring": "heatmap", **lines}, "line": {"width": apart and 0.8}, "hoverinfo": "skip"}
         filled = go.Contour(x=grid.x, y=grid.y, z=grid.heights, zmin=low, zmax=high, **scale, **look, **bar)
         figure.add_traces([filled, _fade(grid, theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2)

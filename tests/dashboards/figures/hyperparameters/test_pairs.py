@@ -168,7 +168,8 @@ def test_lines_of_a_contour_are_no_nearer_than_scores_are_sure(sweep, monkeypatc
         monkeypatch.setattr(contours, "half_width_of", lambda _, half=half: half)
         (filled, *_) = (trace for trace in contours.plot(contours.info(sweep)).data if trace.type == "contour")
         assert filled.contours.size == pytest.approx(apart)
-        assert bool(filled.line.width) is (half is not None)
+        assert bool(filled.line.width) is bool(filled.contours.showlabels) is (half is not None)
+        assert filled.contours.labelformat == ".0%"
         assert filled.contours.start == pytest.approx(low + apart)
 
 
