@@ -74,6 +74,9 @@ class FrontMarks:
             marker = {"size": size, "color": theme.scale[len(theme.scale) // 2]}
         name = "front (colour: certificate)" if self.certificate and not self.narrow else "front"
         kinds: dict[str, tuple[str, Sequence[Point]]] = {name: ("circle", self.points)}
+        has_repeats = not self.narrow and any(point.repeats for point in self.points)
+        if has_repeats and error_bars(self.points, self.utility, theme):
+            kinds = {f"{name}, bars ±1 SD": ("circle", self.points)}
         if self.finals_first:
             finals, explorers = ([p for p in self.points if p.is_final is is_final] for is_final in (True, False))
             what = "" if self.narrow else "front, "

@@ -53,9 +53,9 @@ def repeats_of(front: Front) -> int:
 
 
 def _repeated(fronts: Sequence[Front]) -> str:
-    """What values and bars are where every point has been trained several times."""
+    """What values are where every point has been trained several times, as often in all fronts."""
     counts = {repeats_of(front) for front in fronts}
-    return "" if counts == {1} else f", means of {max(counts)} trainings, bars ±1 SD"
+    return "" if 1 in counts or len(counts) > 1 else f", means of {max(counts)} trainings"
 
 
 def _counted(claim: Claim, split: str) -> str:

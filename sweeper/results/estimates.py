@@ -70,7 +70,6 @@ _LEAST_LEFT = 0.01  # of the variance of a score's noise, when that of others is
 _FARTHEST = 3.0  # deviations outside [0, 1] at which a posterior mean counts at most
 
 _Estimate = tuple[float, Interval]
-_OF_LUCK = ("mean", "variance")
 
 
 def estimate_points(points: Iterable[Point], trials: Mapping[str, Trial], stages: Sequence[int] = ()) -> list[Point]:
@@ -141,7 +140,8 @@ def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[
     found: dict[str, dict[PointKey, _Estimate]] = {}
     for name, groups in named.items():
         if name in best_of:
-            means, variances = (np.array([getattr(one, of) for one in lucks[name].values()]) for of in _OF_LUCK)
+            means = np.array([one.mean for one in lucks[name].values()])
+            variances = np.array([one.variance for one in lucks[name].values()])
         else:
             means, variances = _without_luck(groups, name, trials, lucks)
         keys = [one.key for own in groups for one in own]

@@ -21,7 +21,7 @@ def test_each_step_is_the_best_that_is_reached_at_so_many_rows_caught(sweep):
     assert (dominated.name, marks.name, key.name) == (
         "dominated points",
         "points of the front",
-        "front (colour: certificate)",
+        "front (colour: certificate), bars ±1 SD",
     )
     assert list(marks.marker.color) == [point.values["certified@0.25"] for point in info.front], "why they are there"
     assert dominated.legendrank > crosses.name.count("test rows") * 1000 > key.legendrank

@@ -250,12 +250,11 @@ def test_means_of_several_trainings_and_test_scores_of_one_are_told_apart(small)
     trained = [replace(p, repeats={"accuracy": (0.7, 0.8, 0.9)}, test={"accuracy": 0.8}) for p in SPREAD]
     for points, told in ((trained, True), ([replace(p, repeats={}) for p in trained], False)):
         figure = front.FIGURE.draw(sweep_with(small, points, **counted))
-        means = (
-            "(261 validation rows,<br>means of 3 trainings, bars ±1 SD,<br>95 % CI" in figure.layout.yaxis.title.text
-        )
+        means = "(261 validation rows,<br>means of 3 trainings,<br>95 % CI" in figure.layout.yaxis.title.text
         assert means is told
         crosses = " ".join(trace.name or "" for trace in figure.data)
         assert ("260 test rows (first training)" in crosses) is told
+        assert ("bars ±1 SD" in crosses) is told, "where bars are"
 
 
 def test_how_sure_a_share_of_public_rows_is_stands_at_the_axis_and_in_the_caption(small):
