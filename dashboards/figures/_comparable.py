@@ -1,5 +1,6 @@
 """Notes of figures: what they say that compare trials of one noise, or rehearsals, and what stands below panels."""
 
+import re
 from collections.abc import Sequence
 from html import escape
 from textwrap import wrap
@@ -19,6 +20,8 @@ _LINE = 16  # pixels of a line of a note
 _NARROW_TEXT, _NARROW_LETTERS = 10.5, 63  # pixels of the letters of notes in a column, and letters of a line
 _BELOW_TEXT, _BELOW_LETTERS, _BELOW_LINE = 11.5, 125, 15  # likewise, below panels on a page; pixels of a line
 STAR = "trained afterwards; shown is its rehearsal"  # what a star is, in a legend
+_INTERVAL = re.compile(r"95 % CI ≤ ±[\d.]+ points")
+_JOINED = "\N{UNIT SEPARATOR}"  # of words of one line
 _LARGER = 6  # pixels by which a star is larger than the marks beside it
 
 
@@ -81,10 +84,12 @@ def write_below(figure: go.Figure, text: str, theme: Theme, *, down: float, narr
 
 
 def in_lines(text: str, letters: int) -> list[str]:
-    """Return a text in lines of so many letters, broken behind semicolons where possible.
+    """Return a text in lines of at most so many letters, broken behind semicolons where possible, else evenly.
 
     >>> in_lines("delta = 1e-5; price of the sweep: 3; 25 test rows", 40)
     ['delta = 1e-5; price of the sweep: 3;', '25 test rows']
+    >>> in_lines("261 validation rows, ignoring selection", 38)
+    ['261 validation rows,', 'ignoring selection']
     """
     lines: list[str] = []
     for part in text.split("; "):
@@ -92,8 +97,17 @@ def in_lines(text: str, letters: int) -> list[str]:
             lines[-1] += f"; {part}"
         else:
             lines[-1:] = [f"{line};" for line in lines[-1:]]
-            lines += wrap(part, letters - 1, break_on_hyphens=False)
+            lines += _evenly(part, letters - 1)
     return lines
+
+
+def _evenly(text: str, letters: int) -> list[str]:
+    """A text in as few lines of so many letters as it needs, none longer than it must be; an interval stays whole."""
+    joined = _INTERVAL.sub(lambda found: found[0].replace(" ", _JOINED), text)
+    lines = wrap(joined, letters, break_on_hyphens=False)
+    while letters > 1 and len(narrower := wrap(joined, letters - 1, break_on_hyphens=False)) == len(lines) > 1:
+        lines, letters = narrower, letters - 1
+    return [line.replace(_JOINED, " ") for line in lines]
 
 
 RIM = 2.5  # pixels of an orange one

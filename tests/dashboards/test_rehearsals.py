@@ -163,8 +163,12 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     assert (last.label, last.ticktext) == ("trained", ("no", "yes"))
     assert [bool(value) for value in last.values] == [id_ == "c0004" for id_ in info.trials]
     lines = [trace for trace in configurations.FIGURE.draw(rehearsed_sweep, still=True).data if trace.line.width]
-    assert [trace.mode for trace in lines if trace.line.width > 2] == ["lines+markers"]
+    (wide,) = (trace for trace in lines if trace.line.width > 2)
     assert len(lines) == len(info.trials)
+    drawn = configurations.FIGURE.draw(rehearsed_sweep, still=True).data
+    (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol)
+    assert (star.marker.symbol, star.y[0]) == (("star",), wide.y[-1])
+    assert star.x[0] > wide.x[-1], "beside the texts of ticks, not on them"
 
 
 @pytest.mark.long

@@ -164,6 +164,13 @@ def panels(
     return figure
 
 
+def make_square(figure: go.Figure) -> None:
+    """Give both axes of each panel one scale, where they have one range."""
+    figure.update_xaxes(constrain="domain")
+    for y in figure.select_yaxes():
+        y.update(scaleanchor=y.anchor, constrain="domain", constraintoward="bottom")
+
+
 def place(info: LinesInfo, index: int) -> dict[str, int]:
     """Row and column of the panel of a line."""
     return {"row": index // _across(info) + 1, "col": index % _across(info) + 1}

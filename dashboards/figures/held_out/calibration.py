@@ -21,6 +21,7 @@ _TOGETHER = "p is of the misfit of all groups together: it may be small where ea
 _MOST_SILENT = 0.5  # of all groups, in a figure
 _LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large
 _TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
+_FEW_TICKS = (0.01, 0.5, 0.99)  # of a panel without room for all
 _LEAST_SHARE = 5e-4  # beyond the outermost thresholds
 
 
@@ -47,11 +48,12 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     letters = _released.letters(info) if info.lines else 0
     share = f"share of class {_released.class_of(info)} (test)"
     places = [_log_odds(x) for line in info.lines for x in (*line.x, *line.y)]
-    low, high = min([*places, _log_odds(0.1)]) - 0.4, max([*places, _log_odds(0.9)]) + 0.4
+    low, high = min([*places, _log_odds(_FEW_TICKS[0])]) - 0.4, max([*places, _log_odds(_FEW_TICKS[-1])]) + 0.4
     yaxis = {"title": {"text": share}, **_odds_axis(low, high)}
     figure = _released.panels(
         info, theme, _odds_axis(low, high, letters), yaxis, title=title, note=_silent_in_words(info)
     )
+    _released.make_square(figure)
     calibrated = _released.reference((low, high), (low, high), theme)
     for i, line in enumerate(info.lines):
         silent = _silent(line)
@@ -63,10 +65,13 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _odds_axis(low: float, high: float, letters: float = inf) -> dict[str, Any]:
-    """An axis of the logarithm of odds, with probabilities at its ticks, as many as have room beside each other."""
-    inside = [tick for tick in _TICKS if low <= _log_odds(tick) <= high]
-    at, texts = [_log_odds(tick) for tick in inside], [f"{100 * tick:g}%" for tick in inside]
-    kept = thin(at, texts, (low, high), letters)
+    """An axis of the logarithm of odds, with probabilities at its ticks: few where not all have room."""
+    for ticks in (_TICKS, _FEW_TICKS):
+        inside = [tick for tick in ticks if low <= _log_odds(tick) <= high]
+        at, texts = [_log_odds(tick) for tick in inside], [f"{100 * tick:g}%" for tick in inside]
+        kept = thin(at, texts, (low, high), letters)
+        if len(kept) == len(inside):
+            break
     return {"range": [low, high], "tickvals": [at[i] for i in kept], "ticktext": [texts[i] for i in kept]}
 
 

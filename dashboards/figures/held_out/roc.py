@@ -40,9 +40,7 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     }
     xaxis = {**percent_axis("accuracy"), "range": [-0.01, 1.01], "nticks": 4}
     figure = _released.panels(info, theme, xaxis, yaxis, title="false positive rate (test)", note=_chance(info))
-    figure.update_xaxes(constrain="domain")
-    for y in figure.select_yaxes():
-        y.update(scaleanchor=y.anchor, constrain="domain", constraintoward="bottom")
+    _released.make_square(figure)
     for i, line in enumerate(info.lines):
         for trace in (*_released.band(line, theme.blue), _released.reference((0, 1), (0, 1), theme)):
             figure.add_trace(trace, **_released.place(info, i))

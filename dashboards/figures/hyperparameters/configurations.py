@@ -6,6 +6,7 @@ Only values that differ between them have an axis; `dashboards.figures.hyperpara
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from math import ceil
 from typing import Any
 
 import plotly.graph_objects as go
@@ -26,9 +27,12 @@ _ANGLE = -18  # of names
 _LEVEL_NAMES, _LETTERS, _LINE = 12, 9, 16  # so many names stand level in a picture: letters and pixels of their lines
 _TRAINED = (
     ' Configurations that were trained afterwards are at "yes" on the axis "trained"; in a picture their lines are '
-    "thicker and have stars."
+    "thicker and end in stars."
 )
-_TRAINED_WIDTH = 2.4  # pixels of the line of a rehearsed configuration that was trained
+_WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
+_PALE = 0.6  # opacity of the others
+_BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
+_BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
 _BEHIND_TEXT = 0.85  # opacity of paper behind the texts of ticks
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _RISE = 2.0  # pixels above an axis for each letter of its name
@@ -169,17 +173,17 @@ def _draw_lines(
     heights = [_heights(axis, axis.positions) for axis in axes]
     trained = is_trained(info, range(len(info.trials)))
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
-    for i in sorted(range(len(shares)), key=lambda i: (trained[i], shares[i])):
+    by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
+    wide = set(by_share[-(sum(trained) or ceil(_BEST_SHARE * len(shares))) :])
+    for i in by_share:
         color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
-        if trained[i]:
-            outline = {"width": 1, "color": theme.paper}
-            marker = {"color": color, "opacity": 1, "line": outline, **symbols([True] * len(axes), 5)}
-            line = {"color": color, "width": _TRAINED_WIDTH}
-            figure.add_trace(go.Scatter(**trial, mode="lines+markers", line=line, marker=marker))
-        else:
-            line = {"color": color, "width": 1.4}
-            figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=0.75))
+        line = {"color": color, "width": _WIDE if i in wide else _THIN}
+        figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if i in wide else _PALE))
+        if trained[i]:  # beside the axis, for texts of ticks are on its other side
+            marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5)}
+            end = {"x": [len(axes) - 1 + _BESIDE], "y": [heights[-1][i]], "showlegend": False}
+            figure.add_trace(go.Scatter(**end, mode="markers", marker=marker, cliponaxis=False))
     ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x, axis in enumerate(axes):
@@ -200,7 +204,7 @@ def _draw_lines(
     bare = {"showgrid": False, "showline": False}
     figure.update_layout(
         showlegend=False,
-        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 0.9]},
+        xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 1 + 1.5 * _BESIDE]},
         yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
     )
     if any(trained):

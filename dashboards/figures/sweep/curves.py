@@ -24,7 +24,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._comparable import stage_epsilon, stage_names
-from dashboards.figures._scores import bars_in_words
+from dashboards.figures._scores import bars_in_words, half_width, is_noisy
 from dashboards.figures._shades import differ, shaded_marker, shades
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -64,6 +64,7 @@ class CurvesInfo(FigureInfo):
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: str  # the trial of the best point, "" without one
     averaged: bool  # whether there are points of averaged weights, which have no epoch of their own
+    half: float | None  # of the widest 95 % interval of a score that has no noise, None where that is not known
 
 
 def info(data: SweepData) -> CurvesInfo:
@@ -94,6 +95,7 @@ def info(data: SweepData) -> CurvesInfo:
         stages=tuple(stages),
         best="" if best is None else best.trial,
         averaged=any(point.made_from for point in data.points),
+        half=None if is_noisy(data.result) else half_width(data.result, [data.utility]),
     )
 
 
@@ -149,20 +151,44 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
             line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
         figure.add_trace(line)
     figure.add_traces([_bar(info, theme)] if colors else [])
+    if info.still and info.half is not None and _end_of_best(info):
+        figure.add_trace(_ruler(info, last, theme))
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
         figure.add_trace(said_in_legend(name, theme))
     return figure
 
 
+def _ruler(info: CurvesInfo, last: int, theme: Theme) -> go.Scatter:
+    """The interval of a score as a bar behind the last epoch, at the height where the best trial ends."""
+    bar = {"type": "constant", "value": info.half, "color": theme.ink, "thickness": 1.5, "width": 4}
+    return go.Scatter(
+        x=[(1 + _PAD / 2) * last if last > 1 else 1.25],
+        y=_end_of_best(info),
+        mode="markers",
+        marker={"symbol": "line-ns", "size": 9, "color": theme.ink, "line": {"width": 1.5, "color": theme.ink}},
+        error_y=bar,
+        name="bar: 95 % CI of a score",
+    )
+
+
+def _end_of_best(info: CurvesInfo) -> list[float]:
+    return [curve.values[-1] for curve in info.curves if curve.trial == info.best]
+
+
 def _span(info: CurvesInfo) -> list[float]:
-    """Values, with their intervals, that the vertical axis shows as it opens: bad first epochs do not stretch it."""
+    """Values, with their intervals, that the vertical axis shows as it opens.
+
+    Bad first epochs of many trials do not stretch it.
+    """
     last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
-    return [
+    few = len(info.curves) <= HUES
+    ends = [height + sign * info.half for height in _end_of_best(info) for sign in (-1, 1) if info.half is not None]
+    return ends + [
         end
         for curve in info.curves
         for epoch, value, interval in zip(curve.epochs, curve.values, curve.intervals, strict=True)
-        if 3 * epoch > last or epoch == curve.epochs[-1]
+        if few or 3 * epoch > last or epoch == curve.epochs[-1]
         for end in interval or (value,)
     ]
 

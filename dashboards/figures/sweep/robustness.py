@@ -70,8 +70,7 @@ def info(data: SweepData) -> RobustnessInfo:
 
 def _curve(data: SweepData, name: str) -> RadiusCurve:
     steps = staircase((*data.front_points, *data.points), name, Direction.MAXIMIZE)
-    at = float(radius(name) or smoothed_radius(name) or 0)
-    return RadiusCurve(name, at, steps, best_tested(data.result, steps, name))
+    return RadiusCurve(name, _radius_of(name), steps, best_tested(data.result, steps, name))
 
 
 def rows(info: RobustnessInfo) -> Table:
@@ -87,12 +86,12 @@ def rows(info: RobustnessInfo) -> Table:
 def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the robustness figure."""
     yaxis = rows_axis(info, *(curve.name for curve in info.curves)) | {"range": _span(info)}
-    looks = _looks(info.curves, theme)
+    colored = looks([curve.name for curve in info.curves], theme)
     curves = [
-        Staircase(_legend(c.name), c.name, c.steps, look=look) for c, look in zip(info.curves, looks, strict=True)
+        Staircase(legend_name(c.name), c.name, c.steps, look=look) for c, look in zip(info.curves, colored, strict=True)
     ]
     figure = draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
-    on_test = [(curve.tested, color) for curve, (color, _) in zip(info.curves, looks, strict=True)]
+    on_test = [(curve.tested, color) for curve, (color, _) in zip(info.curves, colored, strict=True)]
     figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
     if info.curves:
         draw_references(figure, info, info.lines, info.curves[0].name, theme)
@@ -106,20 +105,26 @@ def _span(info: RobustnessInfo) -> list[float] | None:
     return zoom(heights(steps, found), [line.value for line in info.lines])
 
 
-def _looks(curves: Sequence[RadiusCurve], theme: Theme) -> list[tuple[str, str]]:
-    """Colour and mark of each line: less ink for a larger radius, open marks for smoothed ones."""
-    radii = sorted({curve.radius for curve in curves if radius_of(curve.name) is not None})
-    looks = []
-    for curve in curves:
-        place = radii.index(curve.radius) if curve.radius in radii else 0
+def looks(names: Sequence[str], theme: Theme) -> list[tuple[str, str]]:
+    """Return colour and mark of each score: less ink for a larger radius, open marks for smoothed ones."""
+    radii = sorted({_radius_of(name) for name in names if radius_of(name) is not None})
+    found = []
+    for name in names:
+        at = _radius_of(name)
+        place = radii.index(at) if at in radii else 0
         mark = SYMBOLS[(1 + place) % len(SYMBOLS)]
         ink = theme.scale[round(_STRONGEST - place * (_STRONGEST - _FAINTEST) / max(len(radii) - 1, 1))]
-        is_smoothed = smoothed_radius(curve.name) is not None
-        looks.append((theme.ink, SYMBOLS[0]) if radius_of(curve.name) is None else (ink, mark + "-open" * is_smoothed))
-    return looks
+        is_smoothed = smoothed_radius(name) is not None
+        found.append((theme.ink, SYMBOLS[0]) if radius_of(name) is None else (ink, mark + "-open" * is_smoothed))
+    return found
 
 
-def _legend(name: str) -> str:
+def _radius_of(name: str) -> float:
+    return float(radius(name) or smoothed_radius(name) or 0)
+
+
+def legend_name(name: str) -> str:
+    """Return what a score is called where each radius has a line."""
     text = radius_of(name)
     kind = "certified AUROC, " if auroc_radius_text(name) else "" if smoothed_radius(name) is None else "smoothed, "
     return label(name) if text is None else f"{kind}L2 radius {escape(text)}"

@@ -1,8 +1,9 @@
 """Temperature of the loss against radius and membership, as table 1 of Bethune et al.
 
-One row per temperature, one column per radius, radius 0 first: the best value of any point of that row within one
-epsilon, so every cell picks its own model. Beside them, what membership inference learns from the row's best model at
-radius 0. A cold loss fits the rows that it sees; a hot one keeps logits apart, which certifies.
+One line for radius 0 and one for each certified radius: the best value of each range of temperatures within one
+epsilon, so every mark picks its own model; pale marks are the best of the other trials. Below them, what membership
+inference learns from the best models at radius 0. A cold loss fits the rows that it sees; a hot one keeps logits
+apart, which certifies.
 
 References:
     Bethune et al. (2024), DP-SGD without clipping, https://arxiv.org/abs/2305.16202
@@ -10,31 +11,48 @@ References:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from math import isfinite, log10
-from textwrap import wrap
 from typing import Any
 
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import SMALL, color_bar, header, hover_texts, label, new_figure
+from dashboards.figures._common import (
+    DASHES,
+    LOG,
+    SYMBOLS,
+    header,
+    hover_texts,
+    interval_bars,
+    interval_row,
+    label,
+    new_figure,
+    percent_axis,
+    title_below,
+    with_room,
+    zoom,
+)
 from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
 from dashboards.figures._scores import half_width
+from dashboards.figures._staircases import rows_axis
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.text import number, radius_of, show, show_epsilon, title_of
+from dashboards.figures._ticks import log_ticks, minor_ticks
+from dashboards.figures.sweep.robustness import legend_name, looks
+from dashboards.text import number, show_epsilon
 from sweeper.privacy.pricing import OWN
-from sweeper.records import MEMBERSHIP, Point, PointKey
-from sweeper.specification.objectives import attack_radius, auroc_radius_text, needs_two_classes, radius, radius_text
+from sweeper.records import MEMBERSHIP, Interval, Point, PointKey
+from sweeper.specification.objectives import attack_radius, needs_two_classes, radius, radius_text
 
 TEMPERATURE = "training.loss.temperature"
 BUDGETS = (3.0, 8.0)
 MOST_ROWS = 8
 _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
-_ROW_PIXELS = 46
-_LINE = 19  # pixels of a line below the figure
-_LETTERS = 63  # of a small one, which fits a phone
+_HEIGHT = 460
+_HEIGHT = 460
+_MEMBERSHIP_HEIGHT = 130  # pixels of the second panel
+_GAP = 0.06  # between the panels
+_PALE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,9 @@ class Cell:
     """One value, the point that has it, and the smallest accuracy that an attack left it at this radius."""
 
     value: float
+    temperature: float
     point: Point
+    interval: Interval | None  # of a noisy score
     attacked: float | None = None
 
 
@@ -53,7 +73,8 @@ class Row:
     low: float  # smallest temperature of the row
     high: float  # largest one
     trials: tuple[str, ...]  # their ids
-    cells: tuple[Cell | None, ...]  # one for each column, None where no point is within the budget
+    cells: tuple[Cell | None, ...]  # the best for each name, None where no point is within the budget
+    others: tuple[tuple[Cell, ...], ...]  # for each name the best of every other trial
     # one for each attack, of the point in the first cell; None where it was not computed
     membership: tuple[float | None, ...]
 
@@ -69,8 +90,8 @@ class TemperatureInfo(FigureInfo):
 
     budget: float  # every cell has an epsilon of at most this
     radius_unit: str  # units of the radii
-    columns: tuple[str, ...]  # names of the values, that of radius 0 first
-    sure: tuple[float, ...]  # how wide the widest 95 % interval in each column is, 0 where that is not known
+    names: tuple[str, ...]  # of the values, that of radius 0 first
+    sure: tuple[float, ...]  # half the widest 95 % interval of each name, 0 where that is not known
     attacks: tuple[str, ...]  # names of the membership metrics
     rows: tuple[Row, ...]  # by temperature
     hover: Mapping[PointKey, str]  # one text for each point in a cell, by its key
@@ -85,7 +106,7 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     """
     clean = "auroc" if needs_two_classes(data.utility) else "accuracy"
     certificates = {radius(name): name for name in reversed(data.certificates)}
-    columns = (clean, *reversed(certificates.values()))
+    names = (clean, *reversed(certificates.values()))
     points = [point for point in data.points if finite(point, "epsilon", clean)]
     attacks = tuple(name for name in MEMBERSHIP if any(name in point.values for point in points))
     groups = _groups(data, {point.trial for point in points}) if certificates else []
@@ -98,17 +119,19 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
     rows = []
     for (low, high, ids), candidates in zip(groups, inside, strict=True):
         within = [point for point in candidates if point.values["epsilon"] <= budget]
-        cells = tuple(_best(data, within, name) for name in columns)
-        rows.append(Row(low, high, ids, cells, tuple(_membership(cells[0], name) for name in attacks)))
+        found = [_cells(data, within, name) for name in names]
+        cells = tuple(next(iter(one), None) for one in found)
+        others = tuple(tuple(one[1:]) for one in found)
+        rows.append(Row(low, high, ids, cells, others, tuple(_membership(cells[0], name) for name in attacks)))
     if not attacks and (sum(len(row.trials) for row in rows) < _LEAST_TRIALS or _unexplained(data)):
         rows = []
     shown = list({cell.point.key: cell.point for row in rows for cell in row.cells if cell}.values())
     return TemperatureInfo(
-        **header(data, f"{_subject(attacks)} at {OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(budget)}", *columns),
+        **header(data, f"{_subject(attacks)} at {OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(budget)}", *names),
         budget=budget,
         radius_unit=data.result.claim.radius_unit,
-        columns=columns,
-        sure=tuple(2.0 * (half_width(data.result, [name]) or 0.0) for name in columns),
+        names=names,
+        sure=tuple(half_width(data.result, [name]) or 0.0 for name in names),
         attacks=attacks if shown else (),
         rows=tuple(rows) if shown else (),
         note=note if shown else "",
@@ -133,7 +156,9 @@ def rows(info: TemperatureInfo) -> Table:
             "trials": len(row.trials),
             "max_epsilon": info.budget,
             "value": name,
+            "temperature": cell.temperature,
             "best": cell.value,
+            **interval_row(cell.interval),
             "attacked": cell.attacked,
             "trial": cell.point.trial,
             "epoch": cell.point.epoch,
@@ -142,44 +167,38 @@ def rows(info: TemperatureInfo) -> Table:
             **dict(zip(info.attacks, row.membership, strict=True)),
         }
         for row in info.rows
-        for name, cell in zip(info.columns, row.cells, strict=True)
+        for name, cell in zip(info.names, row.cells, strict=True)
         if cell is not None
     ]
 
 
 def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the temperature figure: two heat maps side by side that share their rows."""
-    below = _caption(info)
-    room = 50 + _LINE * len(below)
-    share = len(info.columns) / (len(info.columns) + len(info.attacks))
+    """Draw the temperature figure: a line for each name, and membership in a panel of its own below."""
+    panel = _MEMBERSHIP_HEIGHT * bool(info.attacks)
     figure = new_figure(
         info,
         theme,
         empty=not info.rows,
-        height=102 + room + _ROW_PIXELS * max(2, len(info.rows)),
-        margin={"b": room, **({"t": 84} if info.note else {})},
-        xaxis={
-            **_axis(theme),
-            "title": {"text": "<br>".join(below)},
-            "domain": [0.0, share - 0.02 * bool(info.attacks)],
-        },
-        yaxis={
-            **_axis(theme),
-            "autorange": "reversed",
-            "ticklabelstandoff": 6,
-            "tickvals": [row.label for row in info.rows],
-            "ticktext": [f"{row.label} ({len(row.trials)})" for row in info.rows],
-            "title": {"text": "temperature of the loss (trials)"},
-        },
+        height=_HEIGHT + panel,
+        xaxis=_axis(info),
+        yaxis=rows_axis(info, *info.names) | {"range": _span(info)},
     )
     if not info.rows:
         return figure
-    mark(figure, info.note, theme)
-    figure.add_trace(_values(info, theme))
+    mark(figure, info.note, theme, narrow=info.narrow)
+    colored = looks(info.names, theme)
+    for i, (color, _) in enumerate(colored):  # below the lines
+        figure.add_trace(_pale(info, i, color))
+    for i, look in enumerate(colored):
+        figure.add_traces(_line(info, i, *look))
     if info.attacks:
-        figure.add_trace(_leaks(info, theme))
-        figure.update_layout(xaxis2={**_axis(theme), "domain": [share + 0.02, 1.0], "anchor": "y"})
-    return figure
+        share = panel / (_HEIGHT + panel)
+        below = {"domain": [0.0, share - _GAP], "title": {"text": "membership"}, **percent_axis(*info.attacks)}
+        figure.update_layout(
+            xaxis={"anchor": "y2"}, yaxis={"domain": [share, 1.0]}, yaxis2=below | {"rangemode": "tozero"}
+        )
+        figure.add_traces(_leaks(info, theme))
+    return with_room(figure, info)
 
 
 def _groups(data: SweepData, known: set[str]) -> list[tuple[float, float, tuple[str, ...]]]:
@@ -212,15 +231,27 @@ def _budget(rows: Sequence[Sequence[Point]], *, at_most: bool) -> float:
     return next((budget for budget in budgets if all(epsilon <= budget for epsilon in smallest)), largest)
 
 
-def _best(data: SweepData, points: Sequence[Point], name: str) -> Cell | None:
-    """The point with the best value; of equals the one of smallest epsilon."""
-    usable = [point for point in points if finite(point, name)]
-    if not usable:
-        return None
+def _cells(data: SweepData, points: Sequence[Point], name: str) -> list[Cell]:
+    """The point of each trial with the best value, the best first; of equals the one of smallest epsilon."""
     sign = data.direction(name).sign
-    best = min(usable, key=lambda p: (-sign * p.values[name], p.values["epsilon"], p.key))
-    at_radius = [value for other, value in best.values.items() if _attacks(other, name)]
-    return Cell(best.values[name], best, min(at_radius, default=None))
+    best: dict[str, Point] = {}
+    for point in sorted(
+        (point for point in points if finite(point, name)),
+        key=lambda point: (-sign * point.values[name], point.values["epsilon"], point.key),
+    ):
+        best.setdefault(point.trial, point)
+    return [_cell(data, point, name) for point in best.values()]
+
+
+def _cell(data: SweepData, point: Point, name: str) -> Cell:
+    at_radius = [value for other, value in point.values.items() if _attacks(other, name)]
+    return Cell(
+        point.values[name],
+        float(data.settings[point.trial][TEMPERATURE]),
+        point,
+        point.interval(name),
+        min(at_radius, default=None),
+    )
 
 
 def _attacks(name: str, certificate: str) -> bool:
@@ -233,114 +264,103 @@ def _membership(cell: Cell | None, name: str) -> float | None:
     return value if value is not None and isfinite(value) else None
 
 
-def _axis(theme: Theme) -> dict[str, object]:
-    # Texts stay texts: a radius of 0.25 is a name here, not a place.
-    return {"type": "category", "showgrid": False, "ticks": "", "showline": False, "tickfont": {"color": theme.ink}}
+def _axis(info: TemperatureInfo) -> dict[str, Any]:
+    """Temperatures on a logarithmic scale; the title says what a mark is, of how many trials, and what they cost."""
+    found = [cell.temperature for row in info.rows for cell in (*filter(None, row.cells), *sum(row.others, ()))]
+    ticks = log_ticks(found)
+    trials = sum(len(row.trials) for row in info.rows)
+    within = info.epsilon_title.replace(OWN, f"{OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(info.budget)}", 1)
+    ranges = f"best of each of {len(info.rows)} ranges, {trials} trials"
+    unit = f"L2 radius in {info.radius_unit}".replace(", ", ",\N{NO-BREAK SPACE}")
+    title = title_below(f"temperature of the loss{LOG}; {ranges}; {unit}; {within}", info)
+    return {"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)}
 
 
-def _caption(info: TemperatureInfo) -> list[str]:
-    """What a cell is, how sure it is, and what it costs: three lines in a picture, more for a phone."""
-    sure = info.scores.replace(" %", "\N{NO-BREAK SPACE}%")
-    what = [
-        f"Euclidean radius in {info.radius_unit};".replace(", ", ",\N{NO-BREAK SPACE}"),
-        f"each cell: best of its temperature, by itself ({sure})",
+def _span(info: TemperatureInfo) -> list[float] | None:
+    """The range of the vertical axis: every mark, and the bars of the best."""
+    ends = [end for row in info.rows for i, cell in enumerate(row.cells) if cell for end in _ends(info, i, cell)]
+    attacked = [cell.attacked for row in info.rows for cell in row.cells if cell and cell.attacked is not None]
+    return zoom([*ends, *attacked, *(cell.value for row in info.rows for cells in row.others for cell in cells)])
+
+
+def _ends(info: TemperatureInfo, index: int, cell: Cell) -> tuple[float, float]:
+    """The ends of the interval of a value."""
+    return cell.interval or (cell.value - info.sure[index], cell.value + info.sure[index])
+
+
+def _pale(info: TemperatureInfo, index: int, color: str) -> go.Scatter:
+    """The best of the trials that are not the best of their row."""
+    cells = [cell for row in info.rows for cell in row.others[index]]
+    return go.Scatter(
+        x=[cell.temperature for cell in cells],
+        y=[cell.value for cell in cells],
+        mode="markers",
+        marker={"color": color, "size": 5, "opacity": _PALE},
+        hoverinfo="skip",
+        name=f"{legend_name(info.names[index])}, other trials",
+        showlegend=bool(cells),
+    )
+
+
+def _line(info: TemperatureInfo, index: int, color: str, symbol: str) -> list[go.Scatter]:
+    """The best of every row with its interval, and below it what an attack left these models."""
+    name = info.names[index]
+    cells = sorted((cell for row in info.rows if (cell := row.cells[index])), key=lambda cell: cell.temperature)
+    values = [cell.value for cell in cells]
+    look: dict[str, Any] = {"x": [cell.temperature for cell in cells], "legendgroup": name}
+    hover = {"text": [info.hover[cell.point.key] for cell in cells], "hovertemplate": "%{text}<extra></extra>"}
+    line = go.Scatter(
+        y=values,
+        mode="lines+markers",
+        line={"color": color, "width": 2},
+        marker={"color": color, "symbol": symbol, "size": 8},
+        error_y=interval_bars(values, [_ends(info, index, cell) for cell in cells], color),
+        name=legend_name(name),
+        **look,
+        **hover,
+    )
+    if all(cell.attacked is None for cell in cells):
+        return [line]
+    attacked = go.Scatter(
+        y=[cell.attacked for cell in cells],
+        mode="lines+markers",
+        line={"color": color, "width": 1, "dash": "dot"},
+        marker={"color": color, "symbol": "x-thin", "size": 8, "line": {"color": color, "width": 1.5}},
+        name=f"{legend_name(name)}, attacked",
+        **look,
+        **hover,
+    )
+    return [line, attacked]
+
+
+def _leaks(info: TemperatureInfo, theme: Theme) -> list[go.Scatter]:
+    """What membership inference learns from the best models at radius 0; 50 % of AUROC is guessing."""
+    known = [(cell, row.membership) for row in info.rows if (cell := row.cells[0])]
+    known.sort(key=lambda pair: pair[0].temperature)
+    return [
+        go.Scatter(
+            x=[cell.temperature for cell, _ in known],
+            y=[found[i] for _, found in known],
+            mode="lines+markers",
+            line={"color": theme.orange, "width": 1.5, "dash": DASHES[i]},
+            marker={"color": theme.orange, "symbol": SYMBOLS[i], "size": 7},
+            text=[info.hover[cell.point.key] for cell, _ in known],
+            hovertemplate="%{text}<extra></extra>",
+            name=label(name),
+            yaxis="y2",
+        )
+        for i, name in enumerate(info.attacks)
     ]
-    within = f"at {info.epsilon_title}".replace(OWN, f"{OWN} ≤ {show_epsilon(info.budget)}", 1)
-    if info.still:
-        return list(map(escape, [*what, within]))
-    promised, sign, price = within.partition("; ")
-    parts = [*what, promised + sign.strip(), price]
-    return [SMALL.format(escape(line)) for part in parts for line in wrap(part, _LETTERS, break_on_hyphens=False)]
-
-
-def _heatmap(info: TemperatureInfo, **options: Any) -> go.Heatmap:
-    return go.Heatmap(
-        y=[row.label for row in info.rows],
-        texttemplate="%{text}",
-        textfont={"size": 13},  # without a colour Plotly takes one that can be read on the cell
-        hovertemplate="%{customdata}<extra></extra>",
-        hoverongaps=False,
-        xgap=2,
-        ygap=2,
-        **options,
-    )
-
-
-def _values(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
-    """Accuracy and certificates: more ink is better."""
-    cells, (low, high) = [row.cells for row in info.rows], _ends(info)
-    return _heatmap(
-        info,
-        x=[_column_name(name) for name in info.columns],
-        z=[[None if cell is None else cell.value for cell in row] for row in cells],
-        text=[[_cell_text(name, cell) for name, cell in zip(info.columns, row, strict=True)] for row in cells],
-        customdata=[[_hover(info, cell) for cell in row] for row in cells],
-        colorscale=theme.colorscale(),
-        zmin=low,
-        zmax=high,
-        showscale=not info.attacks,  # the membership of models would stand between
-        colorbar=color_bar("", [low, high]),
-    )
-
-
-def _column_name(name: str) -> str:
-    kind = "certified AUROC, " if auroc_radius_text(name) else ""
-    return f"{kind}radius {escape(text)}" if (text := radius_of(name)) else escape(title_of(name))
-
-
-def _ends(info: TemperatureInfo) -> tuple[float, float]:
-    """The ends of the scale of colours, the same for all cells.
-
-    They are at least as far apart as the widest 95 % interval is wide: what may be chance looks alike.
-    """
-    found = [cell.value for row in info.rows for cell in row.cells if cell is not None]
-    low, high = min(found), max(found)
-    return low, max(high, low + max(info.sure))
-
-
-def _cell_text(name: str, cell: Cell | None) -> str:
-    if cell is None:
-        return ""
-    attacked = "" if cell.attacked is None else f", attacked {show('accuracy', cell.attacked)}"
-    return f"{show(name, cell.value)}<br><sup>{OWN} {show_epsilon(cell.point.values['epsilon'])}{attacked}</sup>"
-
-
-def _leaks(info: TemperatureInfo, theme: Theme) -> go.Heatmap:
-    """Membership inference: paper for guessing, orange for certainty."""
-    found = [list(zip(info.attacks, row.membership, strict=True)) for row in info.rows]
-    return _heatmap(
-        info,
-        x=[label(name).replace("membership ", "membership<br>") for name in info.attacks],
-        z=[[_leak(name, value) for name, value in row] for row in found],
-        text=[["" if value is None else show(name, value) for name, value in row] for row in found],
-        customdata=[[_hover(info, row.cells[0])] * len(info.attacks) for row in info.rows],
-        colorscale=[[0.0, theme.panel], [1.0, theme.orange]],
-        zmin=0.0,
-        zmax=1.0,
-        showscale=False,
-        xaxis="x2",
-    )
-
-
-def _leak(name: str, value: float | None) -> float | None:
-    """How far from guessing, in [0, 1]: an AUROC of 0.5 is guessing."""
-    if value is None or name == "membership-advantage":
-        return value
-    return max(0.0, 2.0 * value - 1.0)
-
-
-def _hover(info: TemperatureInfo, cell: Cell | None) -> str:
-    return "" if cell is None else info.hover[cell.point.key]
 
 
 def _remarks(data: SweepData) -> str:
     found, said = info(data), ""
     if any(cell is not None and cell.attacked is not None for row in found.rows for cell in row.cells):
-        said += " Below a certified accuracy stands what an attack left of the accuracy of that model."
+        said += " Crosses with a dotted line: what an attack left of the accuracy of these models."
     if found.attacks:
         said += (
-            " Beside them, how well membership inference tells training rows from validation rows on the most accurate "
-            "model of the row: an AUROC of 50 % is guessing, and so is an advantage of a few percent of few rows."
+            " Below, how well membership inference tells training rows from validation rows on the most accurate "
+            "models: an AUROC of 50 % is guessing, and so is an advantage of a few percent of few rows."
         )
     return said + (f" {found.note}." if found.note else "")
 
@@ -350,9 +370,9 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     heading="Temperature, radius and membership",
     summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
     caption=(
-        "One row per temperature of the loss. Every cell picks its own model: the best accuracy, and the best "
-        "certified score at each radius; the darker, the better, on one scale that spans the 95 % interval of a score "
-        "at least. The best of more trials is the better one by chance too: their number stands behind the temperature."
+        "One mark for each range of temperatures of the loss, at the temperature of the model that it picks: the best "
+        "accuracy, and the best certified score at each radius, with its 95 % interval; pale marks are the best of the "
+        "other trials. The best of more trials is the better one by chance too."
     ),
     position=50,
     info=info,
@@ -360,7 +380,6 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     rows=rows,
     remarks=_remarks,
     topic=Topic.ROBUSTNESS,
-    for_paper=False,
     lacks=_unexplained,
     needs=f"{_LEAST_TRIALS} trials of two temperatures with certificates, or two with membership inference",
 )

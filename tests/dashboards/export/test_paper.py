@@ -197,7 +197,7 @@ def test_a_panel_of_one_named_row_is_low():
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", ["configurations", "contours", "temperature", "workers"])
+@pytest.mark.parametrize("name", ["configurations", "contours", "workers"])
 def test_what_is_to_be_dragged_is_refused_for_a_paper_and_what_fits_is_named(sweep, tmp_path, name):
     said = f"got {name}, which is for pages; leave out --preset and --width, or choose one of front, caught, price"
     with pytest.raises(ExportError, match=said) as caught:

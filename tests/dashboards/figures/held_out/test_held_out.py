@@ -168,7 +168,9 @@ def test_probabilities_of_groups_lie_apart_on_an_axis_that_is_named(small):
     scores = replace(SCORES, group_predicted=(0.0009, 0.99))
     figure = calibration.plot(calibration.info(small([point(i, replace(CURVES, scores=scores)) for i in range(1, 5)])))
     axis = figure.layout.xaxis
-    assert axis.ticktext == ("0.1%", "10%", "90%")  # as many as do not touch
+    assert axis.ticktext == ("1%", "50%", "99%"), "all have no room"
+    assert figure.layout.yaxis.ticktext == ("0.1%", "1%", "10%", "50%", "90%", "99%")
+    assert figure.layout.yaxis.scaleanchor == "x", "a square"
     assert figure.data[1].x == pytest.approx([log(0.0009 / 0.9991), log(99)])
     assert "(axes of log-odds)" in _texts(figure)[-2]
     diagonal = figure.data[2]

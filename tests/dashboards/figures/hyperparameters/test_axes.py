@@ -152,3 +152,15 @@ def test_each_trial_stands_at_its_best_point_that_of_averaged_weights_too(small)
     assert info.colors == (0.9, 0.65)
     assert [row["epsilon"] for row in configurations.rows(info)] == [2.0, 2.0]  # of equals the cheaper one
     assert "best point" in configurations.FIGURE.caption
+
+
+def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
+    data = with_configs(*({"training": {"rate": 0.1 + i / 10}} for i in range(20)))
+    drawn = configurations.plot(replace(configurations.info(data), still=True)).data
+    lines = [trace for trace in drawn if trace.mode == "lines"]
+    widths = [(line.line.width, line.opacity) for line in lines]
+    assert len(lines) == 20
+    assert len(set(widths[:18])) == 1, "the two best of 20 are drawn last, on top"
+    assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
+    assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
+    assert not [trace for trace in drawn if trace.marker.symbol], "stars are for what was rehearsed and trained"

@@ -1,4 +1,4 @@
-"""Temperature against radius and membership: each cell the best of its row, nothing drawn where there is nothing."""
+"""Temperature against radius and membership: each mark the best of its range, nothing drawn where there is nothing."""
 
 import re
 from dataclasses import replace
@@ -45,10 +45,13 @@ def two_rows(small):
 
 def test_each_cell_is_the_best_of_its_row_within_the_budget(two_rows):
     info = temperature.info(two_rows)
-    assert (info.budget, info.columns) == (3.0, ("accuracy", "certified@0.5", "certified@1"))
+    assert (info.budget, info.names) == (3.0, ("accuracy", "certified@0.5", "certified@1"))
     assert [(row.label, row.trials) for row in info.rows] == [("0.1", ("t0", "t2")), ("2", ("t1",))]
     assert [[cell.value for cell in row.cells] for row in info.rows] == [[0.8, 0.5, 0.3], [0.5, 0.45, 0.4]]
     assert [cell.point.key for cell in info.rows[0].cells] == [("t0", 2, ""), ("t0", 1, ""), ("t2", 1, "")]
+    others = [[(cell.value, cell.point.key) for cell in cells] for cells in info.rows[0].others]
+    assert others == [[(0.7, ("t2", 1, ""))], [(0.45, ("t2", 1, ""))], [(0.2, ("t0", 2, ""))]]
+    assert {cell.temperature for cells in info.rows[0].others for cell in cells} == {0.1}
 
 
 def test_rows_that_may_differ_by_chance_are_not_drawn_unless_attacks_tell_them_apart(small, two_rows):
@@ -73,8 +76,10 @@ def test_membership_is_that_of_the_most_accurate_model_of_the_row(two_rows):
 def test_an_attack_stands_in_the_cell_of_its_model_and_radius(two_rows):
     first = temperature.info(two_rows).rows[0].cells
     assert [cell.attacked for cell in first] == [None, 0.55, None]  # attacked@1/2 of t0, epoch 1
-    values = temperature.plot(temperature.info(two_rows)).data[0]
-    assert "attacked@1/2: 50.0 %" in values.customdata[0][2]  # of t2, epoch 1
+    figure = temperature.plot(temperature.info(two_rows))
+    (attacked,) = (trace for trace in figure.data if trace.name == "L2 radius 0.5, attacked")
+    assert (attacked.x, attacked.y) == ((0.1, 2.0), (0.55, None))
+    assert "attacked@1/2: 55.0 %" in attacked.text[0]
 
 
 def test_the_stronger_of_two_attacks_is_shown(small):
@@ -84,8 +89,6 @@ def test_the_stronger_of_two_attacks_is_shown(small):
     ]
     info = temperature.info(small(points, trials=trials(1.0, 2.0)))
     assert info.rows[0].cells[1].attacked == 0.48
-    values = temperature.plot(info).data[0]
-    assert values.text[0][1] == "40.0 %<br><sup>own epsilon 1, attacked 48.0 %</sup>"
 
 
 def test_of_equals_the_cheaper_point_is_shown(small):
@@ -140,60 +143,53 @@ def test_without_two_temperatures_a_radius_and_trials_to_compare_nothing_is_draw
     assert 'id="plot-temperature"' not in build_report(data)
 
 
-def test_a_sweep_without_membership_has_one_heat_map(sweep, two_rows):
-    assert len(temperature.plot(temperature.info(sweep)).data) == 1
+def test_each_name_has_a_line_over_the_temperatures_and_membership_a_panel_below(sweep, two_rows):
     figure = temperature.plot(temperature.info(two_rows))
-    values, leaks = figure.data
-    assert list(values.x) == ["accuracy", "radius 0.5", "radius 1"]
-    assert list(leaks.x) == ["membership<br>AUROC", "membership<br>advantage"]
-    assert list(values.y) == list(leaks.y) == ["0.1", "2"]
-    assert list(leaks.z) == [[pytest.approx(0.2), 0.2], [None, None]]  # 0.6 is a fifth of the way to certainty
-    assert figure.layout.xaxis.domain[1] < figure.layout.xaxis2.domain[0]
-
-
-def test_guessing_has_no_colour_even_when_the_attack_is_worse_than_that(small):
-    points = [point(f"t{i}", 1, 1.0, 0.5, half=0.1, auroc=0.4, advantage=0.0) for i in range(2)]
-    leaks = temperature.plot(temperature.info(small(points, trials=trials(1.0, 2.0)))).data[1]
-    assert list(leaks.z[0]) == [0.0, 0.0]
-    assert list(leaks.text[0]) == ["40.0 %", "0.0 %"]
+    lines = {trace.name: trace for trace in figure.data}
+    assert [lines[name].x for name in ("accuracy", "L2 radius 0.5", "L2 radius 1")] == [(0.1, 2.0)] * 3
+    assert [lines[name].y for name in ("accuracy", "L2 radius 1")] == [(0.8, 0.5), (0.3, 0.4)]
+    assert (lines["accuracy, other trials"].x, lines["accuracy, other trials"].y) == ((0.1,), (0.7,))
+    leaks = lines["membership AUROC"], lines["membership advantage"]
+    assert [(one.x, one.y, one.yaxis) for one in leaks] == [((0.1, 2.0), (y, None), "y2") for y in (0.6, 0.2)]
+    assert figure.layout.yaxis2.domain[1] < figure.layout.yaxis.domain[0]
+    assert figure.layout.xaxis.anchor == "y2"
+    alone = temperature.plot(temperature.info(sweep))
+    assert alone.layout.yaxis.domain is None
+    assert {trace.yaxis for trace in alone.data} == {None}
 
 
 def test_the_figure_says_within_which_epsilon_and_at_which_delta(sweep):
     info = temperature.info(replace(sweep, result=replace(sweep.result, stages=())))
-    on_page, picture = (temperature.plot(replace(info, still=still)).layout.xaxis.title.text for still in (False, True))
-    assert "own epsilon ≤ 3 (fixed in advance), delta = 1e-4" in picture
-    assert "pixels in [0,\xa01]" in picture
-    small = [re.sub("<.*?>", "", line) for line in on_page.split("<br>")]
-    assert " ".join(small) == picture.replace("<br>", " ")
-    assert max(map(len, small)) <= 63  # of 5.3 pixels: a phone has room for it
+    title = temperature.plot(info).layout.xaxis.title.text.replace("<br>", " ")
+    assert "own epsilon ≤\xa03 (fixed in advance), delta = 1e-4" in title
+    assert "L2 radius in pixels in [0,\xa01]" in title
 
 
-def test_the_picture_says_how_sure_scores_are_how_many_trials_a_row_has_and_what_the_sweep_costs(two_rows):
+def test_the_picture_says_how_sure_scores_are_how_many_trials_there_are_and_what_the_sweep_costs(two_rows):
     rows = replace(two_rows.result.claim.baselines, rows={"validation": 261})
     claim = replace(two_rows.result.claim, baselines=rows, evaluation="public", unit="row")
     price = Price(epsilon=2.5, delta=1e-5, events=3)
     data = replace(two_rows, result=replace(two_rows.result, claim=claim, ledger={"winner": price}))
     for narrow in (False, True):
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
-        words = axes.xaxis.title.text.replace("<br>", " ")
-        assert (
-            "each cell: best of its temperature, by itself (261 validation rows, 95\xa0% CI ≤ ±6.1 points, ignoring selection)"
-            in words
-        )
-        assert words.endswith("; price of the sweep: 2.5")
-        assert axes.yaxis.ticktext == ("0.1 (2)", "2 (1)")
-        assert axes.yaxis.title.text == "temperature of the loss (trials)"
+        words = re.sub("<.*?>", " ", f"{axes.xaxis.title.text} {axes.yaxis.title.text}")
+        assert "(261" in words or narrow
+        for said in ("validation rows", "95 % CI ≤ ±6.1 points", "best of each of 2 ranges, 3 trials"):
+            assert said in re.sub(" +", " ", words)
+        assert "price of the sweep: 2.5" in words
 
 
-def test_one_scale_of_colours_spans_an_interval_at_least(two_rows):
-    info = replace(temperature.info(two_rows), sure=(0.0, 0.0, 0.0))
-    values = temperature.plot(info).data[0]
-    assert (values.zmin, values.zmax) == (0.3, 0.8)
-    assert [list(row) for row in values.z] == [[0.8, 0.5, 0.3], [0.5, 0.45, 0.4]]
-    unsure = temperature.plot(replace(info, sure=(0.1, 0.9, 0.2))).data[0]
-    assert (unsure.zmin, unsure.zmax) == (0.3, pytest.approx(1.2)), "half a scale apart may be chance"
-    alone = temperature.plot(replace(info, attacks=(), rows=tuple(replace(r, membership=()) for r in info.rows)))
-    assert [trace.showscale for trace in alone.data] == [True]
+def test_bars_are_intervals_of_scores(two_rows):
+    info = replace(temperature.info(two_rows), sure=(0.1, 0.0, 0.2))
+    figure = temperature.plot(info)
+    bars = {trace.name: trace.error_y for trace in figure.data if trace.name in ("accuracy", "L2 radius 1")}
+    assert [list(bars[name].array) for name in bars] == [[pytest.approx(half)] * 2 for half in (0.1, 0.2)]
+    assert figure.layout.yaxis.range[0] < 0.1, "a bar is not cut"
+    row = info.rows[0]
+    noisy = replace(row.cells[0], interval=(0.75, 0.95))
+    shown = replace(info, rows=(replace(row, cells=(noisy, *row.cells[1:])), info.rows[1]))
+    (line,) = (trace for trace in temperature.plot(shown).data if trace.name == "accuracy")
+    assert (line.error_y.array[0], line.error_y.arrayminus[0]) == (pytest.approx(0.15), pytest.approx(0.05))
 
 
 def test_an_auroc_sweep_shows_certified_auroc(small):
@@ -208,7 +204,7 @@ def test_an_auroc_sweep_shows_certified_auroc(small):
     }
     points = [Point(trial=f"t{i}", epoch=1, values=values) for i in range(2)]
     info = temperature.info(small(points, objectives=("epsilon", "auroc"), trials=trials(1.0, 2.0)))
-    assert info.columns == ("auroc", "certified-auroc@1")
+    assert info.names == ("auroc", "certified-auroc@1")
     assert [(cell.value, cell.attacked) for cell in info.rows[0].cells] == [(0.95, None), (0.4, None)]
 
 
@@ -236,8 +232,3 @@ def test_trials_of_another_stage_have_no_row_and_the_figure_says_so(small):
         0.25,
         "Only trials of stage 1 (own epsilon ≤ 0.25); other stages have other noise",
     )
-
-
-def test_cells_have_the_colours_of_the_bar_and_a_text_that_can_be_read_on_them(two_rows):
-    figure = temperature.plot(temperature.info(two_rows))
-    assert {(trace.textfont.color, trace.opacity) for trace in figure.data} == {(None, None)}, "Plotly's contrast"
