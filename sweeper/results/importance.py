@@ -27,7 +27,7 @@ from sweeper.specification.fields.nested import flatten
 LEAST_TRIALS = 8  # with fewer, a forest sees five and is asked about two or three
 MOST_TRIALS = 400
 FRONT = "hypervolume"
-_TREES, _FOLDS, _SHUFFLES = 32, 3, 2
+_TREES, _FOLDS, _SHUFFLES = 32, 3, 5
 _ALIKE = 1e-9  # results whose deviation is a smaller share of them differ by rounding alone
 
 
@@ -42,8 +42,8 @@ class Importance:
     # by parameter, the R squared that the forest loses when it is permuted; they do not add up to ``explained``, and
     # each may be larger; chance puts those of parameters that say nothing a little above or below 0
     losses: Mapping[str, float]
-    # by parameter, the standard deviation of that loss over folds of unseen trials and shuffles
-    deviations: Mapping[str, float] = field(default_factory=dict)
+    # by parameter, the standard error of that loss, a mean over unseen trials
+    errors: Mapping[str, float] = field(default_factory=dict)
 
 
 def importances(front: Front, *, trials: Collection[str] | None = None, seed: int = 0) -> tuple[Importance, ...]:
@@ -92,14 +92,14 @@ def _importances(
     centred = results - results.mean(axis=0)
     scaled = centred / np.where(kept, spread, 1.0)
     kept[-1] &= not any(np.allclose(scaled[:, -1], scaled[:, i]) for i in np.flatnonzero(kept[:-1]))
-    explained, losses, deviations = _explain(features, scaled[:, kept], np.random.default_rng(seed))
+    explained, losses, errors = _explain(features, scaled[:, kept], np.random.default_rng(seed))
     varied = [name for name, keep in zip(targets, kept, strict=True) if keep]
     return tuple(
         Importance(
             target,
             float(explained[i]),
             dict(zip(names, losses[:, i].tolist(), strict=True)),
-            dict(zip(names, deviations[:, i].tolist(), strict=True)),
+            dict(zip(names, errors[:, i].tolist(), strict=True)),
         )
         for i, target in enumerate(varied)
     )
@@ -139,16 +139,15 @@ def _result(points: Sequence[Point], objectives: Sequence[Objective], front: Fro
 
 
 def _explain(features: Floats, targets: Floats, generator: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-    """Return for targets of unit variance the R squared of a forest, what it loses without each feature, and how much.
+    """Return for targets of unit variance the R squared of a forest, what it loses without each feature, and its error.
 
-    That loss varies with the fold that a forest has not seen and with the shuffle: the last is its deviation.
+    That loss is a mean over trials, each in the fold that one forest has not seen: the last is its standard error.
     """
     from sklearn.ensemble import RandomForestRegressor
 
     folds = generator.permutation(len(features)) % _FOLDS
-    error = np.zeros(targets.shape[1])
-    shuffled = np.zeros((features.shape[1], targets.shape[1]))
-    each = []  # what was lost, of each fold and shuffle
+    squared = np.zeros(targets.shape)
+    lost = np.zeros((features.shape[1], *targets.shape))
     for fold in range(_FOLDS):
         seen, unseen = folds != fold, folds == fold
         state = int(generator.integers(2**31))
@@ -158,13 +157,10 @@ def _explain(features: Floats, targets: Floats, generator: np.random.Generator) 
         columns = [column for column in range(features.shape[1]) for _ in range(_SHUFFLES)]
         copies = [inputs, *(_permute(inputs, column, generator) for column in columns)]
         predicted = forest.predict(np.concatenate(copies)).reshape(len(copies), *truth.shape)  # at once: calls cost
-        squares: Floats = np.square(predicted - truth).sum(axis=1)
-        error += squares[0]
-        repeated = squares[1:].reshape(len(shuffled), _SHUFFLES, -1)
-        shuffled += repeated.mean(axis=1)
-        each.append((repeated - squares[0]) / len(inputs))
-    count = len(features)
-    return 1.0 - error / count, (shuffled - error) / count, np.concatenate(each, axis=1).std(axis=1, ddof=1)
+        squares: Floats = np.square(predicted - truth)
+        squared[unseen] = squares[0]
+        lost[:, unseen] = squares[1:].reshape(len(lost), _SHUFFLES, *truth.shape).mean(axis=1) - squares[0]
+    return 1.0 - squared.mean(axis=0), lost.mean(axis=1), lost.std(axis=1, ddof=1) / np.sqrt(len(features))
 
 
 def _permute(inputs: Floats, column: int, generator: np.random.Generator) -> Floats:

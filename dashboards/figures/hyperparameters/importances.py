@@ -24,8 +24,8 @@ _TICKS_BELOW, _LINE = 44, 18  # pixels below panels for their ticks, and for a l
 _PAD = 0.08  # of an axis, beyond its whiskers
 _GAP = 0.27  # between rows of panels, as a share of the height
 _HOW_TO_READ = (
-    "Permutation importance: R² lost when values are shuffled, ±1 standard deviation "
-    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: less than two of them or than 5 % of R². "
+    "Permutation importance: R² lost when values are shuffled, with 95 % intervals "
+    "(n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{}); grey: perhaps chance, or less than 5 % of R². "
     "It may exceed the R² above the bars."
 )
 _LEAST_SHARE = 0.05  # of R², below which a loss that is sure is still of no use
@@ -72,7 +72,7 @@ def rows(info: ImportancesInfo) -> Table:
             "r_squared": one.explained,
             "parameter": name,
             "permutation_importance": one.losses[name],
-            "deviation": one.deviations.get(name),
+            "standard_error": one.errors.get(name),
         }
         for one in info.importances
         for name in info.parameters
@@ -169,11 +169,16 @@ def _draw(figure: go.Figure, info: ImportancesInfo, theme: Theme, *, columns: in
 
 def _ends(info: ImportancesInfo) -> list[float]:
     """The ends of the axis of losses: around 0 and all whiskers."""
-    losses = [(loss, one.deviations.get(name, 0.0)) for one in info.explained for name, loss in one.losses.items()]
-    low = min(0.0, *(loss - deviation for loss, deviation in losses))
-    high = max(loss + deviation for loss, deviation in losses)
+    losses = [(loss, _half(one, name)) for one in info.explained for name, loss in one.losses.items()]
+    low = min(0.0, *(loss - half for loss, half in losses))
+    high = max(loss + half for loss, half in losses)
     pad = _PAD * (high - low)
     return [low - pad if low else 0.0, high + pad or 1.0]
+
+
+def _half(importance: Importance, name: str) -> float:
+    """Half the 95 % interval of a loss."""
+    return 2.0 * importance.errors.get(name, 0.0)
 
 
 def _title(importance: Importance) -> str:
@@ -186,22 +191,22 @@ def _explained(info: ImportancesInfo, importance: Importance) -> str:
 
 def _bars(info: ImportancesInfo, importance: Importance, labels: list[str], theme: Theme) -> go.Bar:
     losses = [importance.losses[name] for name in info.parameters]
-    spread = [importance.deviations.get(name, 0.0) for name in info.parameters]
+    halves = [_half(importance, name) for name in info.parameters]
     return go.Bar(
         x=losses,
         y=[escape(text) for text in labels],
         orientation="h",
         marker={
             "color": [
-                theme.blue if loss > max(2.0 * wide, _LEAST_SHARE * importance.explained) else theme.faint
-                for loss, wide in zip(losses, spread, strict=True)
+                theme.blue if loss > max(half, _LEAST_SHARE * importance.explained) else theme.faint
+                for loss, half in zip(losses, halves, strict=True)
             ]
         },
-        error_x={"type": "data", "array": spread, "color": theme.ink, "thickness": 1.3, "width": 3},
+        error_x={"type": "data", "array": halves, "color": theme.ink, "thickness": 1.3, "width": 3},
         width=0.65 * min(1.0, len(losses) / _FEW_BARS),
         text=[
-            f"<b>{escape(name)}</b><br>{_title(importance)}: R² lost {loss:.2f} ± {deviation:.2f}"
-            for name, loss, deviation in zip(info.parameters, losses, spread, strict=True)
+            f"<b>{escape(name)}</b><br>{_title(importance)}: R² lost {loss:.2f} ± {half:.2f}"
+            for name, loss, half in zip(info.parameters, losses, halves, strict=True)
         ],
         textposition="none",
         hovertemplate="%{text}<extra></extra>",
@@ -222,9 +227,9 @@ FIGURE: FigureKind[SweepData, ImportancesInfo] = FigureKind(
         "Permutation importance: a random forest predicts the best point of trials it has not seen from their "
         "configurations (R² 1: exactly, 0: no better than their mean), and the bar is the R² that it loses when the "
         "values of one setting are shuffled. Bars compare settings with each other; they are no parts of the R² above "
-        "them, and one may be longer than it. Whiskers: one standard deviation over shuffles and unseen trials. A grey "
-        "bar, of less than two standard deviations, may be chance. This is about the trials that were tried, not about "
-        "all that could be."
+        "them, and one may be longer than it. Whiskers: 95 % intervals, two standard errors over unseen trials. A grey "
+        "bar, whose whisker reaches 0 or which is less than 5 % of the R², may be chance. This is about the trials "
+        "that were tried, not about all that could be."
     ),
     position=90,
     info=info,

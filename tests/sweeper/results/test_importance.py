@@ -50,7 +50,20 @@ def test_a_loss_below_0_stays_what_it_is(front_of):
     configs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in values]
     (found,) = importances(front_of(configs, 0.2 + 0.6 * values[:, 0]))
     assert min(found.losses.values()) < 0.0 < found.losses["x0"]
-    assert found.deviations.keys() == found.losses.keys()
+    assert found.errors.keys() == found.losses.keys()
+
+
+def test_two_standard_errors_tell_what_matters_from_chance(front_of):
+    generator = np.random.default_rng(2)
+    found = {"x0": [], "others": []}
+    for _ in range(20):
+        values = generator.uniform(size=(30, 5))
+        configs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in values]
+        (one,) = importances(front_of(configs, 0.2 + 0.6 * values[:, 0] + generator.normal(0.0, 0.05, 30)))
+        for name, loss in one.losses.items():
+            found["x0" if name == "x0" else "others"].append(loss > 2.0 * one.errors[name])
+    assert np.mean(found["x0"]) > 0.9
+    assert np.mean(found["others"]) <= 0.05
 
 
 def test_a_result_that_differs_by_rounding_alone_hides_no_other(front_of):

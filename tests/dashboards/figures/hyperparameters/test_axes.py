@@ -11,6 +11,7 @@ from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import compare
 from dashboards.text import show_epsilon
 from sweeper.records import Point, Trial
+from sweeper.results.importance import Importance
 from sweeper.specification.fields.ranges import Range
 from sweeper.store.manifest import Manifest
 
@@ -131,8 +132,12 @@ def test_the_picture_says_of_what_its_marks_are_the_best_and_what_a_model_costs(
 
 
 def test_nothing_is_filled_in_between_two_values(sweep):
-    assert {axis.name for pair in ranks.info(sweep).shown for axis in pair} & {"model.patch", "model.architecture"}
-    assert not {axis.name for pair in contours.info(sweep).shown for axis in pair} & {"model.patch"}
+    two = "model.patch"
+    losses = {two: 0.9, "model.width": 0.5, "training.learning_rate": 0.4}
+    data = replace(sweep)
+    data.__dict__["importances"] = (Importance("accuracy", 0.5, losses),)
+    assert two in {axis.name for pair in ranks.info(data).shown for axis in pair}
+    assert {axis.name for pair in contours.info(data).shown for axis in pair} & losses.keys() == losses.keys() - {two}
 
 
 def test_each_trial_stands_at_its_best_point_that_of_averaged_weights_too(small):

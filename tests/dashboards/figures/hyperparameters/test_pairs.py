@@ -234,18 +234,19 @@ def test_panels_of_importances_are_of_one_size_and_the_picture_says_that_a_loss_
 
 def test_whiskers_of_losses_near_0_are_drawn_whole(with_configs):
     data = with_configs(*({"a": i % 2, "b": i % 3} for i in range(12)))
-    losses, deviations = {"a": 0.9, "b": -0.02}, {"a": 0.1, "b": 0.08}
-    data.__dict__["importances"] = (Importance("accuracy", 0.4, losses, deviations),)
+    losses, errors = {"a": 0.9, "b": -0.02}, {"a": 0.1, "b": 0.08}
+    data.__dict__["importances"] = (Importance("accuracy", 0.4, losses, errors),)
     figure = importances.FIGURE.draw(data)
     low, high = figure.layout.xaxis.range
-    assert low < -0.1
-    assert high > 1.0
+    assert low < -0.18
+    assert high > 1.1
     assert figure.layout.xaxis.zeroline
     (bars,) = figure.data
     assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint]
-    data.__dict__["importances"] = (Importance("accuracy", 0.4, {"a": 0.9, "b": 0.15}, deviations),)
+    assert list(bars.error_x.array) == [0.2, 0.16], "95 % intervals"
+    data.__dict__["importances"] = (Importance("accuracy", 0.4, {"a": 0.9, "b": 0.15}, errors),)
     (bars,) = importances.FIGURE.draw(data).data
-    assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "less than two deviations may be chance"
+    assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "less than two standard errors may be chance"
     data.__dict__["importances"] = (Importance("accuracy", 0.4, {"a": 0.9, "b": 0.01}, {"a": 0.1, "b": 0.001}),)
     (bars,) = importances.plot(importances.info(data)).data
     assert list(bars.marker.color) == [LIGHT.blue, LIGHT.faint], "sure, and next to nothing"
