@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import clipless
 from clipless.datasets import InputFormat, input_format
 from clipless.datasets.dataset import Blocks
-from clipless.datasets.features import encode as encode_module
-from clipless.datasets.features.checks import encode_rows
-from clipless.datasets.features.encode import encode
+from clipless.datasets.features.encode import OpenFeatures, encode
 from clipless.datasets.metadata import in_feature_units
 from clipless.datasets.tables.texts import decode_text, encode_texts
 from clipless.errors import DataError
@@ -103,13 +102,15 @@ def test_splits_that_were_encoded_before_an_end_are_kept(declare, few, monkeypat
     class Ended(BaseException):
         pass
 
-    def end(encoder, rows):
+    encoded = OpenFeatures.encode
+
+    def end(opened, rows):
         if len(rows) == len(few.validation):
             raise Ended
-        return encode_rows(encoder, rows)
+        return encoded(opened, rows)
 
     with monkeypatch.context() as ended:
-        ended.setattr(encode_module, "encode_rows", end)
+        ended.setattr(OpenFeatures, "encode", end)
         with pytest.raises(Ended):
             encode(few, declare())
     before = Counted.rows
@@ -150,6 +151,31 @@ def test_a_table_of_texts_needs_an_encoder_and_no_other_column(table, declare, t
     (tmp_path / "ranges.yaml").write_text(json.dumps(RANGES | {"columns": columns}))
     with pytest.raises(DataError, match=r"Expected no other column beside the text 'text'.*got 'person'"):
         clipless.datasets.load(**table, features=declare("letters"))
+
+
+def test_no_row_decides_whether_the_others_are_encoded(declare, table, encoders, tmp_path):
+    """A row that an encoder does not take, or answers with another shape, has zeros as its features."""
+
+    class Fastidious(nn.Module):
+        def forward(self, texts):
+            (text,) = texts
+            if "!" in text:
+                raise IndexError(text)
+            if "?" in text:
+                return torch.ones(1, 3)
+            return "no tensor" if "#" in text else torch.tensor([[float(ord(text[:1] or "a")), 1.0]])
+
+    plain = clipless.datasets.load(**table, features=declare("letters"))
+    encoders.fastidious = lambda: Fastidious().eval()
+    with (tmp_path / "t.csv").open("a", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([[f"odd {mark}", "p", "no"] for mark in "!?#" for _ in range(20)])
+    data = clipless.datasets.load(**table, features=declare("fastidious"))
+    assert len(data.train) > len(plain.train)
+    for made, raw in ((data.train, data.raw.train), (data.test, data.raw.test)):
+        odd = torch.tensor([decode_text(row).startswith("odd") for row in raw.x])
+        assert odd.any()
+        assert (made.x[odd] == 0).all()
+        assert (made.x[~odd] != 0).all()
 
 
 @pytest.mark.parametrize("length", [0, 100_001, "many", True])
