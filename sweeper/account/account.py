@@ -139,7 +139,7 @@ class Account:
         Args:
             wanted: what it costs, under an id that no sweep and no other release has.
             what: which release it is.
-            ledger: the file in which whoever draws has entered it.
+            ledger: the file in which whoever draws enters what was drawn.
 
         Raises:
             AccountError: there is no room for it, its rows are not those of the account, or the id is known.
@@ -198,6 +198,8 @@ class Account:
         known = {f"those of block {block!r}": digest for block, digest in wanted.blocks.items()}
         if wanted.table is not None:
             known["the same table, in other blocks or with other ranges"] = wanted.table
+        for block, digest in wanted.read.items():
+            known[f"those of block {block!r}, with other ranges"] = digest
         for which, digest in known.items():
             owner = transaction.owner_of_rows(digest)
             if owner not in (None, self.address.name):

@@ -11,8 +11,9 @@ Two sweeps with the same text and the same digest have every row on the same sid
 Rows are known again by a keyed digest. A plain hash would let anybody who guesses the rows confirm the guess; the key
 stays in the store of the account, which its owner alone can read. The digest is a multiset's: the HMAC-SHA256 of every
 row, sorted, under the key again; the rows of one privacy unit are one item of it. Blocks are bound to their rows as
-they are encoded; whole tables are known as they were read too, whatever their ranges and blocks, so that no other
-account of the store takes one anew. Files that overlap in part have digests that tell nothing of it.
+they are encoded. Files, and the rows of each block in them, are known as they were read too, whatever their ranges and
+whichever of their blocks are used, so that no other account of the store takes them anew. Files that overlap in part
+have digests that tell nothing of it.
 """
 
 import hmac
@@ -108,16 +109,35 @@ def digest_sides(key: bytes, data: "Dataset") -> dict[str, str]:
 
 
 def digest_table(key: bytes, data: "Dataset") -> str | None:
-    """Return the digest of all rows as they were read, ``None`` of a data set that is no table.
+    """Return the digest of all rows of a file as they were read, ``None`` of a data set that is no table.
 
     Guarantees:
-        Neither blocks nor units, sides, ranges and columns that are left out count: one file is one table.
+        Neither blocks nor units, sides, ranges and columns that are left out count: one file is one table, also where
+        only some of its blocks are used.
     """
     hashes = _before_encoder(data).hashes
     if hashes is None:
         return None
-    rows = chain(*(map(bytes, own.numpy()) for own in (hashes.train, hashes.validation, hashes.test)))
+    rows = chain(*(map(bytes, own.numpy()) for own in (hashes.train, hashes.validation, hashes.test, hashes.unread)))
     return digest_rows(hmac.digest(key, _TABLE, _HASH), rows)
+
+
+def digest_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
+    """Return the digest of the rows of each block as they were read, as `digest_table` has it; none without blocks.
+
+    Guarantees:
+        A file of the rows of a block alone, as a table, has the digest of that block, in whatever file it was read.
+    """
+    data = _before_encoder(data)
+    if data.blocks is None or data.hashes is None:
+        return {}
+    found: dict[str, list[bytes]] = {name: [] for name in data.blocks.names}
+    for side in ("train", "validation", "test"):
+        codes, rows = getattr(data.blocks, side), getattr(data.hashes, side)
+        for code, row in zip(codes.tolist(), map(bytes, rows.numpy()), strict=True):
+            found[data.blocks.names[code]].append(row)
+    table_key = hmac.digest(key, _TABLE, _HASH)
+    return {name: digest_rows(table_key, rows) for name, rows in found.items()}
 
 
 def digest_labelled(

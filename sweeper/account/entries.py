@@ -119,8 +119,9 @@ class Reserved:
     ``split`` says the side of each row, ``None`` where rows are not assigned one by one; the first one of those that
     the account was opened for is that of the account. ``sides`` has the keyed digest of what put each row of a block
     there; an entry of an earlier version has none. ``public`` is whether rows held back are declared public; ``None``
-    of a release outside of a sweep, and of an earlier version. ``table`` has the keyed digest of the rows as they were
-    read, whatever their blocks and encoding; ``None`` where none is known.
+    of a release outside of a sweep, and of an earlier version. ``table`` has the keyed digest of the rows of the file
+    as they were read, whatever their blocks and encoding, and ``read`` those of the rows of each block; ``None`` where
+    none is known.
     """
 
     sweep: str
@@ -132,6 +133,7 @@ class Reserved:
     sides: Annotated[Mapping[str, str] | None, WHEN_KNOWN] = None
     public: Annotated[bool | None, WHEN_KNOWN] = None
     table: Annotated[str | None, WHEN_KNOWN] = None
+    read: Annotated[tuple[str, ...] | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"
 

@@ -3,7 +3,7 @@
 import datetime
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
@@ -32,7 +32,8 @@ class Reservation:
 
     A release outside of a sweep asks alike, for itself.
 
-    Outside of a sweep there are neither ``split`` nor ``sides`` nor a ``table``, and nothing is said of public rows.
+    Outside of a sweep there are neither ``split`` nor ``sides`` nor a ``table`` nor what was ``read``, and nothing is
+    said of public rows.
 
     Attributes:
         sweep: its id, which it keeps when it is resumed.
@@ -42,7 +43,8 @@ class Reservation:
         split: what says the side of each row, see `split_in_text`; ``None`` where rows are not assigned one by one.
         sides: the keyed digest of what put the rows of each block there, see `digest_sides`.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
-        table: the keyed digest of all its rows as they were read, see `digest_table`.
+        table: the keyed digest of all rows of its file as they were read, see `digest_table`.
+        read: those of the rows of each block, see `digest_blocks`.
         has_public_rows: whether rows held back are declared public, so that reading them is free.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
@@ -57,6 +59,7 @@ class Reservation:
     sides: Mapping[str, str] | None = None
     blocks: Mapping[str, str]
     table: str | None = None
+    read: Mapping[str, str] = field(default_factory=dict)
     has_public_rows: bool | None = None
     advice: str = ""
 
@@ -197,6 +200,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         sides=wanted.sides,
         public=wanted.has_public_rows,
         table=wanted.table,
+        read=tuple(wanted.read.values()) or None,
         at=at,
     )
 

@@ -127,7 +127,9 @@ def _digests_of(entry: Entry) -> tuple[str, ...]:
     """Return the digests of rows that an entry binds its account to."""
     if isinstance(entry, Bound):
         return (entry.digest,)
-    return (entry.table,) if isinstance(entry, Reserved) and entry.table is not None else ()
+    if isinstance(entry, Reserved):
+        return tuple(filter(None, (entry.table, *(entry.read or ()))))
+    return ()
 
 
 class AccountStore:

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from sweeper.driver.caller import TrialCaller
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
-from sweeper.driver.recording.account_charges import reserve_account
+from sweeper.driver.recording.account_charges import reserve_account, withdraw
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import resume_selection, run_selection
@@ -85,9 +84,9 @@ def run_sweep(spec: AnySpec, options: Options | None = None, *, caller: TrialCal
                 stack.enter_context(driver_lock(folder.path))
                 _check_is_new(folder)
                 account = reserve_account(plan, data, folder, spender=options.spender, explain=explain)
-            except (AccountError, RecordError):
+            except (AccountError, RecordError) as error:
                 if options.into is None:
-                    shutil.rmtree(folder.path, ignore_errors=True)
+                    withdraw(folder, error)
                 raise
             place = (plan, options, data, folder, interruption)
             return SweepRun(*place, earlier=earlier, account=account, troubles=recovered, caller=caller).run()

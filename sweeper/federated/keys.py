@@ -3,6 +3,7 @@
 import math
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from clipless.federated.primitives import KEY_BYTES, Identity
@@ -51,20 +52,24 @@ def ledger_of(key: Path) -> Path:
     return key.with_name(key.name + LEDGER_SUFFIX)
 
 
-def spend(key: Path, federation: Federation, most: float | None) -> float:
+def spend(
+    key: Path, federation: Federation, most: float | None, charge_account: Callable[[], None] | None = None
+) -> float:
     """Enter an evaluation into a party's ledger, on the disk, before anything of its rows is sent.
 
     Args:
         key: the party's file, beside which the ledger is.
         federation: what it costs.
         most: the largest sum of epsilons, None for any.
+        charge_account: charges the account of its rows, once the ledger has room; what it raises is raised, and
+            nothing is entered.
 
     Returns:
         What is spent with it: epsilons of pure differential privacy add up.
 
     Raises:
         SweeperError: more would be spent.
-        RecordError: the ledger cannot be read or written.
+        RecordError: the ledger cannot be read or written. The account may have been charged then.
 
     Guarantees:
         Whatever else spends under the key at the same time, the sum of all that return is at most ``most``.
@@ -86,6 +91,8 @@ def spend(key: Path, federation: Federation, most: float | None) -> float:
             "protocol": federation.protocol,
             "federation": federation.digest.hex(),
         }
+        if charge_account is not None:
+            charge_account()
         ledger.append(entry)
     return total
 

@@ -94,7 +94,7 @@ class Paid:
 
     Guarantees:
         When ``pay`` has returned, the evaluation is on the disk of the ledger and of the account; when it raises,
-        nothing of the rows may be sent.
+        nothing of the rows may be sent. What the account refuses is not in the ledger.
     """
 
     _payment: Payment
@@ -108,10 +108,11 @@ class Paid:
         Raises:
             AccountError, SweeperError, RecordError: it could not be entered.
         """
-        spent = spend(self._payment.key, self._federation, self._payment.most)
+        return spend(self._payment.key, self._federation, self._payment.most, self._charge_account)
+
+    def _charge_account(self) -> None:
         if self._account is not None and self._wanted is not None:
             self._account.release(self._wanted, RELEASE, ledger_of(self._payment.key))
-        return spent
 
 
 def _digest(

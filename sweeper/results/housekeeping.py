@@ -87,7 +87,8 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
         forget: do not keep the ledger either.
 
     Raises:
-        RecordError: not the folder of a sweep, one that runs, or it cannot be deleted.
+        RecordError: not the folder of a sweep, one that runs, or it cannot be deleted; one that spends an account and
+            whose ledger is to be forgotten: what it reserved could not be given back.
         SweeperError: the runs cannot be deleted; nothing else was then.
 
     Guarantees:
@@ -97,6 +98,11 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
     folder = Path(folder).absolute()
     manifest = check_not_running(folder)
     with undriven(folder):
+        if forget and (folder / RECEIPT_NAME).exists():
+            raise RecordError(
+                f"Expected a sweep without an account whose ledger can be forgotten, got {folder}, which may have "
+                "reserved what its ledger alone gives back; leave --forget-ledger out"
+            )
         kept = None if forget else _keep(folder)
         try:
             deleted = delete_runs(destination_of(folder, manifest)) if runs and _has_store(folder, manifest) else 0
@@ -235,9 +241,10 @@ def _has_store(folder: Path, manifest: Manifest) -> bool:
 
 
 def _keep(folder: Path) -> Path | None:
-    """Copy what was spent and claimed, whole, and return where; ``None`` if nothing was spent."""
+    """Copy what was spent and claimed, whole, and return where; ``None`` if nothing was spent and none reserved."""
     ledger = folder / "ledger.jsonl"
-    if not ledger.is_file() or not ledger.stat().st_size:
+    has_spent = ledger.is_file() and ledger.stat().st_size > 0
+    if not has_spent and not (folder / RECEIPT_NAME).exists():
         return None
     spent = folder.parent / SPENT_NAME
     places = (spent / (folder.name if number == 1 else f"{folder.name}-{number}") for number in range(1, 1000))

@@ -103,11 +103,13 @@ class RowHashes:
 
     Attributes:
         train: uint8, (n, 16), of the rows of that split, and so on.
+        unread: uint8, (n, 16), of the rows of the file that are in no split: those of blocks that are not read.
     """
 
     train: Tensor
     validation: Tensor
     test: Tensor
+    unread: Tensor = field(default_factory=lambda: torch.empty((0, 16), dtype=torch.uint8))
 
     @classmethod
     def of(cls, *splits: Split) -> Self:

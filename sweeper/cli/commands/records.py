@@ -70,6 +70,7 @@ def delete(
     ] = False,
 ) -> None:
     """Delete a sweep; the record of its spent privacy is kept."""
+    from sweeper.account.receipts import RECEIPT_NAME
     from sweeper.results.housekeeping import check_not_running, delete_sweep
 
     check_not_running(sweep)
@@ -80,6 +81,8 @@ def delete(
     typer.echo(f"Deleted {done.folder}" + (f" and {done.runs} MLflow runs" if done.runs else ""))
     if done.kept is not None:
         typer.echo(f"The privacy that it spent stays spent: ledger, spec and claim are in {done.kept}")
+        if (done.kept / RECEIPT_NAME).exists():
+            typer.echo(f"What it reserved and did not draw is given back by: sweeper account settle {done.kept}")
 
 
 @app.command()

@@ -1,7 +1,9 @@
 """What a sweep takes of the account of its data: reserved when it begins, charged at each draw, settled at its end."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from clipless.datasets import Dataset
 from clipless.privacy.gaussian import GaussianCost
@@ -12,7 +14,7 @@ from sweeper.account.owner import user_of_machine
 from sweeper.account.positions import NOTHING_YET
 from sweeper.account.receipts import Receipt, make_receipt, read_receipt
 from sweeper.account.rules import Reservation
-from sweeper.errors import AccountError
+from sweeper.errors import AccountError, RecordError
 from sweeper.planning.account_plan import make_reservation
 from sweeper.planning.sweep_plan import SweepPlan
 from sweeper.privacy.ledger import Ledger
@@ -108,6 +110,24 @@ def reserve_account(
     charges = AccountCharges(account, wanted, receipt, folder.path, folder.ledger)
     charges.catch_up()
     return charges
+
+
+def withdraw(folder: SweepFolder, cause: AccountError | RecordError) -> NoReturn:
+    """Give back what a sweep that could not begin has reserved, remove its folder, and raise why it could not.
+
+    Where it cannot be given back now the folder stays, whose receipt alone can give it back.
+    """
+    try:
+        receipt = read_receipt(folder.path)
+        if receipt is not None:
+            account = Account(parse_address(receipt.account))
+            if receipt.sweep in account.balance().sweeps:
+                account.settle(receipt.sweep, folder.ledger)
+    except (AccountError, RecordError):
+        remedy = f"{folder.path} is kept: what it has reserved is given back by `sweeper account settle {folder.path}`"
+        raise type(cause)(f"{cause}; {remedy}") from cause
+    shutil.rmtree(folder.path, ignore_errors=True)
+    raise cause
 
 
 def charge_candidates(folder: SweepFolder) -> None:

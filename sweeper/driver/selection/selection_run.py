@@ -7,7 +7,6 @@ of who runs it (``Options.duration_is_seen``).
 
 import contextlib
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from sweeper.backend.workers.local import open_local_pool
 from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
-from sweeper.driver.recording.account_charges import AccountCharges, Explain, reserve_account
+from sweeper.driver.recording.account_charges import AccountCharges, Explain, reserve_account, withdraw
 from sweeper.driver.reporting.progress import SweepProgress
 from sweeper.driver.resume import resume_plan
 from sweeper.driver.row_digests import note_rows
@@ -89,9 +88,8 @@ def run_selection(
         try:
             note_rows(hidden.path, data)
             account = _reserve(plan, options, data, hidden, explain)
-        except (AccountError, RecordError):
-            shutil.rmtree(hidden.path, ignore_errors=True)
-            raise
+        except (AccountError, RecordError) as error:
+            withdraw(hidden, error)
         folder = _train_in_secret(plan, options, data, hidden, interruption, account)
     return _conclude(plan, options, data, folder, interruption, [*troubles, *_left_behind(hidden)])
 

@@ -365,6 +365,12 @@ def test_a_table_is_known_again_in_other_blocks_or_with_other_ranges(account, ad
     for table in ("t", "longer"):
         with pytest.raises(AccountError, match=r"account 'clinic' of .* has the same table, in other blocks or with"):
             second.reserve(wants("v", blocks={ALL_ROWS: "x"}, table=table))
+    account.reserve(wants("w", blocks={"january": "j"}, table="grown", read={"january": "r"}))
+    for again in ({"table": "r"}, {"table": "new", "read": {"jan": "r"}}):
+        with pytest.raises(
+            AccountError, match=r"account 'clinic' of .* has (the same table|those of block 'jan', with)"
+        ):
+            second.reserve(wants("v", blocks={ALL_ROWS: "x"}, **again))
     second.reserve(wants("v", blocks={ALL_ROWS: "x"}, table="another"))
     account.reserve(wants("s", blocks={"january": "j"}, table="t"))  # its own, found again
 

@@ -9,6 +9,7 @@ from clipless.datasets import ColumnSplit, HashSplit
 from clipless.datasets.dataset import Blocks, RowHashes, Split
 from sweeper.account.blocks import (
     ALL_ROWS,
+    digest_blocks,
     digest_dataset,
     digest_rows,
     digest_sides,
@@ -96,11 +97,28 @@ def test_a_table_has_one_digest_whatever_its_ranges_blocks_and_sides_are(tmp_pat
     one, other = load(60), load(61, splits=HashSplit(salt="x"))
     assert digest_dataset(KEY, one) != digest_dataset(KEY, other)
     assert digest_table(KEY, one) == digest_table(KEY, other) != digest_table(b"l" * 32, one)
-    cut = load(60, "block: b\n", blocks=["0", "1", "2"])
-    assert digest_table(KEY, cut) == digest_table(KEY, one)
+    for read in (["0", "1", "2"], ["1"], ["2", "0"]):
+        assert digest_table(KEY, load(60, "block: b\n", blocks=read)) == digest_table(KEY, one)
     (tmp_path / "t.csv").write_text((tmp_path / "t.csv").read_text().replace("7,1,1", "7,2,1"))
     assert digest_table(KEY, load(60)) != digest_table(KEY, one), "a column that is dropped"
     assert digest_table(KEY, Rows(split(1, 2), split(3), split(4))) is None
+
+
+def test_the_rows_of_a_block_have_the_digest_of_a_table_of_these_rows_alone(tmp_path):
+    def load(months, high, **options):
+        rows = [f"{i},{month},{i % 2}\n" for month in months for i in range(40)]
+        (tmp_path / "t.csv").write_text("".join(["a,month,y\n", *rows]))
+        columns = f"columns: {{a: {{low: 0, high: {high}}}}}\nothers: {{drop: true}}\n"
+        declared = 'source: the form\ntarget: {column: y, classes: ["0", "1"]}\n' + columns
+        (tmp_path / "r.yaml").write_text(declared + ("block: month\n" if options else ""))
+        return clipless.datasets.load(tmp_path / "t.csv", ranges=tmp_path / "r.yaml", **options)
+
+    both = digest_blocks(KEY, load(["jan", "feb"], 40, blocks=["feb", "jan"]))
+    assert both["jan"] != both["feb"]
+    assert digest_blocks(KEY, load(["jan", "feb", "mar"], 41, blocks=["jan"])) == {"jan": both["jan"]}
+    alone = load(["feb"], 42)
+    assert digest_table(KEY, alone) == both["feb"]
+    assert digest_blocks(KEY, alone) == {}
 
 
 def test_two_splits_are_the_same_if_their_texts_are(account):

@@ -11,15 +11,19 @@ import pytest
 from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.noisy_counts import scores_event
 from sweeper.account.account import Account
-from sweeper.account.cost import event_cost
+from sweeper.account.cost import NOTHING, event_cost
 from sweeper.account.entries import Link, Side, first_digest, link
 from sweeper.account.receipts import RECEIPT_NAME, make_receipt, read_receipt
 from sweeper.account.verify import settle_folder, verify_account
 from sweeper.errors import AccountError, RecordError
 from sweeper.privacy.evaluation.paid_scores import PaidScores
 from sweeper.privacy.ledger import Ledger
+from sweeper.records import SweepStatus
+from sweeper.results.housekeeping import delete_sweep
 from sweeper.specification.addresses import parse_address
 from sweeper.store.lock import driver_lock
+from sweeper.store.manifest import Manifest
+from sweeper.store.sweep_folder import SweepFolder
 
 from .accounts import RELATION, costs, make, wants
 
@@ -202,6 +206,20 @@ def test_a_sweep_that_nobody_resumes_is_settled_by_its_folder(account, address, 
         settle_folder(folder)
     with pytest.raises(AccountError, match="Expected the folder of a sweep that spends an account"):
         settle_folder(folder.parent)
+
+
+def test_what_a_deleted_sweep_has_reserved_and_never_drawn_is_given_back(account, folder):
+    sweep = begin(account, folder)
+    SweepFolder(folder).write_manifest(Manifest(name="s", status=SweepStatus.INTERRUPTED, spec={}, source="s.yaml"))
+    with pytest.raises(RecordError, match="leave --forget-ledger out"):
+        delete_sweep(folder, forget=True)
+    assert folder.exists()
+    kept = delete_sweep(folder).kept
+    assert not folder.exists()
+    assert account.balance().sweeps[sweep].is_open
+    settle_folder(kept)
+    assert not account.balance().sweeps[sweep].is_open
+    assert set(account.balance().sweeps[sweep].held.values()) == {NOTHING}
 
 
 def test_the_receipt_keeps_the_id_of_a_sweep_and_names_one_account(account, address, folder):

@@ -79,6 +79,18 @@ def test_who_has_no_room_for_it_sends_nothing(join, tmp_path, monkeypatch, given
     assert not ledger_of(tmp_path / "ann.key").exists()
 
 
+def test_what_an_account_refuses_at_the_last_moment_is_not_in_the_ledger(join, tmp_path, monkeypatch):
+    """Two evaluations have asked, and there is room for one: who pays later has spent nothing."""
+    address = opened(tmp_path, epsilon=6.0)
+    assert join(address, epsilon=1.5).spent == 1.5
+    with monkeypatch.context() as patched:
+        patched.setattr(Account, "refusal", lambda *_: None)
+        with pytest.raises(AccountError, match="Expected a sweep that account 'ann' has room for"):
+            join(address, epsilon=1.5)
+    assert len(ledger_of(tmp_path / "ann.key").read_text().splitlines()) == 1
+    assert join(address, epsilon=0.2, most=2.0).spent == pytest.approx(1.7)
+
+
 def test_rows_of_another_account_are_refused(join, tmp_path, parties):
     address = opened(tmp_path)
     join(address)

@@ -8,6 +8,7 @@ Numbers are scaled to [-1, 1] by their declared range, and radii of certificates
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,8 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
             also what looks like a mistake in the declarations.
     """
     target, classes = _target(table, ranges)
-    table, codes_N = _read_blocks(table, ranges, source)
+    contents = list(table.contents())
+    table, read_N, codes_N = _read_blocks(table, ranges, source)
     declarations = _declarations(table, ranges, {target, *_bookkeeping(table, source)})
     evaluation = Evaluation.EXPLORATORY if ranges.unpaid else source.evaluation
     open_rows = rows_are_open(evaluation, published=source.training_published)
@@ -195,28 +197,31 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     )
     x_NF = encode_columns(table, declarations, ranges.missing_markers, open_rows=open_rows)
     units_N, names = (None, None) if source.unit == "row" else _units(table, source.unit, ranges)
-    contents = list(table.contents())
-    parts_N = _parts(table, source, units_N, names or contents)
+    parts_N = _parts(table, source, units_N, names or list(compress(contents, read_N)))
     rows = [_rows_of(units_N, parts_N == part) for part in (Part.TRAIN, Part.VALIDATION, Part.TEST)]
     train, validation, test = (_split(x_NF, labels_N, units_N, rows_n) for rows_n in rows)
     blocks = None
     if source.blocks is not None and codes_N is not None:
         blocks = Blocks(source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows))
     hashes_NB = torch.from_numpy(hash_rows(contents))
-    hashes = RowHashes(*(hashes_NB[rows_n] for rows_n in rows))
+    read_NB = hashes_NB[read_N]
+    hashes = RowHashes(*(read_NB[rows_n] for rows_n in rows), *[hashes_NB[~read_N]])
     metadata = _metadata(x_NF.shape[1], declarations, ranges, classes, source)
     return Dataset(metadata, train, validation, test, blocks, hashes=hashes)
 
 
-def _read_blocks(table: Table, ranges: Ranges, source: TableFacts) -> tuple[Table, NDArray[np.int64] | None]:
-    """Return the rows of the blocks that are read, and the number of the block of each."""
+def _read_blocks(
+    table: Table, ranges: Ranges, source: TableFacts
+) -> tuple[Table, NDArray[np.bool_], NDArray[np.int64] | None]:
+    """Return the rows of the blocks that are read, which of all rows these are, and the number of the block of each."""
     if source.blocks is None:
-        return table, None
+        return table, np.ones(len(table), dtype=np.bool_), None
     has_unit = source.unit != "row" and source.unit in table.columns
     units_N = _units(table, source.unit, ranges)[0] if has_unit else None
     read_N, codes_N = cut_into_blocks(table, source.blocks, units_N)
     mask = pa.array(read_N)
-    return Table(table.name, {name: column.filter(mask) for name, column in table.columns.items()}), codes_N
+    read = Table(table.name, {name: column.filter(mask) for name, column in table.columns.items()})
+    return read, read_N, codes_N
 
 
 def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:

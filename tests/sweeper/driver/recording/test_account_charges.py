@@ -18,12 +18,13 @@ import clipless
 from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.account.account import Account
 from sweeper.account.blocks import ALL_ROWS
+from sweeper.account.cost import NOTHING
 from sweeper.account.draws import draw_of, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import close_account, open_account
-from sweeper.account.receipts import read_receipt
+from sweeper.account.receipts import Receipt, read_receipt
 from sweeper.account.summary import share_in_words, summarise
-from sweeper.account.verify import verify_account
+from sweeper.account.verify import settle_folder, verify_account
 from sweeper.cli.main import main
 from sweeper.driver.options import Options
 from sweeper.driver.recording.account_charges import reserve_account
@@ -129,6 +130,32 @@ def test_a_sweep_reserves_charges_and_settles_and_one_that_does_not_fit_leaves_n
         run(make_spec(content(address, sweep_epsilon=5.5)), Options(out=tmp_path / "out"))
     assert Account(address).head == before
     assert [path for path in (tmp_path / "out").iterdir() if path.is_dir()] == [sweep.directory]
+
+
+@pytest.mark.usefixtures("bare", "in_process", "untracked")
+def test_a_sweep_that_cannot_begin_gives_back_what_it_reserved(tmp_path, monkeypatch):
+    """The disk is full right behind the reservation, whose only receipt is in the folder."""
+    address, written = opened(tmp_path), Receipt.write
+
+    def fill(receipt, folder):
+        if receipt.number:
+            raise RecordError(f"Cannot write {folder}: no space left on device")
+        written(receipt, folder)
+
+    monkeypatch.setattr(Receipt, "write", fill)
+    with pytest.raises(RecordError, match=r"no space left on device$"):
+        run(make_spec(content(address)), Options(out=tmp_path / "out"))
+    assert not list((tmp_path / "out").iterdir())
+    (own,) = Account(address).balance().sweeps.values()
+    assert (own.is_open, set(own.held.values())) == (False, {NOTHING})
+    monkeypatch.setattr(Account, "settle", lambda *_: (_ for _ in ()).throw(RecordError("the store is busy")))
+    with pytest.raises(RecordError, match=r"is kept: what it has reserved is given back by `sweeper account settle "):
+        run(make_spec(content(address)), Options(out=tmp_path / "out"))
+    monkeypatch.undo()
+    (kept,) = (tmp_path / "out").iterdir()
+    assert [sweep.is_open for sweep in Account(address).balance().sweeps.values()] == [False, True]
+    settle_folder(kept)
+    assert not any(sweep.is_open for sweep in Account(address).balance().sweeps.values())
 
 
 def reserved(tmp_path, data, address, **privacy):
