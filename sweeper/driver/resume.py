@@ -15,7 +15,7 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.results.front import read_front
 from sweeper.store.input_format import DATA_NAME, read_input
 from sweeper.store.jsonl import plain, to_text
-from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.manifest import MANIFEST_NAME, Manifest
 from sweeper.store.sweep_folder import SweepFolder
 
 FACTS = ("data", "population", "unit", "evaluation", "radius_unit", "public")
@@ -39,6 +39,21 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
     _check_input(folder, plan)
     check_rows(folder.path, loaded.data)
     return plan
+
+
+def check_unchanged(folder: SweepFolder, manifest: Manifest) -> None:
+    """Refuse a sweep that another process has driven since its manifest was read: what that noted would be lost.
+
+    It is to be called by whoever has the lock of a driver, for loading data may take hours.
+
+    Raises:
+        RecordError: it has, or the manifest cannot be read.
+    """
+    if folder.read_manifest(secret=True) != manifest:
+        raise RecordError(
+            f"Expected {folder.path} as it was before its data were loaded, but another process has driven it "
+            "meanwhile; resume it again"
+        )
 
 
 def recorded_claim(folder: SweepFolder) -> Claim | None:

@@ -12,7 +12,7 @@ from sweeper.driver.driver import SweepRun
 from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, with_environment, with_recorded
 from sweeper.driver.recording.account_charges import reserve_account, withdraw
-from sweeper.driver.resume import resume_plan
+from sweeper.driver.resume import check_unchanged, resume_plan
 from sweeper.driver.selection.private_run import recover_all
 from sweeper.driver.selection.selection_run import resume_selection, run_selection
 from sweeper.driver.warm_start import WarmStart, observations
@@ -207,6 +207,7 @@ def resume_sweep(
     plan = plan if caller is None else caller.admit(plan, options.cluster)
     _check_devices(plan, options)
     with Interruption() as interruption, driver_lock(folder.path) as rebooted:
+        check_unchanged(folder, manifest)
         account = reserve_account(plan, loaded.data, folder, spender=options.spender)
         place = (plan, options, loaded.data, folder, interruption)
         return SweepRun(*place, resumed=True, rebooted=rebooted, account=account, caller=caller).run()

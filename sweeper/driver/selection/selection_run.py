@@ -23,7 +23,7 @@ from sweeper.driver.finished import FinishedSweep
 from sweeper.driver.options import Options, manifest_of, with_recorded
 from sweeper.driver.recording.account_charges import AccountCharges, Explain, reserve_account, withdraw
 from sweeper.driver.reporting.progress import SweepProgress
-from sweeper.driver.resume import resume_plan
+from sweeper.driver.resume import check_unchanged, resume_plan
 from sweeper.driver.row_digests import note_rows
 from sweeper.driver.selection.candidates import NotStartedError
 from sweeper.driver.selection.hidden_folder import (
@@ -149,13 +149,14 @@ def resume_selection(
             f"Expected a selection that can go on, but {folder.path} had begun no trial, or its winner has moved out; "
             "look for it beside, or start another sweep"
         )
-    loaded = LoadedSpec.of(spec, options.data_dir)
+    recorded, loaded = left.read_manifest(secret=True), LoadedSpec.of(spec, options.data_dir)
     plan = resume_plan(left, loaded)
     if hidden is None and has_final_left(left.path):
         options.tell(plan.announcement)
     with Interruption() as interruption:
         if goes_on:
             with driver_lock(left.path):
+                check_unchanged(left, recorded)
                 note_rows(left.path, loaded.data)  # of one whose driver was killed before it had
                 account = _reserve(plan, options, loaded.data, left)
                 left = _train_in_secret(plan, options, loaded.data, left, interruption, account)

@@ -40,6 +40,7 @@ from sweeper.planning.loaded import LoadedSpec
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_gpus
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import EXTENDED
 from sweeper.program import program
 from sweeper.records import MADE_FROM, SweepStatus
 from sweeper.results.front import Front, read_front
@@ -631,6 +632,23 @@ def test_a_sweep_has_one_driver_at_a_time(ended):
     with driver_lock(ended) as rebooted:
         assert rebooted is False
     assert not is_driven(ended / "nowhere")
+
+
+def test_what_another_driver_noted_while_data_were_loaded_is_not_lost(ended, monkeypatch):
+    """Its extension made the price unproven: a claim that was read before would not say so."""
+    loading = LoadedSpec.of
+
+    def load_while_another_drives(*given):
+        folder = SweepFolder(ended)
+        manifest = folder.read_manifest()
+        folder.write_manifest(replace(manifest, claim={**manifest.claim, "chosen": [EXTENDED]}))
+        return loading(*given)
+
+    changed(ended, status="interrupted")
+    monkeypatch.setattr(LoadedSpec, "of", load_while_another_drives)
+    with pytest.raises(RecordError, match=r"another process has driven it meanwhile; resume it again$"):
+        resume_sweep(ended)
+    assert SweepFolder(ended).read_manifest().claim["chosen"] == [EXTENDED]
 
 
 @pytest.mark.parametrize("before", [{"boot": "another"}, None, "{torn"])
