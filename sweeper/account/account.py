@@ -1,7 +1,7 @@
 """One account as sweeps spend it: reserved from before anything is drawn, charged at each draw, settled at the end."""
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clipless.privacy.gaussian import GaussianCost
@@ -13,10 +13,11 @@ from sweeper.account.positions import check_position, position_of
 from sweeper.account.rules import (
     Reservation,
     charge_entries,
-    charge_refusal,
     find_refusal,
     release_entries,
     reserve_entries,
+    room_entries,
+    room_refusal,
 )
 from sweeper.account.store import Head, StoreTransaction
 from sweeper.errors import AccountError, RecordError
@@ -128,7 +129,7 @@ class Account:
             check_position(known.position, ledger, known.title)
             if what in known.charged:
                 return
-            refused = charge_refusal(balance, wanted, costs, self._clock().date())
+            refused = room_refusal(balance, wanted, [costs], self._clock().date())
             if refused is not None:
                 raise AccountError(refused)
             entries += charge_entries(balance, wanted, what, costs, position or position_of(ledger), self._at())
@@ -153,9 +154,25 @@ class Account:
                 raise AccountError(refused)
             entries += release_entries(balance, wanted, what, position_of(ledger), self._at())
 
-    def charge_refusal(self, wanted: Reservation, costs: Costs) -> str | None:
-        """Return why ``charge`` would refuse a release now, ``None`` if there is room for it."""
-        return charge_refusal(self.balance(), wanted, costs, self._clock().date())
+    def make_room(self, wanted: Reservation, draws: Sequence[Costs]) -> str | None:
+        """Reserve what releases need beyond what their sweep has reserved, or return why there is no room for them.
+
+        Args:
+            wanted: the sweep, which has reserved.
+            draws: what each takes on each side of the sweep's own split: all that it may charge next, in any order.
+
+        Raises:
+            RecordError: the store cannot be written to.
+
+        Guarantees:
+            Where it returns ``None``, ``charge`` refuses none of them for want of room.
+        """
+        with self._chain.change() as (_, balance, entries):
+            _find(balance, wanted.sweep)
+            refused = room_refusal(balance, wanted, draws, self._clock().date())
+            if refused is None:
+                entries += room_entries(balance, wanted, draws, self._at())
+            return refused
 
     def reservation_of(self, sweep: str) -> Reservation:
         """Return what a sweep that has reserved asks, without a cost, to be charged for where its data are not at hand.

@@ -2,8 +2,9 @@
 
 import datetime
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost
@@ -163,21 +164,26 @@ def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[
         yield _reserved(wanted, missing, at)
 
 
-def charge_refusal(balance: Balance, wanted: Reservation, costs: Costs, today: datetime.date) -> str | None:
-    """Return why an account has no room for a release beyond what its sweep has reserved, ``None`` if it has."""
-    beyond = _beyond(balance, wanted, account_sides(balance, wanted, costs))
+def room_refusal(balance: Balance, wanted: Reservation, draws: Iterable[Costs], today: datetime.date) -> str | None:
+    """Return why an account has no room for releases beyond what their sweep has reserved, ``None`` if it has."""
+    beyond = _beyond(balance, wanted, _together(balance, wanted, draws))
     if not beyond:
         return None
     return _refuse_end(balance, wanted, today) or _refuse_amount(balance, wanted, beyond)
+
+
+def room_entries(balance: Balance, wanted: Reservation, draws: Iterable[Costs], at: str) -> Iterator[Entry]:
+    """Yield what an account enters for releases that it does not refuse, before they are charged."""
+    if beyond := _beyond(balance, wanted, _together(balance, wanted, draws)):
+        yield _reserved(wanted, beyond, at)
 
 
 def charge_entries(
     balance: Balance, wanted: Reservation, what: str, costs: Costs, position: Position, at: str
 ) -> Iterator[Entry]:
     """Yield what an account enters for a release that it does not refuse, first what it reserves for it."""
+    yield from room_entries(balance, wanted, [costs], at)
     taken = account_sides(balance, wanted, costs)
-    if beyond := _beyond(balance, wanted, taken):
-        yield _reserved(wanted, beyond, at)
     yield Charged(sweep=wanted.sweep, what=what, costs=taken, position=position, at=at)
 
 
@@ -203,6 +209,15 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         read=tuple(wanted.read.values()) or None,
         at=at,
     )
+
+
+def _together(balance: Balance, wanted: Reservation, draws: Iterable[Costs]) -> dict[Side, GaussianCost]:
+    """What releases take of each side of the account, one after the other."""
+    each = [account_sides(balance, wanted, costs) for costs in draws]
+    taken: dict[Side, list[GaussianCost]] = {}
+    for side, cost in chain.from_iterable(costs.items() for costs in each):
+        taken.setdefault(side, []).append(cost)
+    return {side: total(costs) for side, costs in taken.items()}
 
 
 def _beyond(balance: Balance, wanted: Reservation, taken: Costs) -> dict[Side, GaussianCost]:

@@ -1,7 +1,7 @@
 """What a sweep takes of the account of its data: reserved when it begins, charged at each draw, settled at its end."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -36,9 +36,9 @@ class AccountCharges:
         self._account, self._wanted, self._receipt = account, wanted, receipt
         self._folder, self._ledger = folder, ledger
 
-    def refusal(self, draw: Draw) -> str | None:
-        """Return why the account has no room for a release, ``None`` if it has."""
-        return self._account.charge_refusal(self._wanted, self._costs(draw))
+    def make_room(self, draws: Sequence[Draw]) -> str | None:
+        """Hold room for releases until they are charged, or say why there is none; see `Account.make_room`."""
+        return self._account.make_room(self._wanted, [self._costs(draw) for draw in draws])
 
     def charge(self, draw: Draw) -> None:
         """Charge a release that the ledger says is drawn; one that is charged costs nothing more.

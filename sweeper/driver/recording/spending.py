@@ -104,8 +104,8 @@ class SpendingRecord:
         ends = [drawn_by(row.plan, epoch) for epoch in rungs] if self._ledger.spending.refunds else []
         self._latest = Entry(trial=trial.id, attempt=1, event=event, ends=tuple(ends))
         refused = self._ledger.refusal(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage)
-        if refused is None and self._account is not None:
-            refused = self._account.refusal(draw_of(trial.id, 0, event, scores))
+        if refused is None:
+            refused = self._make_room(draw_of(trial.id, 0, event, scores))
         if refused is not None:
             return f"{refused}; it is not trained"
         self._ledger.open(trial.id, event, kept=kept, ends=ends, scores=scores, stage=stage, marked=True)
@@ -170,8 +170,8 @@ class SpendingRecord:
         """Enter what noisy test scores of a point cost before they are drawn; a text says why they may not be."""
         refused = self._ledger.test_refusal(paid)
         draw = Draw(what=name_of_test(len(self._ledger.tests()) + 1), events={Side.TEST: paid.event})
-        if refused is None and self._account is not None:
-            refused = self._account.refusal(draw)
+        if refused is None:
+            refused = self._make_room(draw)
         if refused is None:
             self._ledger.enter_test(point.trial, point.epoch, paid)
             self._charge(draw)
@@ -185,6 +185,17 @@ class SpendingRecord:
         """
         if self._account is not None:
             self._account.settle()
+
+    def _make_room(self, draw: Draw) -> str | None:
+        """Hold room in the account for a release beside trainings that are entered and will draw; a text refuses it.
+
+        What the ledger says is drawn is never refused afterwards: the sweep could not be settled any more.
+        """
+        if self._account is None:
+            return None
+        entered = (entry for entry in self._ledger.entries() if entry.steps is None and not entry.drawn)
+        others = [draw_of(entry.trial, entry.attempt, entry.event, entry.scores) for entry in entered]
+        return self._account.make_room([draw, *others])
 
     def _charge(self, draw: Draw) -> None:
         """Charge a release that the ledger has, before its noise is drawn."""

@@ -16,6 +16,7 @@ from sweeper.account.cost import (
     budget_of,
     is_covered,
     is_within,
+    left_of,
     rounded_down,
     rounded_up,
     total,
@@ -76,12 +77,31 @@ def test_what_is_drawn_beyond_the_reservation_is_taken_too_or_refused(account, l
     account.charge(wants("s"), "test/1", costs(ONE / 2, side=Side.TEST), ledger)
     assert account.balance().taken(TRAINING) == rounded_up(GaussianCost(2 * ONE, 1e-8))
     assert account.balance().sweeps["s"].drawn == account.balance().sweeps["s"].held
-    assert account.charge_refusal(wants("s"), costs(ONE)) is None
-    assert "has room for, got one that reserves" in account.charge_refusal(wants("s"), costs(3 * ONE))
+    before = account.head
+    assert "has room for, got one that reserves" in account.make_room(wants("s"), [costs(3 * ONE)])
+    assert account.head == before
     with pytest.raises(AccountError, match="has room for"):
         account.charge(wants("s"), "t2/1", costs(3 * ONE), ledger)
     with pytest.raises(RecordError, match="got 'unknown'; reserve it first"):
         account.charge(wants("unknown"), "t1/1", costs(), ledger)
+
+
+def test_room_that_was_made_for_releases_is_there_when_they_are_charged(account, ledger):
+    """Whatever another sweep takes meanwhile: a draw that the ledger says is never refused."""
+    account.reserve(wants("s"))
+    both = [costs(2 * ONE), costs(ONE), costs(ONE / 2, side=Side.TEST)]
+    assert account.make_room(wants("s"), both) is None
+    head = account.head
+    assert account.make_room(wants("s"), both[::-1]) is None
+    assert account.head == head, "it is held already"
+    left = left_of(account.balance().budget, account.balance().taken(TRAINING)).square
+    with pytest.raises(AccountError, match="has room for"):
+        account.reserve(wants("t", costs(left + 0.01)))
+    account.reserve(wants("t", costs(left - 0.01)))
+    write_rows(ledger, "draw")
+    for number, draw in enumerate(both):
+        account.charge(wants("s"), f"t{number}/1", draw, ledger)
+    assert account.balance().sweeps["s"].undrawn == {}
 
 
 def test_nothing_is_charged_beyond_what_is_reserved():

@@ -342,9 +342,10 @@ class Witness:
     """Stands for the account of a sweep, and says what the ledger had when a release was charged."""
 
     def __init__(self, ledger, refused=None):
-        self._ledger, self._refused, self.charged = ledger, refused, {}
+        self._ledger, self._refused, self.charged, self.room = ledger, refused, {}, []
 
-    def refusal(self, _draw):
+    def make_room(self, draws):
+        self.room.append([draw.what for draw in draws])
         return self._refused
 
     def charge(self, draw):
@@ -407,6 +408,17 @@ def test_what_the_account_has_no_room_for_is_not_entered(spending):
     made, account, plan = spending("no room")
     assert made.pay_test(SimpleNamespace(trial="t0001", epoch=1), plan.shared.noise.paid_test(1)) == "no room"
     assert (made._ledger.tests(), account.charged) == ((), {})
+
+
+def test_trainings_that_are_entered_and_have_not_drawn_keep_their_room(spending):
+    """A draw that the ledger says would be refused for ever, and the sweep never settled."""
+    made, account, plan = spending()
+    event, test = plan.spending.first_slot, (SimpleNamespace(trial="t0001", epoch=1), plan.shared.noise.paid_test(1))
+    made._ledger.open("t0001", event, stage=0, marked=True)
+    made.pay_test(*test)
+    made.draw("t0001")
+    made.pay_test(*test)
+    assert account.room == [["test/1", "t0001/1"], ["test/2"]]
 
 
 def test_other_rows_are_refused_and_a_closed_account_begins_no_sweep(tmp_path, data):
