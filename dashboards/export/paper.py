@@ -7,10 +7,10 @@ proportions. Every legend stands below; what is as narrow as a column has panels
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import log10
-from textwrap import wrap
 from typing import Any
 
 from dashboards.figures import Figure
+from dashboards.figures._comparable import even_lines
 from dashboards.figures._ticks import thin
 from sweeper.results.exporters import Paper
 
@@ -91,7 +91,7 @@ def _margin(figure: Figure, side: str) -> float:
 
 def _make_narrow(figure: Figure, width: float) -> float:
     """Lay a figure out for a column, and return the height of its panels."""
-    title = wrap(figure.layout.title.text or "", int(width / 8.0), break_long_words=False)
+    title = even_lines(figure.layout.title.text or "", int(width / 8.0))
     more = _LINE * max(len(title) - 1, 0)
     place = {"y": 1.0, "yref": "container", "yanchor": "top", "pad": {"t": 10.0 + more}}
     figure.update_layout(

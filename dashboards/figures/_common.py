@@ -263,6 +263,12 @@ def said_in_legend(text: str, theme: Theme) -> go.Scatter:
     return go.Scatter(x=[None], y=[None], mode="markers", marker={"color": theme.paper}, name=text)
 
 
+def bar_key(text: str, color: str) -> go.Scatter:
+    """Words in the legend of a picture beside a mark like an error bar."""
+    look = {"symbol": "line-ns", "size": 11, "color": color, "line": {"width": 1.5, "color": color}}
+    return go.Scatter(x=[None], y=[None], mode="markers", marker=look, name=text)
+
+
 def short_names(names: Sequence[str], taken: Sequence[str] = ()) -> dict[str, str]:
     """The shortest ends of dotted names that stay distinct from each other and from ``taken``; of a choice its place.
 

@@ -97,16 +97,22 @@ def in_lines(text: str, letters: int) -> list[str]:
             lines[-1] += f"; {part}"
         else:
             lines[-1:] = [f"{line};" for line in lines[-1:]]
-            lines += _evenly(part, letters - 1)
+            lines += even_lines(part, letters - 1)
     return lines
 
 
-def _evenly(text: str, letters: int) -> list[str]:
-    """A text in as few lines of so many letters as it needs, none longer than it must be; an interval stays whole."""
+def even_lines(text: str, letters: int) -> list[str]:
+    """Return a text in as few lines of so many letters as it needs, none longer than it must be.
+
+    An interval stays whole.
+    """
     joined = _INTERVAL.sub(lambda found: found[0].replace(" ", _JOINED), text)
     lines = wrap(joined, letters, break_on_hyphens=False)
-    while letters > 1 and len(narrower := wrap(joined, letters - 1, break_on_hyphens=False)) == len(lines) > 1:
-        lines, letters = narrower, letters - 1
+    for fewer in range(letters - 1, 0, -1):
+        narrower = wrap(joined, fewer, break_on_hyphens=False, break_long_words=False)
+        if len(narrower) != len(lines) or len(lines) < 2:
+            break
+        lines = narrower
     return [line.replace(_JOINED, " ") for line in lines]
 
 

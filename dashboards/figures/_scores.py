@@ -11,7 +11,7 @@ from dashboards.text import number
 from sweeper.privacy.baselines import MajoritySource
 from sweeper.privacy.claims import Claim
 from sweeper.privacy.held_out import wilson
-from sweeper.records import Point
+from sweeper.records import Interval, Point
 from sweeper.results.front import Front
 from sweeper.results.highlights import finals_first
 from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
@@ -23,9 +23,12 @@ _TEST = "test"
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
 
-def scores_in_words(front: Front, names: Iterable[str]) -> str:
-    """Return of which rows the values of these names are scores, and half the widest 95 % interval of one of them."""
-    return compared_in_words([front], tuple(names))
+def scores_in_words(front: Front, names: Iterable[str], *, means: bool = True) -> str:
+    """Return of which rows the values of these names are scores, and half the widest 95 % interval of one of them.
+
+    Without ``means`` they are those of single trainings, also where points are means of several.
+    """
+    return compared_in_words([front], tuple(names), means=means)
 
 
 def certified_in_words(data: SweepData) -> str:
@@ -33,7 +36,7 @@ def certified_in_words(data: SweepData) -> str:
     return scores_in_words(data.result, [data.certificate or ""]) if is_noisy(data.result) else VALIDATION
 
 
-def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
+def compared_in_words(fronts: Sequence[Front], names: Sequence[str], *, means: bool = True) -> str:
     """Return the same of several fronts: of which rows, and half the widest interval there."""
     halves = [half_width(front, names) for front in fronts if front.points]
     known = [half for half in halves if half is not None]
@@ -44,7 +47,7 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str]) -> str:
     if any(map(is_noisy, fronts)):
         noisy = "noisy validation scores" if of == VALIDATION else f"noisy scores of {of}"
         return f"{noisy}, {within(max(known))}"
-    return f"{of}{_repeated(fronts)}, {within(max(known))}, {UNCHOSEN}"
+    return f"{of}{_repeated(fronts) * means}, {within(max(known))}, {UNCHOSEN}"
 
 
 def repeats_of(front: Front) -> int:
@@ -109,20 +112,33 @@ def half_width(front: Front, names: Iterable[str]) -> float | None:
     if is_noisy(front):
         ends = [point.interval(name) for name in names for point in front.points]
         return max((abs(high - low) / 2.0 for low, high in filter(None, ends)), default=None)
-    claim, rows = front.claim, front.claim.baselines.rows.get(VALIDATION, 0)
-    if not rows or claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row":
-        return None
-    majority, counted = claim.baselines.majority.get(VALIDATION), claim.baselines.majority_source is MajoritySource.ROWS
-    rarer = round((1.0 - majority) * rows) if counted and majority is not None else 0
     halves = []
-    for found, count in ((filter(is_share_of_rows, names), rows), (filter(needs_two_classes, names), rarer)):
-        scores = [p.values[name] for name in found for p in front.points if 0.0 <= p.values.get(name, -1) <= 1]
-        if scores and not count:
+    for name in names:
+        scores = [p.values[name] for p in front.points if 0.0 <= p.values.get(name, -1) <= 1] if _is_known(name) else []
+        if not scores:
+            continue
+        widest = interval_of(front, name, min(scores, key=lambda score: abs(score - 0.5)))
+        if widest is None:
             return None
-        if scores:
-            low, high = wilson(min(scores, key=lambda score: abs(score - 0.5)), count)
-            halves.append((high - low) / 2.0)
+        halves.append((widest[1] - widest[0]) / 2.0)
     return max(halves, default=None)
+
+
+def interval_of(front: Front, name: str, score: float) -> Interval | None:
+    """Return the 95 % interval of a score without noise for new rows, as `half_width`; None where it is not known."""
+    claim, rows = front.claim, front.claim.baselines.rows.get(VALIDATION, 0)
+    if not rows or claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row" or not _is_known(name):
+        return None
+    if needs_two_classes(name):
+        majority = claim.baselines.majority.get(VALIDATION)
+        counted = claim.baselines.majority_source is MajoritySource.ROWS
+        rows = round((1.0 - majority) * rows) if counted and majority is not None else 0
+    return wilson(score, rows) if rows and 0.0 <= score <= 1.0 else None
+
+
+def _is_known(name: str) -> bool:
+    """Whether the interval of a score of this name follows from a number of rows."""
+    return is_share_of_rows(name) or needs_two_classes(name)
 
 
 def is_noisy(front: Front) -> bool:

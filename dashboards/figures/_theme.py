@@ -122,6 +122,8 @@ def template(theme: Theme) -> go.layout.Template:
         "title": {"font": {"size": 13, "color": theme.ink}},
     }
     return go.layout.Template(
+        # In a small picture simplified steps are slopes, and bands are narrower than they are.
+        data={"scatter": [go.Scatter(line={"simplify": False})]},
         layout={
             "font": {"family": FONT, "size": 13, "color": theme.ink},
             "title": {
@@ -155,5 +157,5 @@ def template(theme: Theme) -> go.layout.Template:
                 "font": {"family": FONT, "size": 12, "color": theme.ink},
             },
             "hovermode": "closest",
-        }
+        },
     )

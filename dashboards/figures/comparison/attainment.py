@@ -124,10 +124,15 @@ def _band(band: Band, color: str, right_end: float, runs: str) -> list[go.Scatte
             fillcolor=color,
             opacity=_OPACITY,
             hoverinfo="skip",
-            name=f"{escape(band.spec)}: from worst to best of {band.runs} {runs}",
+            name=f"{_named(band)}from worst to best of {band.runs} {runs}",
             legendgroup=escape(band.spec),
         )
     ]
+
+
+def _named(band: Band) -> str:
+    """The name of what a band is of, in front of what it is; nothing where there is one alone."""
+    return f"{escape(band.spec)}: " if band.spec else ""
 
 
 def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width: float) -> go.Scatter:
@@ -139,12 +144,12 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width:
         mode="lines",
         line={"color": color, "width": width},
         text=[
-            f"<b>{escape(band.spec)}</b>, {surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
+            f"{_named(band)}{surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
             f"{reached(x, info.utility, y)}"
             for x, y in zip(xs, ys, strict=True)
         ],
         hovertemplate="%{text}<extra></extra>",
-        name=f"{escape(band.spec)}: {surface.name} of {band.runs} {info.runs}",
+        name=f"{_named(band)}{surface.name} of {band.runs} {info.runs}",
         legendgroup=escape(band.spec),
         showlegend=is_key,
     )

@@ -27,7 +27,7 @@ from sweeper.records import Objective
 from sweeper.results.comparison import Comparison, prices_in_words
 
 _FEW_LINES = 4  # each has an entry in the legend then
-_TINTS = (1.0, 0.65, 0.4)  # opacity of the first, the second and the third sweep of one name
+_TINTS = (1.0, 0.75, 0.55)  # opacity of the first, the second and the third sweep of one name
 
 
 @dataclass(frozen=True, slots=True)

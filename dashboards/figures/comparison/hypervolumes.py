@@ -25,12 +25,12 @@ from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows,
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box
-from sweeper.results.comparison import Comparison, Group
+from sweeper.results.comparison import Comparison, Group, prices_in_words
 
 _MOST_ROWS = 12  # runs that have a row each; of more, those of one name share one
 _ROW_PIXELS = 34
 _MEAN = "mean of the sweeps of one name"
-_BELOW, _NARROW_BELOW = 110, 52  # letters of a line below the axis, on a page and in a column
+_BELOW, _NARROW_BELOW = 110, 38  # letters of a line below the axis, on a page and in a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,12 @@ def _names(info: VolumesInfo) -> list[list[str]]:
     names = short if len(set(short.values())) == len(labels) else {label: label for label in labels}
     has_own = len(labels) <= _MOST_ROWS
     return [
-        [f"{escape(names[run.label] if has_own else group.name)}<br>{group.price_in_words}" for run in group.runs]
+        [
+            f"{escape(names[run.label])}<br>{prices_in_words([run.front.price])}"
+            if has_own
+            else f"{escape(group.name)}<br>{group.price_in_words}"
+            for run in group.runs
+        ]
         for group in info.groups
     ]
 

@@ -198,7 +198,7 @@ def band(line: HeldOutCurve, color: str) -> tuple[go.Scatter, go.Scatter, go.Sca
             x=line.x,
             y=line.y,
             mode="lines",
-            line=released | {"simplify": False},
+            line=released,
             name=line.name,
             hovertemplate="%{x:.3g}, %{y:.1%}<extra></extra>",
         ),

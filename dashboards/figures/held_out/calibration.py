@@ -17,7 +17,10 @@ from dashboards.text import number
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
 _SAYS_LITTLE = 0.5  # width of a band
-_TOGETHER = "p is of the misfit of all groups together: it may be small where each bar meets the diagonal"
+_TOGETHER = (
+    "dotted: perfect calibration; p is of the misfit of all groups together: it may be small where each bar meets the "
+    "diagonal"
+)
 _MOST_SILENT = 0.5  # of all groups, in a figure
 _LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large
 _TICKS = (0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999)
@@ -49,7 +52,7 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     share = f"share of class {_released.class_of(info)} (test)"
     places = [_log_odds(x) for line in info.lines for x in (*line.x, *line.y)]
     low, high = min([*places, _log_odds(_FEW_TICKS[0])]) - 0.4, max([*places, _log_odds(_FEW_TICKS[-1])]) + 0.4
-    yaxis = {"title": {"text": share}, **_odds_axis(low, high)}
+    yaxis = {"title": {"text": share}, **_odds_axis(low, high, letters)}
     figure = _released.panels(
         info, theme, _odds_axis(low, high, letters), yaxis, title=title, note=_silent_in_words(info)
     )

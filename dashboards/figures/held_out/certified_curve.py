@@ -1,7 +1,7 @@
 """Certified accuracy of private test rows at every radius: one release for each point, with a band."""
 
 from dataclasses import replace
-from math import floor
+from math import ceil, floor
 
 import plotly.graph_objects as go
 
@@ -34,7 +34,11 @@ def rows(info: LinesInfo) -> Table:
 def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the figure; nothing for a sweep without curves."""
     axis = f"Euclidean radius in {info.radius_unit}".replace(", ", _TOGETHER)
-    yaxis = {"title": {"text": "certified accuracy (test)"}, **percent_axis("accuracy"), "range": [_start(info), 1.01]}
+    yaxis = {
+        "title": {"text": "certified accuracy (test)"},
+        **percent_axis("accuracy"),
+        "range": [_start(info), _top(info)],
+    }
     xaxis = {"range": [0, _end(info)], "nticks": _TICKS}
     figure = _released.panels(info, theme, xaxis, yaxis, title=axis, note=_STEPS)
     for i, line in enumerate(info.lines):
@@ -67,6 +71,12 @@ def _start(info: LinesInfo) -> float:
     lowest = min((y for line in info.lines for x, y in zip(*line.below, strict=True) if x <= end), default=0.0)
     below = floor(10 * lowest) / 10
     return below if below >= _FAR_ABOVE else 0.0
+
+
+def _top(info: LinesInfo) -> float:
+    """Where the vertical axis ends: at a whole ten percent above all bands."""
+    highest = max((y for line in info.lines for y in line.above[1]), default=1.0)
+    return min(ceil(10 * highest) / 10, 1.0) + 0.01
 
 
 def _remarks(data: SweepData) -> str:

@@ -149,7 +149,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             )
         )
     mark(figure, info.note, theme, up=30 + rise)
-    write_below(figure, info.terms, theme, down=_BELOW[info.still and any(info.trained)], narrow=False)
+    write_below(figure, info.terms, theme, down=_BELOW[info.still], narrow=False)
     return figure
 
 
@@ -209,6 +209,11 @@ def _draw_lines(
     )
     if any(trained):
         name_stars(figure, theme, y=-0.03, yanchor="top")
+    else:
+        line = {"color": theme.ink, "width": _WIDE}
+        name = f"the best by {label(info.color_name)}: {len(wide)} of {len(shares)}"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
+        figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
 
 
 def _heights(axis: Axis, positions: Sequence[float]) -> list[float]:

@@ -50,6 +50,7 @@ CELLS = 32  # of the grid, along each axis
 _LEAST_MARKS = 17  # of fewer, as a default number of rehearsals has, what lies between them is too much of a guess
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.06  # within this share of an axis trials count alike
+_LEGIBLE = 0.8  # up to which fading there are lines
 _PALE = 0.4  # of colours everywhere: those of marks are measured, these are guessed
 _AROUND = 3  # marks that are near where something is guessed: around one alone there would be a halo of its colour
 _FULL, _GONE = 0.2, 0.4  # shares of an axis from the farthest of these up to which colours do not fade, and end
@@ -71,7 +72,7 @@ def info(data: SweepData) -> ContoursInfo:
     explained = explained_share(data, data.utility)
     if explained is None:  # a landscape that no forest finds is noise
         return ContoursInfo(**content, shown=(), apart=None)
-    content["terms"] += f"; a forest explains R² {explained:.2f} of it"
+    content["terms"] += f"; pale: few trials near; a random forest explains R² {explained:.2f} of unseen trials"
     return ContoursInfo(**content, shown=tuple(found[:MOST_PANELS]), apart=half_width_of(data))
 
 
@@ -108,12 +109,13 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         }
         scale = {"colorscale": theme.colorscale()}
         apart = info.apart or 0.0  # without lines
-        lines: dict[str, Any] = {"start": low + apart, "end": high, "size": apart, "showlabels": bool(apart)}
+        lines: dict[str, Any] = {"start": low + apart, "end": high, "size": apart, "showlabels": True}
         lines |= {"labelfont": {"size": 11, "color": theme.ink}}
         lines |= {"labelformat": ".0%"} if is_fraction(info.color_name) else {}
-        look = {"contours": {"coloring": "heatmap", **lines}, "line": {"width": apart and 0.8}, "hoverinfo": "skip"}
+        look = {"contours": {"coloring": "heatmap", "showlines": False}, "line": {"width": 0}, "hoverinfo": "skip"}
         filled = go.Contour(x=grid.x, y=grid.y, z=grid.heights, zmin=low, zmax=high, **scale, **look, **bar)
-        figure.add_traces([filled, _fade(grid, theme)], rows=[place["row"]] * 2, cols=[place["col"]] * 2)
+        drawn = [filled, _fade(grid, theme), *([_lines(grid, lines, theme)] if apart else [])]
+        figure.add_traces(drawn, rows=[place["row"]] * len(drawn), cols=[place["col"]] * len(drawn))
         outline = {"width": 1.2, "color": theme.ink}
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
         marker |= symbols(is_trained(info, chosen), _SIZE)
@@ -153,6 +155,17 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
     beyond = (np.partition(far, _AROUND - 1, axis=2)[..., _AROUND - 1] - _FULL) / (_GONE - _FULL)
     faded = _PALE + (1.0 - _PALE) * np.clip(beyond, 0.0, 1.0)
     return Heights(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
+
+
+def _lines(grid: Heights, lines: dict[str, Any], theme: Theme) -> go.Contour:
+    """Lines with their numbers above the paper, where there is colour below."""
+    shown = [
+        [height if faded < _LEGIBLE else None for height, faded in zip(row, alphas, strict=True)]
+        for row, alphas in zip(grid.heights, grid.faded, strict=True)
+    ]
+    look: dict[str, Any] = {"showscale": False, "showlegend": False, "hoverinfo": "skip"}
+    look["line"] = {"width": 0.8, "color": theme.ink}
+    return go.Contour(x=grid.x, y=grid.y, z=shown, contours={"coloring": "none", **lines}, **look)
 
 
 def _fade(grid: Heights, theme: Theme) -> go.Contour:

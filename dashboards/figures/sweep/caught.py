@@ -155,12 +155,15 @@ def plot(info: CaughtInfo, theme: Theme = LIGHT) -> go.Figure:
         if _is_near(info):
             line = {"color": theme.ink, "dash": "dash", "width": 1.5}
             figure.add_vline(x=price[0], line=line)
-            key = f"{name}: {percent(info.at_price)}"
+            key = f"caught at the {name}: {percent(info.at_price)}"
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=key))
         else:  # an arrow in the key, for there is no line
             arrow = {"symbol": "arrow-right", "size": 9, "color": theme.ink}
-            far = f"{'price' if info.narrow else name}: {percent(info.at_price)}, beyond the axis"
+            where = f"at the {'price' if info.narrow else name}"
+            far = f"{'' if info.narrow else 'caught '}{where}: {percent(info.at_price)}, beyond the axis"
             figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=arrow, name=far))
+            at = {"x": 1, "y": 0.03, "xref": "paper", "yref": "paper", "xanchor": "right", "showarrow": False}
+            figure.add_annotation(name="far", text="\N{BLACK RIGHT-POINTING TRIANGLE}", font={"color": theme.ink}, **at)
     draw_references(figure, info, info.lines, info.utility, theme)
     return with_room(figure, info)
 

@@ -24,7 +24,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._comparable import stage_epsilon, stage_names
-from dashboards.figures._scores import bars_in_words, half_width, is_noisy
+from dashboards.figures._scores import bars_in_words, interval_of, is_noisy
 from dashboards.figures._shades import differ, shaded_marker, shades
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -39,7 +39,7 @@ _SHADED = 0.6  # opacity of shaded lines at least, or their colours would not be
 _BEST_WIDTH = 2.2  # pixels of the line of the best trial among shades
 _PAD = 0.03  # share of the epochs before the first and behind the last
 _FEW_EPOCHS = 10
-_NARROW_MANY = 12  # more curves than this have smaller marks in a column
+_FEW = 12  # curves of which every epoch is shown, and whose marks have room in a column
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class CurvesInfo(FigureInfo):
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: str  # the trial of the best point, "" without one
     averaged: bool  # whether there are points of averaged weights, which have no epoch of their own
-    half: float | None  # of the widest 95 % interval of a score that has no noise, None where that is not known
+    sure: Interval | None  # of the last score of the best trial where it has no noise, None where that is not known
 
 
 def info(data: SweepData) -> CurvesInfo:
@@ -87,6 +87,7 @@ def info(data: SweepData) -> CurvesInfo:
         )
         curves.append(curve)
     names, best = stage_names(data), best_of(data, data.utility)
+    ends = [curve.values[-1] for curve in curves if best is not None and curve.trial == best.trial]
     stages = [f"{name}, {stage_epsilon(data, stage)}" for stage, name in enumerate(names)] if len(names) > 1 else ()
     return CurvesInfo(
         **header(data, "trials over their epochs"),
@@ -95,7 +96,7 @@ def info(data: SweepData) -> CurvesInfo:
         stages=tuple(stages),
         best="" if best is None else best.trial,
         averaged=any(point.made_from for point in data.points),
-        half=None if is_noisy(data.result) else half_width(data.result, [data.utility]),
+        sure=None if is_noisy(data.result) or not ends else interval_of(data.result, data.utility, ends[0]),
     )
 
 
@@ -151,7 +152,7 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
             line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
         figure.add_trace(line)
     figure.add_traces([_bar(info, theme)] if colors else [])
-    if info.still and info.half is not None and _end_of_best(info):
+    if info.still and info.sure is not None:
         figure.add_trace(_ruler(info, last, theme))
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
@@ -161,19 +162,15 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 def _ruler(info: CurvesInfo, last: int, theme: Theme) -> go.Scatter:
     """The interval of a score as a bar behind the last epoch, at the height where the best trial ends."""
-    bar = {"type": "constant", "value": info.half, "color": theme.ink, "thickness": 1.5, "width": 4}
+    end = next(curve.values[-1] for curve in info.curves if curve.trial == info.best)
     return go.Scatter(
         x=[(1 + _PAD / 2) * last if last > 1 else 1.25],
-        y=_end_of_best(info),
+        y=[end],
         mode="markers",
         marker={"symbol": "line-ns", "size": 9, "color": theme.ink, "line": {"width": 1.5, "color": theme.ink}},
-        error_y=bar,
-        name="bar: 95 % CI of a score",
+        error_y=interval_bars([end], [info.sure], theme.ink),
+        name="bar: 95 % CI of the best",
     )
-
-
-def _end_of_best(info: CurvesInfo) -> list[float]:
-    return [curve.values[-1] for curve in info.curves if curve.trial == info.best]
 
 
 def _span(info: CurvesInfo) -> list[float]:
@@ -182,9 +179,8 @@ def _span(info: CurvesInfo) -> list[float]:
     Bad first epochs of many trials do not stretch it.
     """
     last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
-    few = len(info.curves) <= HUES
-    ends = [height + sign * info.half for height in _end_of_best(info) for sign in (-1, 1) if info.half is not None]
-    return ends + [
+    few = len(info.curves) <= _FEW
+    return [*(info.sure or ())] + [
         end
         for curve in info.curves
         for epoch, value, interval in zip(curve.epochs, curve.values, curve.intervals, strict=True)
@@ -226,7 +222,7 @@ def _group(info: CurvesInfo) -> list[str]:
 
 
 def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, is_named: bool) -> go.Scatter:
-    crowded = len(info.curves) > (_NARROW_MANY if info.narrow else MANY)
+    crowded = len(info.curves) > (_FEW if info.narrow else MANY)
     cells = [
         [epsilon, show_epsilon(epsilon), shown] for epsilon, shown in zip(curve.epsilons, curve.shown, strict=True)
     ]
@@ -236,7 +232,7 @@ def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, 
         mode="lines" if len(info.curves) > HUES and not any(curve.intervals) else "lines+markers",
         line={"color": color, "width": 1.2 if crowded else 1.6},
         marker={"size": 3 if crowded else 5, "color": color, "symbol": SYMBOLS[group % len(SYMBOLS)]},
-        opacity=0.35 if crowded else 0.75,
+        opacity=(0.55 if info.narrow else 0.35) if crowded else 0.75,
         error_y=interval_bars(curve.values, curve.intervals, color),
         text=f"<b>{escape(curve.trial)}</b>",
         customdata=cells,

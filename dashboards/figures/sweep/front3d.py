@@ -160,7 +160,9 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
         look |= shaded_marker(own, theme, "points") if differ(own) else {"color": theme.blue}
         x, y = ([point.values[one] for point in front] for one in (info.utility, name))
         bars = {f"error_{axis}": error_bars(front, one, theme) for axis, one in (("x", info.utility), ("y", name))}
-        figure.add_trace(marks(x, y, [point_name(point) for point in front], look, cliponaxis=False, **bars))
+        name = f"points of the front ({len(front)})"
+        drawn = marks(x, y, [point_name(point) for point in front], look, name=name, showlegend=True, **bars)
+        figure.add_trace(drawn.update(cliponaxis=False))
     return figure
 
 

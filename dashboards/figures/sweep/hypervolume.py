@@ -146,7 +146,7 @@ def _below(info: HypervolumeInfo) -> str:
     """What the axis counts, what the box is, and what a model of the front costs: pictures have no page around them."""
     _, _, paid = info.epsilon_title.partition(", ")
     name, box = "trials, in the order of their proposals", box_in_words(info.box, _LETTERS)
-    chosen = rows_in_words(info.scores)
+    chosen = rows_in_words(info.scores) + ("" if info.interval else ", their sampling error not shown")
     if info.narrow:
         return with_terms(name, [box.replace("<br>", " "), chosen, paid])
     return "<br>".join([name, box, "; ".join(filter(None, [chosen, paid]))])

@@ -32,7 +32,7 @@ from dashboards.figures._staircases import EXPLORER, Step, rows_axis, staircase,
 from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
-from dashboards.text import delta_text, in_parentheses, short_title, show, show_epsilon
+from dashboards.text import delta_text, in_parentheses, radius_of, short_title, show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 
@@ -139,8 +139,10 @@ def _traces(
 ) -> list[go.Scatter]:
     """The lines of a value: own ones to the price, and from it on to the end of the axis what every larger one buys."""
     dash, symbol = look
-    advance = "own" if info.narrow else _ADVANCE
+    advance = f"at {OWN}" if info.narrow else _ADVANCE
     name = escape(short_title(value.name))  # the whole title would be cut on a phone
+    if info.still and (radius := radius_of(value.name)):
+        name = f"certified, L2 radius {escape(radius)}"
     bars = interval_bars([step.value for step in value.alone], [step.interval for step in value.alone], theme.muted)
     end = right_end if value.best is None else value.best.epsilon
     traces = step_lines(value.alone, end, color, name=f"{name}, {advance}", width=1.2, dash=dash)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind
 from dashboards.figures._common import header
+from dashboards.figures._scores import scores_in_words
 from dashboards.figures.comparison.attainment import AttainmentInfo, Band, plot, right_end, rows
 from sweeper.pareto.attainment import attainment
 from sweeper.records import Objective, Point
@@ -16,9 +17,10 @@ def info(data: SweepData) -> AttainmentInfo:
     count = min((len(point.repeats[data.utility]) for point in outcomes), default=0)
     runs = [[_outcome(point, data.utility, number) for point in outcomes] for number in range(count)]
     surfaces = attainment(runs, Objective(data.utility, data.direction(data.utility)))
-    bands = (Band(data.name, count, surfaces),) if surfaces else ()
+    bands = (Band("", count, surfaces),) if surfaces else ()
     return AttainmentInfo(
-        **header(data, "what the repeats attain"),
+        **header(data, "what the repeats attain")
+        | {"scores": scores_in_words(data.result, [data.utility], means=False)},
         utility=data.utility,
         bands=bands,
         runs="repeats",

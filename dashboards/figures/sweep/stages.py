@@ -5,6 +5,7 @@ come from the trial with which it shares most settings, of the latest stage that
 there share as many, from none.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -13,9 +14,18 @@ import plotly.graph_objects as go
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
-from dashboards.figures._common import header, interval_bars, label, new_figure, title_below, value_axis
+from dashboards.figures._common import (
+    bar_key,
+    header,
+    interval_bars,
+    label,
+    new_figure,
+    title_below,
+    value_axis,
+    with_room,
+)
 from dashboards.figures._comparable import stage_names
-from dashboards.figures._scores import bars_in_words
+from dashboards.figures._scores import bars_in_words, interval_of, is_noisy
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -23,6 +33,7 @@ from sweeper.records import Interval, Point
 
 _FEWEST = 3  # pairs that an order is said of
 _LEAST_TRIALS = 4  # of fewer, there is no order that a later stage could change
+_BESIDE = 0.03  # between trials of one value, as a share of the way to the next stage
 _NOISE = "privacy."  # settings that say how loud a trial is, not what it is
 
 
@@ -48,6 +59,7 @@ class StagesInfo(FigureInfo):
     trials: tuple[Staged, ...]  # those with points, in their order; none of few, or where the budget has one stage
     names: tuple[str, ...]  # of the stages
     taus: tuple[float | None, ...]  # by stage from the second: Kendall's tau of promoted trials and their sources
+    sure: Interval | None  # the interval of the best trial of the last stage where it has no noise, None if not known
 
 
 def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
@@ -63,12 +75,14 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
         if stage is not None and trial in points:
             earlier = [one.trial for one in staged if one.stage < stage]
             staged.append(_take_stage(data, utility, stage, points[trial], _source(data, trial, earlier)))
+    best = None if is_noisy(data.result) else _best_of_last(staged)
     return StagesInfo(
         **header(data, "from stage to stage"),
         utility=utility,
         trials=tuple(staged) if len(staged) >= _LEAST_TRIALS else (),
         names=stage_names(data),
         taus=tuple(_tau(staged, stage) for stage in range(1, len(data.result.stages))),
+        sure=None if best is None else interval_of(data.result, utility, best.value),
     )
 
 
@@ -141,21 +155,42 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         "tickvals": list(range(count)),
         "ticktext": [_tick(info, stage) for stage in range(count)],
         "range": [-0.4, max(count, 1) - 0.6],
-        "title": {"text": title_below("stage of the budget", info)},
+        "title": {"text": title_below(f"stage of the budget; {info.epsilon_title.partition(', ')[2]}", info)},
     }
     figure = new_figure(
         info,
         theme,
         empty=not info.trials,
         height=400,
-        showlegend=False,
         xaxis=axis,
         yaxis=value_axis(info, info.utility),
-        margin={"b": 112 if info.narrow else 96},
+        margin={"b": 176 if info.narrow else 96},
     )
     if info.trials:
         figure.add_traces([_lines(info, theme), _marks(info, theme)])
-    return figure
+        best = _best_of_last(info.trials)
+        if info.sure is not None and best is not None:
+            bars = interval_bars([best.value], [info.sure], theme.ink)
+            look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
+            figure.add_trace(go.Scatter(x=[_places(info)[best.trial]], y=[best.value], error_y=bars, **look))
+            figure.add_trace(bar_key("bar: 95 % CI of the best", theme.ink))
+    return with_room(figure, info)
+
+
+def _best_of_last(trials: Sequence[Staged]) -> Staged | None:
+    """The trial of the last stage with the best value; None where there are none."""
+    last = max((one.stage for one in trials), default=0)
+    return max((one for one in trials if one.stage == last), key=lambda one: one.value, default=None)
+
+
+def _places(info: StagesInfo) -> dict[str, float]:
+    """Where each trial stands: on its stage, beside those of the same value there."""
+    alike = Counter[tuple[int, float]]()
+    places = {}
+    for one in info.trials:
+        places[one.trial] = one.stage + _BESIDE * alike[one.stage, one.value]
+        alike[one.stage, one.value] += 1
+    return places
 
 
 def _tick(info: StagesInfo, stage: int) -> str:
@@ -164,18 +199,22 @@ def _tick(info: StagesInfo, stage: int) -> str:
     whole = f"{OWN}{gap}≤ {show_epsilon(max(epsilons))}" if epsilons else "no points"
     lines = [info.names[stage], whole]
     tau = info.taus[stage - 1] if stage else None
-    return "<br>".join([*lines, *([] if tau is None else [f"tau {tau:.2f}"])])
+    promoted = sum(one.stage == stage and one.source is not None for one in info.trials)
+    kendall = "Kendall's<br>tau" if info.narrow else "Kendall's tau"
+    return "<br>".join([*lines, *([] if tau is None else [f"{kendall} {tau:.2f} (n = {promoted})"])])
 
 
 def _lines(info: StagesInfo, theme: Theme) -> go.Scatter:
-    at = {one.trial: (one.stage, one.value) for one in info.trials}
+    places = _places(info)
+    at = {one.trial: (places[one.trial], one.value) for one in info.trials}
     x: list[float | None] = []
     y: list[float | None] = []
     for one in info.trials:
         if one.source in at:
-            x += [at[one.source][0], one.stage, None]
+            x += [at[one.source][0], places[one.trial], None]
             y += [at[one.source][1], one.value, None]
-    return go.Scatter(x=x, y=y, mode="lines", line={"color": theme.muted, "width": 1.5}, hoverinfo="skip")
+    line = {"color": theme.muted, "width": 1.5}
+    return go.Scatter(x=x, y=y, mode="lines", line=line, hoverinfo="skip", name="promoted to a later stage")
 
 
 def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
@@ -186,13 +225,14 @@ def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
         for one in info.trials
     ]
     return go.Scatter(
-        x=[one.stage for one in info.trials],
+        x=[_places(info)[one.trial] for one in info.trials],
         y=[one.value for one in info.trials],
         mode="markers",
         marker={"size": 9, "color": [theme.hue(one.stage) for one in info.trials]},
         error_y=interval_bars([one.value for one in info.trials], [one.interval for one in info.trials], theme.muted),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
+        name="one trial",
     )
 
 

@@ -11,7 +11,8 @@ References:
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite, log10
+from itertools import pairwise
+from math import isfinite, log10, sqrt
 from typing import Any
 
 import plotly.graph_objects as go
@@ -22,6 +23,7 @@ from dashboards.figures._common import (
     DASHES,
     LOG,
     SYMBOLS,
+    bar_key,
     header,
     hover_texts,
     interval_bars,
@@ -34,7 +36,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._comparable import UNEXPLAINED, mark, noise_note
-from dashboards.figures._scores import half_width
+from dashboards.figures._scores import interval_of
 from dashboards.figures._staircases import rows_axis
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks, minor_ticks
@@ -62,7 +64,7 @@ class Cell:
     value: float
     temperature: float
     point: Point
-    interval: Interval | None  # of a noisy score
+    interval: Interval | None  # for new rows, where it is known
     attacked: float | None = None
 
 
@@ -91,7 +93,6 @@ class TemperatureInfo(FigureInfo):
     budget: float  # every cell has an epsilon of at most this
     radius_unit: str  # units of the radii
     names: tuple[str, ...]  # of the values, that of radius 0 first
-    sure: tuple[float, ...]  # half the widest 95 % interval of each name, 0 where that is not known
     attacks: tuple[str, ...]  # names of the membership metrics
     rows: tuple[Row, ...]  # by temperature
     hover: Mapping[PointKey, str]  # one text for each point in a cell, by its key
@@ -131,7 +132,6 @@ def info(data: SweepData, *, epsilon: float | None = None) -> TemperatureInfo:
         budget=budget,
         radius_unit=data.result.claim.radius_unit,
         names=names,
-        sure=tuple(half_width(data.result, [name]) or 0.0 for name in names),
         attacks=attacks if shown else (),
         rows=tuple(rows) if shown else (),
         note=note if shown else "",
@@ -191,6 +191,11 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(_pale(info, i, color))
     for i, look in enumerate(colored):
         figure.add_traces(_line(info, i, *look))
+    if any(cell and cell.interval for row in info.rows for cell in row.cells):
+        figure.add_trace(bar_key("bars: 95 % CI", theme.muted))
+    for one, other in pairwise(info.rows):
+        border = {"color": theme.line, "width": 1, "dash": "dot"}
+        figure.add_vline(x=sqrt(one.high * other.low), line=border, layer="below")
     if info.attacks:
         share = panel / (_HEIGHT + panel)
         below = {"domain": [0.0, share - _GAP], "title": {"text": "membership"}, **percent_axis(*info.attacks)}
@@ -249,7 +254,7 @@ def _cell(data: SweepData, point: Point, name: str) -> Cell:
         point.values[name],
         float(data.settings[point.trial][TEMPERATURE]),
         point,
-        point.interval(name),
+        point.interval(name) or interval_of(data.result, name, point.values[name]),
         min(at_radius, default=None),
     )
 
@@ -270,7 +275,7 @@ def _axis(info: TemperatureInfo) -> dict[str, Any]:
     ticks = log_ticks(found)
     trials = sum(len(row.trials) for row in info.rows)
     within = info.epsilon_title.replace(OWN, f"{OWN} ≤\N{NO-BREAK SPACE}{show_epsilon(info.budget)}", 1)
-    ranges = f"best of each of {len(info.rows)} ranges, {trials} trials"
+    ranges = f"best of each of {len(info.rows)} ranges (dotted borders), {trials} trials"
     unit = f"L2 radius in {info.radius_unit}".replace(", ", ",\N{NO-BREAK SPACE}")
     title = title_below(f"temperature of the loss{LOG}; {ranges}; {unit}; {within}", info)
     return {"type": "log", "title": {"text": title}, **ticks, **minor_ticks(ticks)}
@@ -278,14 +283,9 @@ def _axis(info: TemperatureInfo) -> dict[str, Any]:
 
 def _span(info: TemperatureInfo) -> list[float] | None:
     """The range of the vertical axis: every mark, and the bars of the best."""
-    ends = [end for row in info.rows for i, cell in enumerate(row.cells) if cell for end in _ends(info, i, cell)]
+    ends = [end for row in info.rows for cell in row.cells if cell for end in cell.interval or (cell.value,)]
     attacked = [cell.attacked for row in info.rows for cell in row.cells if cell and cell.attacked is not None]
     return zoom([*ends, *attacked, *(cell.value for row in info.rows for cells in row.others for cell in cells)])
-
-
-def _ends(info: TemperatureInfo, index: int, cell: Cell) -> tuple[float, float]:
-    """The ends of the interval of a value."""
-    return cell.interval or (cell.value - info.sure[index], cell.value + info.sure[index])
 
 
 def _pale(info: TemperatureInfo, index: int, color: str) -> go.Scatter:
@@ -314,7 +314,7 @@ def _line(info: TemperatureInfo, index: int, color: str, symbol: str) -> list[go
         mode="lines+markers",
         line={"color": color, "width": 2},
         marker={"color": color, "symbol": symbol, "size": 8},
-        error_y=interval_bars(values, [_ends(info, index, cell) for cell in cells], color),
+        error_y=interval_bars(values, [cell.interval for cell in cells], color),
         name=legend_name(name),
         **look,
         **hover,

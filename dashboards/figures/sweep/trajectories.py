@@ -4,7 +4,6 @@ Epsilon grows with the epochs, so a trial walks from left to right; a good trial
 of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. A scheduler let a trial continue where there is a ring.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -30,7 +29,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._comparable import FINALS, stage_names
-from dashboards.figures._scores import half_width, intervals_in_words, is_noisy, open_marks
+from dashboards.figures._scores import interval_of, intervals_in_words, is_noisy, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -38,7 +37,6 @@ from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
-_NAMED_ENDS = 3  # of more trials, beside the best
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _LOOKS = {  # the symbol at the end, and the name of the colour
@@ -76,7 +74,7 @@ class TrajectoriesInfo(FigureInfo):
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: Point | None  # the best point, None without one
-    half: float | None  # of the widest 95 % interval of a score that has no noise, None where that is not known
+    sure: Interval | None  # the interval of the best score where it has no noise, None where that is not known
     span: tuple[float, ...]  # values that the vertical axis shows as it opens: of the line of the best, and of the ends
 
 
@@ -105,7 +103,11 @@ def info(data: SweepData) -> TrajectoriesInfo:
         )
         trajectories.append(trajectory)
     names, best = stage_names(data), best_of(data, data.utility)
-    half = None if is_noisy(data.result) else half_width(data.result, [data.utility])
+    sure = (
+        None
+        if best is None or is_noisy(data.result)
+        else interval_of(data.result, data.utility, best.values[data.utility])
+    )
     steps = staircase(data.front_points, data.utility, data.direction(data.utility))
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),
@@ -114,8 +116,8 @@ def info(data: SweepData) -> TrajectoriesInfo:
         steps=steps,
         stages=names if len(names) > 1 else (),
         best=best,
-        half=half,
-        span=(*_span(trajectories, steps), *_ends_of_best(best, data.utility, half)),
+        sure=sure,
+        span=(*_span(trajectories, steps), *(sure or ())),
     )
 
 
@@ -123,11 +125,6 @@ def _span(trajectories: Iterable[Trajectory], steps: Iterable[Step]) -> tuple[fl
     """The line of the best and the ends of trials, with their intervals: bad first epochs do not stretch the axis."""
     ends = [(t.values[-1], t.intervals[-1]) for t in trajectories] + [(step.value, step.interval) for step in steps]
     return tuple(end for value, interval in ends for end in interval or (value,))
-
-
-def _ends_of_best(best: Point | None, utility: str, half: float | None) -> tuple[float, ...]:
-    """The ends of the bar of the best point."""
-    return () if best is None or half is None else (best.values[utility] - half, best.values[utility] + half)
 
 
 def _outside(info: TrajectoriesInfo) -> int:
@@ -213,7 +210,7 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
             symbol = mark if status is TrialStatus.COMPLETED else symbol
             group = _Group(f"{stage_name}, {status.value}", color, symbol, _WIDTH + _WIDER * stage, crowded)
-            _draw_group(figure, info, chosen, group, mark=None if crowded else mark)
+            _draw_group(figure, info, chosen, group, mark=None if crowded or info.narrow else mark)
 
 
 def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -227,8 +224,6 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
             group = f"{status.value}{', adds to the line' * adds}"
             _draw_group(figure, info, chosen, _Group(group, color, symbol, _WIDTH + _WIDER * adds, crowded or not adds))
-    if info.still and not info.narrow:
-        figure.add_trace(_names(info, others, theme))
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
             _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0])
@@ -261,22 +256,6 @@ def _draw_group(
     figure.add_traces([path, ends])
 
 
-def _names(info: TrajectoriesInfo, others: Sequence[Trajectory], theme: Theme) -> go.Scatter:
-    """The names of the trials that have most steps of the line of the best, at their ends."""
-    steps = Counter(step.trial for step in info.steps)
-    known = sorted((t for t in others if steps[t.trial]), key=lambda t: -steps[t.trial])[:_NAMED_ENDS]
-    return go.Scatter(
-        x=[t.epsilons[-1] for t in known],
-        y=[t.values[-1] for t in known],
-        mode="text",
-        text=[escape(t.trial) for t in known],
-        textposition="bottom right",
-        textfont={"size": 11, "color": theme.ink},
-        showlegend=False,
-        hoverinfo="skip",
-    )
-
-
 def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     """The best point, which need not be the end of its trial, with the interval of a score without noise."""
     utility = info.utility
@@ -285,9 +264,8 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
     name = f"{escape(best.trial)}, its best point{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
-    if info.half is not None:
-        bar = {"type": "constant", "value": info.half, "color": theme.ink, "thickness": 1.2, "width": 4}
-        star.update(error_y=bar, name=f"{name}, 95 % CI")
+    if info.sure is not None:
+        star.update(error_y=interval_bars([best.values[utility]], [info.sure], theme.ink), name=f"{name}, 95 % CI")
     return star
 
 

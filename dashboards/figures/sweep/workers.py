@@ -140,7 +140,7 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
     xaxis = {
-        "title": {"text": "earlier \N{RIGHTWARDS ARROW} later (an order, not time)"},
+        "title": {"text": "starts and ends in their order \N{RIGHTWARDS ARROW} (no time)"},
         "showticklabels": False,
         "showgrid": False,
         "ticks": "",
@@ -162,7 +162,9 @@ def _lanes(workers: list[str]) -> dict[str, Any]:
     if len(places) > 1:
         return {}
     short = [escape(worker.rpartition(", ")[2]) for worker in workers]
-    return {"tickvals": workers, "ticktext": short, "title": {"text": escape("".join(places))}}
+    node, _, device = "".join(places).partition(", ")
+    named = f"host {node}, device {device}" if node else f"device {device}"
+    return {"tickvals": workers, "ticktext": short, "title": {"text": escape(named)}}
 
 
 def _numbered(worker: str) -> tuple[str, int]:

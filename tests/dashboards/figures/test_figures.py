@@ -474,7 +474,7 @@ def test_few_trials_and_those_of_one_worker_have_no_lanes(sweep):
 
 def test_lanes_of_one_node_are_named_by_their_workers_and_the_axis_by_the_node(sweep):
     axis = workers.plot(workers.info(sweep)).layout.yaxis
-    assert (axis.title.text, set(axis.ticktext)) == ("head, cpu", {"worker 1", "worker 2"})
+    assert (axis.title.text, set(axis.ticktext)) == ("host head, device cpu", {"worker 1", "worker 2"})
     info = workers.info(sweep)
     other = replace(info.stays[0], worker="second, cpu, worker 1")
     assert workers.plot(replace(info, stays=(other, *info.stays[1:]))).layout.yaxis.ticktext is None
@@ -566,9 +566,11 @@ def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sw
     said = " ".join(box).replace("\xa0", " ")
     assert said.startswith("box: own epsilon (0.01 to 100, log), accuracy and certified accuracy at radius")
     price = f"delta = 1e-4; price of the sweep: {show_epsilon(sweep.result.price.epsilon)}"
-    assert paid == f"validation scores; {price}"
+    assert paid == f"validation scores, their sampling error not shown; {price}"
     known = replace(info, scores="25 validation rows, 95 % CI ≤ ±20 points, ignoring selection")
-    assert hypervolume.plot(known).layout.xaxis.title.text.endswith(f"<br>scores of 25 validation rows; {price}")
+    assert hypervolume.plot(known).layout.xaxis.title.text.endswith(
+        f"<br>scores of 25 validation rows, their sampling error not shown; {price}"
+    )
 
 
 def test_rows_that_choose_a_front_flatter_its_hypervolume_and_a_cross_says_by_how_much(sweep):

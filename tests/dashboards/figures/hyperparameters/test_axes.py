@@ -87,7 +87,8 @@ def test_figures_of_a_sweep_follow_its_spec(sweep):
 @pytest.mark.long
 def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     kind, info = configurations.FIGURE, configurations.info(sweep)
-    *lines, bar = kind.draw(sweep, still=True).data
+    *lines, bar, key = kind.draw(sweep, still=True).data
+    assert key.name == "the best by accuracy: 3 of 24"
     assert len(lines) == len(info.trials)
     assert all(len(line.y) == len(info.axes) and all(0 <= y <= 1 for y in line.y) for line in lines)
     assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}
@@ -162,7 +163,8 @@ def test_each_trial_stands_at_its_best_point_that_of_averaged_weights_too(small)
 def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     data = with_configs(*({"training": {"rate": 0.1 + i / 10}} for i in range(20)))
     drawn = configurations.plot(replace(configurations.info(data), still=True)).data
-    lines = [trace for trace in drawn if trace.mode == "lines"]
+    *lines, key = (trace for trace in drawn if trace.mode == "lines")
+    assert (key.name, key.line.width) == ("the best by accuracy: 2 of 20", 2.6)
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
     assert len(set(widths[:18])) == 1, "the two best of 20 are drawn last, on top"

@@ -152,7 +152,7 @@ def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):
     shown = contours.info(sweep)
     assert shown.shown
     (accuracy,) = (one for one in sweep.importances if one.target == "accuracy")
-    assert shown.terms.endswith(f"; a forest explains R² {accuracy.explained:.2f} of it")
+    assert shown.terms.endswith(f"; a random forest explains R² {accuracy.explained:.2f} of unseen trials")
     data = replace(sweep)
     data.__dict__["importances"] = tuple(replace(one, explained=0.05) for one in sweep.importances)
     assert contours.rows(contours.info(data)) == []
@@ -164,13 +164,19 @@ def test_no_landscape_is_drawn_of_hyperparameters_that_explain_nothing(sweep):
 
 def test_lines_of_a_contour_are_no_nearer_than_scores_are_sure(sweep, monkeypatch):
     low, high = (end(contours.info(sweep).colors) for end in (min, max))
-    for half, apart in ((0.1 * (high - low), 0.1 * (high - low)), (None, 0.0)):
+    apart = 0.1 * (high - low)
+    for half in (apart, None):
         monkeypatch.setattr(contours, "half_width_of", lambda _, half=half: half)
-        (filled, *_) = (trace for trace in contours.plot(contours.info(sweep)).data if trace.type == "contour")
-        assert filled.contours.size == pytest.approx(apart)
-        assert bool(filled.line.width) is bool(filled.contours.showlabels) is (half is not None)
-        assert filled.contours.labelformat == ".0%"
-        assert filled.contours.start == pytest.approx(low + apart)
+        drawn = [trace for trace in contours.plot(contours.info(sweep)).data if trace.type == "contour"]
+        lines = [trace for trace in drawn if trace.contours.coloring == "none"]
+        assert not any(trace.line.width for trace in drawn if trace not in lines)
+        assert bool(lines) is (half is not None)
+        for line in lines:
+            assert drawn[drawn.index(line) - 1].z is not None, "above the paper, which would fade its numbers"
+            assert line.contours.size == pytest.approx(apart)
+            assert (line.contours.showlabels, line.contours.labelformat) == (True, ".0%")
+            assert line.contours.start == pytest.approx(low + apart)
+            assert any(None in row for row in line.z), "none where there is no colour"
 
 
 def test_a_trial_without_a_value_is_in_no_pair_of_it(sweep):

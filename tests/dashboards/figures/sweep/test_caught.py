@@ -64,8 +64,9 @@ def test_the_price_is_a_line_on_the_axis_and_crosses_say_what_the_line_has_on_te
         assert (log10(caught.place(times * most)) < high) is not bool(far), "a far price would leave points no room"
         lines = [line.x0 for line in figure.layout.shapes if line.x0 == line.x1]
         assert lines == [caught.place(times * most)][: not far]
-        (key,) = (trace for trace in figure.data if (trace.name or "").startswith("price of the sweep: "))
+        (key,) = (trace for trace in figure.data if (trace.name or "").startswith("caught at the price of the sweep: "))
         assert key.name.endswith(" %, beyond the axis" if far else " %")
+        assert bool([one for one in figure.layout.annotations if one.name == "far"]) is bool(far)
         assert key.mode == ("markers" if far else "lines"), "no key of a line that is not there"
     (crosses,) = (trace for trace in figure.data if trace.name.startswith("models of the line on test rows"))
     points = {point.key: point for point in info.front}

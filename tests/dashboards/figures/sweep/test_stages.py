@@ -61,7 +61,7 @@ def test_the_order_is_measured_where_three_were_promoted(staged):
 
 def test_every_stage_is_named_with_its_epsilon(staged):
     figure = stages.plot(stages.info(staged(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)))
-    assert figure.layout.xaxis.ticktext[1] == "stage 2<br>own epsilon ≤ 1<br>tau 1.00"
+    assert figure.layout.xaxis.ticktext[1] == "stage 2<br>own epsilon ≤ 1<br>Kendall's tau 1.00 (n = 3)"
 
 
 def test_the_epsilon_of_the_best_epoch_is_told_from_that_of_the_whole_training(staged):

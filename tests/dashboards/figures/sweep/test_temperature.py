@@ -11,6 +11,7 @@ from dashboards.figures.sweep import temperature
 from dashboards.pages.report import build_report
 from dashboards.text import is_fraction, show, title_of
 from sweeper.errors import EmptyFigureError
+from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial, TrialStatus
 from sweeper.results.importance import Importance
@@ -174,17 +175,24 @@ def test_the_picture_says_how_sure_scores_are_how_many_trials_there_are_and_what
         axes = FIGURES["temperature"].draw(data, narrow=narrow, still=True).layout
         words = re.sub("<.*?>", " ", f"{axes.xaxis.title.text} {axes.yaxis.title.text}")
         assert "(261" in words or narrow
-        for said in ("validation rows", "95 % CI ≤ ±6.1 points", "best of each of 2 ranges, 3 trials"):
+        for said in ("validation rows", "95 % CI ≤ ±6.1 points", "best of each of 2 ranges (dotted borders), 3 trials"):
             assert said in re.sub(" +", " ", words)
         assert "price of the sweep: 2.5" in words
 
 
 def test_bars_are_intervals_of_scores(two_rows):
-    info = replace(temperature.info(two_rows), sure=(0.1, 0.0, 0.2))
+    rows = replace(two_rows.result.claim.baselines, rows={"validation": 50})
+    claim = replace(two_rows.result.claim, baselines=rows, evaluation="public", unit="row")
+    info = temperature.info(replace(two_rows, result=replace(two_rows.result, claim=claim)))
     figure = temperature.plot(info)
     bars = {trace.name: trace.error_y for trace in figure.data if trace.name in ("accuracy", "L2 radius 1")}
-    assert [list(bars[name].array) for name in bars] == [[pytest.approx(half)] * 2 for half in (0.1, 0.2)]
-    assert figure.layout.yaxis.range[0] < 0.1, "a bar is not cut"
+    for name, scores in (("accuracy", (0.8, 0.5)), ("L2 radius 1", (0.3, 0.4))):
+        ends = [wilson(score, 50) for score in scores]
+        assert bars[name].array == pytest.approx([high - score for (_, high), score in zip(ends, scores, strict=True)])
+    assert figure.layout.yaxis.range[0] < wilson(0.3, 50)[0], "a bar is not cut"
+    assert "bars: 95 % CI" in [trace.name for trace in figure.data]
+    known = temperature.rows(info)[0]
+    assert (known["low"], known["high"]) == wilson(0.8, 50)
     row = info.rows[0]
     noisy = replace(row.cells[0], interval=(0.75, 0.95))
     shown = replace(info, rows=(replace(row, cells=(noisy, *row.cells[1:])), info.rows[1]))

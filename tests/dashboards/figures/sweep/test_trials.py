@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dashboards.figures.sweep import curves, trajectories
+from sweeper.privacy.held_out import wilson
 from sweeper.records import Point, Trial, TrialStatus
 
 
@@ -26,42 +27,49 @@ def trials(small):
     return make
 
 
-def _as_picture(info, half=0.3):
-    return replace(info, still=True, half=half)
+def _as_picture(info):
+    return replace(info, still=True, sure=(0.5, 1.1))
 
 
 def test_a_bar_behind_the_last_epoch_says_how_sure_a_score_is_and_is_not_cut(trials):
     info = _as_picture(curves.info(trials(8)))
     figure = curves.plot(info)
-    (bar,) = (trace for trace in figure.data if trace.name == "bar: 95 % CI of a score")
-    assert (bar.y, bar.error_y.value) == ((pytest.approx(0.87),), 0.3)
+    (bar,) = (trace for trace in figure.data if trace.name == "bar: 95 % CI of the best")
+    assert bar.y == (pytest.approx(0.87),)
+    assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
     assert 3 < bar.x[0] < figure.layout.xaxis.range[1]
     low, high = figure.layout.yaxis.range
-    assert low < 0.57
-    assert high > 1.17
-    for other in (replace(info, still=False), replace(info, half=None), replace(info, best="")):
+    assert low < 0.5
+    assert high > 1.1
+    for other in (replace(info, still=False), replace(info, sure=None)):
         assert not [trace for trace in curves.plot(other).data if "CI" in (trace.name or "")]
 
 
 def test_only_of_many_curves_the_rise_may_be_cut(trials):
-    few, many = (curves.plot(curves.info(trials(count))).layout.yaxis.range for count in (curves.HUES, curves.HUES + 1))
+    few, many = (curves.plot(curves.info(trials(count))).layout.yaxis.range for count in (12, 13))
     assert few[0] < 0.6
     assert many[0] > 0.6, "the first epoch of three shows nothing of many trials that later ones do not"
 
 
-def test_the_best_point_has_a_bar_and_other_trials_of_the_line_their_names(trials):
-    info = _as_picture(trajectories.info(trials(8)))
-    figure = trajectories.plot(info)
+def test_the_best_point_has_a_bar_that_is_not_cut(trials):
+    info = trajectories.info(trials(8))
+    figure = trajectories.plot(_as_picture(info))
     (star,) = (trace for trace in figure.data if trace.marker.symbol == "star")
-    assert (star.error_y.value, star.name) == (0.3, "t7, its best point, 95 % CI")
-    (names,) = (trace for trace in figure.data if trace.mode == "text")
-    assert set(names.text) <= {f"t{i}" for i in range(7)}
-    assert len(names.text) == 3
-    assert names.x[0] == pytest.approx(3 + int(names.text[0][1:]) / 100), "at the end of its trial"
-    column = trajectories.plot(replace(info, narrow=True)).data
-    assert not [trace for trace in column if trace.mode == "text"]
-    unknown = trajectories.plot(replace(info, half=None)).data
-    assert [trace.error_y.value for trace in unknown if trace.marker.symbol == "star"] == [None]
+    assert (star.error_y.array[0], star.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
+    assert star.name == "t7, its best point, 95 % CI"
+    (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
+    assert (unknown.error_y.array, unknown.name) == (None, "t7, its best point")
+
+
+def test_the_interval_of_the_best_is_that_of_its_score_among_so_many_rows(trials):
+    data = trials(8)
+    rows = replace(data.result.claim.baselines, rows={"validation": 50})
+    claim = replace(data.result.claim, baselines=rows, evaluation="public", unit="row")
+    known = replace(data, result=replace(data.result, claim=claim))
+    for figure in (curves, trajectories):
+        assert figure.info(data).sure is None
+        assert figure.info(known).sure == pytest.approx(wilson(0.87, 50))
+    assert trajectories.plot(trajectories.info(known)).layout.yaxis.range[0] < wilson(0.87, 50)[0]
 
 
 def test_trials_that_add_nothing_to_the_line_are_pale(trials):
