@@ -1,7 +1,6 @@
 """One run of a sweep that has a folder: trials, records, front and report, until it ends or is ended."""
 
 import contextlib
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from sweeper.backend.workers.local import count_workers
 from sweeper.driver.caller import TrialCaller
 from sweeper.driver.finished import FinishedSweep, audit_trials_of_front, troubles_of, write_page, write_results
 from sweeper.driver.options import Options, manifest_of
-from sweeper.driver.recording.account_charges import AccountCharges
+from sweeper.driver.recording.account_charges import AccountCharges, withdraw
 from sweeper.driver.recording.held_out_scores import score_front
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.recording.trial_records import TrialRecords
@@ -132,6 +131,8 @@ class SweepRun:
     def _open(self) -> None:
         """Write what the sweep is; a new folder that does not even take that is removed again.
 
+        What it has reserved is given back.
+
         A resumed sweep is said to run once nothing can fail any more: until then it stands as it ended.
         """
         try:
@@ -141,9 +142,9 @@ class SweepRun:
             if self._plan.input and not (self._resumed and (self._folder.path / DATA_NAME).is_file()):
                 write_input(self._folder.path, self._plan.input)
             note_rows(self._folder.path, self._data)
-        except RecordError:
+        except RecordError as error:
             if not self._resumed and self._selected is None and self._options.into is None:
-                shutil.rmtree(self._folder.path, ignore_errors=True)
+                withdraw(self._folder, error)
             raise
         self._was_complete = self._resumed and self._folder.read_manifest().status is SweepStatus.COMPLETED
         tags = version_tags() | {"sweeper.exploratory": str(self._plan.claim.exploratory).lower()}

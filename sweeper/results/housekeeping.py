@@ -124,12 +124,14 @@ def delete_sweep(folder: Path, *, runs: bool = False, forget: bool = False) -> D
 def delete_unstarted(folder: Path) -> None:
     """Delete the folder of a sweep that was submitted and never started.
 
+    A driver may have come and died before it wrote anything.
+
     Raises:
-        RecordError: it has started, or something was spent in it, or it cannot be deleted.
+        RecordError: it has started, or something was spent in it, a process drives it, or it cannot be deleted.
     """
-    if folder.is_symlink() or any((folder / name).exists() for name in (MANIFEST_NAME, "ledger.jsonl", DRIVER_NAME)):
-        raise RecordError(f"Expected a sweep that never started, but {folder} has; look at it first")
-    with _translate_errors(folder):
+    with undriven(folder), _translate_errors(folder):
+        if folder.is_symlink() or any((folder / name).exists() for name in (MANIFEST_NAME, "ledger.jsonl")):
+            raise RecordError(f"Expected a sweep that never started, but {folder} has; look at it first")
         shutil.rmtree(folder)
 
 

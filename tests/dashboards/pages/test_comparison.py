@@ -122,7 +122,7 @@ def test_the_bands_lie_between_what_all_and_what_one_attain_and_are_filled_where
 def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
     info = repeats.info(sweep)
     ((spec, runs, (best, median, worst)),) = [(band.spec, band.runs, band.surfaces) for band in info.bands]
-    assert (spec, runs, info.runs) == ("digits", 3, "repeats")
+    assert (spec, runs, info.runs) == ("", 3, "repeats")
     highest = max(point.values["accuracy"] for point in sweep.points)
     assert [s.steps[-1][1] for s in (best, median, worst)] == pytest.approx([highest + d for d in (0.01, 0.01, -0.02)])
     assert repeats.info(small([])).bands == ()
@@ -154,10 +154,10 @@ def test_runs_of_one_name_are_told_apart_by_tints_and_so_are_their_crosses(compa
     info = overlay.info(replace(comparison, groups=(first, replace(first, name="other"))))
     drawn = overlay.plot(info).data
     lines = [trace for trace in drawn if trace.mode == "lines+markers" and trace.marker.symbol != "x"]
-    assert [line.opacity for line in lines[:6]] == [1.0, 0.65, 0.4] * 2
+    assert [line.opacity for line in lines[:6]] == [1.0, 0.75, 0.55] * 2
     assert len({line.line.color for line in lines[:3]}) == 1
     crosses = [trace for trace in drawn if trace.marker.symbol == "x" and trace.x[0] is not None]
-    assert [cross.opacity for cross in crosses] == [1.0, 0.65, 0.4][: len(crosses) // 2] * 2
+    assert [cross.opacity for cross in crosses] == [1.0, 0.75, 0.55][: len(crosses) // 2] * 2
     few = overlay.plot(replace(info, lines=(*info.lines[:3], replace(info.lines[3], spec="other")))).data
     assert [trace.name for trace in few if trace.showlegend] == [
         *(f"digits, run {number} (price: epsilon 13.61)" for number in (1, 2, 3)),

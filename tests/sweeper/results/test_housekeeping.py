@@ -19,7 +19,14 @@ from sweeper.privacy.ledger import Ledger
 from sweeper.records import SweepStatus, TrialStatus
 from sweeper.results import housekeeping
 from sweeper.results.front import read_front
-from sweeper.results.housekeeping import SPENT_NAME, check_not_running, delete_sweep, garbage, remove
+from sweeper.results.housekeeping import (
+    SPENT_NAME,
+    check_not_running,
+    delete_sweep,
+    delete_unstarted,
+    garbage,
+    remove,
+)
 from sweeper.store.lock import driver_lock
 from sweeper.store.sweep_folder import SweepFolder
 
@@ -102,6 +109,20 @@ def test_a_sweep_that_spent_nothing_leaves_nothing(folder):
     (folder / "ledger.jsonl").unlink()
     assert delete_sweep(folder).kept is None
     assert not (folder.parent / SPENT_NAME).exists()
+
+
+def test_a_sweep_whose_driver_died_before_it_wrote_anything_can_be_deleted(tmp_path):
+    folder = tmp_path / "submitted"
+    folder.mkdir()
+    with driver_lock(folder), pytest.raises(RecordError, match="a process drives"):
+        delete_unstarted(folder)
+    assert (folder / "driver.json").exists()
+    (folder / "ledger.jsonl").touch()
+    with pytest.raises(RecordError, match="Expected a sweep that never started"):
+        delete_unstarted(folder)
+    (folder / "ledger.jsonl").unlink()
+    delete_unstarted(folder)
+    assert not folder.exists()
 
 
 class Killed(BaseException):

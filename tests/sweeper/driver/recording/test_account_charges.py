@@ -148,12 +148,22 @@ def test_a_sweep_that_cannot_begin_gives_back_what_it_reserved(tmp_path, monkeyp
     assert not list((tmp_path / "out").iterdir())
     (own,) = Account(address).balance().sweeps.values()
     assert (own.is_open, set(own.held.values())) == (False, {NOTHING})
+    monkeypatch.setattr(Receipt, "write", written)
+    with monkeypatch.context() as later:  # when the sweep is described
+        later.setattr(
+            "sweeper.driver.driver.note_rows", lambda *_: (_ for _ in ()).throw(RecordError("no space left on device"))
+        )
+        with pytest.raises(RecordError, match=r"^no space left on device$"):
+            run(make_spec(content(address)), Options(out=tmp_path / "out"))
+    assert not list((tmp_path / "out").iterdir())
+    assert [sweep.is_open for sweep in Account(address).balance().sweeps.values()] == [False, False]
+    monkeypatch.setattr(Receipt, "write", fill)
     monkeypatch.setattr(Account, "settle", lambda *_: (_ for _ in ()).throw(RecordError("the store is busy")))
     with pytest.raises(RecordError, match=r"is kept: what it has reserved is given back by `sweeper account settle "):
         run(make_spec(content(address)), Options(out=tmp_path / "out"))
     monkeypatch.undo()
     (kept,) = (tmp_path / "out").iterdir()
-    assert [sweep.is_open for sweep in Account(address).balance().sweeps.values()] == [False, True]
+    assert [sweep.is_open for sweep in Account(address).balance().sweeps.values()] == [False, False, True]
     settle_folder(kept)
     assert not any(sweep.is_open for sweep in Account(address).balance().sweeps.values())
 
