@@ -368,7 +368,10 @@ def _remarks(data: SweepData) -> str:
 FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     name="temperature",
     heading="Temperature, radius and membership",
-    summary=("the best accuracy and certificate of each temperature of the loss, and what membership inference learns"),
+    summary=(
+        "the best accuracy and certificate of each range of temperatures of the loss, with 95 % intervals, and what "
+        "membership inference learns"
+    ),
     caption=(
         "One mark for each range of temperatures of the loss, at the temperature of the model that it picks: the best "
         "accuracy, and the best certified score at each radius, with its 95 % interval; pale marks are the best of the "
