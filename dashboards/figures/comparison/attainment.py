@@ -26,6 +26,7 @@ class Band:
     spec: str
     runs: int
     surfaces: tuple[Surface, ...]
+    hue: int = 0  # the place of its colour
 
     def surface(self, name: str) -> Surface | None:
         """The best, the median or the worst one."""
@@ -46,7 +47,8 @@ class AttainmentInfo(FigureInfo):
 def info(comparison: Comparison) -> AttainmentInfo:
     """Compute the attainment bands."""
     runs = {group.name: len(group.runs) for group in comparison.groups}
-    bands = tuple(Band(name, runs[name], surfaces) for name, surfaces in comparison.surfaces().items())
+    hues = {group.name: i for i, group in enumerate(comparison.groups)}  # as in the other figures
+    bands = tuple(Band(name, runs[name], surfaces, hues[name]) for name, surfaces in comparison.surfaces().items())
     named = " and ".join(escape(band.spec) for band in bands)
     return AttainmentInfo(
         **compared(comparison, "what the runs attain") | ({"title": f"{named}: what the runs attain"} if bands else {}),
@@ -84,8 +86,8 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = over_epsilon(info, theme, epsilons, info.utility, height=460)
     if not epsilons:
         figure.update_annotations(selector={"text": "no points yet"}, text=f"no spec with two {info.runs}")
-    for i, band in enumerate(info.bands):
-        color = theme.hue(i)
+    for band in info.bands:
+        color = theme.hue(band.hue)
         figure.add_traces(_band(band, color, info.right_end, info.runs))
         for name, width in (("best", 0.7), ("worst", 0.7), ("median", 2.2)):
             surface = band.surface(name)

@@ -1,5 +1,6 @@
 """The fronts of several sweeps in one plane: one line per run, one colour and mark per spec, or run of one spec."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -25,6 +26,7 @@ from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN, Price
 from sweeper.records import Objective
 from sweeper.results.comparison import Comparison, prices_in_words
+from sweeper.rounding import number_of
 
 _FEW_LINES = 4  # each has an entry in the legend then
 _TINTS = (1.0, 0.75, 0.55)  # opacity of the first, the second and the third sweep of one name
@@ -38,6 +40,7 @@ class RunLine:
     run: str
     steps: tuple[Step, ...]
     price: Price | None  # of the sweep, None where it is not known
+    trials: int  # that the sweep trained
     tested: tuple[Tested, ...]  # its best model that is scored on test rows
 
 
@@ -64,7 +67,7 @@ def overlay(comparison: Comparison, objective: Objective) -> OverlayInfo:
         for run in group.runs:
             steps = staircase((*run.front.front_points, *run.front.points), name, objective.direction)
             on_test = best_tested(run.front, steps, name)
-            lines.append(RunLine(group.name, run.label, steps, run.front.price, on_test))
+            lines.append(RunLine(group.name, run.label, steps, run.front.price, len(run.front.trials), on_test))
     return OverlayInfo(
         **compared(comparison, f"{label(name)} against {OWN}", objective=name),
         objective=name,
@@ -102,7 +105,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     apart = len({line.spec for line in info.lines}) == 1 and len(info.lines) <= len(SYMBOLS)
     entries = [line.run.rpartition("/")[2] if apart else line.spec for line in info.lines]
     terms = {
-        entry: _terms([line.price for line, one in zip(info.lines, entries, strict=True) if one == entry])
+        entry: _terms([line for line, one in zip(info.lines, entries, strict=True) if one == entry])
         for entry in entries
     }
     places = list(dict.fromkeys(entries))
@@ -113,7 +116,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
         name = f"{escape(entry)} ({terms[entry]})"
         if are_few and entries.count(entry) > 1:
-            name = f"{escape(entry)}, run {entries[: i + 1].count(entry)} ({_terms([line.price])})"
+            name = f"{escape(entry)}, run {entries[: i + 1].count(entry)} ({_terms([line])})"
         first, *others = (one.update(opacity=tints[i]) for one in _lines(info, line, name, look))
         figure.add_traces([first.update(showlegend=are_few or entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
@@ -127,10 +130,12 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     return with_room(figure, info)
 
 
-def _terms(prices: list[Price | None]) -> str:
-    """What stands behind a name in the legend: how many runs it has, where several, and what one of them costs."""
-    price = prices_in_words(prices)
-    return price if len(prices) == 1 else f"{len(prices)} runs, {price} each"
+def _terms(lines: Sequence[RunLine]) -> str:
+    """What stands behind a name in the legend: how many runs it has, where several, and what went into one of them."""
+    fewest, most = (end(line.trials for line in lines) for end in (min, max))
+    trials = number_of(most, "trial") if fewest == most else f"{fewest} to {most} trials"
+    price = prices_in_words([line.price for line in lines])
+    return f"{trials}, {price}" if len(lines) == 1 else f"{len(lines)} runs of {trials}, {price} each"
 
 
 def _lines(info: OverlayInfo, line: RunLine, name: str, look: tuple[str, str]) -> list[go.Scatter]:

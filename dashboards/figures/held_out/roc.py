@@ -50,7 +50,8 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
 def _chance(info: LinesInfo) -> str:
     """What is said where a model may be no better than chance; nothing where none may be."""
     lowest = min((_area(line.point).get("auroc_low", 1.0) for line in info.lines), default=1.0)
-    return "an interval that contains 0.5: that model may be no better than chance" if lowest <= _CHANCE else ""
+    doubt = "; an interval that contains 0.5: that model may be no better than chance" if lowest <= _CHANCE else ""
+    return f"dotted: chance; [ ]: 95 % interval of AUROC{doubt}" if info.lines else ""
 
 
 def _scores(curves: ReleasedCurves) -> ScoreCurves | None:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import cos, sin, sqrt
+from math import cos, hypot, sin, sqrt
 from typing import Any
 
 import plotly.graph_objects as go
@@ -13,6 +13,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
 from dashboards.figures._common import color_bar, label, marks
 from dashboards.figures._comparable import RIM, name_rims, symbols
+from dashboards.figures._scores import interval_of
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
 from dashboards.figures.hyperparameters._compared import half_width_of, remarks_of, trained_in_words
@@ -36,7 +37,6 @@ from dashboards.figures.hyperparameters.configurations import (
     identify,
     is_trained,
 )
-from dashboards.text import show
 
 _SIZE = 10  # pixels of a mark
 MOST_SPREAD = 0.12  # share of an axis between a place and the farthest of its marks
@@ -51,7 +51,6 @@ class RanksInfo(ConfigurationsInfo):
 
     shown: tuple[tuple[Axis, Axis], ...]  # the hyperparameters of each panel
     shares: tuple[float, ...]  # for each trial, the share of the others that it is ahead of
-    apart: float | None  # by how much two scores differ surely, None where that is not known
     near: tuple[bool, ...]  # for each trial, whether the best one is ahead of it by less
 
 
@@ -62,10 +61,12 @@ def info(data: SweepData) -> RanksInfo:
     order = ranks(base.colors)
     shares = tuple(float(place) / max(len(order) - 1, 1) for place in order)
     half = half_width_of(data)
-    apart = None if half is None else sqrt(2.0) * half  # the half width of a difference of two such scores
     best = base.colors[shares.index(max(shares))] if shares else 0.0
-    near = tuple(apart is not None and abs(value - best) < apart for value in base.colors)
-    return RanksInfo(**content, shown=tuple(pairs(find_axes(base))), shares=shares, apart=apart, near=near)
+    near = tuple(
+        half is not None and abs(value - best) < hypot(_half(data, value, half), _half(data, best, half))
+        for value in base.colors
+    )
+    return RanksInfo(**content, shown=tuple(pairs(find_axes(base))), shares=shares, near=near)
 
 
 def spread(x: Sequence[float], y: Sequence[float]) -> tuple[list[float], list[float]]:
@@ -129,10 +130,15 @@ def plot(info: RanksInfo, theme: Theme = LIGHT) -> go.Figure:
         at_x, at_y = spread(*at)
         figure.add_trace(marks(at_x, at_y, texts(info, [x, y], chosen), marker, showlegend=False), **place)
         frame(figure, place, x, y, letters=letters(info, columns), pad=PAD if (at_x, at_y) == at else PAD + MOST_SPREAD)
-    if shown and info.apart is not None:
-        least = show(info.color_name, info.apart).replace(" %", " points")
-        name_rims(figure, theme, f"less than {least} from the best: perhaps chance")
+    if shown and any(info.near):
+        name_rims(figure, theme, "perhaps not worse than the best (95 %)")
     return figure
+
+
+def _half(data: SweepData, value: float, most: float) -> float:
+    """Half the 95 % interval of one score: of as many other rows, or that of the one that is known least."""
+    ends = None if data.compares_rehearsals else interval_of(data.result, data.utility, value)
+    return most if ends is None else (ends[1] - ends[0]) / 2.0
 
 
 def _rims(near: Sequence[bool], theme: Theme) -> dict[str, Any]:

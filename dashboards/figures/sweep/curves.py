@@ -14,6 +14,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitt
 from dashboards.figures._common import (
     MANY,
     SYMBOLS,
+    bar_key,
     header,
     interval_bars,
     label,
@@ -153,7 +154,7 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_trace(line)
     figure.add_traces([_bar(info, theme)] if colors else [])
     if info.still and info.sure is not None:
-        figure.add_trace(_ruler(info, last, theme))
+        figure.add_traces([_ruler(info, last, theme), bar_key("bar: 95 % CI of its last epoch", theme.ink)])
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
         figure.add_trace(said_in_legend(name, theme))
@@ -167,9 +168,10 @@ def _ruler(info: CurvesInfo, last: int, theme: Theme) -> go.Scatter:
         x=[(1 + _PAD / 2) * last if last > 1 else 1.25],
         y=[end],
         mode="markers",
-        marker={"symbol": "line-ns", "size": 9, "color": theme.ink, "line": {"width": 1.5, "color": theme.ink}},
+        marker={"opacity": 0},
         error_y=interval_bars([end], [info.sure], theme.ink),
-        name="bar: 95 % CI of the best",
+        hoverinfo="skip",
+        showlegend=False,
     )
 
 

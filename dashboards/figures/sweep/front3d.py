@@ -1,7 +1,7 @@
 """The front in its three dimensions: epsilon, utility and certified accuracy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import log10
 from typing import Any
@@ -26,7 +26,7 @@ from dashboards.figures._common import (
     value_axis,
 )
 from dashboards.figures._front_marks import scale_of
-from dashboards.figures._scores import error_bars
+from dashboards.figures._scores import error_bars, scores_in_words
 from dashboards.figures._shades import differ, shaded_marker
 from dashboards.figures._staircases import EXPLORER, own_epsilon
 from dashboards.figures._tested import ON_TEST, gap_in_words
@@ -65,6 +65,7 @@ class Front3dInfo(FigureInfo):
     front: tuple[Point, ...]  # points of the front for which all three numbers are finite
     hover: tuple[str, ...]  # one text for each
     on_test: tuple[str, ...]  # what is known of scores on test rows, in words
+    each: tuple[str, ...]  # how sure scores on the second and on the third axis are, in words
 
 
 def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
@@ -79,6 +80,7 @@ def info(data: SweepData, *, certificate: str | None = None) -> Front3dInfo:
         front=front,
         hover=hover_texts(data, front),
         on_test=tuple(_on_test(data, [name for name in names[1:] if name])),
+        each=tuple(scores_in_words(data.result, [name]) for name in names[1:] if name),
     )
 
 
@@ -150,9 +152,11 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
     """Draw certified accuracy over utility, coloured by own epsilon."""
     name = info.certificate or ""
     on_test = f"{info.on_test[0]} {', '.join(info.on_test[1:])}" if info.on_test else ""
-    title = title_below("; ".join(filter(None, [label(info.utility), *_terms(info), on_test])), info)
+    sure = "" if info.narrow else f" ({info.each[0]})"
+    title = title_below("; ".join(filter(None, [f"{label(info.utility)}{sure}", *_terms(info), on_test])), info)
+    second = replace(info, scores=info.each[-1])
     xaxis = {"title": {"text": title}, **percent_axis(info.utility)}
-    figure = new_figure(info, theme, empty=not info.front, height=520, xaxis=xaxis, yaxis=value_axis(info, name))
+    figure = new_figure(info, theme, empty=not info.front, height=520, xaxis=xaxis, yaxis=value_axis(second, name))
     if info.front:
         front = sorted(info.front, key=own_epsilon, reverse=True)  # the smallest one on top
         own = [own_epsilon(point) for point in front]

@@ -164,7 +164,7 @@ def test_a_picture_of_three_dimensions_is_a_plane_with_own_epsilons_as_colours(s
         assert (x, y) == (values["accuracy"], values["certified@0.25"])
         assert color == pytest.approx(log10(values["epsilon"]))
     title = figure.layout.xaxis.title.text.replace("<br>", " ")
-    assert title.startswith("accuracy; delta = 1e-4; price of the sweep: ")
+    assert title.startswith("accuracy (validation); delta = 1e-4; price of the sweep: ")
     assert "on test rows, on average: accuracy: " in title
     assert figure.layout.yaxis.title.text.replace("<br>", " ") == "certified accuracy at L2 radius 0.25 (validation)"
 

@@ -46,8 +46,8 @@ def comparison(fronts):
 def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(comparison, fronts):
     figure = overlay.plot(overlay.info(comparison))
     assert [trace.name for trace in figure.data if trace.showlegend] == [
-        "digits (3 runs, price: epsilon 13.61 each)",
-        "&lt;b&gt;cold (2 runs, price: epsilon 13.61 each)",
+        "digits (3 runs of 24 trials, price: epsilon 13.61 each)",
+        "&lt;b&gt;cold (2 runs of 24 trials, price: epsilon 13.61 each)",
     ]
     lines = [trace for trace in figure.data if "lines" in trace.mode]
     assert len(lines) == 5
@@ -132,8 +132,8 @@ def test_few_runs_of_one_spec_are_told_apart_and_two_have_no_median(fronts):
     two = compare(fronts[:2])
     lines = [trace for trace in overlay.plot(overlay.info(two)).data if "lines" in trace.mode]
     assert [trace.name for trace in lines if trace.showlegend] == [
-        "digits-0.0 (price: epsilon 13.61)",
-        "digits-0.01 (price: epsilon 13.61)",
+        "digits-0.0 (24 trials, price: epsilon 13.61)",
+        "digits-0.01 (24 trials, price: epsilon 13.61)",
     ]
     assert len({(trace.line.color, trace.marker.symbol) for trace in lines}) == 2
     assert [row["surface"] for row in attainment.rows(attainment.info(two)) if row["surface"] == "median"] == []
@@ -160,8 +160,8 @@ def test_runs_of_one_name_are_told_apart_by_tints_and_so_are_their_crosses(compa
     assert [cross.opacity for cross in crosses] == [1.0, 0.75, 0.55][: len(crosses) // 2] * 2
     few = overlay.plot(replace(info, lines=(*info.lines[:3], replace(info.lines[3], spec="other")))).data
     assert [trace.name for trace in few if trace.showlegend] == [
-        *(f"digits, run {number} (price: epsilon 13.61)" for number in (1, 2, 3)),
-        "other (price: epsilon 13.61)",
+        *(f"digits, run {number} (24 trials, price: epsilon 13.61)" for number in (1, 2, 3)),
+        "other (24 trials, price: epsilon 13.61)",
     ]
 
 

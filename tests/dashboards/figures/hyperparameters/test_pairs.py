@@ -10,7 +10,7 @@ from dashboards.figures import LIGHT, refuse
 from dashboards.figures.hyperparameters import contours, importances, ranks, slices
 from dashboards.figures.hyperparameters._axes import ranks as places
 from sweeper.errors import EmptyFigureError
-from sweeper.records import SweepStatus
+from sweeper.records import Point, SweepStatus, Trial
 from sweeper.results.importance import Importance
 from sweeper.store.manifest import Manifest
 
@@ -67,8 +67,21 @@ def test_marks_that_may_be_as_good_as_the_best_have_orange_rims(sweep, monkeypat
         shown = [near for near, *at in zip(info.near, x.values, y.values, strict=True) if None not in at]
         assert first.marker.line.color.count(LIGHT.orange) == sum(shown)
         said = [trace.name for trace in others if trace.name]
-        assert said == (["less than 2.8 points from the best: perhaps chance"] if half else [])
+        assert said == (["perhaps not worse than the best (95 %)"] if half else [])
         assert [row["near the best"] for row in ranks.rows(info)] == list(info.near)
+
+
+def test_a_score_near_1_is_surer_than_one_half(small):
+    scores = (0.96, 0.90, 0.6, 0.5)
+    points = [Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0, "accuracy": s}) for i, s in enumerate(scores * 5)]
+    trials = tuple(
+        Trial(id=f"t{i}", config={"training": {"epochs": i, "batch_size": i * i % 7}}) for i in range(len(points))
+    )
+    data = small(points, trials=trials)
+    rows = replace(data.result.claim.baselines, rows={"validation": 261})
+    known = replace(data, result=replace(data.result, claim=replace(data.result.claim, baselines=rows)))
+    info = ranks.info(known)
+    assert {value for value, near in zip(info.colors, info.near, strict=True) if near} == {0.96}, "±4.6 points, not 8.5"
 
 
 def test_places_of_equal_values_are_shared():
