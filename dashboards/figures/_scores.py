@@ -125,7 +125,10 @@ def half_width(front: Front, names: Iterable[str]) -> float | None:
 
 
 def interval_of(front: Front, name: str, score: float) -> Interval | None:
-    """Return the 95 % interval of a score without noise for new rows, as `half_width`; None where it is not known."""
+    """Return the 95 % interval of a score of public rows for new ones, as `half_width`; None where it is not known.
+
+    A noisy score has its own (`Point.interval`), and none here.
+    """
     claim, rows = front.claim, front.claim.baselines.rows.get(VALIDATION, 0)
     if not rows or claim.evaluation != Evaluation.PUBLIC.value or claim.unit != "row" or not _is_known(name):
         return None

@@ -122,7 +122,7 @@ def digest_table(key: bytes, data: "Dataset") -> str | None:
     return digest_rows(hmac.digest(key, _TABLE, _HASH), rows)
 
 
-def digest_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
+def digest_read_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
     """Return the digest of the rows of each block as they were read, as `digest_table` has it; none without blocks.
 
     Guarantees:

@@ -45,7 +45,7 @@ class Reservation:
         sides: the keyed digest of what put the rows of each block there, see `digest_sides`.
         blocks: the blocks that it reads, each with the keyed digest of its rows.
         table: the keyed digest of all rows of its file as they were read, see `digest_table`.
-        read: those of the rows of each block, see `digest_blocks`.
+        read: those of the rows of each block, see `digest_read_blocks`.
         has_public_rows: whether rows held back are declared public, so that reading them is free.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """

@@ -41,6 +41,7 @@ class AttainmentInfo(FigureInfo):
     bands: tuple[Band, ...]  # by spec
     runs: str  # what the runs are, in words
     alone: tuple[str, ...] = ()  # specs with one run, which attain nothing together
+    is_named: bool = True  # whether the legend says what a band is of
     right_end: float  # of the bands, a little beyond the last step of any
 
 
@@ -88,7 +89,7 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.update_annotations(selector={"text": "no points yet"}, text=f"no spec with two {info.runs}")
     for band in info.bands:
         color = theme.hue(band.hue)
-        figure.add_traces(_band(band, color, info.right_end, info.runs))
+        figure.add_traces(_band(info, band, color))
         for name, width in (("best", 0.7), ("worst", 0.7), ("median", 2.2)):
             surface = band.surface(name)
             if surface is not None:
@@ -108,14 +109,14 @@ def _path(surface: Surface, right_end: float) -> tuple[list[float], list[float]]
     return [*xs, right_end], [*ys, ys[-1]]
 
 
-def _band(band: Band, color: str, right_end: float, runs: str) -> list[go.Scatter]:
+def _band(info: AttainmentInfo, band: Band, color: str) -> list[go.Scatter]:
     """The area between best and worst; where no worst surface is yet, the band is not filled."""
     best, worst = band.surface("best"), band.surface("worst")
     if best is None or worst is None:
         return []
     start = worst.steps[0][0]
     inside = Surface(best.name, best.count, ((start, best.at(start) or 0.0), *(s for s in best.steps if s[0] > start)))
-    (low_x, low_y), (high_x, high_y) = _path(worst, right_end), _path(inside, right_end)
+    (low_x, low_y), (high_x, high_y) = _path(worst, info.right_end), _path(inside, info.right_end)
     return [
         go.Scatter(
             x=[*high_x, *low_x[::-1]],
@@ -126,15 +127,15 @@ def _band(band: Band, color: str, right_end: float, runs: str) -> list[go.Scatte
             fillcolor=color,
             opacity=_OPACITY,
             hoverinfo="skip",
-            name=f"{_named(band)}from worst to best of {band.runs} {runs}",
+            name=f"{_named(info, band)}from worst to best of {band.runs} {info.runs}",
             legendgroup=escape(band.spec),
         )
     ]
 
 
-def _named(band: Band) -> str:
-    """The name of what a band is of, in front of what it is; nothing where there is one alone."""
-    return f"{escape(band.spec)}: " if band.spec else ""
+def _named(info: AttainmentInfo, band: Band) -> str:
+    """The name of what a band is of, in front of what it is."""
+    return f"{escape(band.spec)}: " if info.is_named else ""
 
 
 def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width: float) -> go.Scatter:
@@ -146,12 +147,12 @@ def _line(info: AttainmentInfo, band: Band, surface: Surface, color: str, width:
         mode="lines",
         line={"color": color, "width": width},
         text=[
-            f"{_named(band)}{surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
+            f"{_named(info, band)}{surface.name}: attained by {surface.count} of {band.runs} {info.runs}<br>"
             f"{reached(x, info.utility, y)}"
             for x, y in zip(xs, ys, strict=True)
         ],
         hovertemplate="%{text}<extra></extra>",
-        name=f"{_named(band)}{surface.name} of {band.runs} {info.runs}",
+        name=f"{_named(info, band)}{surface.name} of {band.runs} {info.runs}",
         legendgroup=escape(band.spec),
         showlegend=is_key,
     )

@@ -51,7 +51,7 @@ class RanksInfo(ConfigurationsInfo):
 
     shown: tuple[tuple[Axis, Axis], ...]  # the hyperparameters of each panel
     shares: tuple[float, ...]  # for each trial, the share of the others that it is ahead of
-    near: tuple[bool, ...]  # for each trial, whether the best one is ahead of it by less
+    near: tuple[bool, ...]  # for each trial, whether the best one may be ahead of it by chance alone
 
 
 def info(data: SweepData) -> RanksInfo:

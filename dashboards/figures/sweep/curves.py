@@ -25,7 +25,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._comparable import stage_epsilon, stage_names
-from dashboards.figures._scores import bars_in_words, interval_of, is_noisy
+from dashboards.figures._scores import bars_in_words, interval_of
 from dashboards.figures._shades import differ, shaded_marker, shades
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -97,7 +97,7 @@ def info(data: SweepData) -> CurvesInfo:
         stages=tuple(stages),
         best="" if best is None else best.trial,
         averaged=any(point.made_from for point in data.points),
-        sure=None if is_noisy(data.result) or not ends else interval_of(data.result, data.utility, ends[0]),
+        sure=None if not ends else interval_of(data.result, data.utility, ends[0]),
     )
 
 

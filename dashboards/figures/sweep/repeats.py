@@ -17,13 +17,14 @@ def info(data: SweepData) -> AttainmentInfo:
     count = min((len(point.repeats[data.utility]) for point in outcomes), default=0)
     runs = [[_outcome(point, data.utility, number) for point in outcomes] for number in range(count)]
     surfaces = attainment(runs, Objective(data.utility, data.direction(data.utility)))
-    bands = (Band("", count, surfaces),) if surfaces else ()
+    bands = (Band(data.name, count, surfaces),) if surfaces else ()
     return AttainmentInfo(
         **header(data, "what the repeats attain")
         | {"scores": scores_in_words(data.result, [data.utility], means=False)},
         utility=data.utility,
         bands=bands,
         runs="repeats",
+        is_named=False,
         right_end=right_end(bands),
     )
 

@@ -25,7 +25,7 @@ from dashboards.figures._common import (
     with_room,
 )
 from dashboards.figures._comparable import stage_names
-from dashboards.figures._scores import bars_in_words, interval_of, is_noisy
+from dashboards.figures._scores import bars_in_words, interval_of
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -75,7 +75,7 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
         if stage is not None and trial in points:
             earlier = [one.trial for one in staged if one.stage < stage]
             staged.append(_take_stage(data, utility, stage, points[trial], _source(data, trial, earlier)))
-    best = None if is_noisy(data.result) else _best_of_last(staged)
+    best = _best_of_last(staged)
     return StagesInfo(
         **header(data, "from stage to stage"),
         utility=utility,

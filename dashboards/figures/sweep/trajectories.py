@@ -29,7 +29,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._comparable import FINALS, stage_names
-from dashboards.figures._scores import interval_of, intervals_in_words, is_noisy, open_marks
+from dashboards.figures._scores import interval_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
@@ -103,11 +103,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
         )
         trajectories.append(trajectory)
     names, best = stage_names(data), best_of(data, data.utility)
-    sure = (
-        None
-        if best is None or is_noisy(data.result)
-        else interval_of(data.result, data.utility, best.values[data.utility])
-    )
+    sure = None if best is None else interval_of(data.result, data.utility, best.values[data.utility])
     steps = staircase(data.front_points, data.utility, data.direction(data.utility))
     return TrajectoriesInfo(
         **header(data, "trajectories of the trials"),

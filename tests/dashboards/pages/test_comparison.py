@@ -122,7 +122,11 @@ def test_the_bands_lie_between_what_all_and_what_one_attain_and_are_filled_where
 def test_the_repeats_of_a_sweep_are_runs_too(sweep, small):
     info = repeats.info(sweep)
     ((spec, runs, (best, median, worst)),) = [(band.spec, band.runs, band.surfaces) for band in info.bands]
-    assert (spec, runs, info.runs) == ("", 3, "repeats")
+    assert (spec, runs, info.runs) == ("digits", 3, "repeats")
+    assert {row["name"] for row in repeats.rows(info)} == {"digits"}
+    assert "median of 3 repeats" in [trace.name for trace in repeats.FIGURE.draw(sweep).data], (
+        "the title names the sweep"
+    )
     highest = max(point.values["accuracy"] for point in sweep.points)
     assert [s.steps[-1][1] for s in (best, median, worst)] == pytest.approx([highest + d for d in (0.01, 0.01, -0.02)])
     assert repeats.info(small([])).bands == ()

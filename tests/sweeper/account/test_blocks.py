@@ -9,8 +9,8 @@ from clipless.datasets import ColumnSplit, HashSplit
 from clipless.datasets.dataset import Blocks, RowHashes, Split
 from sweeper.account.blocks import (
     ALL_ROWS,
-    digest_blocks,
     digest_dataset,
+    digest_read_blocks,
     digest_rows,
     digest_sides,
     digest_table,
@@ -113,12 +113,12 @@ def test_the_rows_of_a_block_have_the_digest_of_a_table_of_these_rows_alone(tmp_
         (tmp_path / "r.yaml").write_text(declared + ("block: month\n" if options else ""))
         return clipless.datasets.load(tmp_path / "t.csv", ranges=tmp_path / "r.yaml", **options)
 
-    both = digest_blocks(KEY, load(["jan", "feb"], 40, blocks=["feb", "jan"]))
+    both = digest_read_blocks(KEY, load(["jan", "feb"], 40, blocks=["feb", "jan"]))
     assert both["jan"] != both["feb"]
-    assert digest_blocks(KEY, load(["jan", "feb", "mar"], 41, blocks=["jan"])) == {"jan": both["jan"]}
+    assert digest_read_blocks(KEY, load(["jan", "feb", "mar"], 41, blocks=["jan"])) == {"jan": both["jan"]}
     alone = load(["feb"], 42)
     assert digest_table(KEY, alone) == both["feb"]
-    assert digest_blocks(KEY, alone) == {}
+    assert digest_read_blocks(KEY, alone) == {}
 
 
 def test_two_splits_are_the_same_if_their_texts_are(account):

@@ -205,7 +205,7 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
         blocks = Blocks(source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows))
     hashes_NB = torch.from_numpy(hash_rows(contents))
     read_NB = hashes_NB[read_N]
-    hashes = RowHashes(*(read_NB[rows_n] for rows_n in rows), *[hashes_NB[~read_N]])
+    hashes = RowHashes(*[*(read_NB[rows_n] for rows_n in rows), hashes_NB[~read_N]])
     metadata = _metadata(x_NF.shape[1], declarations, ranges, classes, source)
     return Dataset(metadata, train, validation, test, blocks, hashes=hashes)
 
