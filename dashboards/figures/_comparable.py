@@ -116,7 +116,7 @@ def even_lines(text: str, letters: int) -> list[str]:
     return [line.replace(_JOINED, " ") for line in lines]
 
 
-RIM = 2.5  # pixels of an orange one
+RIM = 1.8  # pixels of an orange one
 
 
 def symbols(is_trained: Sequence[bool], size: int) -> dict[str, Any]:

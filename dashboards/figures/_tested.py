@@ -20,8 +20,8 @@ from sweeper.records import Interval, Objective
 from sweeper.results.front import Front
 
 _ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
-_FAR_ASIDE = 1.12  # likewise, of marks on a line that is level there
 _SIZE, _NARROW_SIZE = 8.5, 6.0  # pixels
+_STRIP = (0.12, 0.18)  # share of an axis, and of one in a column
 _RIM = 0.8  # pixels around a cross, so that it is seen on other marks
 ON_TEST = "on test rows"
 BEST_ON_TEST = "best model with a test score, on test rows"
@@ -139,20 +139,14 @@ def crosses(
     *,
     narrow: bool,
     name: str,
-    is_aside: bool = False,
-    is_far: bool = False,
 ) -> go.Scatter:
-    """Draw them as crosses, with bars where intervals are known; those, and all ``is_aside``, stand to the right.
-
-    With ``is_far`` they stand farther to the right, on a line that is level there; their axis says so.
-    """
+    """Draw them as crosses, with bars where intervals are known; those stand to the right."""
     bars = interval_bars([one.value for one in found], [one.interval for one in found], color)
-    is_aside |= bars is not None or is_far
-    aside = (_FAR_ASIDE if is_far else _ASIDE) if is_aside else 1.0
+    aside = 1.0 if bars is None else _ASIDE
     look = cross_look(color, theme, _NARROW_SIZE if narrow else _SIZE)
     x = [aside * one.epsilon for one in found]
     y, texts = [one.value for one in found], [one.text for one in found]
-    name = f"{name} (moved right)".replace(") (", ", ") if is_aside and not is_far else name
+    name = f"{name} (moved right)".replace(") (", ", ") if bars is not None else name
     return marks(x, y, texts, look, name=name, error_y=bars)
 
 
@@ -161,15 +155,41 @@ def cross_look(color: str, theme: Theme, size: float = _SIZE) -> dict[str, Any]:
     return {"symbol": "x", "size": size, "color": color, "line": {"width": _RIM, "color": theme.paper}}
 
 
-def crosses_of_lines(lines: Sequence[tuple[Sequence[Tested], str]], theme: Theme, *, narrow: bool) -> list[go.Scatter]:
-    """Draw the crosses of the best models of several lines, each in the colour of its line, with one key for all."""
-    has_bars = any(one.interval for found, _ in lines for one in found)
-    name = ("best on test rows" if narrow else BEST_ON_TEST) + (", 95 % CI" if has_bars else "")
+def crosses_of_lines(
+    figure: go.Figure,
+    lines: Sequence[tuple[Sequence[Tested], str]],
+    theme: Theme,
+    *,
+    narrow: bool,
+    names: tuple[str, str] = (BEST_ON_TEST, "best on test rows"),
+) -> list[go.Scatter]:
+    """Return crosses of models of several lines, each in the colour of its line, with one key for all.
+
+    They stand in a strip to the right of the lines, which the epsilon axis of the figure is made longer by: their
+    bars would hide each other where all lines have their best model at one epsilon. The key has the first of
+    ``names``, in a column the second.
+    """
+    best = [(found, color) for found, color in lines if found]
+    if not best:
+        return []
+    axis = figure.layout.xaxis
+    low, high = axis.range
+    step = _STRIP[narrow] * (high - low) / (len(best) + 1)
+    end = high + step * (len(best) + 1)
+    figure.update_xaxes(
+        range=[low, end],
+        tickvals=[*axis.tickvals, 10.0 ** ((high + end) / 2.0)],
+        ticktext=[*axis.ticktext, "test"],
+    )
+    figure.add_vline(x=10.0**high, line={"color": theme.line, "width": 1}, layer="below")
+    has_bars = any(one.interval for found, _ in best for one in found)
     drawn = [
-        crosses(found, own, theme, narrow=narrow, name=name).update(showlegend=False) for found, own in lines if found
+        crosses(found, color, theme, narrow=narrow, name="").update(x=[10.0 ** (high + i * step)], showlegend=False)
+        for i, (found, color) in enumerate(best, 1)
     ]
-    key = crosses((), theme.muted, theme, narrow=narrow, name=name, is_aside=has_bars).update(x=[None], y=[None])
-    return [*drawn, key] if drawn else []
+    name = names[narrow] + (", 95 % CI" if has_bars else "") + " (at the right)"
+    look = cross_look(theme.muted, theme, _NARROW_SIZE if narrow else _SIZE)
+    return [*drawn, go.Scatter(x=[None], y=[None], mode="markers", marker=look, name=name)]
 
 
 def gap_in_words(front: Front, name: str) -> str:

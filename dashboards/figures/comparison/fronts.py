@@ -121,7 +121,7 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces([first.update(showlegend=are_few or entries.index(entry) == i), *others])
         on_test.append((line.tested, look[0]))
     figure.add_traces(explorers_key([line.steps for line in info.lines], theme))
-    *drawn, key = crosses_of_lines(on_test, theme, narrow=info.narrow) or [None]
+    *drawn, key = crosses_of_lines(figure, on_test, theme, narrow=info.narrow) or [None]
     tested = [tint for tint, (found, _) in zip(tints, on_test, strict=True) if found]
     figure.add_traces([one.update(opacity=tint) for one, tint in zip(drawn, tested, strict=True)])
     figure.add_traces([] if key is None else [key])

@@ -105,11 +105,15 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
             tick = {"size": 20, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
             text = f"mean of {len(group.runs)} runs: {number(group.mean, 4)}"
             rows_of_it = list(dict.fromkeys(at))
-            means = marks([group.mean] * len(rows_of_it), rows_of_it, [text] * len(rows_of_it), tick, name=_MEAN)
-            figure.add_trace(means.update(showlegend=i == several[0]))
+            means = marks([group.mean] * len(rows_of_it), rows_of_it, [text] * len(rows_of_it), tick)
+            figure.add_trace(means.update(showlegend=False))
     validation = {"size": 9, "color": theme.muted, "symbol": "circle"}
-    keys = [(validation, rows_in_words(info.scores)), (cross_look(theme.muted, theme), on_test_rows(info.test_scores))]
-    for marker, words in keys if tested else []:
+    mean = {"size": 12, "symbol": "line-ns-open", "color": theme.muted, "line": {"width": 2}}
+    keys = [(mean, _MEAN)] if several else []
+    if tested:
+        cross = cross_look(theme.muted, theme), on_test_rows(info.test_scores)
+        keys += [(validation, rows_in_words(info.scores)), cross]
+    for marker, words in keys:
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=words))
     return figure
 

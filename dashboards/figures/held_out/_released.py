@@ -124,7 +124,7 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
 
 def _write_below(figure: go.Figure, info: LinesInfo, theme: Theme, axis: str, note: str) -> None:
     """Write the title of the horizontal axes below all panels, and what the epsilons promise and how sure bands are."""
-    certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous bands at {100 * info.confidence:g} %"
+    certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous {100 * info.confidence:g} % CI"
     title = in_lines(axis, _COLUMN_LETTERS if info.narrow else _LETTERS)
     place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0, "yanchor": "top", "yshift": -28}
     text = "<br>".join(map(escape, title))
@@ -178,7 +178,8 @@ def place(info: LinesInfo, index: int) -> dict[str, int]:
 
 def letters(info: LinesInfo) -> int:
     """How many letters have room below a panel."""
-    return (_COLUMN_LETTERS if info.narrow else _PAGE_LETTERS) // _across(info)
+    room = _COLUMN_LETTERS if info.narrow else _LETTERS if info.still else _PAGE_LETTERS
+    return room // _across(info)
 
 
 def _across(info: LinesInfo) -> int:

@@ -62,7 +62,8 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
         silent = _silent(line)
         others = [j for j in range(len(line.x)) if j not in silent]
         pale = _bars(line, silent, theme.line, "circle-open", 1)
-        for trace in (pale, _bars(line, others, theme.blue, "circle", 2.5), calibrated):
+        drawn = [pale, _bars(line, others, theme.blue, "circle", 2.5), _beyond(line, low, theme.muted), calibrated]
+        for trace in drawn:
             figure.add_trace(trace, **_released.place(info, i))
     return figure
 
@@ -93,6 +94,14 @@ def _bars(line: HeldOutCurve, groups: Sequence[int], color: str, symbol: str, th
         text=[f"{line.x[i]:.2%} predicted<br>{line.below[1][i]:.1%} to {line.above[1][i]:.1%}" for i in groups],
         hovertemplate="%{text}<extra></extra>",
     )
+
+
+def _beyond(line: HeldOutCurve, low: float, color: str) -> go.Scatter:
+    """Marks at the lower edge below bars that go on to 0, which an axis of odds does not have."""
+    found = [i for i in range(len(line.x)) if line.below[1][i] <= _LEAST_SHARE]
+    marker = {"symbol": "triangle-down", "size": 8, "color": color}
+    x, y = [_log_odds(line.x[i]) for i in found], [low] * len(found)
+    return go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="skip", cliponaxis=False)
 
 
 def _silent(line: HeldOutCurve) -> list[int]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,6 @@ from dashboards.figures.hyperparameters.configurations import (
     identify,
     is_trained,
 )
-from dashboards.text import is_fraction, number
 
 MOST_PANELS = 2
 _SIZE = 11  # pixels of a mark
@@ -51,7 +51,8 @@ _LEAST_MARKS = 17  # of fewer, as a default number of rehearsals has, what lies 
 _SHARP = 3.0  # the power of the distance by which a trial counts
 _NEAR = 0.06  # within this share of an axis trials count alike
 _LEGIBLE = 0.8  # up to which fading there are lines
-_PALE = 0.4  # of colours everywhere: those of marks are measured, these are guessed
+_PALE = 0.2  # of colours everywhere: those of marks are measured, these are guessed
+_MOST_LEVELS = 12
 _AROUND = 3  # marks that are near where something is guessed: around one alone there would be a halo of its colour
 _FULL, _GONE = 0.2, 0.4  # shares of an axis from the farthest of these up to which colours do not fade, and end
 
@@ -101,20 +102,17 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         at_x, at_y, values = ([one[i] for i in chosen] for one in (x.positions, y.positions, info.colors))
         grid = fill_grid(x, y, chosen, values)
         low, high = min(info.colors), max(info.colors)
-        ticks = rounded_ticks(low, high)  # Plotly would put them where lines are
+        levels = _levels(info)
+        ticks = levels or rounded_ticks(low, high)
         bar = {
             "showscale": not first,
             "colorbar": color_bar(f"{label(info.color_name)}<br>{_between(info)}")
-            | {"tickvals": ticks, "ticktext": texts_of(ticks, info.color_name)},
+            | {"tickvals": ticks, "ticktext": texts_of([round(tick, 3) for tick in ticks], info.color_name)},
         }
         scale = {"colorscale": theme.colorscale()}
-        apart = info.apart or 0.0  # without lines
-        lines: dict[str, Any] = {"start": low + apart, "end": high, "size": apart, "showlabels": True}
-        lines |= {"labelfont": {"size": 11, "color": theme.ink}}
-        lines |= {"labelformat": ".0%"} if is_fraction(info.color_name) else {}
         look = {"contours": {"coloring": "heatmap", "showlines": False}, "line": {"width": 0}, "hoverinfo": "skip"}
         filled = go.Contour(x=grid.x, y=grid.y, z=grid.heights, zmin=low, zmax=high, **scale, **look, **bar)
-        drawn = [filled, _fade(grid, theme), *([_lines(grid, lines, theme)] if apart else [])]
+        drawn = [filled, _fade(grid, theme), *([_lines(grid, levels, theme)] if levels else [])]
         figure.add_traces(drawn, rows=[place["row"]] * len(drawn), cols=[place["col"]] * len(drawn))
         outline = {"width": 1.2, "color": theme.ink}
         marker = {"color": values, "cmin": low, "cmax": high, "line": outline, "opacity": 1, **scale}
@@ -125,8 +123,17 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _between(info: ContoursInfo) -> str:
-    """What the colours between marks are, and how far apart lines are."""
-    return f"({_BETWEEN})" if info.apart is None else f"({_BETWEEN}, lines {number(100 * info.apart, 2)} points apart)"
+    """What the colours between marks are, and where lines are."""
+    return f"({_BETWEEN}; lines at the ticks)" if _levels(info) else f"({_BETWEEN})"
+
+
+def _levels(info: ContoursInfo) -> list[float]:
+    """Where lines are: one or more times `ContoursInfo.apart` from each other; nowhere if that is not known."""
+    low, high = min(info.colors), max(info.colors)
+    if not info.apart:
+        return []
+    step = info.apart * max(1, ceil((high - low) / info.apart / _MOST_LEVELS))
+    return [low + i * step for i in range(1, int((high - low) / step) + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +164,17 @@ def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) 
     return Heights(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
 
 
-def _lines(grid: Heights, lines: dict[str, Any], theme: Theme) -> go.Contour:
-    """Lines with their numbers above the paper, where there is colour below."""
+def _lines(grid: Heights, levels: Sequence[float], theme: Theme) -> go.Contour:
+    """Lines above the paper, where there is colour below."""
     shown = [
         [height if faded < _LEGIBLE else None for height, faded in zip(row, alphas, strict=True)]
         for row, alphas in zip(grid.heights, grid.faded, strict=True)
     ]
     look: dict[str, Any] = {"showscale": False, "showlegend": False, "hoverinfo": "skip"}
     look["line"] = {"width": 0.8, "color": theme.ink}
-    return go.Contour(x=grid.x, y=grid.y, z=shown, contours={"coloring": "none", **lines}, **look)
+    step = levels[1] - levels[0] if len(levels) > 1 else 1.0
+    lines = {"coloring": "none", "start": levels[0], "end": levels[-1], "size": step}
+    return go.Contour(x=grid.x, y=grid.y, z=shown, contours=lines, **look)
 
 
 def _fade(grid: Heights, theme: Theme) -> go.Contour:
@@ -187,7 +196,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
-        "more: it is a guess, not a measurement. Lines are as far apart as half the 95 % interval of a score, where "
+        "more: it is a guess, not a measurement. Lines are at least half the 95 % interval of a score apart, where "
         "that is known: within less, differences may be chance. Colours fade where fewer than three marks are near."
     ),
     position=102,

@@ -90,7 +90,7 @@ def plot(info: ArchitecturesInfo, theme: Theme = LIGHT) -> go.Figure:
     yaxis = value_axis(info, info.utility) | {"range": zoom(shown)}
     figure = draw(info, theme, curves, info.right_end, height=440, yaxis=yaxis)
     on_test = [(kind.tested, curve_look(theme, i)[0]) for i, kind in enumerate(info.kinds)]
-    figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
+    figure.add_traces(crosses_of_lines(figure, on_test, theme, narrow=info.narrow))
     return with_room(figure, info)
 
 

@@ -164,9 +164,11 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
         look |= shaded_marker(own, theme, "points") if differ(own) else {"color": theme.blue}
         x, y = ([point.values[one] for point in front] for one in (info.utility, name))
         bars = {f"error_{axis}": error_bars(front, one, theme) for axis, one in (("x", info.utility), ("y", name))}
-        name = f"points of the front ({len(front)})"
-        drawn = marks(x, y, [point_name(point) for point in front], look, name=name, showlegend=True, **bars)
+        drawn = marks(x, y, [point_name(point) for point in front], look, showlegend=False, **bars)
         figure.add_trace(drawn.update(cliponaxis=False))
+        key = {"size": 9, "color": theme.muted}
+        words = f"points of the front ({len(front)})"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name=words, showlegend=True))
     return figure
 
 

@@ -29,7 +29,7 @@ from dashboards.figures._common import (
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import intervals_in_words
 from dashboards.figures._staircases import EXPLORER, Step, rows_axis, staircase, step_lines, step_row
-from dashboards.figures._tested import ON_TEST, Tested, crosses, crosses_in_words, heights, tested
+from dashboards.figures._tested import ON_TEST, Tested, crosses_in_words, crosses_of_lines, heights, tested
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
 from dashboards.text import delta_text, in_parentheses, radius_of, short_title, show, show_epsilon
@@ -39,6 +39,7 @@ from sweeper.records import Point
 _BEYOND = 1.5  # how far the axis goes beyond the price
 _LOOKS = (("solid", "circle"), ("6px,3px", "square"))  # of the utility and of the certificate
 _SWEEP, _ADVANCE = PRICE, OWN
+_ON_TEST = (f"these models {ON_TEST}", "these on test rows")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +81,14 @@ def info(data: SweepData) -> PriceInfo:
 
 
 def about_crosses(values: Sequence[Bought]) -> str:
-    """Return what the axis says of the crosses; nothing where there are none."""
-    if not any(value.tested for value in values):
-        return ""
-    sure = " with 95 % CI" if any(one.interval for value in values for one in value.tested) else ""
-    bare = "; without one: not tested" if _is_one_untested(values) else ""
-    return f"; crosses: test rows{sure}, moved right{bare}"
+    """Return what the axis says of crosses, where one of several marked models has none."""
+    return "; without a cross: not tested" if _is_one_untested(values) else ""
 
 
 def _is_one_untested(values: Sequence[Bought]) -> bool:
-    """Whether a marked model has no cross."""
-    return any(value.best is not None and not value.tested for value in values)
+    """Whether a marked model has no cross, and another has one."""
+    is_tested = [bool(value.tested) for value in values if value.best is not None]
+    return any(is_tested) and not all(is_tested)
 
 
 def _bought(data: SweepData, name: str, epsilon: float) -> Bought:
@@ -123,6 +121,8 @@ def plot(info: PriceInfo, theme: Theme = LIGHT) -> go.Figure:
     for i, value in enumerate(info.values):
         figure.add_traces(_traces(value, info, theme, 10.0 ** axis["range"][1], theme.hue(i), _LOOKS[i]))
     if epsilons:
+        on_test = [(value.tested, theme.hue(i)) for i, value in enumerate(info.values)]
+        figure.add_traces(crosses_of_lines(figure, on_test, theme, narrow=info.narrow, names=_ON_TEST))
         draw_references(figure, info, info.lines, info.values[0].name, theme)
     return with_room(figure, info)
 
@@ -157,9 +157,6 @@ def _traces(
         marker = {"size": 8, "color": color, "symbol": symbol}
         bars = interval_bars([value.best.value], [value.best.interval], color)
         traces.append(marks([value.best.epsilon], [value.best.value], [text], marker, error_y=bars, showlegend=False))
-    if value.tested:
-        words = f"{name}, {'test' if info.narrow else ON_TEST}"
-        traces.append(crosses(value.tested, color, theme, narrow=info.narrow, name=words, is_far=True))
     return traces
 
 
@@ -172,10 +169,7 @@ def _bars(steps: Sequence[Step], bars: dict[str, Any], color: str) -> go.Scatter
 
 def _untested(data: SweepData) -> str:
     """Why a mark has no cross, where another has one."""
-    values = info(data).values
-    if not _is_one_untested(values) or not any(value.tested for value in values):
-        return ""
-    return " A mark without a cross is a model that is not scored on test rows."
+    return " A mark without a cross is a model that is not scored on test rows." * _is_one_untested(info(data).values)
 
 
 FIGURE: FigureKind[SweepData, PriceInfo] = FigureKind(

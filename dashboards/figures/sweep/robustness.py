@@ -92,7 +92,7 @@ def plot(info: RobustnessInfo, theme: Theme = LIGHT) -> go.Figure:
     ]
     figure = draw(info, theme, curves, info.right_end, height=460, yaxis=yaxis)
     on_test = [(curve.tested, color) for curve, (color, _) in zip(info.curves, colored, strict=True)]
-    figure.add_traces(crosses_of_lines(on_test, theme, narrow=info.narrow))
+    figure.add_traces(crosses_of_lines(figure, on_test, theme, narrow=info.narrow))
     if info.curves:
         draw_references(figure, info, info.lines, info.curves[0].name, theme)
     return with_room(figure, info)
@@ -126,8 +126,10 @@ def _radius_of(name: str) -> float:
 def legend_name(name: str) -> str:
     """Return what a score is called where each radius has a line."""
     text = radius_of(name)
-    kind = "certified AUROC, " if auroc_radius_text(name) else "" if smoothed_radius(name) is None else "smoothed, "
-    return label(name) if text is None else f"{kind}L2 radius {escape(text)}"
+    kind = (
+        "certified AUROC" if auroc_radius_text(name) else "certified" if smoothed_radius(name) is None else "smoothed"
+    )
+    return label(name) if text is None else f"{kind}, L2 radius {escape(text)}"
 
 
 _SMOOTHED = (

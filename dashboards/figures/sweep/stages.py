@@ -5,8 +5,7 @@ come from the trial with which it shares most settings, of the latest stage that
 there share as many, from none.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -31,9 +30,10 @@ from dashboards.text import show, show_epsilon
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Interval, Point
 
-_FEWEST = 3  # pairs that an order is said of
+_FEWEST = 5  # pairs that an order is said of
 _LEAST_TRIALS = 4  # of fewer, there is no order that a later stage could change
-_BESIDE = 0.03  # between trials of one value, as a share of the way to the next stage
+_BESIDE = (0.03, 0.06)  # of the way to the next stage, between trials that would lie on each other; in a column
+_APART = 0.02  # of the values of such trials at most, as a share of all
 _NOISE = "privacy."  # settings that say how loud a trial is, not what it is
 
 
@@ -59,7 +59,8 @@ class StagesInfo(FigureInfo):
     trials: tuple[Staged, ...]  # those with points, in their order; none of few, or where the budget has one stage
     names: tuple[str, ...]  # of the stages
     taus: tuple[float | None, ...]  # by stage from the second: Kendall's tau of promoted trials and their sources
-    sure: Interval | None  # the interval of the best trial of the last stage where it has no noise, None if not known
+    # the interval of the best trial of each stage where it has no noise, by trial; of those where it is known
+    sure: Mapping[str, Interval]
 
 
 def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
@@ -75,14 +76,14 @@ def info(data: SweepData, *, utility: str | None = None) -> StagesInfo:
         if stage is not None and trial in points:
             earlier = [one.trial for one in staged if one.stage < stage]
             staged.append(_take_stage(data, utility, stage, points[trial], _source(data, trial, earlier)))
-    best = _best_of_last(staged)
+    known = {one.trial: interval_of(data.result, utility, one.value) for one in _best_of_each(data, utility, staged)}
     return StagesInfo(
         **header(data, "from stage to stage"),
         utility=utility,
         trials=tuple(staged) if len(staged) >= _LEAST_TRIALS else (),
         names=stage_names(data),
         taus=tuple(_tau(staged, stage) for stage in range(1, len(data.result.stages))),
-        sure=None if best is None else interval_of(data.result, utility, best.value),
+        sure={trial: interval for trial, interval in known.items() if interval is not None},
     )
 
 
@@ -168,28 +169,36 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     if info.trials:
         figure.add_traces([_lines(info, theme), _marks(info, theme)])
-        best = _best_of_last(info.trials)
-        if info.sure is not None and best is not None:
-            bars = interval_bars([best.value], [info.sure], theme.ink)
+        best = [one for one in info.trials if one.trial in info.sure]
+        if best:
+            places = _places(info)
+            x, y = [places[one.trial] for one in best], [one.value for one in best]
+            bars = interval_bars(y, [info.sure[one.trial] for one in best], theme.ink)
             look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
-            figure.add_trace(go.Scatter(x=[_places(info)[best.trial]], y=[best.value], error_y=bars, **look))
+            figure.add_trace(go.Scatter(x=x, y=y, error_y=bars, **look))
             figure.add_trace(bar_key("bar: 95 % CI of the best", theme.ink))
     return with_room(figure, info)
 
 
-def _best_of_last(trials: Sequence[Staged]) -> Staged | None:
-    """The trial of the last stage with the best value; None where there are none."""
-    last = max((one.stage for one in trials), default=0)
-    return max((one for one in trials if one.stage == last), key=lambda one: one.value, default=None)
+def _best_of_each(data: SweepData, utility: str, trials: Sequence[Staged]) -> list[Staged]:
+    """The trial of each stage with the best value."""
+    sign = data.direction(utility).sign
+    stages = sorted({one.stage for one in trials})
+    return [max((one for one in trials if one.stage == stage), key=lambda one: sign * one.value) for stage in stages]
 
 
 def _places(info: StagesInfo) -> dict[str, float]:
-    """Where each trial stands: on its stage, beside those of the same value there."""
-    alike = Counter[tuple[int, float]]()
-    places = {}
+    """Where each trial stands: on its stage, beside those that it would hide there."""
+    values = [one.value for one in info.trials]
+    near = _APART * (max(values) - min(values))
+    places: dict[str, float] = {}
     for one in info.trials:
-        places[one.trial] = one.stage + _BESIDE * alike[one.stage, one.value]
-        alike[one.stage, one.value] += 1
+        hidden = [other for other in info.trials if other.trial in places and other.stage == one.stage]
+        taken = {places[other.trial] for other in hidden if abs(other.value - one.value) <= near}
+        sides = (
+            one.stage + _BESIDE[info.narrow] * step for i in range(len(info.trials)) for step in dict.fromkeys((i, -i))
+        )
+        places[one.trial] = next(place for place in sides if place not in taken)
     return places
 
 
@@ -228,7 +237,7 @@ def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
         x=[_places(info)[one.trial] for one in info.trials],
         y=[one.value for one in info.trials],
         mode="markers",
-        marker={"size": 9, "color": [theme.hue(one.stage) for one in info.trials]},
+        marker={"size": 6 if info.narrow else 9, "color": [theme.hue(one.stage) for one in info.trials]},
         error_y=interval_bars([one.value for one in info.trials], [one.interval for one in info.trials], theme.muted),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
@@ -239,7 +248,9 @@ def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
 def _tau_in_words(data: SweepData) -> str:
     if all(tau is None for tau in info(data).taus):
         return ""
-    return " tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least three trials were promoted."
+    return (
+        f" tau is Kendall's, from -1 (reversed) to 1 (the same order), where at least {_FEWEST} trials were promoted."
+    )
 
 
 FIGURE: FigureKind[SweepData, StagesInfo] = FigureKind(

@@ -1,7 +1,7 @@
 """Temperature of the loss against radius and membership, as table 1 of Bethune et al.
 
-One line for radius 0 and one for each certified radius: the best value of each range of temperatures within one
-epsilon, so every mark picks its own model; pale marks are the best of the other trials. Below them, what membership
+One kind of mark for radius 0 and one for each certified radius: the best value of each range of temperatures within
+one epsilon, so every mark picks its own model; pale marks are the best of the other trials. Below them, what membership
 inference learns from the best models at radius 0. A cold loss fits the rows that it sees; a hot one keeps logits
 apart, which certifies.
 
@@ -20,7 +20,6 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic
 from dashboards.figures._common import (
-    DASHES,
     LOG,
     SYMBOLS,
     bar_key,
@@ -50,7 +49,6 @@ TEMPERATURE = "training.loss.temperature"
 BUDGETS = (3.0, 8.0)
 MOST_ROWS = 8
 _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unless attacks tell them apart
-_HEIGHT = 460
 _HEIGHT = 460
 _MEMBERSHIP_HEIGHT = 130  # pixels of the second panel
 _GAP = 0.06  # between the panels
@@ -173,7 +171,7 @@ def rows(info: TemperatureInfo) -> Table:
 
 
 def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the temperature figure: a line for each name, and membership in a panel of its own below."""
+    """Draw the temperature figure: marks for each name, and membership in a panel of its own below."""
     panel = _MEMBERSHIP_HEIGHT * bool(info.attacks)
     figure = new_figure(
         info,
@@ -187,10 +185,10 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         return figure
     mark(figure, info.note, theme, narrow=info.narrow)
     colored = looks(info.names, theme)
-    for i, (color, _) in enumerate(colored):  # below the lines
+    for i, (color, _) in enumerate(colored):  # below the best
         figure.add_trace(_pale(info, i, color))
     for i, look in enumerate(colored):
-        figure.add_traces(_line(info, i, *look))
+        figure.add_traces(_best(info, i, *look))
     if any(cell and cell.interval for row in info.rows for cell in row.cells):
         figure.add_trace(bar_key("bars: 95 % CI", theme.muted))
     for one, other in pairwise(info.rows):
@@ -302,35 +300,33 @@ def _pale(info: TemperatureInfo, index: int, color: str) -> go.Scatter:
     )
 
 
-def _line(info: TemperatureInfo, index: int, color: str, symbol: str) -> list[go.Scatter]:
+def _best(info: TemperatureInfo, index: int, color: str, symbol: str) -> list[go.Scatter]:
     """The best of every row with its interval, and below it what an attack left these models."""
     name = info.names[index]
     cells = sorted((cell for row in info.rows if (cell := row.cells[index])), key=lambda cell: cell.temperature)
     values = [cell.value for cell in cells]
     look: dict[str, Any] = {"x": [cell.temperature for cell in cells], "legendgroup": name}
     hover = {"text": [info.hover[cell.point.key] for cell in cells], "hovertemplate": "%{text}<extra></extra>"}
-    line = go.Scatter(
+    best = go.Scatter(
         y=values,
-        mode="lines+markers",
-        line={"color": color, "width": 2},
-        marker={"color": color, "symbol": symbol, "size": 8},
+        mode="markers",  # other models at each temperature: a line would say that it alone changes
+        marker={"color": color, "symbol": symbol, "size": 9},
         error_y=interval_bars(values, [cell.interval for cell in cells], color),
-        name=legend_name(name),
+        name=f"{legend_name(name)}, best of a range",
         **look,
         **hover,
     )
     if all(cell.attacked is None for cell in cells):
-        return [line]
+        return [best]
     attacked = go.Scatter(
         y=[cell.attacked for cell in cells],
-        mode="lines+markers",
-        line={"color": color, "width": 1, "dash": "dot"},
+        mode="markers",
         marker={"color": color, "symbol": "x-thin", "size": 8, "line": {"color": color, "width": 1.5}},
         name=f"{legend_name(name)}, attacked",
         **look,
         **hover,
     )
-    return [line, attacked]
+    return [best, attacked]
 
 
 def _leaks(info: TemperatureInfo, theme: Theme) -> list[go.Scatter]:
@@ -341,8 +337,7 @@ def _leaks(info: TemperatureInfo, theme: Theme) -> list[go.Scatter]:
         go.Scatter(
             x=[cell.temperature for cell, _ in known],
             y=[found[i] for _, found in known],
-            mode="lines+markers",
-            line={"color": theme.orange, "width": 1.5, "dash": DASHES[i]},
+            mode="markers",
             marker={"color": theme.orange, "symbol": SYMBOLS[i], "size": 7},
             text=[info.hover[cell.point.key] for cell, _ in known],
             hovertemplate="%{text}<extra></extra>",
@@ -356,7 +351,7 @@ def _leaks(info: TemperatureInfo, theme: Theme) -> list[go.Scatter]:
 def _remarks(data: SweepData) -> str:
     found, said = info(data), ""
     if any(cell is not None and cell.attacked is not None for row in found.rows for cell in row.cells):
-        said += " Crosses with a dotted line: what an attack left of the accuracy of these models."
+        said += " Crosses: what an attack left of the accuracy of these models."
     if found.attacks:
         said += (
             " Below, how well membership inference tells training rows from validation rows on the most accurate "

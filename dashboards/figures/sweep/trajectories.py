@@ -39,6 +39,7 @@ DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
+_STAR = (12, 8)  # pixels, likewise: no larger, or it hides its bar
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
     TrialStatus.STOPPED: ("square", "orange"),
@@ -247,7 +248,7 @@ def _draw_group(
     path = _paths(chosen, group.color, info.utility, group.name, group.width, crowded=group.crowded)
     if mark:
         path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
-    size = 6 if group.crowded else 8
+    size = (6 if group.crowded else 8) - 2 * info.narrow
     ends = _ends(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol)
     figure.add_traces([path, ends])
 
@@ -256,7 +257,12 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     """The best point, which need not be the end of its trial, with the interval of a score without noise."""
     utility = info.utility
     text = reached(best.values["epsilon"], utility, best.values[utility], best.interval(utility))
-    marker = {"symbol": "star", "size": 13, "color": theme.ink, "line": {"width": 1, "color": theme.paper}}
+    marker = {
+        "symbol": "star",
+        "size": _STAR[info.narrow],
+        "color": theme.ink,
+        "line": {"width": 1, "color": theme.paper},
+    }
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
     name = f"{escape(best.trial)}, its best point{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)

@@ -140,10 +140,11 @@ def plot(info: WorkersInfo, theme: Theme = LIGHT) -> go.Figure:
     workers = sorted({stay.worker for stay in info.stays}, key=_numbered, reverse=True)
     height = 150 + 34 * len(workers)
     xaxis = {
-        "title": {"text": "starts and ends in their order \N{RIGHTWARDS ARROW} (no time)"},
-        "showticklabels": False,
-        "showgrid": False,
-        "ticks": "",
+        "title": {"text": "number of the start or end (no time)"},
+        "range": [
+            min((stay.stint.first for stay in info.stays), default=0),
+            max((stay.end for stay in info.stays), default=1) + 0.5,
+        ],
     }
     yaxis = {"type": "category", "categoryorder": "array", "categoryarray": workers, **_lanes(workers)}
     figure = new_figure(info, theme, empty=not info.stays, height=height, xaxis=xaxis, yaxis=yaxis, barmode="overlay")

@@ -54,7 +54,7 @@ def test_every_run_is_a_line_of_what_it_achieves_and_every_spec_a_legend_entry(c
     assert len({(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in lines}) == 2
     crosses = [trace for trace in figure.data if trace.marker.symbol == "x" and trace.showlegend is False]
     assert [trace.y[0] for trace in crosses] == [0.9385553793882327] * 5, "what the best of each reaches on test rows"
-    assert figure.data[-1].name == BEST_ON_TEST
+    assert figure.data[-1].name == f"{BEST_ON_TEST} (at the right)"
     for line, (label, front) in zip(overlay.info(comparison).lines, fronts, strict=True):
         assert line.run == label
         assert line.steps[-1].value == max(p.values["accuracy"] for p in front.points)
@@ -86,7 +86,7 @@ def test_the_baseline_that_all_sweeps_share_is_beside_their_fronts(comparison):
         return replace(comparison, groups=groups)
 
     figure = overlay.plot(overlay.info(given(*[0.52] * 5)))
-    assert (figure.data[-1].name, figure.layout.shapes[0].y0) == ("majority class: 52.0 %", 0.52)
+    assert (figure.data[-1].name, figure.layout.shapes[-1].y0) == ("majority class: 52.0 %", 0.52)
     low, high = figure.layout.yaxis.range
     assert low < 0.52 < high
     assert overlay.info(given(*[0.52] * 4, 0.6)).references == ()
@@ -217,9 +217,10 @@ def test_crosses_say_what_the_models_of_each_run_have_on_test_rows(fronts):
 def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     figure = hypervolumes.plot(hypervolumes.info(compare(fronts[:2])))
     assert {name.partition("<br>")[0] for name in figure.data[0].y} == {"digits-0.0", "digits-0.01"}
-    assert [trace.name for trace in figure.data if trace.showlegend] == ["mean of the sweeps of one name"]
-    drawn = hypervolumes.plot(hypervolumes.info(comparison))
-    assert sum(bool(trace.showlegend) for trace in drawn.data) == 1
+    for drawn in (figure, hypervolumes.plot(hypervolumes.info(comparison))):
+        keys = {trace.name: trace.marker.color for trace in drawn.data if trace.showlegend is not False}
+        assert next(iter(keys)) == "mean of the sweeps of one name"
+        assert {*keys.values()} == {LIGHT.muted}, "of no name"
     title = figure.layout.xaxis.title.text.replace("<br>", " ").replace("\xa0", " ")
     assert "price of both together" in title
     assert "box: own epsilon (0.01 to 100, log), accuracy" in title

@@ -139,7 +139,7 @@ def test_groups_that_say_little_are_pale_and_counted_and_where_most_do_there_is_
         False,
     )
     bars = calibration.plot(calibration.info(half)).data
-    sizes = [(len(trace.x), trace.error_y.color) for trace in bars if trace.mode == "markers"]
+    sizes = [(len(trace.x), trace.error_y.color) for trace in bars if trace.error_y.color]
     assert sorted(sizes) == [(0, LIGHT.blue), (0, LIGHT.line), (2, LIGHT.blue), (2, LIGHT.line)]
     most = small([point(1), point(2, replace(CURVES, scores=silent)), point(3, replace(CURVES, scores=silent))])
     with pytest.raises(EmptyFigureError, match=r"4 of 6 groups \(remedy: a smaller privacy.curve_noise or more test"):
@@ -169,15 +169,24 @@ def test_probabilities_of_groups_lie_apart_on_an_axis_that_is_named(small):
     figure = calibration.plot(calibration.info(small([point(i, replace(CURVES, scores=scores)) for i in range(1, 5)])))
     axis = figure.layout.xaxis
     assert axis.ticktext == ("1%", "50%", "99%"), "all have no room"
+    still = calibration.FIGURE.draw(small([point(i, replace(CURVES, scores=scores)) for i in range(1, 5)]), still=True)
+    assert still.layout.xaxis.ticktext == ("0.1%", "1%", "10%", "50%", "90%", "99%")
     assert figure.layout.yaxis.ticktext == axis.ticktext
     assert figure.layout.yaxis.scaleanchor == "x", "a square"
     assert figure.data[1].x == pytest.approx([log(0.0009 / 0.9991), log(99)])
     assert "(axes of log-odds)" in _texts(figure)[-2]
-    diagonal = figure.data[2]
+    diagonal = figure.data[3]
     assert diagonal.x == diagonal.y == axis.range == figure.layout.yaxis.range
     bars = figure.data[1]
     top = bars.y[1] + bars.error_y.array[1]
     assert (bars.y[0], top) == pytest.approx((log(0.1 / 0.9), log(0.9995 / 0.0005))), "no bar ends at infinity"
+
+
+def test_bars_that_go_on_to_0_have_a_mark_at_the_edge(small):
+    scores = replace(SCORES, group_low=(0.0, 0.2))
+    figure = calibration.plot(calibration.info(small([point(1, replace(CURVES, scores=scores))])))
+    (mark,) = (trace for trace in figure.data if trace.marker.symbol == "triangle-down")
+    assert (mark.x, mark.y) == ((figure.data[1].x[0],), (figure.layout.yaxis.range[0],))
 
 
 @pytest.mark.parametrize("figure", [roc, certified_curve])
@@ -254,7 +263,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
             *_, title, below = _texts(kind.draw(replace(data, result=paid), narrow=narrow))
             for text, most in zip((title, below), letters, strict=True):
                 assert max(map(len, text.split("<br>"))) <= most
-            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "bands at 95 %", "simultaneous"):
+            for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "simultaneous 95 % CI"):
                 assert words in below
             assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
 
@@ -311,7 +320,7 @@ def test_the_report_shows_them_with_their_level(data):
     page = build_report(data)
     for name in NAMES:
         assert sweep_figures()[name].heading in page
-    assert "bands at 95 %" in page
+    assert "simultaneous 95 % CI" in page
 
 
 def test_curves_are_recorded_as_they_are(tmp_path):

@@ -185,11 +185,23 @@ def test_lines_of_a_contour_are_no_nearer_than_scores_are_sure(sweep, monkeypatc
         assert not any(trace.line.width for trace in drawn if trace not in lines)
         assert bool(lines) is (half is not None)
         for line in lines:
-            assert drawn[drawn.index(line) - 1].z is not None, "above the paper, which would fade its numbers"
+            assert drawn[drawn.index(line) - 1].z is not None, "above the paper, which would fade it"
             assert line.contours.size == pytest.approx(apart)
-            assert (line.contours.showlabels, line.contours.labelformat) == (True, ".0%")
-            assert line.contours.start == pytest.approx(low + apart)
+            ticks = drawn[0].colorbar.tickvals
+            assert (
+                (line.contours.start, line.contours.end)
+                == (ticks[0], ticks[-1])
+                == pytest.approx((low + apart, low + len(ticks) * apart))
+            )
             assert any(None in row for row in line.z), "none where there is no colour"
+
+
+def test_more_lines_than_ticks_are_a_multiple_apart(sweep, monkeypatch):
+    low, high = (end(contours.info(sweep).colors) for end in (min, max))
+    monkeypatch.setattr(contours, "half_width_of", lambda _: (high - low) / 30.5)
+    drawn = [one for one in contours.plot(contours.info(sweep)).data if one.type == "contour"]
+    (line, *_) = (one for one in drawn if one.contours.coloring == "none")
+    assert line.contours.size == pytest.approx(3 * (high - low) / 30.5)
 
 
 def test_a_trial_without_a_value_is_in_no_pair_of_it(sweep):

@@ -78,7 +78,7 @@ def test_an_attack_stands_in_the_cell_of_its_model_and_radius(two_rows):
     first = temperature.info(two_rows).rows[0].cells
     assert [cell.attacked for cell in first] == [None, 0.55, None]  # attacked@1/2 of t0, epoch 1
     figure = temperature.plot(temperature.info(two_rows))
-    (attacked,) = (trace for trace in figure.data if trace.name == "L2 radius 0.5, attacked")
+    (attacked,) = (trace for trace in figure.data if trace.name == "certified, L2 radius 0.5, attacked")
     assert (attacked.x, attacked.y) == ((0.1, 2.0), (0.55, None))
     assert "attacked@1/2: 55.0 %" in attacked.text[0]
 
@@ -144,11 +144,20 @@ def test_without_two_temperatures_a_radius_and_trials_to_compare_nothing_is_draw
     assert 'id="plot-temperature"' not in build_report(data)
 
 
-def test_each_name_has_a_line_over_the_temperatures_and_membership_a_panel_below(sweep, two_rows):
+def test_each_name_has_marks_over_the_temperatures_and_membership_a_panel_below(sweep, two_rows):
     figure = temperature.plot(temperature.info(two_rows))
     lines = {trace.name: trace for trace in figure.data}
-    assert [lines[name].x for name in ("accuracy", "L2 radius 0.5", "L2 radius 1")] == [(0.1, 2.0)] * 3
-    assert [lines[name].y for name in ("accuracy", "L2 radius 1")] == [(0.8, 0.5), (0.3, 0.4)]
+    assert [
+        lines[name].x
+        for name in (
+            "accuracy, best of a range",
+            "certified, L2 radius 0.5, best of a range",
+            "certified, L2 radius 1, best of a range",
+        )
+    ] == [(0.1, 2.0)] * 3
+    names = ("accuracy, best of a range", "certified, L2 radius 1, best of a range")
+    assert [lines[name].y for name in names] == [(0.8, 0.5), (0.3, 0.4)]
+    assert {trace.mode for trace in figure.data} == {"markers"}, "they are other models, not one that changes"
     assert (lines["accuracy, other trials"].x, lines["accuracy, other trials"].y) == ((0.1,), (0.7,))
     leaks = lines["membership AUROC"], lines["membership advantage"]
     assert [(one.x, one.y, one.yaxis) for one in leaks] == [((0.1, 2.0), (y, None), "y2") for y in (0.6, 0.2)]
@@ -185,8 +194,8 @@ def test_bars_are_intervals_of_scores(two_rows):
     claim = replace(two_rows.result.claim, baselines=rows, evaluation="public", unit="row")
     info = temperature.info(replace(two_rows, result=replace(two_rows.result, claim=claim)))
     figure = temperature.plot(info)
-    bars = {trace.name: trace.error_y for trace in figure.data if trace.name in ("accuracy", "L2 radius 1")}
-    for name, scores in (("accuracy", (0.8, 0.5)), ("L2 radius 1", (0.3, 0.4))):
+    bars = {trace.name.removesuffix(", best of a range"): trace.error_y for trace in figure.data}
+    for name, scores in (("accuracy", (0.8, 0.5)), ("certified, L2 radius 1", (0.3, 0.4))):
         ends = [wilson(score, 50) for score in scores]
         assert bars[name].array == pytest.approx([high - score for (_, high), score in zip(ends, scores, strict=True)])
     assert figure.layout.yaxis.range[0] < wilson(0.3, 50)[0], "a bar is not cut"
@@ -196,8 +205,8 @@ def test_bars_are_intervals_of_scores(two_rows):
     row = info.rows[0]
     noisy = replace(row.cells[0], interval=(0.75, 0.95))
     shown = replace(info, rows=(replace(row, cells=(noisy, *row.cells[1:])), info.rows[1]))
-    (line,) = (trace for trace in temperature.plot(shown).data if trace.name == "accuracy")
-    assert (line.error_y.array[0], line.error_y.arrayminus[0]) == (pytest.approx(0.15), pytest.approx(0.05))
+    (best,) = (trace for trace in temperature.plot(shown).data if trace.name == "accuracy, best of a range")
+    assert (best.error_y.array[0], best.error_y.arrayminus[0]) == (pytest.approx(0.15), pytest.approx(0.05))
 
 
 def test_an_auroc_sweep_shows_certified_auroc(small):
