@@ -141,13 +141,29 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
         volumes = [one["hypervolume"] for ways in found.values() for one in ways.get(way, ())]
         if volumes:
             print(f"{way}: mean hypervolume by true scores {fmean(volumes):.3f} of {len(volumes)} sweeps")
-    covered = [one for row in rows for one in row["covered"]]
-    headlines = [row["headline"] for row in rows if row["headline"] is not None]
     if closed:
         print(f"gap closed by default where it is above half a point: mean {fmean(closed):.2f}")
-    if covered:
-        print(f"intervals that contain the truth: {fmean(covered):.3f} of {len(covered)} points of fronts, ", end="")
-        print(f"{fmean(headlines):.3f} of {len(headlines)} headlines")
+    points, headlines = defaultdict[str, list[bool]](list), defaultdict[str, list[bool]](list)
+    for row in rows:
+        points[row["key"][0]] += row["covered"]
+        headlines[row["key"][0]] += [] if row["headline"] is None else [row["headline"]]
+    if any(points.values()):
+        print(
+            f"intervals that contain the truth: {_coverage(points)} points of fronts, {_coverage(headlines)} headlines"
+        )
+
+
+def _coverage(found: Mapping[str, Sequence[bool]]) -> str:
+    """Return the mean of all tables with its standard error over tables: sweeps of one share validation and test rows.
+
+    References:
+        Cochran (1977), Sampling Techniques, section 9A.2: a ratio of clusters of unequal size.
+    """
+    count = sum(map(len, found.values()))
+    mean = sum(map(sum, found.values())) / count
+    spread = sum((sum(ones) - len(ones) * mean) ** 2 for ones in found.values())
+    error = sqrt(spread * len(found) / max(len(found) - 1, 1)) / count
+    return f"{mean:.3f} +- {error:.3f} of {count}"
 
 
 def expect() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.balance import Balance, SweepAccount
 from sweeper.account.chain import AccountChain
+from sweeper.account.draws import SELECTION, Draw
 from sweeper.account.entries import Costs, Entry, Position, Settled, Side
 from sweeper.account.owner import time_in_text
-from sweeper.account.positions import check_position, position_of
+from sweeper.account.positions import NOTHING_YET, check_position, position_of
 from sweeper.account.rules import (
     Reservation,
     charge_entries,
@@ -228,6 +229,16 @@ class Account:
 
     def _at(self) -> str:
         return time_in_text(self._clock())
+
+
+def charge_draw(account: Account, wanted: Reservation, draw: Draw, ledger: Path) -> None:
+    """Charge a release that the ledger says is drawn; one that is charged costs nothing more.
+
+    Raises:
+        AccountError, RecordError: it could not be charged.
+    """
+    position = NOTHING_YET if draw.what == SELECTION else None
+    account.charge(wanted, draw.what, draw.costs(*account.balance().terms), ledger, position)
 
 
 def _find(balance: Balance, sweep: str) -> SweepAccount:

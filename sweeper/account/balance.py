@@ -111,6 +111,7 @@ class Balance:
         self.sides: dict[str, str] = {}
         self.held_back = HeldBack()
         self.digests: dict[str, str] = {}
+        self.cut: str | None = None
         self.closed: dict[str | None, str] = {}
         self.sweeps: dict[str, SweepAccount] = {}
         self._taken: dict[Place, GaussianCost] = defaultdict(lambda: NOTHING)
@@ -208,6 +209,7 @@ class Balance:
         unbound = [block for block in entry.blocks if block not in self.digests]
         if unbound or not entry.blocks:
             raise RecordError(f"Expected blocks that are bound to their rows, got {unbound or 'none'}")
+        self._take_cut(entry)
         self._check_whole(entry.costs)
         for block in entry.blocks:
             for side, cost in entry.costs.items():
@@ -232,6 +234,13 @@ class Balance:
             sweep.reserved[side] = larger(sweep.reserved.get(side, NOTHING), sweep.held[side])
         sweep.is_open = True
         self.sweeps[entry.sweep] = sweep
+
+    def _take_cut(self, entry: Reserved) -> None:
+        if entry.cut is not None and self.cut not in (None, entry.cut):
+            raise RecordError(
+                f"Expected blocks by column {self.cut!r} as before, got some by {entry.cut!r}; restore the store"
+            )
+        self.cut = self.cut or entry.cut
 
     def _add(self, place: Place, spender: str, cost: GaussianCost) -> None:
         after = total([self._taken[place], cost])

@@ -118,8 +118,7 @@ def digest_table(key: bytes, data: "Dataset") -> str | None:
     hashes = _before_encoder(data).hashes
     if hashes is None:
         return None
-    rows = chain(*(map(bytes, own.numpy()) for own in (hashes.train, hashes.validation, hashes.test, hashes.unread)))
-    return digest_rows(hmac.digest(key, _TABLE, _HASH), rows)
+    return digest_hashes(key, hashes.train, hashes.validation, hashes.test, hashes.unread)
 
 
 def digest_read_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
@@ -131,13 +130,17 @@ def digest_read_blocks(key: bytes, data: "Dataset") -> dict[str, str]:
     data = _before_encoder(data)
     if data.blocks is None or data.hashes is None:
         return {}
-    found: dict[str, list[bytes]] = {name: [] for name in data.blocks.names}
-    for side in ("train", "validation", "test"):
-        codes, rows = getattr(data.blocks, side), getattr(data.hashes, side)
-        for code, row in zip(codes.tolist(), map(bytes, rows.numpy()), strict=True):
-            found[data.blocks.names[code]].append(row)
-    table_key = hmac.digest(key, _TABLE, _HASH)
-    return {name: digest_rows(table_key, rows) for name, rows in found.items()}
+    pairs = [(getattr(data.blocks, side), getattr(data.hashes, side)) for side in ("train", "validation", "test")]
+    return {
+        name: digest_hashes(key, *(hashes[codes == code] for codes, hashes in pairs))
+        for code, name in enumerate(data.blocks.names)
+    }
+
+
+def digest_hashes(key: bytes, *hashes: "Tensor") -> str:
+    """Return the digest of rows as they were read, each of ``hashes`` uint8, (n, 16), as `RowHashes` has them."""
+    rows = chain(*(map(bytes, own.numpy()) for own in hashes))
+    return digest_rows(hmac.digest(key, _TABLE, _HASH), rows)
 
 
 def digest_labelled(

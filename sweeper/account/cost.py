@@ -14,10 +14,11 @@ of entries and never drifts.
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from clipless.errors import AccountingError
-from clipless.privacy.events import Event
+from clipless.privacy.events import Event, PoissonGaussian
 from clipless.privacy.gaussian import SLACK_SHARE, GaussianCost, largest_signal, smallest_epsilon
 
 if TYPE_CHECKING:
@@ -147,6 +148,12 @@ def event_cost(event: Event, epsilon: float, delta: float) -> GaussianCost:
     from clipless.privacy.accounting.gaussian_filter import GaussianFilter  # takes seconds
 
     return rounded_up(GaussianFilter(epsilon, delta).cost(event))
+
+
+def scores_cost(event: PoissonGaussian, epsilon: float, delta: float) -> GaussianCost:
+    """Return what to reserve for an event of scores whose releases are charged one by one, each rounded up."""
+    one = event_cost(replace(event, steps=1), epsilon, delta)
+    return GaussianCost(event.steps * one.square, event.steps * one.slack)
 
 
 def selection_cost(candidate: Event, repetitions: "Repetitions", epsilon: float, delta: float) -> GaussianCost:

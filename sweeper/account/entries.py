@@ -121,7 +121,8 @@ class Reserved:
     there; an entry of an earlier version has none. ``public`` is whether rows held back are declared public; ``None``
     of a release outside of a sweep, and of an earlier version. ``table`` has the keyed digest of the rows of the file
     as they were read, whatever their blocks and encoding, and ``read`` those of the rows of each block; ``None`` where
-    none is known.
+    none is known. ``cut`` is the column that cuts the rows into blocks; ``None`` of all rows, and of an earlier
+    version.
     """
 
     sweep: str
@@ -134,6 +135,7 @@ class Reserved:
     public: Annotated[bool | None, WHEN_KNOWN] = None
     table: Annotated[str | None, WHEN_KNOWN] = None
     read: Annotated[tuple[str, ...] | None, WHEN_KNOWN] = None
+    cut: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"
 

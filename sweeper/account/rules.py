@@ -33,8 +33,7 @@ class Reservation:
 
     A release outside of a sweep asks alike, for itself.
 
-    Outside of a sweep there are neither ``split`` nor ``sides`` nor a ``table`` nor what was ``read``, and nothing is
-    said of public rows.
+    Outside of a sweep there are neither ``split`` nor ``sides``, and nothing is said of public rows.
 
     Attributes:
         sweep: its id, which it keeps when it is resumed.
@@ -46,6 +45,7 @@ class Reservation:
         blocks: the blocks that it reads, each with the keyed digest of its rows.
         table: the keyed digest of all rows of its file as they were read, see `digest_table`.
         read: those of the rows of each block, see `digest_read_blocks`.
+        cut: the column that cuts the rows into blocks; ``None`` where none does.
         has_public_rows: whether rows held back are declared public, so that reading them is free.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
@@ -61,6 +61,7 @@ class Reservation:
     blocks: Mapping[str, str]
     table: str | None = None
     read: Mapping[str, str] = field(default_factory=dict)
+    cut: str | None = None
     has_public_rows: bool | None = None
     advice: str = ""
 
@@ -207,6 +208,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         public=wanted.has_public_rows,
         table=wanted.table,
         read=tuple(wanted.read.values()) or None,
+        cut=wanted.cut,
         at=at,
     )
 
@@ -261,6 +263,11 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
         return (
             f"Expected all rows, to which account {name!r} is bound, got blocks {', '.join(wanted.blocks)}; leave out "
             "data.block, or open an account for blocks"
+        )
+    if wanted.cut is not None and balance.cut not in (None, wanted.cut):
+        return (
+            f"Expected blocks by column {balance.cut!r}, which cuts the rows of account {name!r}, got some by "
+            f"{wanted.cut!r}: a row would have a budget in a block of each; restore {_key(wanted, 'data', 'block')}"
         )
     for block, digest in wanted.blocks.items():
         bound = known.get(block)

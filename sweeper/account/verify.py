@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sweeper.account.account import Account
+from sweeper.account.account import Account, charge_draw
 from sweeper.account.balance import Balance
 from sweeper.account.cost import NOTHING, total
 from sweeper.account.draws import Draw, read_draws
@@ -72,10 +72,11 @@ def verify_account(address: AccountAddress, folders: Iterable[Path] = ()) -> Ver
 def settle_folder(folder: Path) -> AccountAddress:
     """Give back what a sweep has reserved and never drew, which no driver will go on with; return the account.
 
-    ``folder`` is that of the sweep, or what deletion has kept of it.
+    What its ledger has drawn and the account does not know, as after a kill between the two, is charged before.
+    ``folder`` is that of the sweep, or what deletion has kept of it; its data need not be at hand.
 
     Raises:
-        AccountError: it spends no account, or has drawn what its account does not know.
+        AccountError: it spends no account, or the account has no room for what it has drawn.
         RecordError: a process drives it, or the store or the folder cannot be read or written.
     """
     receipt = read_receipt(folder)
@@ -90,13 +91,15 @@ def settle_folder(folder: Path) -> AccountAddress:
     with undriven(folder):
         receipt.check_against(account)
         sweep = account.balance().sweeps.get(receipt.sweep)
-        charged = frozenset() if sweep is None else frozenset(sweep.charged)
-        if uncharged := read_draws(folder / LEDGER_NAME).keys() - charged:
+        draws = read_draws(folder / LEDGER_NAME)
+        if sweep is None and draws:
             raise AccountError(
-                f"Expected every draw of {folder} to be charged, got {_listed(uncharged)} that is not; resume the "
-                "sweep, which charges it"
+                f"Expected draws of a sweep that has reserved from account {account.address.name!r}, got "
+                f"{_listed(draws)} of {folder}, which has not; resume the sweep, which reserves"
             )
         if sweep is not None:
+            for what in draws.keys() - sweep.charged.keys():
+                charge_draw(account, account.reservation_of(receipt.sweep), draws[what], folder / LEDGER_NAME)
             account.settle(receipt.sweep, folder / LEDGER_NAME)
             receipt.seen(account).write(folder)
     return account.address

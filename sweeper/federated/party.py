@@ -78,7 +78,7 @@ def take_part(
     units_N = (
         None if federation.unit is None else _number_units(read.ids[federation.unit], federation.unit, data).numpy()
     )
-    paid = payment.ask(federation, name, read.x, labels_N, blocks_N, units_N)
+    paid = payment.ask(federation, name, read, labels_N, blocks_N, units_N)
     ends = [Conversation.to(federation, server.name, name, identity) for server in federation.servers]
     spent = paid.pay()
     match federation.protocol:
@@ -221,10 +221,10 @@ def _read(
     classes = predictor.form.classes
     if target is not None:
         ids = [target, *(name for name in (unit, block) if name is not None)]
-        rows = predictor.form.read(data, ids=ids, allow_unknown=True)
+        rows = predictor.form.read(data, ids=ids, allow_unknown=True, hashed=True)
         cells = [str(cell) for cell in rows.ids[target]]
     else:
-        rows = predictor.form.read(data, ids=() if block is None else (block,), allow_unknown=True)
+        rows = predictor.form.read(data, ids=() if block is None else (block,), allow_unknown=True, hashed=True)
         cells = [str(label) for label in _labels(data)]
     known = {canonical(name): number for number, name in enumerate(classes)}
     labels = [known.get(canonical(cell), -1) for cell in cells]

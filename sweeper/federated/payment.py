@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from clipless.datasets import NewRows
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
-from sweeper.account.blocks import ALL_ROWS, check_block_names, digest_labelled
+from sweeper.account.blocks import ALL_ROWS, check_block_names, digest_hashes, digest_labelled
 from sweeper.account.cost import pure_cost
 from sweeper.account.entries import Side
 from sweeper.account.owner import user_of_machine
@@ -49,7 +50,7 @@ class Payment:
         self,
         federation: Federation,
         name: str,
-        x: Tensor,
+        rows: NewRows,
         labels: NDArray[np.int64],
         blocks: NDArray[np.str_] | None = None,
         units: NDArray[np.int64] | None = None,
@@ -59,7 +60,7 @@ class Payment:
         Args:
             federation: what is released.
             name: of the party.
-            x: its rows as the model gets them, (n, ...).
+            rows: its n rows, with the hashes of those of a table.
             labels: their classes, (n,).
             blocks: their blocks, (n,), each of which is charged; ``None`` where they are not cut.
             units: the numbers of their privacy units, (n,); ``None`` where each row is one.
@@ -80,7 +81,10 @@ class Payment:
             relation=Relation(federation.relation),
             costs={Side.TEST: pure_cost(parts_of(federation))},
             split=None,  # its rows may be on any side
-            blocks=_digest(account.key, x, labels, blocks, units),
+            blocks=_digest(account.key, rows.x if rows.raw is None else rows.raw, labels, blocks, units),
+            table=None if rows.hashes is None else digest_hashes(account.key, rows.hashes),
+            read={} if rows.hashes is None or blocks is None else _digest_read(account.key, rows.hashes, blocks),
+            cut=self.block,
         )
         refused = account.refusal(wanted)
         if refused is not None:
@@ -132,6 +136,10 @@ def _digest(
         name: digest_labelled(key, x[torch.from_numpy(own)], labels[own], None if units is None else units[own])
         for name, own in rows.items()
     }
+
+
+def _digest_read(key: bytes, hashes: Tensor, blocks: NDArray[np.str_]) -> dict[str, str]:
+    return {str(name): digest_hashes(key, hashes[torch.from_numpy(blocks == name)]) for name in np.unique(blocks)}
 
 
 def parts_of(federation: Federation) -> tuple[float, ...]:

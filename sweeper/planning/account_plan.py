@@ -11,7 +11,7 @@ from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
 from sweeper.account.blocks import digest_dataset, digest_read_blocks, digest_sides, digest_table, split_in_text
-from sweeper.account.cost import NOTHING, event_cost, rounded_up, total
+from sweeper.account.cost import NOTHING, event_cost, rounded_up, scores_cost, total
 from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
 from sweeper.account.rules import Reservation
@@ -107,7 +107,10 @@ def planned_costs(plan: PlannedAccount, delta: float, balance: Balance) -> dict[
         slack = balance.budget.slack * square / balance.budget.square
         return dict.fromkeys(plan.events, rounded_up(GaussianCost(square, slack)))
     given = balance.terms
-    costs = {side: total(event_cost(event, *given) for event in events) for side, events in plan.events.items()}
+    costs = {
+        side: total((event_cost if side is Side.TRAINING else scores_cost)(event, *given) for event in events)
+        for side, events in plan.events.items()
+    }
     selection = {} if plan.selection is None else draw_of_selection(plan.selection).costs(*given)
     return {
         side: total([costs.get(side, NOTHING), selection.get(side, NOTHING)])
@@ -126,6 +129,7 @@ def make_reservation(
     """
     if plan.account is None:
         raise AccountError(f"Expected a sweep that names an account, got {plan.name} without (privacy.account)")
+    blocks = (data.raw or data).blocks
     return Reservation(
         sweep=sweep,
         title=title,
@@ -138,5 +142,6 @@ def make_reservation(
         blocks=digest_dataset(account.key, data),
         table=digest_table(account.key, data),
         read=digest_read_blocks(account.key, data),
+        cut=None if blocks is None else blocks.column,
         has_public_rows=data.metadata.evaluation is Evaluation.PUBLIC,
     )

@@ -28,7 +28,12 @@ from sweeper.specification.fields.nested import with_values
 from sweeper.specification.left_out import MAY_LACK, UNSEEN, find_defaults
 from sweeper.specification.objectives import radii
 from sweeper.specification.rules.budget import broken_budget_rules, broken_space_rules, broken_stage_rules
-from sweeper.specification.rules.data import broken_data_rules, broken_feature_rules, broken_score_rules
+from sweeper.specification.rules.data import (
+    broken_data_rules,
+    broken_feature_rules,
+    broken_reading_rules,
+    broken_score_rules,
+)
 from sweeper.specification.rules.selection import broken_selection_rules
 from sweeper.specification.search import SKETCH, SKETCH_SHARE, SearchSettings
 from sweeper.specification.search_space import SearchSpace
@@ -110,7 +115,8 @@ class Spec(Section):
         self._refused(broken_selection_rules(self.search, self.privacy, self.data, self.dimensions))
         budget = broken_stage_rules(self.search, self.training, self.privacy, self.data.evaluation)
         self._refused((*budget, *broken_budget_rules(self.training, self.privacy), *self._scores_that_cannot_be_paid()))
-        self._refused(broken_feature_rules(self.search, self.data))
+        reading = broken_reading_rules(self.search, self.privacy, self.data.evaluation)
+        self._refused((*broken_feature_rules(self.search, self.data), *reading))
         self._refused(broken_space_rules(self.search, self.dimensions, self.explorers))
         locate(lambda _: self.first, None, "search.first")
         return self

@@ -85,10 +85,12 @@ class Blocks:
     """The block of each row of a data set.
 
     Attributes:
+        column: that cuts the rows.
         names: of the blocks that were read.
         train: int64, (n,), the number of the block of each row of that split, and so on.
     """
 
+    column: str
     names: tuple[str, ...]
     train: Tensor
     validation: Tensor

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from clipless.datasets import Dataset
-from clipless.privacy.gaussian import GaussianCost
-from sweeper.account.account import Account
-from sweeper.account.draws import SELECTION, WINNER, Draw, draw_of_candidates, draw_of_selection, draws_of
-from sweeper.account.entries import Side
+from sweeper.account.account import Account, charge_draw
+from sweeper.account.draws import WINNER, Draw, draw_of_candidates, draw_of_selection, draws_of
 from sweeper.account.owner import user_of_machine
 from sweeper.account.positions import NOTHING_YET
 from sweeper.account.receipts import Receipt, make_receipt, read_receipt
@@ -38,16 +36,12 @@ class AccountCharges:
 
     def make_room(self, draws: Sequence[Draw]) -> str | None:
         """Hold room for releases until they are charged, or say why there is none; see `Account.make_room`."""
-        return self._account.make_room(self._wanted, [self._costs(draw) for draw in draws])
+        terms = self._account.balance().terms
+        return self._account.make_room(self._wanted, [draw.costs(*terms) for draw in draws])
 
     def charge(self, draw: Draw) -> None:
-        """Charge a release that the ledger says is drawn; one that is charged costs nothing more.
-
-        Raises:
-            AccountError, RecordError: it could not be charged.
-        """
-        position = NOTHING_YET if draw.what == SELECTION else None
-        self._account.charge(self._wanted, draw.what, self._costs(draw), self._ledger, position)
+        """Charge a release, see `charge_draw`."""
+        charge_draw(self._account, self._wanted, draw, self._ledger)
 
     def catch_up(self) -> None:
         """Charge what the ledger has drawn and the account does not know, as after a kill between the two.
@@ -67,10 +61,6 @@ class AccountCharges:
         self.catch_up()
         self._account.settle(self._wanted.sweep, self._ledger)
         self._receipt.seen(self._account).write(self._folder)
-
-    def _costs(self, draw: Draw) -> dict[Side, GaussianCost]:
-        balance = self._account.balance()
-        return draw.costs(*balance.terms)
 
 
 def reserve_account(
@@ -144,10 +134,9 @@ def charge_candidates(folder: SweepFolder) -> None:
         return
     account = Account(parse_address(receipt.account))
     receipt.check_against(account)
-    balance, wanted = account.balance(), account.reservation_of(receipt.sweep)
-    selection, all_of_it = draw_of_selection(ledger.selection), draw_of_candidates(ledger, ledger.selection)
-    for draw, position in ((selection, NOTHING_YET), (all_of_it, None)):
-        account.charge(wanted, draw.what, draw.costs(*balance.terms), folder.ledger, position)
+    wanted = account.reservation_of(receipt.sweep)
+    for draw in (draw_of_selection(ledger.selection), draw_of_candidates(ledger, ledger.selection)):
+        charge_draw(account, wanted, draw, folder.ledger)
     receipt.seen(account).write(folder.path)
 
 

@@ -119,7 +119,7 @@ class Recorder:
             if not (done or decided or lost):
                 return
             status = TrialStatus.COMPLETED if done else TrialStatus.STOPPED if decided else TrialStatus.FAILED
-            reason = decided or ("" if done else "its proposal was lost with the machine")
+            reason = decided or ("" if done else "its proposal was not saved before the driver ended")
             trial = replace(trial, status=status, reason=reason)
             self.records.end(trial.id, status, reason)
         self._search.finish(trial.id, failed=trial.status is TrialStatus.FAILED)

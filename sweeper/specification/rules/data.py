@@ -14,7 +14,7 @@ from sweeper.specification.data import DataSettings
 from sweeper.specification.fields.messages import BrokenRule
 from sweeper.specification.fields.ranges import largest
 from sweeper.specification.left_out import default_delta
-from sweeper.specification.objectives import BALANCED, is_paid_score, needs_two_classes
+from sweeper.specification.objectives import BALANCED, is_paid_score, needs_two_classes, reads_training_rows
 from sweeper.specification.search import SearchSettings
 from sweeper.specification.settings import PrivacySettings, TrainingSettings
 
@@ -78,6 +78,25 @@ def broken_feature_rules(search: SearchSettings, data: DataSettings) -> Iterator
                 remedy = f"write a number, such as {name.removesuffix(_OF_PIXELS).partition('@')[0]}@0.5"
                 field = f"search.{section}.{number}"
                 yield BrokenRule(field, name, expected.format(encoder=data.features.name), remedy)
+
+
+def broken_reading_rules(
+    search: SearchSettings, privacy: PrivacySettings, evaluation: Evaluation | None
+) -> Iterator[BrokenRule]:
+    """Yield scores of training rows, which no epsilon covers, where an epsilon is to cover what becomes of them."""
+    if privacy.account is not None:
+        for i, name in enumerate(search.metrics):
+            if reads_training_rows([name]):
+                expected = "no metric of training rows with privacy.account, none of whose budget covers it"
+                yield BrokenRule(f"search.metrics.{i}", name, expected, "leave one of them out")
+    if evaluation is Evaluation.EXPLORATORY:
+        return
+    for i, one in enumerate(search.outcomes):
+        if reads_training_rows([one.name]):
+            expected = "no constraint on scores of training rows: they choose what is trained next, and no epsilon "
+            expected += "covers them"
+            remedy = "leave it out; search.metrics shows them"
+            yield BrokenRule(f"search.constraints.{i}", search.constraints[i], expected, remedy)
 
 
 def broken_score_rules(

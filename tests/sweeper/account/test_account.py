@@ -395,6 +395,18 @@ def test_a_table_is_known_again_in_other_blocks_or_with_other_ranges(account, ad
     account.reserve(wants("s", blocks={"january": "j"}, table="t"))  # its own, found again
 
 
+def test_one_column_cuts_the_rows_of_an_account(account):
+    account.reserve(wants("older", blocks={"2025": "o"}))
+    account.reserve(wants("s", blocks={"january": "j"}, cut="month"))
+    with pytest.raises(AccountError, match=r"Expected blocks by column 'month', .* 'site': .*; restore data\.block"):
+        account.reserve(wants("t", blocks={"clinic": "c"}, cut="site"))
+    account.reserve(wants("u", blocks={"february": "f"}, cut="month"))
+    assert Account(account.address).balance().cut == "month"
+    entry = next(reserve_entries(account.balance(), wants("v", blocks={"january": "j"}, cut="site"), "now"))
+    with pytest.raises(RecordError, match="Expected blocks by column 'month' as before, got some by 'site'"):
+        account.balance().take(entry)
+
+
 def test_data_of_another_unit_or_relation_are_refused(account):
     with pytest.raises(
         AccountError, match=r"Expected data whose privacy unit is 'row'.* got 'patient'; change data\.unit"

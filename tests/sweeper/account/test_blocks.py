@@ -59,12 +59,12 @@ def test_the_rows_of_a_data_set_have_one_digest_on_whatever_side_they_are():
 
 def test_each_block_has_a_digest_of_its_own_rows_on_whatever_side_they_are():
     data = Rows(split(1, 2), split(3), split(4))
-    data.blocks = Blocks(("jan", "feb"), torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0]))
+    data.blocks = Blocks("month", ("jan", "feb"), torch.tensor([0, 1]), torch.tensor([1]), torch.tensor([0]))
     january, february = Rows(split(1), split(4), split()), Rows(split(3), split(), split(2))
     alone = [digest_dataset(KEY, own)[ALL_ROWS] for own in (january, february)]
     assert list(digest_dataset(KEY, data).items()) == list(zip(("jan", "feb"), alone, strict=True))
     units = Rows(Split(*vars_of(split(1, 1, 2)), offsets=torch.tensor([0, 2, 3])), split(3), split(4))
-    units.blocks = Blocks(("jan", "feb"), torch.tensor([0, 0, 1]), torch.tensor([1]), torch.tensor([0]))
+    units.blocks = Blocks("month", ("jan", "feb"), torch.tensor([0, 0, 1]), torch.tensor([1]), torch.tensor([0]))
     whole = Rows(Split(*vars_of(split(1, 1)), offsets=torch.tensor([0, 2])), split(4), split())
     assert digest_dataset(KEY, units) == {"jan": digest_dataset(KEY, whole)[ALL_ROWS], "feb": alone[1]}
 

@@ -1,6 +1,7 @@
 """What a release takes of an account: one additive number that is never too small, and exact when it is added up."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -9,18 +10,22 @@ from hypothesis import strategies as st
 
 from clipless.errors import AccountingError
 from clipless.privacy.accounting.gaussian_filter import GaussianFilter
+from clipless.privacy.events import Relation
 from clipless.privacy.gaussian import GaussianCost, gaussian_divergence
+from clipless.privacy.noisy_counts import scores_event
 from sweeper.account.cost import (
     SQUARE_STEP,
     budget_of,
     epsilon_of,
     epsilon_within,
+    event_cost,
     is_covered,
     is_whole,
     is_within,
     raised_budget,
     rounded_down,
     rounded_up,
+    scores_cost,
     total,
 )
 
@@ -30,6 +35,17 @@ def test_an_account_has_the_budget_of_a_filter():
 
 
 COSTS = st.builds(GaussianCost, st.floats(0.0, 50.0), st.floats(0.0, 1e-3))
+
+
+@pytest.mark.parametrize("noise", [0.9, 16.0, 300.0])
+def test_a_pool_of_scores_holds_its_releases_however_it_is_divided(noise):
+    pool = scores_event(noise, 60, Relation.ADD_OR_REMOVE_ONE)
+    reserved = scores_cost(pool, 6.8, 1e-5)
+    for parts in ([1] * 60, [7] * 8 + [4], [60]):
+        drawn = total(event_cost(replace(pool, steps=steps), 6.8, 1e-5) for steps in parts)
+        assert is_within(drawn, reserved)
+    assert reserved.square <= event_cost(pool, 6.8, 1e-5).square + 60 * SQUARE_STEP
+    assert is_whole(reserved)
 
 
 def test_four_sweeps_at_epsilon_3_fit_into_6_8_and_a_fifth_does_not():

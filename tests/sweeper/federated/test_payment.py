@@ -3,16 +3,19 @@
 import datetime
 import math
 
+import numpy as np
 import pytest
+import torch
 from scipy import special
 
 import clipless
+from clipless.datasets import NewRows
 from clipless.errors import DataError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
-from sweeper.account.blocks import ALL_ROWS, digest_dataset
+from sweeper.account.blocks import ALL_ROWS, digest_dataset, digest_labelled, digest_read_blocks, digest_table
 from sweeper.account.cost import pure_cost, total
-from sweeper.account.entries import Side
+from sweeper.account.entries import Reserved, Side
 from sweeper.account.owner import open_account
 from sweeper.account.verify import verify_account
 from sweeper.errors import AccountError, RecordError, SweeperError
@@ -23,6 +26,7 @@ from sweeper.federated.party import take_part
 from sweeper.federated.payment import Payment, parts_of
 from sweeper.federated.services import COUNTS
 from sweeper.specification.addresses import parse_address
+from tests.sweeper.account.accounts import wants
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 QUIET = {"curves": ["certified"], "epsilon": 1.0}
@@ -107,6 +111,36 @@ def test_the_rows_of_a_sweep_are_known_again_in_an_evaluation(join, tmp_path, mo
     assert account.balance().digests == digest_dataset(account.key, data)
 
 
+def test_a_table_of_another_account_is_known_in_an_evaluation_whatever_the_ranges_of_its_model(
+    join, tmp_path, model, parties
+):
+    address = opened(tmp_path)
+    first = parse_address(f"{tmp_path}/accounts.db#first")
+    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": 6.0, "delta": 1e-4}
+    open_account(first, **terms, by="owner", at=NOW)
+    (tmp_path / "wider.yaml").write_text((model / "ranges.yaml").read_text().replace("high: 9", "high: 99"))
+    data = clipless.datasets.load(parties["ann"], ranges=tmp_path / "wider.yaml")
+    account = Account(first)
+    table = digest_table(account.key, data)
+    account.reserve(wants("s", blocks=digest_dataset(account.key, data), table=table))
+    with pytest.raises(AccountError, match=r"account 'first' of .* has the same table, in other blocks or with other"):
+        join(address)
+    assert Account(address).head.number == 1
+
+
+def test_the_rows_behind_an_encoder_are_those_that_an_account_knows(start, tmp_path):
+    address, source = opened(tmp_path), torch.rand(9, 2)
+    labels = np.zeros(9, dtype=np.int64)
+    payment = Payment(key=tmp_path / "ann.key", account=address)
+    federation = start("curator", parties=[{"name": "ann", "rows": 60}], **QUIET).federation
+    known = []
+    for rows in (NewRows(source, 1.0, "columns"), NewRows(source.tanh(), 1.0, "features", raw=source)):
+        paid = payment.ask(federation, "ann", rows, labels)
+        paid.pay()
+        known.append(dict(Account(address).balance().digests))
+    assert known[0] == known[1] == {ALL_ROWS: digest_labelled(Account(address).key, source, labels)}
+
+
 def add_column(path, name, value):
     head, *lines = path.read_text().splitlines()
     path.write_text("\n".join([f"{head},{name}", *(f"{line},{value(row)}" for row, line in enumerate(lines))]) + "\n")
@@ -119,7 +153,11 @@ def test_each_block_of_a_party_is_charged_and_known_again(join, tmp_path, model,
     balance, one, months = Account(address).balance(), pure_cost([0.5, 0.5]), ["2026-01", "2026-02", "2026-03"]
     assert {place: balance.taken(place) for place in balance.places()} == {(m, s): one for m in months for s in Side}
     data = clipless.datasets.load(parties["ann"], ranges=model / "ranges.yaml", block="month", blocks=months)
-    assert balance.digests == digest_dataset(Account(address).key, data)
+    key = Account(address).key
+    assert balance.digests == digest_dataset(key, data)
+    assert balance.cut == "month"
+    (reserved,) = (entry for entry in Account(address).entries(0, 9) if isinstance(entry, Reserved))
+    assert (reserved.table, set(reserved.read)) == (digest_table(key, data), {*digest_read_blocks(key, data).values()})
     parties["ann"].write_text(whole)
     with pytest.raises(AccountError, match="blocks"):
         join(address)

@@ -32,11 +32,15 @@ def reserve(tmp_path, monkeypatch):
     make = random.Random(1)
     rows = [(make.randint(18, 90), make.choice(["no", "yes"])) for _ in range(ROWS)]
 
-    def reserve(title, more, evaluation="private", *, ranges_say="", **data):
-        declared = "" if data else ", more: {drop: true}"
+    def reserve(title, more, evaluation="private", *, ranges_say="", sites=None, **data):
+        declared = "" if data and not sites else ", more: {drop: true}"
+        declared += ", site: {drop: true}" if sites else ""
         ranges = 'source: the form\ntarget: {column: left, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}'
         (tmp_path / "ranges.yaml").write_text(f"{ranges}{declared}}}\n{ranges_say}\n", encoding="utf-8")
         lines = ["age,left,more", *(f"{age},{left},{cell}" for (age, left), cell in zip(rows, more, strict=True))]
+        lines = (
+            lines if sites is None else [f"{line},{cell}" for line, cell in zip(lines, ["site", *sites], strict=True)]
+        )
         (tmp_path / "t.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
         unit = data.get("unit", "row")
         if not (tmp_path / "accounts.db").exists():
@@ -81,6 +85,15 @@ def test_a_sweep_of_another_export_is_charged_on_every_side(data, first, second,
     assert set(moved) == set(Side)
     assert len(set(moved.values())) == 1
     assert moved[Side.TEST].square > 0.9 * max(cost.square for cost in by_side.values())  # N is another, too
+
+
+def test_rows_have_one_budget_however_a_column_would_cut_them(reserve):
+    """One file, cut by months and then by sites: each row would have a budget in a block of each."""
+    months, sites = ["m1", "m2"] * (ROWS // 2), ["s1", "s1", "s2", "s2"] * (ROWS // 4)
+    reserve("month", months, sites=sites, block="more", blocks=["m1", "m2"])
+    with pytest.raises(AccountError, match="Expected blocks by column 'more', which cuts the rows of account 'clinic'"):
+        reserve("site", months, sites=sites, block="site", blocks=["s1", "s2"])
+    reserve("again", months, sites=sites, block="more", blocks=["m2"])
 
 
 def test_rows_that_are_other_peoples_are_other_rows(reserve):

@@ -37,7 +37,7 @@ def test_a_rehearsal_sees_validation_rows_alone_each_on_one_side(digits):
 
 
 def test_blocks_and_hashes_of_all_rows_are_none_of_a_half(digits):
-    blocks = Blocks(("a",), *(torch.zeros(len(part), dtype=torch.int64) for part in splits_of(digits)))
+    blocks = Blocks("month", ("a",), *(torch.zeros(len(part), dtype=torch.int64) for part in splits_of(digits)))
     whole = replace(digits, blocks=blocks, hashes=RowHashes.of(*splits_of(digits)), raw=digits)
     assert {(half.blocks, half.hashes, half.raw) for half in rehearsal_halves(whole)} == {(None, None, None)}
 

@@ -27,6 +27,7 @@ from clipless.datasets.maps import prepare
 from clipless.datasets.metadata import FEATURE_UNIT, ColourSpace, Evaluation, Metadata, Preparation
 from clipless.datasets.new_rows.arrays import as_tensors, read_array, scale_levels
 from clipless.datasets.raw_rows import Pixels, RawRows, Tensors, raw_facts, raw_from_json, raw_to_json
+from clipless.datasets.splits import hash_rows
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
 from clipless.datasets.tables.table_file import Array, Table, _normalise, list_names, near_or_listed, read_table
@@ -44,12 +45,16 @@ class NewRows:
         input_gain: Lipschitz constant of the fixed maps from the units of radii to ``x``.
         radius_unit: the units in which radii are given.
         ids: columns of the file that only tell rows apart, as they are there.
+        raw: the rows that ``x`` are features of, None where rows are as they were read.
+        hashes: uint8, (N, 16), of the rows of a table, as `RowHashes` has them; None where nobody asked for them.
     """
 
     x: Tensor
     input_gain: float
     radius_unit: str
     ids: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    raw: Tensor | None = None
+    hashes: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,9 @@ class InputFormat:
     preparation: Preparation = field(default_factory=Preparation)
     features: Features | None = None
 
-    def read(self, path: str | Path, *, allow_unknown: bool = False, ids: Sequence[str] = ()) -> NewRows:
+    def read(
+        self, path: str | Path, *, allow_unknown: bool = False, ids: Sequence[str] = (), hashed: bool = False
+    ) -> NewRows:
         """Read the rows of a file: a table; or for images an npz file, a picture or a folder of pictures.
 
         Args:
@@ -77,13 +84,16 @@ class InputFormat:
             allow_unknown: encode what the declarations do not know as training did, instead of refusing it: unknown
                 categories as zeros, texts that are no number as missing ones.
             ids: columns of a table to keep beside the rows; the model sees them only if it was trained with them.
+            hashed: hash the rows of a table, with every column of the file.
 
         Raises:
             DataError: unreadable, or a column, cell or pixel that the declarations do not cover; names the row.
         """
         if isinstance(self.raw, Ranges):
-            table, kept = _without_ids(read_table(path), self.raw, ids)
-            return replace(self._encode_table(self.raw, table, allow_unknown=allow_unknown), ids=kept)
+            whole = read_table(path)
+            table, kept = _without_ids(whole, self.raw, ids)
+            hashes = torch.from_numpy(hash_rows(whole.contents())) if hashed else None
+            return replace(self._encode_table(self.raw, table, allow_unknown=allow_unknown), ids=kept, hashes=hashes)
         if ids:
             raise DataError(f"Expected no column to keep, got {ids[0]!r}: {self.name} is no table; leave it out")
         return self.of_array(read_array(Path(path), self.raw, self.name), str(path))
@@ -167,7 +177,7 @@ class InputFormat:
         """Apply the preparation of training to the rows and to the public facts, or its encoder."""
         if self.features is not None:
             opened = open_features(self.features, RowKind.of(self._facts()))
-            return NewRows(opened.encode(x), 1.0, FEATURE_UNIT + self.features.name)
+            return NewRows(opened.encode(x), 1.0, FEATURE_UNIT + self.features.name, raw=x)
         labels_N = torch.zeros(len(x), dtype=torch.int64)
         rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
         ready = prepare(Dataset(self._facts(), rows, one, one), self.preparation)

@@ -202,7 +202,9 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     train, validation, test = (_split(x_NF, labels_N, units_N, rows_n) for rows_n in rows)
     blocks = None
     if source.blocks is not None and codes_N is not None:
-        blocks = Blocks(source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows))
+        blocks = Blocks(
+            source.blocks.column, source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows)
+        )
     hashes_NB = torch.from_numpy(hash_rows(contents))
     read_NB = hashes_NB[read_N]
     hashes = RowHashes(*[*(read_NB[rows_n] for rows_n in rows), hashes_NB[~read_N]])

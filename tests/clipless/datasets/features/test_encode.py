@@ -60,7 +60,7 @@ def test_examples_are_features_labels_and_splits_are_those_of_the_rows(declare, 
 
 def test_features_stay_in_the_blocks_of_their_rows_and_have_their_digests(declare, few):
     codes = (torch.arange(len(part)) % 2 for part in (few.train, few.validation, few.test))
-    cut = replace(few, blocks=Blocks(("january", "february"), *codes))
+    cut = replace(few, blocks=Blocks("month", ("january", "february"), *codes))
     made = encode(cut, declare())
     assert made.blocks is cut.blocks
     assert digest_dataset(b"key", made) == digest_dataset(b"key", cut) != {}
@@ -200,6 +200,7 @@ def test_new_rows_have_the_features_of_training(declare, table):
     raw = data.raw.test.x
     rows = form.of_columns({"text": [decode_text(row) for row in raw]})
     assert torch.equal(rows.x, data.test.x)
+    assert torch.equal(rows.raw, raw), "by which an account knows them"
     assert (rows.input_gain, rows.radius_unit) == (1.0, data.metadata.radius_unit)
 
 

@@ -117,6 +117,6 @@ def test_a_column_and_the_names_that_are_read_belong_together(tmp_path, block, b
 
 def test_a_data_set_has_the_block_of_every_row(tmp_path):
     data = own(tmp_path / "t.csv")
-    blocks = Blocks(data.blocks.names, data.blocks.train[1:], data.blocks.validation, data.blocks.test)
+    blocks = Blocks("month", data.blocks.names, data.blocks.train[1:], data.blocks.validation, data.blocks.test)
     with pytest.raises(DataError, match="Expected a block for each row of the train split, got another number"):
         Dataset(data.metadata, data.train, data.validation, data.test, blocks)

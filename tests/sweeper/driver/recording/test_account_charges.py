@@ -19,7 +19,7 @@ from clipless.privacy.events import PoissonGaussian, Relation
 from sweeper.account.account import Account
 from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import NOTHING
-from sweeper.account.draws import draw_of, draws_of
+from sweeper.account.draws import Draw, draw_of, draws_of
 from sweeper.account.entries import Side
 from sweeper.account.owner import close_account, open_account
 from sweeper.account.receipts import Receipt, read_receipt
@@ -507,6 +507,21 @@ def test_a_filter_may_take_its_whole_budget_and_trials_without_one_what_the_firs
     costs = planned_costs(plan.account, plan.privacy.delta, Account(address).balance())
     assert set(costs) == set(Side)
     assert all(cost.square > 0.0 for cost in costs.values())
+
+
+def test_what_is_reserved_for_scores_is_enough_once_the_account_is_closed(tmp_path, data):
+    address = opened(tmp_path)
+    folder, plan, charges = reserved(tmp_path, data, address)
+    close_account(address, because="spent", by="owner", at=NOW)
+    folder.ledger.touch()
+    for side in (Side.VALIDATION, Side.TEST):
+        (pool,) = plan.account.events[side]
+        assert pool.steps > 1
+        for number in range(pool.steps):
+            draw = Draw(what=f"{side.value}/{number}", events={side: replace(pool, steps=1)})
+            assert charges.make_room([draw]) is None
+            charges.charge(draw)
+    assert charges.make_room([Draw(what="more", events={Side.TEST: replace(pool, steps=1)})]).startswith("Expected an")
 
 
 def test_trials_without_a_budget_reserve_as_if_each_were_the_dearest_of_the_first(tmp_path, data):

@@ -784,7 +784,7 @@ def test_a_trial_whose_proposal_was_lost_has_failed_and_its_id_is_not_given_agai
     begin(kept.recorder, plan_row, "t0007")
     second, taken = take_up(kept)
     assert second.records.trials["t0007"].status is TrialStatus.FAILED
-    assert second.records.trials["t0007"].reason == "its proposal was lost with the machine"
+    assert second.records.trials["t0007"].reason == "its proposal was not saved before the driver ended"
     assert taken.ask() == "t0008"
     second.records.close()
 

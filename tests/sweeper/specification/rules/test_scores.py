@@ -24,6 +24,26 @@ def test_scores_by_class_are_objectives_that_noise_pays_for(private, name):
     assert name in Spec.from_mapping(private).search.objectives
 
 
+@pytest.mark.parametrize("evaluation", ["public", None])
+def test_scores_of_training_rows_choose_nothing_where_an_epsilon_is_claimed(content, evaluation):
+    content["search"] = {"metrics": ["membership-auroc"], "constraints": ["membership-auroc <= 0.55"]}
+    content["data"] = {**content["data"], "evaluation": "exploratory"}
+    assert Spec.from_mapping(content).search.constraints
+    content["data"] = {name: value for name, value in content["data"].items() if name != "evaluation"}
+    content["data"] |= {} if evaluation is None else {"evaluation": evaluation}
+    with pytest.raises(SpecError, match=r"Expected no constraint on scores of training rows: they choose what is"):
+        Spec.from_mapping(content)
+
+
+def test_scores_of_training_rows_do_not_stand_beside_an_account(content):
+    content["data"] |= {"evaluation": "public"}
+    content["search"] = {"metrics": ["certified@1", "membership-advantage"]}
+    assert Spec.from_mapping(content)
+    content["privacy"] = {**content["privacy"], "account": "accounts.db#clinic"}
+    with pytest.raises(SpecError, match=r"Expected no metric of training rows with privacy.account, .*metrics.1"):
+        Spec.from_mapping(content)
+
+
 def test_curves_have_no_recalls(private):
     private["search"]["objectives"].append("balanced_accuracy")
     private["privacy"]["curve_noise"] = 4.0
