@@ -116,6 +116,20 @@ def even_lines(text: str, letters: int) -> list[str]:
     return [line.replace(_JOINED, " ") for line in lines]
 
 
+def swarm(places: Sequence[float], values: Sequence[float], step: float, near: float) -> list[float]:
+    """Return where marks lie that would hide each other: beside their place by whole steps, no farther than needed.
+
+    >>> swarm([1.0, 1.0, 1.0, 2.0], [0.5, 0.5, 0.6, 0.5], 0.25, 0.05)
+    [1.0, 1.25, 1.0, 2.0]
+    """
+    found: list[float] = []
+    for i, (place, value) in enumerate(zip(places, values, strict=True)):
+        taken = {found[j] for j in range(i) if places[j] == place and abs(values[j] - value) <= near}
+        sides = (place + step * side for k in range(i + 1) for side in dict.fromkeys((k, -k)))
+        found.append(next(one for one in sides if one not in taken))
+    return found
+
+
 RIM = 1.8  # pixels of an orange one
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import plotly.graph_objects as go
 
 from dashboards.figures._common import interval_bars, label, marks, point_name
-from dashboards.figures._scores import repeats_of, test_in_words
+from dashboards.figures._scores import interval_of, repeats_of, test_in_words
 from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from dashboards.text import is_fraction, show_test
 from sweeper.pareto.dominance import Box, hypervolume
 from sweeper.privacy.held_out import interval_on_test
-from sweeper.records import Interval, Objective
+from sweeper.records import Interval, Objective, Point
 from sweeper.results.front import Front
 
 _ASIDE = 1.03  # by which crosses stand to the right of points whose bars, or of lines whose marks, they would cover
@@ -24,6 +24,7 @@ _SIZE, _NARROW_SIZE = 8.5, 6.0  # pixels
 _STRIP = (0.12, 0.18)  # share of an axis, and of one in a column
 _RIM = 0.8  # pixels around a cross, so that it is seen on other marks
 ON_TEST = "on test rows"
+AT_ENDS = "bar: all scores at an end of their 95 % CI"
 BEST_ON_TEST = "best model with a test score, on test rows"
 
 
@@ -94,6 +95,24 @@ def volume_on_test(front: Front, objectives: Sequence[Objective], box: Box) -> f
             return None
         found.append(replace(point, values=scores))
     return hypervolume(found, objectives, box) if found else None
+
+
+def volume_at_ends(front: Front, objectives: Sequence[Objective], box: Box) -> Interval | None:
+    """Return the hypervolumes of the front with all scores of public rows at the lower and at the upper end of theirs.
+
+    Scores of one model on the same rows move together; where they did so exactly this were a 95 % interval, and it is
+    wider where they do not. None where an interval is not known; noisy scores have `Front.hypervolume_interval`.
+    """
+    ends: list[list[Point]] = [[], []]
+    for point in front.front_points:
+        known = {one.name: interval_of(front, one.name, point.values.get(one.name, nan)) for one in objectives}
+        scores = {name: interval for name, interval in known.items() if name != "epsilon"}
+        if point.noisy is not None or not all(scores.values()):
+            return None
+        for i, end in enumerate(ends):
+            end.append(replace(point, values={**point.values, **{name: own[i] for name, own in scores.items() if own}}))
+    low, high = (hypervolume(points, objectives, box) for points in ends)
+    return (low, high) if front.front_points else None
 
 
 def heights(steps: Sequence[Step], found: Sequence[Tested]) -> list[float]:

@@ -95,7 +95,7 @@ def plot(info: AttainmentInfo, theme: Theme = LIGHT) -> go.Figure:
             if surface is not None:
                 figure.add_trace(_line(info, band, surface, color, width))
     if info.bands and info.alone:
-        name = f"not shown: {escape(', '.join(info.alone))} (one run)"
+        name = f"not shown, though in the price: {escape(', '.join(info.alone))} (one run)"
         figure.add_trace(said_in_legend(name, theme))
     return figure
 

@@ -21,24 +21,28 @@ from dashboards.figures._common import (
     with_terms,
 )
 from dashboards.figures._scores import compared_on_test, rows_in_words
-from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows, volume_on_test
+from dashboards.figures._tested import AT_ENDS, cross_in_words, cross_look, on_test_rows, volume_at_ends, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box
-from sweeper.results.comparison import Comparison, Group, prices_in_words
+from sweeper.records import Interval
+from sweeper.results.comparison import Comparison, Group, Run, prices_in_words
+from sweeper.rounding import number_of
 
 _MOST_ROWS = 12  # runs that have a row each; of more, those of one name share one
 _ROW_PIXELS = 34
 _MEAN = "mean of the sweeps of one name"
+_INTERVAL = "bar: 95 % interval of the true scores"
 _BELOW, _NARROW_BELOW = 110, 38  # letters of a line below the axis, on a page and in a column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumesInfo(FigureInfo):
-    """Numbers of the hypervolumes figure."""
+    """Numbers of the hypervolumes figure; intervals are those of noisy scores, or of `volume_at_ends`."""
 
     groups: tuple[Group, ...]
     box: Box  # where hypervolumes were measured
+    intervals: tuple[tuple[Interval | None, ...], ...]  # of each group, each run's
     on_test: tuple[
         tuple[float | None, ...], ...
     ]  # of each group, each run's by scores on test rows, where all have them
@@ -54,6 +58,12 @@ def info(comparison: Comparison) -> VolumesInfo:
             tuple(volume_on_test(run.front, comparison.objectives, comparison.box) for run in group.runs)
             for group in comparison.groups
         ),
+        intervals=tuple(
+            tuple(
+                run.interval or volume_at_ends(run.front, comparison.objectives, comparison.box) for run in group.runs
+            )
+            for group in comparison.groups
+        ),
         test_scores=compared_on_test([run.front for run in comparison.runs]),
     )
 
@@ -62,10 +72,10 @@ def rows(info: VolumesInfo) -> Table:
     """The numbers of the figure: one row per run."""
     return [
         {"name": group.name, "sweep": run.label, "hypervolume": run.hypervolume, "mean_of_name": group.mean}
-        | interval_row(run.interval)
+        | interval_row(interval)
         | {"on_test": volume, "price": None if run.front.price is None else run.front.price.epsilon}
-        for group, volumes in zip(info.groups, info.on_test, strict=True)
-        for run, volume in zip(group.runs, volumes, strict=True)
+        for group, volumes, intervals in zip(info.groups, info.on_test, info.intervals, strict=True)
+        for run, volume, interval in zip(group.runs, volumes, intervals, strict=True)
     ]
 
 
@@ -95,7 +105,7 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         color = theme.hue(i)
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
-        ends = interval_bars(list(group.volumes), [run.interval for run in group.runs], color)
+        ends = interval_bars(list(group.volumes), info.intervals[i], color)
         figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False).update(error_x=ends))
         known = [(v, y, run.label) for v, y, run in zip(info.on_test[i], at, group.runs, strict=True) if v is not None]
         texts = [f"<b>{escape(run)}</b> on {info.test_scores}<br>hypervolume {number(v, 4)}" for v, _, run in known]
@@ -113,6 +123,9 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
     if tested:
         cross = cross_look(theme.muted, theme), on_test_rows(info.test_scores)
         keys += [(validation, rows_in_words(info.scores)), cross]
+    if any(interval for intervals in info.intervals for interval in intervals):
+        bar = {"size": 12, "symbol": "line-ew-open", "color": theme.muted, "line": {"width": 1.5}}
+        keys.append((bar, _INTERVAL if any(run.interval for group in info.groups for run in group.runs) else AT_ENDS))
     for marker, words in keys:
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=words))
     return figure
@@ -126,13 +139,18 @@ def _names(info: VolumesInfo) -> list[list[str]]:
     has_own = len(labels) <= _MOST_ROWS
     return [
         [
-            f"{escape(names[run.label])}<br>{prices_in_words([run.front.price])}"
+            f"{escape(names[run.label])}<br>{_trials(info, run)}{prices_in_words([run.front.price])}"
             if has_own
             else f"{escape(group.name)}<br>{group.price_in_words}"
             for run in group.runs
         ]
         for group in info.groups
     ]
+
+
+def _trials(info: VolumesInfo, run: Run) -> str:
+    """How many a run trained, in front of its price; a column has no room for it."""
+    return "" if info.narrow else f"{number_of(len(run.front.trials), 'trial')}, "
 
 
 def _axis_title(info: VolumesInfo) -> str:
@@ -144,7 +162,8 @@ def _axis_title(info: VolumesInfo) -> str:
 
 
 def _volumes(info: VolumesInfo) -> list[float]:
-    return [end for group in info.groups for run in group.runs for end in (run.hypervolume, *(run.interval or ()))]
+    volumes = [run.hypervolume for group in info.groups for run in group.runs]
+    return volumes + [end for intervals in info.intervals for interval in intervals for end in interval or ()]
 
 
 def _remarks(comparison: Comparison) -> str:
@@ -158,7 +177,8 @@ FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
     summary="one mark per sweep, a cross for its models on test rows, a tick for the mean of a name",
     caption=(
         "One mark per sweep: the share of one box, the same for all, that the front dominates. A larger one may only "
-        "have a larger price. Where scores are noisy, a bar is the 95 % interval of what its models truly have."
+        "have a larger price. A bar says how sure it is: the 95 % interval of what its models truly have where scores are "
+        "noisy, else the hypervolumes with all scores at an end of their 95 % intervals."
     ),
     remarks=_remarks,
     position=30,

@@ -11,6 +11,7 @@ from dashboards.data import SweepData
 from dashboards.figures._base import FigureInfo, Table, omitted
 from dashboards.figures._common import header, new_figure
 from dashboards.figures._comparable import in_lines, write_below
+from dashboards.figures._references import Reference, constant_reference
 from dashboards.figures._theme import Theme
 from dashboards.text import show_epsilon
 from sweeper.privacy.pricing import OWN
@@ -65,6 +66,7 @@ class LinesInfo(FigureInfo):
     test_rows: int  # their public number
     radius_unit: str  # of what is drawn over radii
     positive: str  # the class whose share and rates are drawn, of two
+    constant: tuple[Reference, ...]  # what the majority class reaches, at every radius
 
 
 def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T], HeldOutCurve]) -> LinesInfo:
@@ -84,6 +86,7 @@ def collected(data: SweepData, title: str, of: Part[T], line: Callable[[Point, T
         confidence=curves[0].confidence if curves else 0.0,
         test_rows=curves[0].rows if curves else 0,
         radius_unit=data.result.claim.radius_unit,
+        constant=constant_reference(data.result.claim.baselines, "accuracy"),
         positive=(data.result.claim.baselines.classes or ("0", "1"))[1],
     )
 
@@ -124,7 +127,7 @@ def rows(info: LinesInfo, x: str, y: str, *, corners: bool = False) -> Table:
 
 def _write_below(figure: go.Figure, info: LinesInfo, theme: Theme, axis: str, note: str) -> None:
     """Write the title of the horizontal axes below all panels, and what the epsilons promise and how sure bands are."""
-    certain = f"{info.epsilon_title}; {info.test_rows} test rows; simultaneous {100 * info.confidence:g} % CI"
+    certain = f"{info.epsilon_title}; noisy, of {info.test_rows} test rows; simultaneous {100 * info.confidence:g} % CI"
     title = in_lines(axis, _COLUMN_LETTERS if info.narrow else _LETTERS)
     place = {"xref": "paper", "yref": "paper", "x": 0.5, "y": 0, "yanchor": "top", "yshift": -28}
     text = "<br>".join(map(escape, title))

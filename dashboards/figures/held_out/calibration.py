@@ -18,8 +18,8 @@ from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
 _SAYS_LITTLE = 0.5  # width of a band
 _TOGETHER = (
-    "dotted: perfect calibration; p is of the misfit of all groups together: it may be small where each bar meets the "
-    "diagonal"
+    "triangles: bars that go on to 0; dotted: perfect calibration; p is of the misfit of all groups together: it may "
+    "be small where each bar meets the diagonal"
 )
 _MOST_SILENT = 0.5  # of all groups, in a figure
 _LEAST_P = 1 / 201  # of the 200 simulated statistics, none as large

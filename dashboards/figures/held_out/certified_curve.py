@@ -15,7 +15,7 @@ from dashboards.text import show
 from sweeper.records import Point, ReleasedCurves
 
 _TOGETHER = ",\N{NO-BREAK SPACE}"  # the ends of an interval stay in one line
-_STEPS = "bands are steps: right behind a released radius a curve may have fallen to its end at the next"
+_STEPS = "bands are steps: between two released radii a curve may fall anywhere"
 _NEXT_TO_NOTHING = 0.02  # of certified accuracy
 _TICKS = 6  # of radii in a panel, at most
 _FAR_ABOVE = 0.3  # of certified accuracy, above 0
@@ -40,12 +40,20 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
         "range": [_start(info), _top(info)],
     }
     xaxis = {"range": [0, _end(info)], "nticks": _TICKS}
-    figure = _released.panels(info, theme, xaxis, yaxis, title=axis, note=_STEPS)
+    figure = _released.panels(info, theme, xaxis, yaxis, title=axis, note=_note(info))
     for i, line in enumerate(info.lines):
         stepped = replace(line, below=_lower_steps(*line.below), above=_upper_steps(*line.above))
         for trace in _released.band(stepped, theme.blue):
             figure.add_trace(trace, **_released.place(info, i))
+        for one in info.constant:  # a constant answer has every radius
+            line = _released.reference((0.0, _end(info)), (one.value, one.value), theme)
+            figure.add_trace(line, **_released.place(info, i))
     return figure
+
+
+def _note(info: LinesInfo) -> str:
+    constant = [f"dotted: {one.words}, {show('accuracy', one.value)}" for one in info.constant]
+    return "; ".join([_STEPS, *constant])
 
 
 def _upper_steps(radii: tuple[float, ...], ends: tuple[float, ...]) -> Outline:
@@ -68,7 +76,8 @@ def _end(info: LinesInfo) -> float:
 def _start(info: LinesInfo) -> float:
     """Where the vertical axis begins: at a whole ten percent below all bands, at 0 where that saves little room."""
     end = _end(info)
-    lowest = min((y for line in info.lines for x, y in zip(*line.below, strict=True) if x <= end), default=0.0)
+    ends = [y for line in info.lines for x, y in zip(*line.below, strict=True) if x <= end]
+    lowest = min([*ends, *(one.value for one in info.constant)], default=0.0)
     below = floor(10 * lowest) / 10
     return below if below >= _FAR_ABOVE else 0.0
 

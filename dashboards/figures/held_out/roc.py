@@ -1,5 +1,7 @@
 """ROC curves of private test rows: one release for each point, with a band."""
 
+from itertools import pairwise
+
 import plotly.graph_objects as go
 
 from dashboards.data import SweepData
@@ -10,6 +12,7 @@ from dashboards.figures.held_out import _released
 from dashboards.figures.held_out._released import HeldOutCurve, LinesInfo
 from sweeper.records import Point, ReleasedCurves, ScoreCurves
 
+_FAR = 0.15  # in either rate, between two thresholds
 _CHANCE = 0.5  # the area under the curve of a model that guesses
 
 
@@ -42,16 +45,32 @@ def plot(info: LinesInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = _released.panels(info, theme, xaxis, yaxis, title="false positive rate (test)", note=_chance(info))
     _released.make_square(figure)
     for i, line in enumerate(info.lines):
-        for trace in (*_released.band(line, theme.blue), _released.reference((0, 1), (0, 1), theme)):
+        for trace in (*_band(line, theme), _released.reference((0, 1), (0, 1), theme)):
             figure.add_trace(trace, **_released.place(info, i))
     return figure
+
+
+def _band(line: HeldOutCurve, theme: Theme) -> list[go.Scatter]:
+    """The curve in its band; thin where it joins thresholds that are far apart."""
+    inside, outline, curve = _released.band(line, theme.blue)
+    released: list[tuple[float | None, float | None]] = [(line.x[0], line.y[0])]
+    far: list[tuple[float | None, float | None]] = []
+    for before, after in pairwise(zip(line.x, line.y, strict=True)):
+        if max(abs(a - b) for a, b in zip(before, after, strict=True)) > _FAR:
+            far += [before, after, (None, None)]
+            released.append((None, None))
+        released.append(after)
+    look = {"mode": "lines", "line": {"color": theme.blue, "width": 1}, "hoverinfo": "skip"}
+    thin = go.Scatter(x=[x for x, _ in far], y=[y for _, y in far], **look)
+    return [inside, outline, curve.update(x=[x for x, _ in released], y=[y for _, y in released]), thin]
 
 
 def _chance(info: LinesInfo) -> str:
     """What is said where a model may be no better than chance; nothing where none may be."""
     lowest = min((_area(line.point).get("auroc_low", 1.0) for line in info.lines), default=1.0)
     doubt = "; an interval that contains 0.5: that model may be no better than chance" if lowest <= _CHANCE else ""
-    return f"dotted: chance; [ ]: 95 % interval of AUROC{doubt}" if info.lines else ""
+    said = f"thin: no threshold was released between; dotted: chance; [ ]: 95 % interval of AUROC{doubt}"
+    return said if info.lines else ""
 
 
 def _scores(curves: ReleasedCurves) -> ScoreCurves | None:

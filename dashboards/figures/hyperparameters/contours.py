@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, floor, log10
 from typing import Any
 
 import numpy as np
@@ -48,10 +48,10 @@ _SIZE = 11  # pixels of a mark
 _BETWEEN = "guessed between marks"
 CELLS = 32  # of the grid, along each axis
 _LEAST_MARKS = 17  # of fewer, as a default number of rehearsals has, what lies between them is too much of a guess
-_SHARP = 3.0  # the power of the distance by which a trial counts
-_NEAR = 0.06  # within this share of an axis trials count alike
-_LEGIBLE = 0.8  # up to which fading there are lines
-_PALE = 0.2  # of colours everywhere: those of marks are measured, these are guessed
+_BANDWIDTH = 0.15  # share of an axis: a mean of several scores, whose noise would make an island of each
+_LEGIBLE = 0.5  # up to which fading there are lines
+_ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)  # times a power of ten: how far apart lines may be
+_LEAST_WEIGHT = 1e-9  # far from all marks, where colours have faded
 _MOST_LEVELS = 12
 _AROUND = 3  # marks that are near where something is guessed: around one alone there would be a halo of its colour
 _FULL, _GONE = 0.2, 0.4  # shares of an axis from the farthest of these up to which colours do not fade, and end
@@ -107,7 +107,7 @@ def plot(info: ContoursInfo, theme: Theme = LIGHT) -> go.Figure:
         bar = {
             "showscale": not first,
             "colorbar": color_bar(f"{label(info.color_name)}<br>{_between(info)}")
-            | {"tickvals": ticks, "ticktext": texts_of([round(tick, 3) for tick in ticks], info.color_name)},
+            | {"tickvals": ticks, "ticktext": texts_of(ticks, info.color_name)},
         }
         scale = {"colorscale": theme.colorscale()}
         look = {"contours": {"coloring": "heatmap", "showlines": False}, "line": {"width": 0}, "hoverinfo": "skip"}
@@ -128,12 +128,14 @@ def _between(info: ContoursInfo) -> str:
 
 
 def _levels(info: ContoursInfo) -> list[float]:
-    """Where lines are: one or more times `ContoursInfo.apart` from each other; nowhere if that is not known."""
+    """Where lines are: at round values, at least `ContoursInfo.apart` from each other; nowhere if that is not known."""
     low, high = min(info.colors), max(info.colors)
     if not info.apart:
         return []
-    step = info.apart * max(1, ceil((high - low) / info.apart / _MOST_LEVELS))
-    return [low + i * step for i in range(1, int((high - low) / step) + 1)]
+    least = max(info.apart, (high - low) / _MOST_LEVELS)
+    power = 10.0 ** floor(log10(least))
+    step = next(power * one for one in _ROUND if power * one >= least)
+    return [round(i * step, 12) for i in range(ceil(low / step), floor(high / step) + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,18 +151,18 @@ class Heights:
 def fill_grid(x: Axis, y: Axis, chosen: Sequence[int], values: Sequence[float]) -> Heights:
     """Return a grid over two axes.
 
-    A height is the mean of the values of marks, in which nearer ones count more; it fades with the distance to the
-    third-nearest mark, in shares of the axes.
+    A height is the mean of the values of marks, of which nearer ones count more by a Gaussian kernel (Nadaraya 1964,
+    On Estimating Regression); it fades with the distance to the third-nearest mark, in shares of the axes.
     """
     (left, right), (low, high) = x.ends, y.ends
     grid_x, grid_y = np.linspace(left, right, CELLS), np.linspace(low, high, CELLS)
     far_x = (grid_x[None, :, None] - np.array([x.positions[i] for i in chosen])) / (right - left)
     far_y = (grid_y[:, None, None] - np.array([y.positions[i] for i in chosen])) / (high - low)
     far: Any = np.hypot(far_x, far_y)
-    weights = (far + _NEAR) ** -_SHARP
+    weights = np.exp(-0.5 * (far / _BANDWIDTH) ** 2) + _LEAST_WEIGHT
     heights = (weights * np.asarray(values)).sum(axis=2) / weights.sum(axis=2)
     beyond = (np.partition(far, _AROUND - 1, axis=2)[..., _AROUND - 1] - _FULL) / (_GONE - _FULL)
-    faded = _PALE + (1.0 - _PALE) * np.clip(beyond, 0.0, 1.0)
+    faded = np.clip(beyond, 0.0, 1.0)
     return Heights(grid_x.tolist(), grid_y.tolist(), heights.tolist(), faded.tolist())
 
 
@@ -196,7 +198,7 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
-        "more: it is a guess, not a measurement. Lines are at least half the 95 % interval of a score apart, where "
+        "more: it is a guess, not a measurement, and the noise of one score makes no island. Lines are at least half the 95 % interval of a score apart, where "
         "that is known: within less, differences may be chance. Colours fade where fewer than three marks are near."
     ),
     position=102,

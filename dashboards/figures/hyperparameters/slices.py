@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table, omitted
 from dashboards.figures._common import SYMBOLS, label, marks, percent_axis
-from dashboards.figures._comparable import stage_epsilon, stage_names, symbols
+from dashboards.figures._comparable import stage_epsilon, stage_names, swarm, symbols
 from dashboards.figures._scores import VALIDATION
 from dashboards.figures._shades import differ, shaded_marker
 from dashboards.figures._theme import LIGHT, Theme
@@ -35,6 +35,8 @@ from dashboards.figures.hyperparameters.configurations import (
 
 MOST_PANELS = 4
 _SIZE = 8  # pixels of a mark
+_BESIDE = (0.035, 0.05)  # of an axis, between marks of one value that would hide each other; in a column
+_NEAR = 0.04  # share of all values within which they would
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,8 @@ def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) ->
     found = [i for i in range(len(info.trials)) if not info.stages or info.stages[i] == group]
     chosen = stars_last(info, found)
     x, y = [axis.positions[i] for i in chosen], [info.colors[i] for i in chosen]
+    low, high = axis.ends
+    x = swarm(x, y, _BESIDE[info.narrow] * ((high - low) or 1.0), _NEAR * (max(info.colors) - min(info.colors)))
     marker = {"size": _SIZE, "opacity": 0.7, **look}
     if info.trained:
         marker |= symbols(is_trained(info, chosen), _SIZE)

@@ -54,6 +54,7 @@ class Curve:
     values: tuple[float, ...]
     shown: tuple[str, ...]  # the values in words, with the intervals of noisy scores
     intervals: tuple[Interval | None, ...]
+    deviations: tuple[float | None, ...]  # of the values over repeats, which they are means of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,7 @@ def info(data: SweepData) -> CurvesInfo:
             values=tuple(point.values[data.utility] for point in own),
             shown=tuple(show_value(point, data.utility) for point in own),
             intervals=tuple(point.interval(data.utility) for point in own),
+            deviations=tuple(point.deviation(data.utility) for point in own),
         )
         curves.append(curve)
     names, best = stage_names(data), best_of(data, data.utility)
@@ -111,10 +113,11 @@ def rows(info: CurvesInfo) -> Table:
             info.utility: value,
             "low": None if interval is None else interval[0],
             "high": None if interval is None else interval[1],
+            "deviation": deviation,
         }
         for curve in info.curves
-        for epoch, epsilon, value, interval in zip(
-            curve.epochs, curve.epsilons, curve.values, curve.intervals, strict=True
+        for epoch, epsilon, value, interval, deviation in zip(
+            curve.epochs, curve.epsilons, curve.values, curve.intervals, curve.deviations, strict=True
         )
     ]
 
@@ -150,11 +153,16 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
             is_best = names[i] != _OTHERS
             color = theme.ink if is_best else colors[i]
             line.update(line={"color": color, "width": _BEST_WIDTH if is_best else 1.2}, marker={"color": color})
+            line.error_y.color = color
             line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
         figure.add_trace(line)
     figure.add_traces([_bar(info, theme)] if colors else [])
     if info.still and info.sure is not None:
-        figure.add_traces([_ruler(info, last, theme), bar_key("bar: 95 % CI of its last epoch", theme.ink)])
+        figure.add_traces(
+            [_ruler(info, last, theme), bar_key(f"bar: 95 % CI of {escape(info.best)}'s last epoch", theme.ink)]
+        )
+    if info.still and any(any(curve.deviations) for curve in info.curves):
+        figure.add_trace(bar_key("bars: ±1 SD over repeats, of last epochs", theme.muted))
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
         figure.add_trace(said_in_legend(name, theme))
@@ -235,7 +243,7 @@ def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, 
         line={"color": color, "width": 1.2 if crowded else 1.6},
         marker={"size": 3 if crowded else 5, "color": color, "symbol": SYMBOLS[group % len(SYMBOLS)]},
         opacity=(0.55 if info.narrow else 0.35) if crowded else 0.75,
-        error_y=interval_bars(curve.values, curve.intervals, color),
+        error_y=interval_bars(curve.values, _ends(curve), color),
         text=f"<b>{escape(curve.trial)}</b>",
         customdata=cells,
         hovertemplate=(
@@ -246,6 +254,14 @@ def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, 
         legendgroup=name,
         showlegend=is_named,
     )
+
+
+def _ends(curve: Curve) -> list[Interval | None]:
+    """What bars reach: the intervals of noisy scores; else of the last epoch one standard deviation over repeats."""
+    value, deviation = curve.values[-1], curve.deviations[-1]
+    if any(curve.intervals) or not deviation:
+        return list(curve.intervals)
+    return [*[None] * (len(curve.values) - 1), (value - deviation, value + deviation)]
 
 
 FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(

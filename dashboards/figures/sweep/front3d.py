@@ -158,7 +158,9 @@ def _flat(info: Front3dInfo, theme: Theme) -> go.Figure:
     xaxis = {"title": {"text": title}, **percent_axis(info.utility)}
     figure = new_figure(info, theme, empty=not info.front, height=520, xaxis=xaxis, yaxis=value_axis(second, name))
     if info.front:
-        front = sorted(info.front, key=own_epsilon, reverse=True)  # the smallest one on top
+        best = [max(info.front, key=lambda point: point.values[one]).key for one in (info.utility, name)]
+        # the smallest epsilon above others, and the best above all
+        front = sorted(info.front, key=lambda point: (point.key in best, -own_epsilon(point)))
         own = [own_epsilon(point) for point in front]
         look = {"size": 9.0 * scale_of(len(front), narrow=info.narrow), "opacity": 1, **_shapes(front, theme)}
         look |= shaded_marker(own, theme, "points") if differ(own) else {"color": theme.blue}

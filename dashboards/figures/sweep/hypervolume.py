@@ -26,7 +26,7 @@ from dashboards.figures._common import (
     with_terms,
 )
 from dashboards.figures._scores import rows_in_words, test_in_words
-from dashboards.figures._tested import cross_in_words, cross_look, on_test_rows, volume_on_test
+from dashboards.figures._tested import AT_ENDS, cross_in_words, cross_look, on_test_rows, volume_at_ends, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box, hypervolume_curve
@@ -50,7 +50,8 @@ class HypervolumeInfo(FigureInfo):
     values: tuple[float, ...]  # the hypervolume
     box: Box  # where it was measured
     on_test: float | None  # that of the models of the whole front by their scores on test rows, where all have them
-    interval: Interval | None  # of the last one, where scores are noisy
+    interval: Interval | None  # of the last one
+    is_noisy: bool  # whether scores are, so that the interval is that of their noise too
 
 
 def info(data: SweepData) -> HypervolumeInfo:
@@ -74,7 +75,9 @@ def info(data: SweepData) -> HypervolumeInfo:
         ),
         box=data.result.box,
         on_test=volume_on_test(data.result, data.result.objectives, data.result.box),
-        interval=data.result.hypervolume_interval,
+        interval=data.result.hypervolume_interval
+        or volume_at_ends(data.result, data.result.objectives, data.result.box),
+        is_noisy=data.result.hypervolume_interval is not None,
         test_scores=test_in_words(data.result.claim, None),
     )
 
@@ -131,7 +134,8 @@ def plot(info: HypervolumeInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     if info.interval is not None:
         marker = {"size": 7, "color": theme.blue}
-        name = f"the whole front, 95 % interval{' of its true scores' if not info.narrow else ''}"
+        of_scores = "" if info.narrow else " of its true scores"
+        name = f"the whole front, 95 % interval{of_scores}" if info.is_noisy else AT_ENDS
         text = f"{name}<br>{number(info.interval[0], 4)} to {number(info.interval[1], 4)}"
         last = marks([count], [info.values[-1]], [text], marker, name=name)
         figure.add_trace(last.update(error_y=interval_bars([info.values[-1]], [info.interval], theme.blue)))
@@ -147,6 +151,7 @@ def _below(info: HypervolumeInfo) -> str:
     _, _, paid = info.epsilon_title.partition(", ")
     name, box = "trials, in the order of their proposals", box_in_words(info.box, _LETTERS)
     chosen = rows_in_words(info.scores) + ("" if info.interval else ", their sampling error not shown")
+    chosen += ", ignoring selection" if info.interval and not info.is_noisy else ""
     if info.narrow:
         return with_terms(name, [box.replace("<br>", " "), chosen, paid])
     return "<br>".join([name, box, "; ".join(filter(None, [chosen, paid]))])
@@ -162,8 +167,9 @@ FIGURE: FigureKind[SweepData, HypervolumeInfo] = FigureKind(
     summary="hypervolume of the front after each trial, and what its models have on test rows",
     caption=(
         "Hypervolume of the front after each trial: where the curve is flat, more trials of this kind add little. A "
-        f"mark stands at each trial that enlarged it by {_SEEN} or more. Where scores are noisy, a bar is the 95 % "
-        "interval of what the models of the whole front truly have."
+        f"mark stands at each trial that enlarged it by {_SEEN} or more. A bar says how sure that of the "
+        "whole front is: the 95 % interval of what its models truly have where scores are noisy, else the hypervolumes "
+        "with all scores at the lower and at the upper end of their 95 % intervals."
     ),
     position=80,
     info=info,

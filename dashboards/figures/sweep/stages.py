@@ -23,7 +23,7 @@ from dashboards.figures._common import (
     value_axis,
     with_room,
 )
-from dashboards.figures._comparable import stage_names
+from dashboards.figures._comparable import stage_names, swarm
 from dashboards.figures._scores import bars_in_words, interval_of
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import show, show_epsilon
@@ -158,13 +158,14 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         "range": [-0.4, max(count, 1) - 0.6],
         "title": {"text": title_below(f"stage of the budget; {info.epsilon_title.partition(', ')[2]}", info)},
     }
+    axis_of_value = value_axis(info, info.utility)
     figure = new_figure(
         info,
         theme,
         empty=not info.trials,
         height=400,
         xaxis=axis,
-        yaxis=value_axis(info, info.utility),
+        yaxis={**axis_of_value, "title": {"text": f"best {axis_of_value['title']['text']}"}},
         margin={"b": 176 if info.narrow else 96},
     )
     if info.trials:
@@ -172,12 +173,20 @@ def plot(info: StagesInfo, theme: Theme = LIGHT) -> go.Figure:
         best = [one for one in info.trials if one.trial in info.sure]
         if best:
             places = _places(info)
-            x, y = [places[one.trial] for one in best], [one.value for one in best]
+            beside = -2 * _BESIDE[info.narrow]  # a bar among marks would not be seen
+            x, y = [places[one.trial] + beside for one in best], [one.value for one in best]
             bars = interval_bars(y, [info.sure[one.trial] for one in best], theme.ink)
             look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
             figure.add_trace(go.Scatter(x=x, y=y, error_y=bars, **look))
             figure.add_trace(bar_key("bar: 95 % CI of the best", theme.ink))
+        for symbol, words in (("circle", "trial that was promoted, or a final"), ("circle-open", "other trial")):
+            marker = {"size": 8, "symbol": symbol, "color": theme.muted}
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=words))
     return with_room(figure, info)
+
+
+def _goes_on(info: StagesInfo, one: Staged) -> bool:
+    return one.stage == len(info.names) - 1 or any(other.source == one.trial for other in info.trials)
 
 
 def _best_of_each(data: SweepData, utility: str, trials: Sequence[Staged]) -> list[Staged]:
@@ -191,15 +200,8 @@ def _places(info: StagesInfo) -> dict[str, float]:
     """Where each trial stands: on its stage, beside those that it would hide there."""
     values = [one.value for one in info.trials]
     near = _APART * (max(values) - min(values))
-    places: dict[str, float] = {}
-    for one in info.trials:
-        hidden = [other for other in info.trials if other.trial in places and other.stage == one.stage]
-        taken = {places[other.trial] for other in hidden if abs(other.value - one.value) <= near}
-        sides = (
-            one.stage + _BESIDE[info.narrow] * step for i in range(len(info.trials)) for step in dict.fromkeys((i, -i))
-        )
-        places[one.trial] = next(place for place in sides if place not in taken)
-    return places
+    found = swarm([one.stage for one in info.trials], values, _BESIDE[info.narrow], near)
+    return {one.trial: place for one, place in zip(info.trials, found, strict=True)}
 
 
 def _tick(info: StagesInfo, stage: int) -> str:
@@ -237,11 +239,16 @@ def _marks(info: StagesInfo, theme: Theme) -> go.Scatter:
         x=[_places(info)[one.trial] for one in info.trials],
         y=[one.value for one in info.trials],
         mode="markers",
-        marker={"size": 6 if info.narrow else 9, "color": [theme.hue(one.stage) for one in info.trials]},
+        marker={
+            "size": 6 if info.narrow else 9,
+            "color": [theme.hue(one.stage) for one in info.trials],
+            "symbol": ["circle" if _goes_on(info, one) else "circle-open" for one in info.trials],
+        },
         error_y=interval_bars([one.value for one in info.trials], [one.interval for one in info.trials], theme.muted),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
         name="one trial",
+        showlegend=False,
     )
 
 

@@ -1,9 +1,9 @@
 """Temperature of the loss against radius and membership, as table 1 of Bethune et al.
 
 One kind of mark for radius 0 and one for each certified radius: the best value of each range of temperatures within
-one epsilon, so every mark picks its own model; pale marks are the best of the other trials. Below them, what membership
-inference learns from the best models at radius 0. A cold loss fits the rows that it sees; a hot one keeps logits
-apart, which certifies.
+one epsilon, so every mark picks its own model; small open marks are the best of the other trials. Below them, what
+membership inference learns from the best models at radius 0. A cold loss fits the rows that it sees; a hot one keeps
+logits apart, which certifies.
 
 References:
     Bethune et al. (2024), DP-SGD without clipping, https://arxiv.org/abs/2305.16202
@@ -52,7 +52,6 @@ _LEAST_TRIALS = 4  # of fewer, rows differ by what else their trials have, unles
 _HEIGHT = 460
 _MEMBERSHIP_HEIGHT = 130  # pixels of the second panel
 _GAP = 0.06  # between the panels
-_PALE = 0.35
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +184,13 @@ def plot(info: TemperatureInfo, theme: Theme = LIGHT) -> go.Figure:
         return figure
     mark(figure, info.note, theme, narrow=info.narrow)
     colored = looks(info.names, theme)
-    for i, (color, _) in enumerate(colored):  # below the best
-        figure.add_trace(_pale(info, i, color))
     for i, look in enumerate(colored):
         figure.add_traces(_best(info, i, *look))
+    for i, look in enumerate(colored):  # above the best, which would hide those near them
+        figure.add_trace(_other(info, i, *look))
+    if any(cells for row in info.rows for cells in row.others):
+        key = {"size": 5, "symbol": "circle-open", "color": theme.muted}
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=key, name="other trials"))
     if any(cell and cell.interval for row in info.rows for cell in row.cells):
         figure.add_trace(bar_key("bars: 95 % CI", theme.muted))
     for one, other in pairwise(info.rows):
@@ -286,17 +288,17 @@ def _span(info: TemperatureInfo) -> list[float] | None:
     return zoom([*ends, *attacked, *(cell.value for row in info.rows for cells in row.others for cell in cells)])
 
 
-def _pale(info: TemperatureInfo, index: int, color: str) -> go.Scatter:
+def _other(info: TemperatureInfo, index: int, color: str, symbol: str) -> go.Scatter:
     """The best of the trials that are not the best of their row."""
     cells = [cell for row in info.rows for cell in row.others[index]]
     return go.Scatter(
         x=[cell.temperature for cell in cells],
         y=[cell.value for cell in cells],
         mode="markers",
-        marker={"color": color, "size": 5, "opacity": _PALE},
+        marker={"color": color, "size": 5, "symbol": f"{symbol.removesuffix('-open')}-open"},
         hoverinfo="skip",
         name=f"{legend_name(info.names[index])}, other trials",
-        showlegend=bool(cells),
+        showlegend=False,
     )
 
 
@@ -312,7 +314,7 @@ def _best(info: TemperatureInfo, index: int, color: str, symbol: str) -> list[go
         mode="markers",  # other models at each temperature: a line would say that it alone changes
         marker={"color": color, "symbol": symbol, "size": 9},
         error_y=interval_bars(values, [cell.interval for cell in cells], color),
-        name=f"{legend_name(name)}, best of a range",
+        name=legend_name(name),
         **look,
         **hover,
     )
@@ -369,8 +371,8 @@ FIGURE: FigureKind[SweepData, TemperatureInfo] = FigureKind(
     ),
     caption=(
         "One mark for each range of temperatures of the loss, at the temperature of the model that it picks: the best "
-        "accuracy, and the best certified score at each radius, with its 95 % interval; pale marks are the best of the "
-        "other trials. The best of more trials is the better one by chance too."
+        "accuracy, and the best certified score at each radius, with its 95 % interval; small open marks are the best "
+        "of the other trials. The best of more trials is the better one by chance too."
     ),
     position=50,
     info=info,

@@ -33,6 +33,7 @@ from dashboards.figures._scores import interval_of, intervals_in_words, open_mar
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.summary import best_of
+from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
 
 DRAWN_TRIALS = 200
@@ -190,7 +191,9 @@ def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
     group = f"{escape(t.trial)}, {t.status.value}"
     path = _paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
-    figure.add_trace(path.update(mode="lines+markers", marker={"size": 5, "symbol": symbol, "color": color}))
+    is_marked = not (info.narrow and len(info.trajectories) > NAMED_TRIALS)  # in a column marks would be a bar
+    mode = "lines+markers" if is_marked else "lines"
+    figure.add_trace(path.update(mode=mode, marker={"size": 5, "symbol": symbol, "color": color}))
     figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol))
 
 
@@ -267,7 +270,8 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     name = f"{escape(best.trial)}, its best point{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
     if info.sure is not None:
-        star.update(error_y=interval_bars([best.values[utility]], [info.sure], theme.ink), name=f"{name}, 95 % CI")
+        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, info.sure)}"
+        star.update(error_y=interval_bars([best.values[utility]], [info.sure], theme.ink), name=f"{name}: {ends}")
     return star
 
 

@@ -80,7 +80,11 @@ def info(data: SweepData) -> WorkersInfo:
     each = Counter(stay.worker for stay in stays)
     if len(stays) < _LEAST_STAYS or len(each) < 2 or max(each.values()) < 2:
         stays = ()
-    return WorkersInfo(**header(data, "workers and their trials"), stays=stays[-DRAWN_STINTS:], total=len(stays))
+    return WorkersInfo(
+        **header(data, "workers and their trials (lengths are no durations)"),
+        stays=stays[-DRAWN_STINTS:],
+        total=len(stays),
+    )
 
 
 def _find_stints(rows: Iterable[Trial]) -> tuple[Stint, ...]:

@@ -32,6 +32,7 @@ from sweeper.errors import EmptyFigureError
 from sweeper.pareto import dominance
 from sweeper.pareto.dominance import hypervolume as measure
 from sweeper.privacy.baselines import Baselines
+from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import Price
 from sweeper.records import NoisyScores, Point, Trial, TrialStatus
 
@@ -382,7 +383,8 @@ def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_ea
     for curve, line in zip(info.curves, curves.plot(info).data, strict=True):
         assert (list(line.x), list(line.y), line.meta) == (list(curve.epochs), list(curve.values), curve.trial)
         assert [cell[0] for cell in line.customdata] == list(curve.epsilons)
-        assert line.error_y.array is None
+        assert line.error_y.array is None or set(line.error_y.array[:-1]) == {None}
+        assert curve.deviations[-1] is None or line.error_y.array[-1] == pytest.approx(curve.deviations[-1])
     noisy = NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.4, 0.8)})
     data = small([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.7}, noisy=noisy)])
     (line,) = curves.plot(curves.info(data)).data
@@ -563,6 +565,22 @@ def test_the_hypervolume_of_noisy_scores_has_its_interval(small):
     (value,) = whole.y
     assert (value - whole.error_y.arrayminus[0], value + whole.error_y.array[0]) == pytest.approx((low, high))
     assert hypervolume.info(small([replace(point, noisy=None) for point in points])).interval is None
+
+
+def test_the_hypervolume_of_public_scores_has_the_ends_of_all_scores(small):
+    points = [Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0 + i, "accuracy": 0.5 + 0.1 * i}) for i in range(4)]
+    data = small(points, objectives=("epsilon", "accuracy"))
+    assert hypervolume.info(data).interval is None, "nobody knows of how many rows"
+    baselines = replace(data.result.claim.baselines, rows={"validation": 261})
+    claim = replace(data.result.claim, baselines=baselines, evaluation="public", unit="row")
+    data = replace(data, result=replace(data.result, claim=claim))
+    info = hypervolume.info(data)
+    for found, end in zip(info.interval, (0, 1), strict=True):
+        moved = [replace(p, values=p.values | {"accuracy": wilson(p.values["accuracy"], 261)[end]}) for p in points]
+        assert found == pytest.approx(measure(moved, data.result.objectives, data.result.box), rel=1e-12)
+    assert info.interval[0] < info.values[-1] < info.interval[1]
+    assert "bar: all scores at an end of their 95 % CI" in [trace.name for trace in hypervolume.plot(info).data]
+    assert hypervolume.plot(info).layout.xaxis.title.text.replace("<br>", " ").count("sampling error not shown") == 0
 
 
 def test_the_picture_of_a_hypervolume_says_what_it_is_a_share_of_and_what_the_sweep_costs(sweep):

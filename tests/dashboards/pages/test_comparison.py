@@ -187,7 +187,9 @@ def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, _, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
     assert mean.x == (pytest.approx(sum(runs.x) / 3),) * 3
-    assert list(mean.y) == list(runs.y) == [f"digits-{by}<br>price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
+    assert (
+        list(mean.y) == list(runs.y) == [f"digits-{by}<br>24 trials, price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
+    )
     low, high = hypervolumes.plot(hypervolumes.info(comparison)).layout.xaxis.range
     volumes = [run.hypervolume for run in comparison.runs]
     assert 0 <= low < min(volumes)

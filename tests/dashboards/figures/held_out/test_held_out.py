@@ -189,6 +189,28 @@ def test_bars_that_go_on_to_0_have_a_mark_at_the_edge(small):
     assert (mark.x, mark.y) == ((figure.data[1].x[0],), (figure.layout.yaxis.range[0],))
 
 
+def test_a_roc_is_thin_where_no_threshold_was_released(small):
+    rates = {"false_rates": (1.0, 0.3, 0.2, 0.0), "true_rates": (1.0, 0.9, 0.85, 0.8)}
+    ends = {"false_low": (1.0, 0.2, 0.1, 0.0), "false_high": (1.0, 0.4, 0.3, 0.1)}
+    ends |= {"true_low": (1.0, 0.8, 0.75, 0.7), "true_high": (1.0, 1.0, 0.95, 0.9)}
+    scores = replace(SCORES, **rates, **ends)
+    *_, curve, thin, _ = roc.plot(roc.info(small([point(1, replace(CURVES, scores=scores))]))).data
+    assert (thin.x, thin.y) == ((1.0, 0.3, None, 0.2, 0.0, None), (1.0, 0.9, None, 0.85, 0.8, None))
+    assert curve.x == (1.0, None, 0.3, 0.2, None, 0.0)
+    assert thin.line.width < curve.line.width
+
+
+def test_a_certified_curve_is_compared_with_a_constant_answer(small):
+    data = small([point(1)])
+    claim = replace(data.result.claim, baselines=Baselines(classes=("a", "b"), majority={"validation": 0.52}))
+    data = replace(data, result=replace(data.result, claim=claim))
+    figure = certified_curve.plot(certified_curve.info(data))
+    (line,) = (trace for trace in figure.data if trace.line.dash == "dot")
+    assert set(line.y) == {0.52}
+    assert "dotted: majority class, 52.0 %" in _texts(figure)[-1].replace("<br>", " ")
+    assert figure.layout.yaxis.range[0] < 0.52
+
+
 @pytest.mark.parametrize("figure", [roc, certified_curve])
 def test_a_band_has_an_outline_and_the_released_curve_is_the_thickest_line(data, figure):
     info = figure.info(data)
@@ -198,7 +220,8 @@ def test_a_band_has_an_outline_and_the_released_curve_is_the_thickest_line(data,
     filled, outline, released = drawn[:3]
     assert filled.opacity < 0.2
     assert outline.line.color == filled.fillcolor == released.line.color == LIGHT.blue
-    assert (released.x, released.y) == (info.lines[0].x, info.lines[0].y)
+    shown = [place for place in zip(released.x, released.y, strict=True) if place != (None, None)]
+    assert shown == list(zip(info.lines[0].x, info.lines[0].y, strict=True))
     assert all(trace.line.width < released.line.width for trace in drawn if trace.name is None)
     for ends in (info.lines[0].below, info.lines[0].above):
         assert set(zip(*ends, strict=True)) <= set(zip(outline.x, outline.y, strict=True))
@@ -265,7 +288,7 @@ def test_every_figure_says_price_delta_and_rows_in_lines_that_fit(data):
                 assert max(map(len, text.split("<br>"))) <= most
             for words in ("delta = 1e-5", "price of the sweep: 2.5", "25 test rows", "simultaneous 95 % CI"):
                 assert words in below
-            assert ("right behind a released" in below.replace("<br>", " ")) is (name == "certified-curve")
+            assert ("between two released radii" in below.replace("<br>", " ")) is (name == "certified-curve")
 
 
 @pytest.mark.parametrize(("low", "is_said"), [(0.5, True), (0.501, False)])

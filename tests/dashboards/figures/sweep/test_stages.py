@@ -69,12 +69,17 @@ def test_trials_stand_beside_those_that_they_would_hide(staged):
     assert x[9] == x[10] == 1
 
 
+def test_marks_are_open_of_trials_that_were_not_promoted(staged):
+    marks = stages.plot(stages.info(staged(0.7, 0.75, 0.8, 0.85, 0.9, 0.95))).data[1]
+    assert marks.marker.symbol == ("circle-open", *["circle"] * 5, *["circle-open"] * 4, "circle", "circle")
+
+
 def test_the_best_of_every_stage_has_its_interval(staged):
     info = replace(
         stages.info(staged(0.7, 0.75, 0.8, 0.85, 0.9, 0.95)), sure={"t0006": (0.5, 0.7), "t0011": (0.8, 1.0)}
     )
     bars = next(one for one in stages.plot(info).data if one.error_y.array)
-    assert (bars.x, bars.y) == ((0, 1), (0.6, 0.9))
+    assert (bars.x, bars.y) == (pytest.approx((-0.06, 0.94)), (0.6, 0.9)), "beside the marks"
     assert bars.error_y.array == pytest.approx((0.1, 0.1))
 
 

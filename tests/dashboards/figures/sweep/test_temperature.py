@@ -150,15 +150,17 @@ def test_each_name_has_marks_over_the_temperatures_and_membership_a_panel_below(
     assert [
         lines[name].x
         for name in (
-            "accuracy, best of a range",
-            "certified, L2 radius 0.5, best of a range",
-            "certified, L2 radius 1, best of a range",
+            "accuracy",
+            "certified, L2 radius 0.5",
+            "certified, L2 radius 1",
         )
     ] == [(0.1, 2.0)] * 3
-    names = ("accuracy, best of a range", "certified, L2 radius 1, best of a range")
+    names = ("accuracy", "certified, L2 radius 1")
     assert [lines[name].y for name in names] == [(0.8, 0.5), (0.3, 0.4)]
     assert {trace.mode for trace in figure.data} == {"markers"}, "they are other models, not one that changes"
     assert (lines["accuracy, other trials"].x, lines["accuracy, other trials"].y) == ((0.1,), (0.7,))
+    keys = [trace.name for trace in figure.data if trace.showlegend is not False]
+    assert [name for name in keys if "other trials" in name] == ["other trials"], "one key for all"
     leaks = lines["membership AUROC"], lines["membership advantage"]
     assert [(one.x, one.y, one.yaxis) for one in leaks] == [((0.1, 2.0), (y, None), "y2") for y in (0.6, 0.2)]
     assert figure.layout.yaxis2.domain[1] < figure.layout.yaxis.domain[0]
@@ -194,7 +196,7 @@ def test_bars_are_intervals_of_scores(two_rows):
     claim = replace(two_rows.result.claim, baselines=rows, evaluation="public", unit="row")
     info = temperature.info(replace(two_rows, result=replace(two_rows.result, claim=claim)))
     figure = temperature.plot(info)
-    bars = {trace.name.removesuffix(", best of a range"): trace.error_y for trace in figure.data}
+    bars = {trace.name: trace.error_y for trace in figure.data}
     for name, scores in (("accuracy", (0.8, 0.5)), ("certified, L2 radius 1", (0.3, 0.4))):
         ends = [wilson(score, 50) for score in scores]
         assert bars[name].array == pytest.approx([high - score for (_, high), score in zip(ends, scores, strict=True)])
@@ -205,7 +207,7 @@ def test_bars_are_intervals_of_scores(two_rows):
     row = info.rows[0]
     noisy = replace(row.cells[0], interval=(0.75, 0.95))
     shown = replace(info, rows=(replace(row, cells=(noisy, *row.cells[1:])), info.rows[1]))
-    (best,) = (trace for trace in temperature.plot(shown).data if trace.name == "accuracy, best of a range")
+    (best,) = (trace for trace in temperature.plot(shown).data if trace.name == "accuracy")
     assert (best.error_y.array[0], best.error_y.arrayminus[0]) == (pytest.approx(0.15), pytest.approx(0.05))
 
 

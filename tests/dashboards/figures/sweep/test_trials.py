@@ -34,7 +34,7 @@ def _as_picture(info):
 def test_a_bar_behind_the_last_epoch_says_how_sure_a_score_is_and_is_not_cut(trials):
     info = _as_picture(curves.info(trials(8)))
     figure = curves.plot(info)
-    assert "bar: 95 % CI of its last epoch" in [trace.name for trace in figure.data]
+    assert "bar: 95 % CI of t7's last epoch" in [trace.name for trace in figure.data]
     (bar,) = (trace for trace in figure.data if trace.error_y.array)
     assert bar.y == (pytest.approx(0.87),)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
@@ -57,7 +57,7 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     figure = trajectories.plot(_as_picture(info))
     (star,) = (trace for trace in figure.data if trace.marker.symbol == "star")
     assert (star.error_y.array[0], star.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
-    assert star.name == "t7, its best point, 95 % CI"
+    assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7, its best point: 87.0 % (50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7, its best point")
 
