@@ -76,6 +76,46 @@ def test_an_encoder_that_treats_each_row_alone_passes(encoders, declare, make, k
     check_unchanged(encoder, probes, check_rows_alone(encoder, probes))
 
 
+class Choosy(nn.Module):
+    """A module that raises on rows that are not finite, or beyond a limit."""
+
+    def __init__(self, limit):
+        super().__init__()
+        self.limit = limit
+
+    def forward(self, x):
+        if not bool(torch.isfinite(x).all()) or float(x.abs().max()) > self.limit:
+            raise ValueError("rows have to be\nfinite")
+        return x.flatten(1)
+
+
+def test_an_encoder_need_not_take_wild_rows_but_other_made_up_ones(encoders, declare):
+    encoders.choosy = lambda: Choosy(1e6).eval()
+    encoder, probes = open_encoder(declare("choosy"), PICTURES), make_probes(PICTURES)
+    check_unchanged(encoder, probes, check_rows_alone(encoder, probes))
+    encoders.choosy = lambda: Choosy(0.0).eval()
+    sentence = (
+        r"'tiny' to take rows of the data set, but it does not take made-up ones: ValueError: rows have to be finite"
+    )
+    with pytest.raises(DataError, match=sentence):
+        check_rows_alone(open_encoder(declare("choosy"), PICTURES), probes)
+
+
+def test_an_encoder_that_takes_no_made_up_row_any_more_is_refused_without_its_text(encoders, declare):
+    def remember(self, x):
+        if self.seen:
+            raise ValueError("secret")
+        self.seen += int(float(x.max()) == 0.75)
+        return x
+
+    encoders.late = lambda: Map(remember).eval()
+    encoder, probes = open_encoder(declare("late", clip=1e3), PICTURES), make_probes(PICTURES)
+    opened = OpenFeatures(encoder, probes, check_rows_alone(encoder, probes))
+    with pytest.raises(DataError, match="but rows that went through have changed it") as caught:
+        opened.encode(torch.full((3, 1, 8, 8), 0.75))
+    assert "secret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("lasting", [True, False], ids=["state", "behaviour"])
 def test_an_encoder_that_rows_have_changed_is_refused_afterwards(encoders, declare, lasting):
     """It behaves while made-up rows go through, and remembers the first row that is unlike them."""
