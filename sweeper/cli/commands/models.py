@@ -1,5 +1,6 @@
 """Commands for the models of a front: pick one, diagnose it, predict with it, register it."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -97,7 +98,8 @@ def predict(
 
     limits = {"max_epsilon": max_epsilon, "max_price": max_price}
     predictor = load_predictor(model, **limits, minimum=_minimum(minimum), data_dir=data_dir)
-    frame = predictor(predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ()))
+    rows = predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ())
+    frame = predictor(rows, tell=partial(typer.echo, err=True))
     if predictor.exploratory:
         typer.echo("Exploratory: no guarantee. See the model's card.", err=True)
     if output is None:

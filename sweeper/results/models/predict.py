@@ -7,7 +7,8 @@ training rows nothing.
 Shape letters: N rows, K logits.
 """
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from clipless.datasets import InputFormat, NewRows
 from sweeper.errors import RecordError
 from sweeper.papers.files import CARD_NAME, CONFIG_NAME, MODEL_NAME
 from sweeper.results.sweep import Picked, load
-from sweeper.rounding import round_down
+from sweeper.rounding import number_of, round_down
 from sweeper.store.input_format import read_input
 from sweeper.store.jsonl import read_object
 from sweeper.store.manifest import MANIFEST_NAME
@@ -43,8 +44,13 @@ class Predictor:
     exploratory: bool
     temperature: float | None = None  # of the cross-entropy that the model was trained with, None for other losses
 
-    def __call__(self, rows: NewRows) -> "pd.DataFrame":
+    def __call__(self, rows: NewRows, *, tell: Callable[[str], None] | None = None) -> "pd.DataFrame":
         """Predict rows.
+
+        Args:
+            rows: as the model takes them. Those that the encoder does not take are predicted from zeros, and nothing is
+                certified of them: how far they are from a row that it takes is unknown.
+            tell: is called with a sentence if there are such rows; by default it is a warning.
 
         Returns:
             One line per row: the columns that are kept; ``class``; ``score <class>``, the logit (for one logit z: 0
@@ -71,6 +77,9 @@ class Predictor:
         logits_NK = float64_logits(self.model, rows.x, alone=True)
         decided_N = decisions(logits_NK)
         radii_N = certified_radii(self.model, logits_NK, decided_N.clamp(min=0), inputs=rows.x) / rows.input_gain
+        if rows.not_taken is not None:
+            radii_N = radii_N.masked_fill(rows.not_taken, 0.0)
+            (tell or _warn)(self._about_rows_not_taken(rows.not_taken))
         classes = self.form.classes
         scores = logits_NK.T if logits_NK.shape[1] > 1 else (torch.zeros_like(logits_NK[:, 0]), logits_NK[:, 0])
         named = [None if decided < 0 else classes[decided] for decided in decided_N.tolist()]
@@ -86,11 +95,23 @@ class Predictor:
             raise RecordError(f"Expected columns to keep that are none of the predictions', got {taken!r}; rename it")
         return pd.DataFrame({**{name: pd.Series(cells) for name, cells in rows.ids.items()}, **found})
 
+    def _about_rows_not_taken(self, not_taken_N: torch.Tensor) -> str:
+        encoder = "" if self.form.features is None else f" {self.form.features.name!r}"
+        return (
+            f"The encoder{encoder} does not take {int(not_taken_N.sum())} of {number_of(len(not_taken_N), 'row')} (the "
+            f"first is row {int(not_taken_N.int().argmax()) + 1}): they are predicted from zeros, as in training, and "
+            "their certified radius is 0."
+        )
+
     def _probabilities(self, scores_KN: torch.Tensor) -> "dict[str, NDArray[np.float64]]":
         if self.temperature is None:
             return {}
         shares_KN = torch.softmax(scores_KN / self.temperature, dim=0)
         return {f"probability {name}": row.numpy() for name, row in zip(self.form.classes, shares_KN, strict=True)}
+
+
+def _warn(said: str) -> None:
+    warnings.warn(said, stacklevel=3)
 
 
 def predictor_of(picked: Picked, data_dir: Path | None = None) -> Predictor:

@@ -17,7 +17,7 @@ from torch import Tensor
 from clipless.datasets.dataset import Dataset
 from clipless.datasets.features.checks import check_rows_alone, check_unchanged, make_probes
 from clipless.datasets.features.declaration import Features
-from clipless.datasets.features.encoders import Encoder, RowKind, open_encoder
+from clipless.datasets.features.encoders import Encoder, RowKind, clip_features, open_encoder
 from clipless.datasets.features.store import key_of, read_features, write_features
 from clipless.datasets.metadata import FEATURE_UNIT, Metadata
 from clipless.datasets.tables.declarations import TEXT_UNIT
@@ -54,18 +54,28 @@ class OpenFeatures:
         Guarantees:
             No row decides whether the others are encoded: that would be an unpaid release.
         """
-        found = torch.stack([self._features_of(row) for row in rows])
-        check_unchanged(self.encoder, self.probes, self.probed)
-        return found
+        return self.encode_new(rows)[0]
 
-    def _features_of(self, row: Tensor) -> Tensor:
-        """The features (F,) of one row."""
+    def encode_new(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `encode` returns of new rows, and which of them the encoder does not take (N,), bool.
+
+        Which ones it does not take may not be told of private rows.
+        """
+        found = [self._features_of(row) for row in rows]
+        check_unchanged(self.encoder, self.probes, self.probed)
         nothing = torch.zeros_like(self.probed[0])
+        features_NF = torch.stack([nothing if row is None else row for row in found])
+        return features_NF, torch.tensor([row is None for row in found])
+
+    def _features_of(self, row: Tensor) -> Tensor | None:
+        """The features (F,) of one row, None where the encoder has no such numbers, or none that are finite."""
         try:
-            found = self.encoder(row)
+            found = self.encoder.compute(row)
         except Exception:  # whatever an encoder raises, and its text, is of the row
-            return nothing
-        return found if found.shape == nothing.shape else nothing
+            return None
+        if found.shape != self.probed[0].shape or not bool(torch.isfinite(found).all()):
+            return None
+        return clip_features(found, self.encoder.features.clip)
 
 
 def open_features(features: Features, kind: RowKind) -> OpenFeatures:

@@ -97,7 +97,6 @@ class Encoder:
             x = x - _channels(self.features.mean)
         return x / _channels(self.features.std) if self.features.std else x
 
-    @torch.inference_mode()
     def __call__(self, row: Tensor) -> Tensor:
         """Return the features (F,) of one row, float32.
 
@@ -107,6 +106,15 @@ class Encoder:
         Guarantees:
             They depend on the row alone, and their norm is at most ``features.clip``, up to float32 rounding.
         """
+        return clip_features(self.compute(row), self.features.clip)
+
+    @torch.inference_mode()
+    def compute(self, row: Tensor) -> Tensor:
+        """Return the features (F,) of one row as they come, of any norm and perhaps not finite.
+
+        Raises:
+            DataError: not one row of features.
+        """
         found = self.forward(self.prepare(row))
         if not (isinstance(found, Tensor) and found.dim() >= 2 and len(found) == 1 and found.is_floating_point()):
             shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
@@ -114,7 +122,7 @@ class Encoder:
                 f"Expected the encoder {self.features.name!r} to return (1, features) of a batch of one row, got "
                 f"{shape}: name a module that does (data.features.module)"
             )
-        return clip_features(found.flatten(), self.features.clip)
+        return found.flatten()
 
 
 def clip_features(feature_F: Tensor, radius: float) -> Tensor:

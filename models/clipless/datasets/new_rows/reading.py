@@ -47,6 +47,7 @@ class NewRows:
         ids: columns of the file that only tell rows apart, as they are there.
         raw: the rows that ``x`` are features of, None where rows are as they were read.
         hashes: uint8, (N, 16), of the rows of a table, as `RowHashes` has them; None where nobody asked for them.
+        not_taken: bool, (N,), the rows that the encoder does not take, which are zeros in ``x``; None if there is none.
     """
 
     x: Tensor
@@ -55,6 +56,7 @@ class NewRows:
     ids: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     raw: Tensor | None = None
     hashes: Tensor | None = None
+    not_taken: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,9 @@ class InputFormat:
         """Apply the preparation of training to the rows and to the public facts, or its encoder."""
         if self.features is not None:
             opened = open_features(self.features, RowKind.of(self._facts()))
-            return NewRows(opened.encode(x), 1.0, FEATURE_UNIT + self.features.name, raw=x)
+            encoded, not_taken = opened.encode_new(x)
+            unit = FEATURE_UNIT + self.features.name
+            return NewRows(encoded, 1.0, unit, raw=x, not_taken=not_taken if bool(not_taken.any()) else None)
         labels_N = torch.zeros(len(x), dtype=torch.int64)
         rows, one = Split(x, labels_N), Split(x[:1], labels_N[:1])
         ready = prepare(Dataset(self._facts(), rows, one, one), self.preparation)

@@ -178,6 +178,24 @@ def test_no_row_decides_whether_the_others_are_encoded(declare, table, encoders,
         assert (made.x[~odd] != 0).all()
 
 
+def test_new_rows_that_the_encoder_does_not_take_are_named(encoders, declare):
+    class Finicky(nn.Module):
+        def forward(self, x):
+            x = x.flatten(1)
+            if float(x.max()) == 1.0:
+                raise ValueError
+            return x if float(x.sum()) else torch.log(x)
+
+    encoders.finicky = lambda: Finicky().eval()
+    form = input_format("digits", features=declare("finicky"))
+    levels = np.full((4, 8, 8), 8, dtype=np.uint8)
+    levels[1, 0, 0], levels[3] = 16, 0
+    rows = form.of_array(levels)
+    assert rows.not_taken.tolist() == [False, True, False, True]  # one raises, the other is -inf
+    assert (rows.x.norm(dim=1) > 0).tolist() == [True, False, True, False]
+    assert form.of_array(levels[[0, 2]]).not_taken is None
+
+
 @pytest.mark.parametrize("length", [0, 100_001, "many", True])
 def test_the_length_of_texts_is_declared(table, length, tmp_path):
     columns = {**RANGES["columns"], "text": {"text": length}}

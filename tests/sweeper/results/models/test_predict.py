@@ -1,20 +1,27 @@
 """Predictions of a picked model: the scores of its point, certified radii, and what is refused."""
 
 import json
+import re
 import shutil
+import sys
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 import clipless
-from clipless.datasets import NewRows, input_format
+import sweeper
+from clipless.datasets import NewRows, find_features, input_format
 from clipless.errors import CliplessError, DataError
 from sweeper.errors import PickError, RecordError
+from sweeper.papers.files import MODEL_NAME
 from sweeper.results.models import predict
 from sweeper.results.models.predict import Predictor, load_predictor, temperature_of, write_predictions
+from sweeper.results.models.registry import ARTIFACT, make_served_model
 from sweeper.results.sweep import load
 from sweeper.specification.spec import Spec
 from sweeper.store.input_format import DATA_NAME, input_of_sweep, read_input, write_input
@@ -123,6 +130,64 @@ def test_a_row_without_finite_scores_has_no_class_and_no_radius(picked, digits, 
     frame = load_predictor(picked)(NewRows(digits.test.x[:2], 1.0, "pixels"))
     assert frame["class"].tolist() == ["7", None]
     assert frame["certified_radius"][0] > frame["certified_radius"][1] == 0
+
+
+class Finicky(nn.Module):
+    """An encoder that raises on pictures with the highest level."""
+
+    def forward(self, x):
+        if float(x.max()) == 1.0:
+            raise ValueError
+        return x.flatten(1)
+
+
+@pytest.fixture
+def behind_finicky(monkeypatch, tmp_path):
+    """What ``sweeper pick`` writes of a model behind `Finicky`."""
+    made = ModuleType("finicky_encoder")
+    made.make = lambda: Finicky().eval()
+    monkeypatch.setitem(sys.modules, "finicky_encoder", made)
+    declared = {"module": "finicky_encoder:make", "licence": "MIT", "pretrained_on": "nothing", "clip": 4.0}
+    generator = torch.Generator().manual_seed(0)
+    folder = tmp_path / "finicky"
+    folder.mkdir()
+    clipless.save(
+        clipless.zoo.build("mlp", (64,), 10, input_norm=4.0, width=8, generator=generator), folder / MODEL_NAME
+    )
+    write_input(folder, input_format("digits", features=find_features("finicky", **declared)))
+    (folder / "card.json").write_text('{"exploratory": false}')
+    return folder
+
+
+def test_rows_that_the_encoder_does_not_take_are_counted(behind_finicky, tmp_path, call):
+    levels = np.full((5, 8, 8), 8, dtype=np.uint8)
+    levels[[1, 4], 0, 0] = 16
+    said = (
+        "The encoder 'finicky' does not take 2 of 5 rows (the first is row 2): they are predicted from zeros, as in "
+        "training, and their certified radius is 0."
+    )
+    with pytest.warns(UserWarning, match=re.escape(said)):
+        frame = sweeper.predict(behind_finicky, levels)
+    assert (frame["certified_radius"] > 0).tolist() == [True, False, True, True, False]
+    assert frame["class"].notna().all()
+    served = make_served_model()
+    served.load_context(SimpleNamespace(artifacts={ARTIFACT: str(behind_finicky)}))
+    with pytest.warns(UserWarning, match=re.escape(said)):
+        pd.testing.assert_frame_equal(served.predict(None, levels), frame)
+    np.savez(tmp_path / "new.npz", levels)
+    code, printed, err = call("predict", behind_finicky, tmp_path / "new.npz")
+    assert (code, err) == (0, said + "\n")
+    assert len(printed.splitlines()) == 6
+    sweeper.predict(behind_finicky, levels[:1])  # which says nothing
+
+
+def test_no_radius_is_certified_of_a_row_that_the_encoder_does_not_take_whatever_the_model_says(behind_finicky):
+    predictor, said = load_predictor(behind_finicky), []
+    rows = predictor.form.of_array(np.full((2, 8, 8), 8, dtype=np.uint8))
+    assert (predictor(rows)["certified_radius"] > 0).all()
+    found = predictor(replace(rows, not_taken=torch.tensor([False, True])), tell=said.append)
+    assert (found["certified_radius"] > 0).tolist() == [True, False]
+    assert "1 of 2 rows (the first is row 2)" in said[0]
 
 
 def test_the_wrong_model_for_the_rows_is_refused(picked):
