@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from clipless.datasets.features.fingerprint import check_fingerprint
 from sweeper.adapters import read
 from sweeper.driver.row_digests import check_rows
 from sweeper.errors import RecordError
@@ -27,7 +28,8 @@ def resume_plan(folder: SweepFolder, loaded: LoadedSpec) -> SweepPlan:
     Raises:
         RecordError: other data, the same described otherwise or on other sides, a lost budget, or a file that cannot be
             read.
-        SpecError, clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
+        SpecError, clipless.errors.CliplessError: its data cannot be used, its encoder is another one, or nothing can be
+            planned.
     """
     recorded, ledger = recorded_claim(folder), Ledger(folder.ledger)
     plan = loaded.plan(spending=ledger.budget)
@@ -77,7 +79,12 @@ def _check_claim(folder: SweepFolder, recorded: Claim, now: Claim) -> None:
 def _check_input(folder: SweepFolder, plan: SweepPlan) -> None:
     if plan.input is None or not (folder.path / DATA_NAME).is_file():
         return
-    before, found = (plain(form.to_json()) for form in (read_input(folder.path), plan.input))
+    recorded, planned = read_input(folder.path), plan.input
+    if recorded.features is not None and planned.features is not None:
+        check_fingerprint(recorded.features, planned.features)
+        same = replace(planned.features, fingerprint=recorded.features.fingerprint)  # up to how its features round
+        planned = replace(planned, features=same)
+    before, found = (plain(form.to_json()) for form in (recorded, planned))
     if to_text(before) != to_text(found):  # the order of columns counts
         raise _changed(folder, DATA_NAME, before, found)
 

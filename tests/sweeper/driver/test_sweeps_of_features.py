@@ -20,6 +20,7 @@ from sweeper.errors import RecordError, SpecError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.results.models.predict import load_predictor
 from sweeper.specification.spec import Spec
+from sweeper.store.input_format import DATA_NAME
 
 pytestmark = pytest.mark.usefixtures("in_process", "bare", "untracked")
 
@@ -38,9 +39,14 @@ class Counts(nn.Module):
     def __init__(self, weight):
         super().__init__()
         self.register_buffer("weight", torch.tensor(weight))
+        self.sign = 1.0  # no weight, as code is none
 
     def forward(self, texts):
-        return self.weight * torch.tensor([[float(text.count(letter)) for letter in LETTERS] for text in texts])
+        return (
+            self.sign
+            * self.weight
+            * torch.tensor([[float(text.count(letter)) for letter in LETTERS] for text in texts])
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -112,6 +118,22 @@ def test_a_sweep_goes_on_with_its_encoder_and_with_no_other(texts, tmp_path, enc
     sweep = run_sweep(spec, Options(out=tmp_path / "out")).sweep
     more = resume_sweep(sweep.directory, trials=3).sweep
     assert len(more.front().trials) == 3
+    form = json.loads((sweep.directory / DATA_NAME).read_text())
+    rounded = [1.00001 * number for number in form["features"].pop("fingerprint")]  # on another machine
+    for features in (form["features"], form["features"] | {"fingerprint": rounded}):  # the first of an older sweep
+        (sweep.directory / DATA_NAME).write_text(json.dumps(form | {"features": features}))
+        resume_sweep(sweep.directory, trials=3)
+
+    def coded():
+        module = Counts(1.0).eval()
+        module.sign = -1.0
+        return module
+
+    encoders.letters = coded
+    _open.cache_clear()
+    for given in (3, 4):
+        with pytest.raises(DataError, match="Expected the encoder 'tiny' that was recorded"):
+            resume_sweep(sweep.directory, trials=given)
     encoders.letters = lambda: Counts(2.0).eval()
     _open.cache_clear()
     with pytest.raises(RecordError, match=r"Expected the data that .* was begun with, got others"):

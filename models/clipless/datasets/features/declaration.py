@@ -36,6 +36,8 @@ class Features:
         mean: pictures: subtracted from each channel of levels in [0, 1], one number or one for each; () for nothing.
         std: pictures: what the difference is divided by.
         cache: whether features are kept on this machine for the next sweep.
+        fingerprint: numbers that follow from its features of fixed rows, as they were found; () compares nothing, and
+            is that of a file of TorchScript or ONNX, whose digest covers all that it computes.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Features:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     cache: bool = True
+    fingerprint: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         mistake = find_mistake({field: getattr(self, field) for field in self.__slots__})
@@ -72,7 +75,8 @@ class Features:
             KeyError, TypeError, ValueError, DataError: not such a content.
         """
         pairs = {field: tuple(map(float, content[field])) for field in ("mean", "std")}
-        return cls(**{**content, **pairs})
+        fingerprint = tuple(map(float, content.get("fingerprint", ())))  # older contents have none
+        return cls(**{**content, **pairs, "fingerprint": fingerprint})
 
 
 class Mistake(NamedTuple):

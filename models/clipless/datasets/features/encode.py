@@ -7,6 +7,7 @@ data: the card states its name, its licence, its digest and what it was trained 
 Shape letters: N rows, F features.
 """
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from clipless.datasets.dataset import Dataset
 from clipless.datasets.features.checks import check_rows_alone, check_unchanged, make_probes
 from clipless.datasets.features.declaration import Features
 from clipless.datasets.features.encoders import Encoder, RowKind, clip_features, open_encoder
+from clipless.datasets.features.fingerprint import check_fingerprint, fingerprint_of, make_fixed_rows
 from clipless.datasets.features.store import key_of, read_features, write_features
 from clipless.datasets.metadata import FEATURE_UNIT, Metadata
 from clipless.datasets.tables.declarations import TEXT_UNIT
@@ -35,6 +37,11 @@ PRETRAINED = (
     "The guarantee does not cover what the encoder {name} learned before: a row that was among its training data is "
     "not protected from that."
 )
+NO_WEIGHTS = (
+    "The encoder {name} has no weights, so that its SHA-256 is that of nothing and tells it from no other encoder "
+    "without weights."
+)
+_DIGEST_OF_NOTHING = hashlib.sha256().hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +84,24 @@ class OpenFeatures:
             return None
         return clip_features(found, self.encoder.features.clip)
 
+    def with_fingerprint(self, kind: RowKind) -> "OpenFeatures":
+        """Return it with the fingerprint of its encoder, for rows of a kind.
+
+        Raises:
+            DataError: another fingerprint is recorded.
+        """
+        features_NF, _ = self.encode_new(make_fixed_rows(kind))
+        recorded = self.encoder.features
+        found = replace(recorded, fingerprint=fingerprint_of(features_NF))
+        check_fingerprint(recorded, found)
+        return replace(self, encoder=replace(self.encoder, features=found))
+
 
 def open_features(features: Features, kind: RowKind) -> OpenFeatures:
     """Open an encoder for rows of a kind and test it; one that this process has opened before stays open.
 
     Raises:
-        DataError: it cannot be used, or does not treat each row alone.
+        DataError: it cannot be used, is another one than what is recorded of it, or does not treat each row alone.
     """
     stamp = None
     if features.file is not None and Path(features.file).is_file():
@@ -96,7 +115,8 @@ def _open(features: Features, kind: RowKind, stamp: tuple[int, int] | None) -> O
     del stamp  # a file that was exchanged is opened again
     encoder = open_encoder(features, kind)
     probes = make_probes(kind)
-    return OpenFeatures(encoder, probes, check_rows_alone(encoder, probes))
+    opened = OpenFeatures(encoder, probes, check_rows_alone(encoder, probes))
+    return opened if features.module is None else opened.with_fingerprint(kind)
 
 
 def encode(dataset: Dataset, features: Features) -> Dataset:
@@ -136,6 +156,7 @@ def feature_facts(facts: Metadata, features: Features, width: int) -> Metadata:
         pretrained_on=features.pretrained_on,
         clip=features.clip,
     )
+    without_weights = (NO_WEIGHTS.format(name=features.name),) if features.sha256 == _DIGEST_OF_NOTHING else ()
     radii = RADII.format(unit="texts" if facts.radius_unit == TEXT_UNIT else facts.radius_unit)
     return replace(
         facts,
@@ -145,5 +166,5 @@ def feature_facts(facts: Metadata, features: Features, width: int) -> Metadata:
         radius_unit=FEATURE_UNIT + features.name,
         column_widths=(),
         public_facts=(*facts.public_facts, fact),
-        conditions=(*facts.conditions, radii, PRETRAINED.format(name=features.name)),
+        conditions=(*facts.conditions, radii, PRETRAINED.format(name=features.name), *without_weights),
     )
