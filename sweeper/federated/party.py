@@ -144,7 +144,9 @@ def _count(
 ) -> list[PartyRows]:
     if federation.unit is not None:
         rows_U = _draw_one_of_each(rows.ids[federation.unit], federation.unit, data, source)
-        rows, labels_N = replace(rows, x=rows.x[rows_U], ids={}), labels_N[rows_U.numpy()]
+        not_taken = None if rows.not_taken is None else rows.not_taken[rows_U]
+        rows = replace(rows, x=rows.x[rows_U], ids={}, raw=None, hashes=None, not_taken=not_taken)
+        labels_N = labels_N[rows_U.numpy()]
     frame = predictor(rows)
     classes = predictor.form.classes
     right_N = frame["class"].to_numpy() == np.array(classes, dtype=object)[labels_N]

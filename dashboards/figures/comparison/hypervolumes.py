@@ -177,8 +177,8 @@ FIGURE: FigureKind[Comparison, VolumesInfo] = FigureKind(
     summary="one mark per sweep, a cross for its models on test rows, a tick for the mean of a name",
     caption=(
         "One mark per sweep: the share of one box, the same for all, that the front dominates. A larger one may only "
-        "have a larger price. A bar says how sure it is: the 95 % interval of what its models truly have where scores are "
-        "noisy, else the hypervolumes with all scores at an end of their 95 % intervals."
+        "have a larger price. A bar says how sure it is: the 95 % interval of what its models truly have where scores "
+        "are noisy, else the hypervolumes with all scores at an end of their 95 % intervals."
     ),
     remarks=_remarks,
     position=30,

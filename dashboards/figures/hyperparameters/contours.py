@@ -198,8 +198,9 @@ FIGURE: FigureKind[SweepData, ContoursInfo] = FigureKind(
     caption=(
         "One mark per trial or rehearsed configuration over two hyperparameters, in the colour of what it reached in "
         "its best point. The colour between marks is a mean of what those around reached, in which nearer ones count "
-        "more: it is a guess, not a measurement, and the noise of one score makes no island. Lines are at least half the 95 % interval of a score apart, where "
-        "that is known: within less, differences may be chance. Colours fade where fewer than three marks are near."
+        "more: it is a guess, not a measurement, and the noise of one score makes no island. Lines are at least half "
+        "the 95 % interval of a score apart, where that is known: within less, differences may be chance. Colours "
+        "fade where fewer than three marks are near."
     ),
     position=102,
     info=info,

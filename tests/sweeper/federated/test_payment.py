@@ -2,6 +2,7 @@
 
 import datetime
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from sweeper.federated.keys import ledger_of
 from sweeper.federated.party import take_part
 from sweeper.federated.payment import Payment, parts_of
 from sweeper.federated.services import COUNTS
+from sweeper.results.models.predict import load_predictor
 from sweeper.specification.addresses import parse_address
 from tests.sweeper.account.accounts import wants
 
@@ -275,3 +277,20 @@ def test_parties_without_an_account_are_named():
     two = federation("curator", parties=[{"name": "ann", "rows": 9, "account": "a.db#ann"}, {"name": "bob", "rows": 9}])
     assert "No ledger keeps this for bob: epsilons" in FederatedEvaluation(two, {}, ("ann",), unkept=("bob",)).statement
     assert "No ledger" not in FederatedEvaluation(two, {}, ("ann",)).statement
+
+
+def test_rows_that_an_encoder_does_not_take_are_those_of_the_unit_that_sends_them(start, model, parties, monkeypatch):
+    from sweeper.federated import party
+
+    add_column(parties["ann"], "who", lambda row: f"p{row // 2}")
+    federation = start("curator", parties=[{"name": "ann", "rows": 60}], unit="who", **QUIET).federation
+    read = party._read
+
+    def refusing(*args):
+        rows, labels = read(*args)
+        return replace(rows, not_taken=torch.ones(len(rows.x), dtype=torch.bool)), labels
+
+    monkeypatch.setattr(party, "_read", refusing)
+    with pytest.warns(UserWarning, match=r"does not take 30 of 30 rows"):
+        (counted,) = party.rows_of(federation, load_predictor(model), parties["ann"])
+    assert len(counted) == 30
