@@ -56,7 +56,7 @@ def test_a_loss_below_0_stays_what_it_is(front_of):
 def test_two_standard_errors_tell_what_matters_from_chance(front_of):
     generator = np.random.default_rng(2)
     found = {"x0": [], "others": []}
-    for _ in range(20):
+    for _ in range(8):
         values = generator.uniform(size=(30, 5))
         configs = [{f"x{i}": float(v) for i, v in enumerate(row)} for row in values]
         (one,) = importances(front_of(configs, 0.2 + 0.6 * values[:, 0] + generator.normal(0.0, 0.05, 30)))

@@ -60,6 +60,7 @@ def test_what_differs_by_rounding_alone_has_no_axis(sweep):
     assert len(lines.dimensions) == len(info.axes) - 1
 
 
+@pytest.mark.long
 def test_names_of_a_picture_stand_level_as_long_as_there_is_room(sweep):
     info = configurations.info(sweep)
     few = configurations.plot(replace(info, still=True)).layout.xaxis
