@@ -42,6 +42,7 @@ class SweepAccount:
         spender: who reserved it first; nobody else reserves more for it.
         split: what says the side of each of its rows, ``None`` where rows are not assigned one by one.
         sides: the digest of what put the rows of each block there; an earlier version noted none.
+        federation: the digest of the federation in whose sums its rows are, ``None`` of a sweep.
         held: what it may draw, or has drawn, on each side of each of its blocks.
         reserved: the most that it held at any time, which ends and returns do not lower.
         charged: what it has drawn, by release, and ``drawn`` all of it on each side.
@@ -53,6 +54,7 @@ class SweepAccount:
     blocks: tuple[str, ...]
     split: str | None
     sides: Mapping[str, str] | None = None
+    federation: str | None = None
     held: dict[Side, GaussianCost] = field(default_factory=dict)
     reserved: dict[Side, GaussianCost] = field(default_factory=dict)
     charged: dict[str, Costs] = field(default_factory=dict)
@@ -227,6 +229,7 @@ class Balance:
             blocks=entry.blocks,
             split=entry.split,
             sides=entry.sides,
+            federation=entry.federation,
             since=entry.at,
         )
         for side, cost in entry.costs.items():

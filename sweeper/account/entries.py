@@ -122,7 +122,7 @@ class Reserved:
     of a release outside of a sweep, and of an earlier version. ``table`` has the keyed digest of the rows of the file
     as they were read, whatever their blocks and encoding, and ``read`` those of the rows of each block; ``None`` where
     none is known. ``cut`` is the column that cuts the rows into blocks; ``None`` of all rows, and of an earlier
-    version.
+    version. ``federation`` has the digest of the federation in whose sums the rows are, ``None`` of a sweep.
     """
 
     sweep: str
@@ -136,6 +136,7 @@ class Reserved:
     table: Annotated[str | None, WHEN_KNOWN] = None
     read: Annotated[tuple[str, ...] | None, WHEN_KNOWN] = None
     cut: Annotated[str | None, WHEN_KNOWN] = None
+    federation: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["reserved"] = "reserved"
 

@@ -46,6 +46,7 @@ class Reservation:
         table: the keyed digest of all rows of its file as they were read, see `digest_table`.
         read: those of the rows of each block, see `digest_read_blocks`.
         cut: the column that cuts the rows into blocks; ``None`` where none does.
+        federation: the digest of the federation in whose sums the rows are, ``None`` of a sweep.
         has_public_rows: whether rows held back are declared public, so that reading them is free.
         advice: what would fit instead, in front of who can raise the account; empty where nobody has looked.
     """
@@ -62,6 +63,7 @@ class Reservation:
     table: str | None = None
     read: Mapping[str, str] = field(default_factory=dict)
     cut: str | None = None
+    federation: str | None = None
     has_public_rows: bool | None = None
     advice: str = ""
 
@@ -147,6 +149,7 @@ def find_refusal(balance: Balance, wanted: Reservation, today: datetime.date) ->
     reasons = (
         _refuse_description(balance, wanted),
         _refuse_rows(balance, wanted),
+        _refuse_party(balance, wanted),
         _refuse_sweep(known, wanted),
         _refuse_end(balance, wanted, today) if missing or known is None else None,
         _refuse_amount(balance, wanted, missing),
@@ -209,6 +212,7 @@ def _reserved(wanted: Reservation, costs: Costs, at: str) -> Reserved:
         table=wanted.table,
         read=tuple(wanted.read.values()) or None,
         cut=wanted.cut,
+        federation=wanted.federation,
         at=at,
     )
 
@@ -281,6 +285,21 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
     if len(set(wanted.blocks.values())) < len(wanted.blocks):
         return f"Expected other rows in each block of account {name!r}, got the same in two; cut them apart"
     return _refuse_public(balance, wanted)
+
+
+def _refuse_party(balance: Balance, wanted: Reservation) -> str | None:
+    """Refuse rows at a second party of one federation.
+
+    A row at K parties moves the same noisy sums K times: that is one mechanism of K times the epsilon, and takes about
+    K^2 times of an account what it takes at one party, not K times.
+    """
+    for other in balance.sweeps.values() if wanted.federation is not None else ():
+        if other.federation == wanted.federation and other.title != wanted.title and {*other.blocks} & {*wanted.blocks}:
+            return (
+                f"Expected the rows of account {balance.opened.name!r} at one party of a federation, got those of "
+                f"the {other.title!r} again for the {wanted.title!r}: their noise is drawn once for both; leave one out"
+            )
+    return None
 
 
 def _refuse_public(balance: Balance, wanted: Reservation) -> str | None:

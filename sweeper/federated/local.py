@@ -14,13 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
+from clipless.errors import CliplessError, FederationError
 from clipless.federated.primitives import Identity
 from sweeper.errors import SweeperError, one_line
 from sweeper.federated.evaluation import FederatedEvaluation, ask
 from sweeper.federated.federation import ANALYST, SERVERS, Federation, Server, read_federation
-from sweeper.federated.keys import make_key, read_key
-from sweeper.federated.party import check_curves
+from sweeper.federated.keys import ledger_of, make_key, read_key
+from sweeper.federated.party import check_account, check_curves
+from sweeper.federated.payment import Payment
 from sweeper.results.models.predict import load_predictor
+from sweeper.specification.addresses import parse_address
 from sweeper.store.jsonl import replace_file, to_text
 
 _PROGRAM = "from sweeper.cli.main import main; main()"
@@ -43,15 +46,52 @@ def evaluate_here(federation: Federation, model: Path) -> FederatedEvaluation:
         )
     with tempfile.TemporaryDirectory(prefix="sweeper-federated-") as folder, ExitStack() as running:
         whole, analyst = _with_keys(federation, Path(folder))
+        _check_accounts(whole, Path(folder), model)
         whole = _with_servers(whole, Path(folder), running)
         parties = [_party(whole, Path(folder), party.name, str(party.data), model, running) for party in whole.parties]
+        try:
+            for name, process in parties:
+                if whole.protocol != "aggregation":
+                    _wait_for(name, process)
+            found = ask(whole, analyst)
+        except (SweeperError, FederationError) as error:
+            error.args = ("; ".join([str(error), *_why(whole, Path(folder), parties)]),)
+            raise
+        failed = {}
         for name, process in parties:
-            if whole.protocol != "aggregation":
+            try:
                 _wait_for(name, process)
-        found = ask(whole, analyst)
-        for name, process in parties:
-            _wait_for(name, process)
-        return replace(found, unkept=tuple(party.name for party in federation.parties if party.account is None))
+            except SweeperError as error:  # an aggregation goes on without it
+                failed[name] = str(error)
+        unkept = tuple(party.name for party in federation.parties if party.account is None)
+        return replace(found, unkept=unkept, refused={**found.refused, **failed})
+
+
+def _check_accounts(federation: Federation, folder: Path, model: Path) -> None:
+    """Refuse what a party or its account would, where one pays, before any of them does for no result."""
+    if all(party.account is None for party in federation.parties):
+        return
+    for party in federation.parties:
+        account = None if party.account is None else parse_address(party.account)
+        payment = Payment(key=_key_of(federation, folder, party.name), account=account, block=party.block)
+        try:
+            check_account(federation, party.name, model, Path(str(party.data)), payment)
+        except (SweeperError, CliplessError) as error:
+            raise SweeperError(f"The party {party.name!r} cannot take part, and none has paid: {error}") from error
+
+
+def _why(federation: Federation, folder: Path, parties: "Sequence[tuple[str, subprocess.Popen[str]]]") -> Iterator[str]:
+    """Yield what parties said that have ended, and which accounts were charged for no result."""
+    for name, process in parties:
+        if process.poll() and not _pipe(process.stderr).closed:
+            yield f"the party {name!r} failed: {one_line(process.communicate()[1])}"
+    charged = [
+        party.name
+        for party in federation.parties
+        if party.account is not None and ledger_of(_key_of(federation, folder, party.name)).exists()
+    ]
+    if charged:
+        yield f"charged without a result: the accounts of {', '.join(charged)}"
 
 
 def _with_keys(federation: Federation, folder: Path) -> tuple[Federation, Identity]:
@@ -71,6 +111,11 @@ def _with_keys(federation: Federation, folder: Path) -> tuple[Federation, Identi
 def key_path(folder: Path, number: int) -> Path:
     """Return where the private key of a server or party is, servers first."""
     return folder / f"{number}.key"
+
+
+def _key_of(federation: Federation, folder: Path, name: str) -> Path:
+    """Return where the private key of a party is."""
+    return key_path(folder, len(federation.servers) + [party.name for party in federation.parties].index(name))
 
 
 def _with_servers(federation: Federation, folder: Path, running: ExitStack) -> Federation:
@@ -98,8 +143,7 @@ def _party(
     federation: Federation, folder: Path, name: str, data: str, model: Path, running: ExitStack
 ) -> "tuple[str, subprocess.Popen[str]]":
     path = _write(federation, folder / "parties.yaml")
-    number = len(federation.servers) + [party.name for party in federation.parties].index(name)
-    key = str(key_path(folder, number))
+    key = str(_key_of(federation, folder, name))
     arguments = ["federated", "join", str(path), str(model), data, "--name", name, "--key", key]
     return name, running.enter_context(_start(arguments))
 

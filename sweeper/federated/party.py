@@ -33,7 +33,7 @@ from clipless.privacy.sampling import draw_rows
 from sweeper.errors import SweeperError
 from sweeper.federated.connection import Conversation
 from sweeper.federated.federation import Federation
-from sweeper.federated.payment import Payment
+from sweeper.federated.payment import Paid, Payment
 from sweeper.federated.services import COUNTS, UPLOAD
 from sweeper.results.models.predict import Predictor, load_predictor
 
@@ -74,11 +74,7 @@ def take_part(
     rows = _count(federation, predictor, data, read, labels_N, SecureSource())
     if any(len(own) > federation.party(name).rows for own in rows):
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
-    blocks_N = None if payment.block is None else _blocks(read, payment.block, federation.unit, data)
-    units_N = (
-        None if federation.unit is None else _number_units(read.ids[federation.unit], federation.unit, data).numpy()
-    )
-    paid = payment.ask(federation, name, read, labels_N, blocks_N, units_N)
+    paid = _ask(federation, name, data, read, labels_N, payment)
     ends = [Conversation.to(federation, server.name, name, identity) for server in federation.servers]
     spent = paid.pay()
     match federation.protocol:
@@ -89,6 +85,24 @@ def take_part(
         case "function-sharing":
             _send_keys(federation, name, ends, rows)
     return TakenPart(sum(end.bits for end in ends), spent)
+
+
+def check_account(federation: Federation, name: str, model: Path, data: Path, payment: Payment) -> None:
+    """Refuse what the account of a party's rows would, before any party of an evaluation pays.
+
+    Raises: as `take_part`.
+    """
+    read, labels_N = _read(load_predictor(model), data, federation.target, federation.unit, payment.block)
+    _ask(federation, name, data, read, labels_N, payment)
+
+
+def _ask(
+    federation: Federation, name: str, data: Path, read: NewRows, labels_N: NDArray[np.int64], payment: Payment
+) -> Paid:
+    unit = federation.unit
+    blocks_N = None if payment.block is None else _blocks(read, payment.block, unit, data)
+    units_N = None if unit is None else _number_units(read.ids[unit], unit, data).numpy()
+    return payment.ask(federation, name, read, labels_N, blocks_N, units_N)
 
 
 def _to_curator(federation: Federation, end: Conversation, rows: list[PartyRows]) -> None:

@@ -85,6 +85,7 @@ class Payment:
             table=None if rows.hashes is None else digest_hashes(account.key, rows.hashes),
             read={} if rows.hashes is None or blocks is None else _digest_read(account.key, rows.hashes, blocks),
             cut=self.block,
+            federation=federation.digest.hex(),
         )
         refused = account.refusal(wanted)
         if refused is not None:

@@ -1,5 +1,6 @@
 """``sweeper evaluate --federated``: servers and parties as processes of this machine, from the command line."""
 
+import datetime
 import json
 import subprocess
 import sys
@@ -7,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from clipless.errors import FederationError
+from clipless.privacy.events import Relation
+from sweeper.account.account import Account
+from sweeper.account.owner import open_account
 from sweeper.cli.main import main
 from sweeper.errors import SweeperError
 from sweeper.federated import local
@@ -14,8 +19,16 @@ from sweeper.federated.evaluation import FederatedEvaluation
 from sweeper.federated.federation import read_federation
 from sweeper.federated.keys import make_key, read_key
 from sweeper.federated.local import evaluate
+from sweeper.specification.addresses import parse_address
 
 PROGRAM = "from sweeper.cli.main import main; main()"
+
+
+def opened(folder, name, epsilon):
+    address = parse_address(f"{folder}/{name}.db#rows")
+    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": epsilon, "delta": 1e-4}
+    open_account(address, **terms, by="owner", at=datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC))
+    return address
 
 
 def write(folder, names, protocol, **changes):
@@ -52,6 +65,45 @@ def command_lines():
             yield path.read_text().replace("\0", " ")
         except OSError:
             continue
+
+
+@pytest.mark.usefixtures("parties")
+def test_nobody_pays_where_the_account_of_one_party_refuses(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(local, "_with_servers", lambda *_: pytest.fail("a server was started"))
+    path = write(tmp_path, ["ann", "bob"], "curator", epsilon=1)
+    content = json.loads(path.read_text())
+    for party, budget in zip(content["parties"], (9.0, 0.1), strict=True):
+        party["account"] = str(opened(tmp_path, party["name"], budget))
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        SweeperError, match=r"'bob' cannot take part, and none has paid: .* that account 'rows' has room"
+    ):
+        local.evaluate_here(read_federation(path), model)
+    for name in ("ann", "bob"):
+        assert Account(parse_address(f"{tmp_path}/{name}.db#rows")).head.number == 1
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.parametrize("failing", [["bob"], ["bob", "cat"]], ids=["three are left", "two are left"])
+def test_a_party_that_fails_takes_no_result_from_the_others_and_what_was_charged_for_none_is_told(
+    tmp_path, model, parties, monkeypatch, failing
+):
+    path = write(tmp_path, ["ann", "bob", "cat", "dan"], "aggregation", epsilon=1)
+    content = json.loads(path.read_text())
+    content["parties"][0]["account"] = str(opened(tmp_path, "ann", 9.0))
+    path.write_text(json.dumps(content))
+    monkeypatch.setattr(local, "_check_accounts", lambda *_: [parties[name].unlink() for name in failing])
+    said = "The party 'bob' failed: sweeper: Cannot read"
+    if len(failing) == 1:
+        found = local.evaluate_here(read_federation(path), model)
+        assert found.left_out == ("bob",)
+        assert found.refused["bob"].startswith(said)
+    else:
+        with pytest.raises((SweeperError, FederationError)) as failed:
+            local.evaluate_here(read_federation(path), model)
+        assert said.lower() in str(failed.value).lower()
+        assert str(failed.value).endswith("charged without a result: the accounts of ann")
 
 
 def test_parties_without_data_and_servers_without_addresses_are_refused(tmp_path, model):

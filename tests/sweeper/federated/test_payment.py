@@ -130,6 +130,21 @@ def test_a_table_of_another_account_is_known_in_an_evaluation_whatever_the_range
     assert Account(address).head.number == 1
 
 
+def test_one_row_is_at_one_party_of_a_federation_that_an_account_pays_for(start, tmp_path):
+    """At K parties it moves the same sums K times, which takes more of an account than K charges."""
+    address = opened(tmp_path)
+    rows, labels = NewRows(torch.rand(9, 2), 1.0, "columns"), np.zeros(9, dtype=np.int64)
+    names = [{"name": name, "rows": 60} for name in ("ann", "bob")]
+    federation = start("curator", parties=names, **QUIET).federation
+    payment = Payment(key=tmp_path / "ann.key", account=address)
+    for _ in range(2):  # two evaluations: each has noise of its own
+        payment.ask(federation, "ann", rows, labels).pay()
+    with pytest.raises(AccountError, match=r"at one party of a federation, got those of the 'evaluation of ann' again"):
+        payment.ask(federation, "bob", rows, labels)
+    other = start("curator", parties=names, **{**QUIET, "epsilon": 0.5}).federation
+    payment.ask(other, "bob", rows, labels).pay()
+
+
 def test_the_rows_behind_an_encoder_are_those_that_an_account_knows(start, tmp_path):
     address, source = opened(tmp_path), torch.rand(9, 2)
     labels = np.zeros(9, dtype=np.int64)
