@@ -118,9 +118,10 @@ def _at_most_rows(figure: Figure, height: float) -> float:
 
 
 def _row_names(figure: Figure) -> set[str]:
-    """Return the names at the vertical axes of a figure, none where they have numbers."""
+    """Return the names at the vertical axes of a figure, none where they have numbers; texts of ticks have lines."""
     ends = [trace.y for trace in figure.data if trace.type in ("bar", "scatter") and trace.y is not None]
-    return {name for values in ends for name in values if isinstance(name, str)}
+    texts = [text for axis in figure.select_yaxes() for text in axis.ticktext or () if "<br>" in text]
+    return {*texts, *(name for values in ends for name in values if isinstance(name, str))}
 
 
 def _left_of_axis(figure: Figure) -> float:

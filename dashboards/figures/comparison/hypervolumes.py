@@ -32,6 +32,7 @@ from sweeper.rounding import number_of
 _MOST_ROWS = 12  # runs that have a row each; of more, those of one name share one
 _ROW_PIXELS = 34
 _MEAN = "mean of the sweeps of one name"
+_BELOW_BAR = 0.26  # of a row, so that a cross hides no end of a bar
 _INTERVAL = "bar: 95 % interval of the true scores"
 _BELOW, _NARROW_BELOW = 110, 38  # letters of a line below the axis, on a page and in a column
 
@@ -84,7 +85,8 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
     several = [i for i, group in enumerate(info.groups) if len(group.runs) > 1]
     tested = [volume for volumes in info.on_test for volume in volumes if volume is not None]
     names = _names(info)
-    count = len({name for group in names for name in group})
+    shown = list(dict.fromkeys(name for group in names for name in group))
+    count = len(shown)
     figure = new_figure(
         info,
         theme,
@@ -95,21 +97,22 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         xaxis={"title": {"text": _axis_title(info)}, "range": around([*_volumes(info), *tested])},
         yaxis={
             "range": [count - 0.5, -0.5],
-            "type": "category",
+            "tickvals": list(range(count)),
+            "ticktext": shown,
             "ticks": "",
             "showgrid": count > len(info.groups),
             "ticklabelstandoff": 6,
         },
     )
-    for i, (group, at) in enumerate(zip(info.groups, names, strict=True)):
-        color = theme.hue(i)
+    for i, group in enumerate(info.groups):
+        color, at = theme.hue(i), [shown.index(name) for name in names[i]]
         marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
         ends = interval_bars(list(group.volumes), info.intervals[i], color)
         figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False).update(error_x=ends))
         known = [(v, y, run.label) for v, y, run in zip(info.on_test[i], at, group.runs, strict=True) if v is not None]
         texts = [f"<b>{escape(run)}</b> on {info.test_scores}<br>hypervolume {number(v, 4)}" for v, _, run in known]
-        x, y = [v for v, _, _ in known], [row for _, row, _ in known]
+        x, y = [v for v, _, _ in known], [row + _BELOW_BAR for _, row, _ in known]
         figure.add_trace(marks(x, y, texts, cross_look(color, theme), showlegend=False))
         if i in several:
             tick = {"size": 20, "symbol": "line-ns-open", "color": color, "line": {"width": 2}}
@@ -139,7 +142,7 @@ def _names(info: VolumesInfo) -> list[list[str]]:
     has_own = len(labels) <= _MOST_ROWS
     return [
         [
-            f"{escape(names[run.label])}<br>{_trials(info, run)}{prices_in_words([run.front.price])}"
+            f"{escape(names[run.label])}<br>{_terms(info, run)}"
             if has_own
             else f"{escape(group.name)}<br>{group.price_in_words}"
             for run in group.runs
@@ -148,9 +151,10 @@ def _names(info: VolumesInfo) -> list[list[str]]:
     ]
 
 
-def _trials(info: VolumesInfo, run: Run) -> str:
-    """How many a run trained, in front of its price; a column has no room for it."""
-    return "" if info.narrow else f"{number_of(len(run.front.trials), 'trial')}, "
+def _terms(info: VolumesInfo, run: Run) -> str:
+    """What a run cost, and how many trials it trained; a column has little room for it."""
+    price = prices_in_words([run.front.price])
+    return f"{number_of(len(run.front.trials), 'trial')}, {price.replace(': epsilon', '') if info.narrow else price}"
 
 
 def _axis_title(info: VolumesInfo) -> str:

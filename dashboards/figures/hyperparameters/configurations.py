@@ -33,7 +33,8 @@ _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
 _PALE = 0.6  # opacity of the others
 _BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
-_END = 0.97  # height of an axis from which the text of a tick is below it, for level lines run there
+_END, _DOWN = 0.97, 8  # height of an axis from which the text of a tick is so many pixels below it
+_RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1))  # pixels
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _RISE = 2.0  # pixels above an axis for each letter of its name
 
@@ -175,7 +176,6 @@ def _draw_lines(
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
     by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
     wide = set(by_share[-(sum(trained) or ceil(_BEST_SHARE * len(shares))) :])
-    figure.add_trace(_tick_texts(axes, theme))
     for i in by_share:
         color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
@@ -189,6 +189,7 @@ def _draw_lines(
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x in range(len(axes)):
         figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
+    figure.update_layout(annotations=[*figure.layout.annotations, *_tick_texts(axes, theme)])  # one by one is slow
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}
     bare = {"showgrid": False, "showline": False}
     figure.update_layout(
@@ -205,23 +206,17 @@ def _draw_lines(
         figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
 
 
-def _tick_texts(axes: Sequence[Axis], theme: Theme) -> go.Scatter:
-    """The texts of ticks beside their axes, behind the lines, of which they would hide a part."""
-    ticks = [
-        (x, y, text)
-        for x, axis in enumerate(axes)
-        for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True)
-    ]
-    return go.Scatter(
-        x=[x for x, _, _ in ticks],
-        y=[y for _, y, _ in ticks],
-        text=[f"{escape(text)}\N{NO-BREAK SPACE}" for _, _, text in ticks],
-        mode="text",
-        textposition=[f"{'bottom' if y > _END else 'top' if y < 1.0 - _END else 'middle'} left" for _, y, _ in ticks],
-        textfont={"size": 11, "color": theme.ink},
-        cliponaxis=False,
-        showlegend=False,
-    )
+def _tick_texts(axes: Sequence[Axis], theme: Theme) -> list[dict[str, Any]]:
+    """The texts of ticks left of their axes, with a rim of paper, so that lines pass behind letters alone."""
+    common = {"showarrow": False, "xanchor": "right"}
+    notes = []
+    for x, axis in enumerate(axes):
+        for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True):
+            down = _DOWN if y > _END else -_DOWN if y < 1.0 - _END else 0  # level lines run along both ends
+            for right, up, color in (*((*rim, theme.paper) for rim in _RIM), (0, 0, theme.ink)):
+                place = {"x": x, "y": y, "xshift": right - 3, "yshift": up - down}
+                notes.append({"text": escape(text), "font": {"size": 11, "color": color}, **place, **common})
+    return notes
 
 
 def _heights(axis: Axis, positions: Sequence[float]) -> list[float]:

@@ -16,6 +16,7 @@ from dashboards.figures.hyperparameters import configurations
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
 from dashboards.figures.hyperparameters._pairs import (
+    PAD,
     find_axes,
     frame,
     letters,
@@ -36,6 +37,7 @@ from dashboards.figures.hyperparameters.configurations import (
 MOST_PANELS = 4
 _SIZE = 8  # pixels of a mark
 _BESIDE = (0.035, 0.05)  # of an axis, between marks of one value that would hide each other; in a column
+_FEW = 6  # values, beside the outermost of which marks have more room
 _NEAR = 0.04  # share of all values within which they would
 
 
@@ -85,12 +87,12 @@ def plot(info: SlicesInfo, theme: Theme = LIGHT) -> go.Figure:
     groups = sorted(set(info.stages)) or [""]
     for place, axis in zip(places(len(info.slices), columns), info.slices, strict=True):
         for i, group in enumerate(groups):
-            trace = _marks(info, axis, group, {"color": theme.hue(i), "symbol": SYMBOLS[i % len(SYMBOLS)]})
+            trace = _marks(info, axis, group, {"color": theme.hue(i), "symbol": SYMBOLS[i % len(SYMBOLS)]}, theme)
             if own:
                 marker = shaded_marker([own[j] for j in stars_last(info, range(len(own)))], theme, "its best point")
                 trace.update(marker={**marker, "showscale": axis is info.slices[0], "opacity": 1.0})
             figure.add_trace(trace.update(showlegend=bool(group) and axis is info.slices[0]), **place)
-        frame(figure, place, axis, letters=letters(info, columns))
+        frame(figure, place, axis, letters=letters(info, columns), pad=PAD * (1 + (axis.distinct <= _FEW)))
     if info.stages and info.slices:
         figure.update_layout(showlegend=True)
     if info.slices:
@@ -106,17 +108,17 @@ def _own_epsilons(info: SlicesInfo) -> list[float]:
     return own if not info.stages and len(own) == len(info.trials) and differ(own) else []
 
 
-def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str]) -> go.Scatter:
+def _marks(info: SlicesInfo, axis: Axis, group: str, look: Mapping[str, str], theme: Theme) -> go.Scatter:
     """The trials of one stage over one hyperparameter, or all trials where there are no stages to tell apart."""
     found = [i for i in range(len(info.trials)) if not info.stages or info.stages[i] == group]
     chosen = stars_last(info, found)
     x, y = [axis.positions[i] for i in chosen], [info.colors[i] for i in chosen]
     low, high = axis.ends
-    x = swarm(x, y, _BESIDE[info.narrow] * ((high - low) or 1.0), _NEAR * (max(info.colors) - min(info.colors)))
-    marker = {"size": _SIZE, "opacity": 0.7, **look}
+    at = swarm(x, y, _BESIDE[info.narrow] * ((high - low) or 1.0), _NEAR * (max(info.colors) - min(info.colors)))
+    marker = {"size": _SIZE, "opacity": 0.7, "line": {"width": 0.8, "color": theme.paper}, **look}
     if info.trained:
         marker |= symbols(is_trained(info, chosen), _SIZE)
-    return marks(x, y, texts(info, [axis], chosen), marker, name=group, legendgroup=group)
+    return marks(at, y, texts(info, [axis], chosen), marker, name=group, legendgroup=group, cliponaxis=False)
 
 
 def _title(info: SlicesInfo) -> dict[str, str]:
@@ -143,7 +145,8 @@ FIGURE: FigureKind[SweepData, SlicesInfo] = FigureKind(
     summary="what trials reached over each hyperparameter alone",
     caption=(
         "One mark per trial or rehearsed configuration at the best that it reached, over one hyperparameter in each "
-        "panel. Other hyperparameters differ between the marks; where their own epsilons do, colours tell them."
+        "panel. Marks that would hide each other stand side by side. Other hyperparameters differ between the marks; "
+        "where their own epsilons do, colours tell them."
     ),
     position=101,
     info=info,

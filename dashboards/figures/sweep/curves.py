@@ -3,6 +3,7 @@
 Beside its epochs each curve carries its epsilons, over which a page can draw it too, and the intervals of noisy scores.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from math import inf
@@ -38,6 +39,7 @@ HUES = 5  # colours that tell curves apart; then dashes do too
 _OTHERS = "trials"  # that are neither few nor the best
 _SHADED = 0.6  # opacity of shaded lines at least, or their colours would not be told
 _BEST_WIDTH = 2.2  # pixels of the line of the best trial among shades
+_SIDE = 0.008  # share of the epochs between two bars
 _PAD = 0.03  # share of the epochs before the first and behind the last
 _FEW_EPOCHS = 10
 _FEW = 12  # curves of which every epoch is shown, and whose marks have room in a column
@@ -153,7 +155,6 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
             is_best = names[i] != _OTHERS
             color = theme.ink if is_best else colors[i]
             line.update(line={"color": color, "width": _BEST_WIDTH if is_best else 1.2}, marker={"color": color})
-            line.error_y.color = color
             line.update(showlegend=is_best, opacity=1.0 if is_best else max(line.opacity, _SHADED))
         figure.add_trace(line)
     figure.add_traces([_bar(info, theme)] if colors else [])
@@ -161,7 +162,9 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces(
             [_ruler(info, last, theme), bar_key(f"bar: 95 % CI of {escape(info.best)}'s last epoch", theme.ink)]
         )
-    if info.still and any(any(curve.deviations) for curve in info.curves):
+    if spreads := _spreads(info, colors, theme):
+        figure.add_traces(spreads)
+    if info.still and spreads:
         figure.add_trace(bar_key("bars: ±1 SD over repeats, of last epochs", theme.muted))
     if info.still and (count := _outside(info)):
         name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
@@ -227,7 +230,8 @@ def _group(info: CurvesInfo) -> list[str]:
         return [info.stages[curve.stage or 0] for curve in info.curves]
     if len(info.curves) <= HUES:
         return [f"{escape(curve.trial)}, {OWN} {show_epsilon(max(curve.epsilons))}" for curve in info.curves]
-    best = f"{escape(info.best)}, with the best point"
+    own = next((f"{OWN} {show_epsilon(max(c.epsilons))}, " for c in info.curves if c.trial == info.best), "")
+    best = f"{escape(info.best)}, {own}with the best point"
     return [best if curve.trial == info.best else _OTHERS for curve in info.curves]
 
 
@@ -243,7 +247,7 @@ def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, 
         line={"color": color, "width": 1.2 if crowded else 1.6},
         marker={"size": 3 if crowded else 5, "color": color, "symbol": SYMBOLS[group % len(SYMBOLS)]},
         opacity=(0.55 if info.narrow else 0.35) if crowded else 0.75,
-        error_y=interval_bars(curve.values, _ends(curve), color),
+        error_y=interval_bars(curve.values, curve.intervals, color),
         text=f"<b>{escape(curve.trial)}</b>",
         customdata=cells,
         hovertemplate=(
@@ -256,12 +260,25 @@ def _line(info: CurvesInfo, curve: Curve, color: str, group: int, *, name: str, 
     )
 
 
-def _ends(curve: Curve) -> list[Interval | None]:
-    """What bars reach: the intervals of noisy scores; else of the last epoch one standard deviation over repeats."""
-    value, deviation = curve.values[-1], curve.deviations[-1]
-    if any(curve.intervals) or not deviation:
-        return list(curve.intervals)
-    return [*[None] * (len(curve.values) - 1), (value - deviation, value + deviation)]
+def _spreads(info: CurvesInfo, colors: Sequence[str], theme: Theme) -> list[go.Scatter]:
+    """One standard deviation over repeats to either side of where each trial ends, side by side."""
+    ends = [(curve, curve.deviations[-1]) for curve in info.curves]
+    last = max((epoch for curve in info.curves for epoch in curve.epochs), default=0)
+    shown = [(i, curve, spread) for i, (curve, spread) in enumerate(ends) if spread and len(ends) <= MANY]
+    look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
+    return [
+        go.Scatter(
+            x=[curve.epochs[-1] - _SIDE * last * place],
+            y=[curve.values[-1]],
+            error_y=interval_bars(
+                [curve.values[-1]],
+                [(curve.values[-1] - spread, curve.values[-1] + spread)],
+                theme.ink if curve.trial == info.best and colors else colors[i] if colors else theme.hue(i),
+            ),
+            **look,
+        )
+        for place, (i, curve, spread) in enumerate(shown)
+    ]
 
 
 FIGURE: FigureKind[SweepData, CurvesInfo] = FigureKind(

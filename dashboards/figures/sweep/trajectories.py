@@ -40,7 +40,8 @@ DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
-_STAR = (12, 8)  # pixels, likewise: no larger, or it hides its bar
+_STAR = (13, 9)  # pixels, likewise
+_BESIDE = (1.06, 1.13)  # times its epsilon, where its bar is, likewise
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
     TrialStatus.STOPPED: ("square", "orange"),
@@ -175,7 +176,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
             figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
-            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)])
+            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme)
     else:
         _draw_grouped(figure, info, theme)
     if any(t.passed for t in info.trajectories):
@@ -187,14 +188,16 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     return with_room(figure, info)
 
 
-def _draw_named(figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str) -> None:
+def _draw_named(
+    figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, theme: Theme
+) -> None:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
     group = f"{escape(t.trial)}, {t.status.value}"
     path = _paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
     is_marked = not (info.narrow and len(info.trajectories) > NAMED_TRIALS)  # in a column marks would be a bar
     mode = "lines+markers" if is_marked else "lines"
     figure.add_trace(path.update(mode=mode, marker={"size": 5, "symbol": symbol, "color": color}))
-    figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol))
+    figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol, theme=theme))
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -210,7 +213,7 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
             symbol = mark if status is TrialStatus.COMPLETED else symbol
             group = _Group(f"{stage_name}, {status.value}", color, symbol, _WIDTH + _WIDER * stage, crowded)
-            _draw_group(figure, info, chosen, group, mark=None if crowded or info.narrow else mark)
+            _draw_group(figure, info, chosen, group, theme, mark=None if crowded or info.narrow else mark)
 
 
 def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -223,12 +226,14 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
             group = f"{status.value}{', adds to the line' * adds}"
-            _draw_group(figure, info, chosen, _Group(group, color, symbol, _WIDTH + _WIDER * adds, crowded or not adds))
+            _draw_group(
+                figure, info, chosen, _Group(group, color, symbol, _WIDTH + _WIDER * adds, crowded or not adds), theme
+            )
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
-            _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0])
+            _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0], theme)
     if best is not None:
-        figure.add_trace(_star(info, best, theme))
+        figure.add_traces([_star(info, best, theme), *([_bar_beside(info, best, theme)] if info.sure else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +248,12 @@ class _Group:
 
 
 def _draw_group(
-    figure: go.Figure, info: TrajectoriesInfo, chosen: list[Trajectory], group: _Group, mark: str | None = None
+    figure: go.Figure,
+    info: TrajectoriesInfo,
+    chosen: list[Trajectory],
+    group: _Group,
+    theme: Theme,
+    mark: str | None = None,
 ) -> None:
     """Draw a group, if it has trials, with a mark at each epoch where one is given."""
     if not chosen:
@@ -252,7 +262,7 @@ def _draw_group(
     if mark:
         path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
     size = (6 if group.crowded else 8) - 2 * info.narrow
-    ends = _ends(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol)
+    ends = _ends(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol, theme=theme)
     figure.add_traces([path, ends])
 
 
@@ -271,8 +281,16 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
     if info.sure is not None:
         ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, info.sure)}"
-        star.update(error_y=interval_bars([best.values[utility]], [info.sure], theme.ink), name=f"{name}: {ends}")
+        star.update(name=f"{name}: {ends}")
     return star
+
+
+def _bar_beside(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
+    """The interval of the best point, right of the star, which would hide it."""
+    value = best.values[info.utility]
+    bars = interval_bars([value], [info.sure], theme.ink)
+    look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
+    return go.Scatter(x=[_BESIDE[info.narrow] * best.values["epsilon"]], y=[value], error_y=bars, **look)
 
 
 def _paths(
@@ -328,14 +346,15 @@ def _averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> 
 
 
 def _ends(
-    trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str
+    trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
 ) -> go.Scatter:
     status = trajectories[0].status
     epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
     texts = [
         _text(t, -1, utility) + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}" for t in trajectories
     ]
-    marker = {"symbol": symbol, "size": size, "color": color}
+    rim = {"width": 0.8, "color": theme.paper} if "open" not in symbol else {}
+    marker = {"symbol": symbol, "size": size, "color": color, "line": rim}
     return marks(epsilons, values, texts, marker, legendgroup=group, name=group)
 
 

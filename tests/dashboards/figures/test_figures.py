@@ -344,7 +344,7 @@ def test_stages_of_noisy_scores_are_called_explorers_and_finals(sweep, stages, n
     drawn = trajectories.plot(trajectories.info(data)).data
     marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in drawn if trace.mode == "lines+markers"}
     assert {name for name, symbol in marks.items() if symbol.endswith("-open")} == {*names[:-1]}
-    said = {line.name.partition(",")[0] for line in curves.plot(curves.info(data)).data}
+    said = {line.name.partition(",")[0] for line in curves.plot(curves.info(data)).data if line.name}
     assert said == {*names}
 
 
@@ -380,11 +380,15 @@ def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(sm
 def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):
     info = curves.info(sweep)
     assert len(info.curves) == 24
-    for curve, line in zip(info.curves, curves.plot(info).data, strict=True):
+    drawn = curves.plot(info).data
+    bars = [trace for trace in drawn if trace.error_y.array]
+    spread = [curve for curve in info.curves if curve.deviations[-1]]
+    assert [bar.error_y.array[0] for bar in bars] == pytest.approx([curve.deviations[-1] for curve in spread])
+    assert len({bar.x for bar in bars}) == len(bars), "side by side"
+    for curve, line in zip(info.curves, [trace for trace in drawn if trace not in bars], strict=True):
         assert (list(line.x), list(line.y), line.meta) == (list(curve.epochs), list(curve.values), curve.trial)
         assert [cell[0] for cell in line.customdata] == list(curve.epsilons)
-        assert line.error_y.array is None or set(line.error_y.array[:-1]) == {None}
-        assert curve.deviations[-1] is None or line.error_y.array[-1] == pytest.approx(curve.deviations[-1])
+        assert line.error_y.array is None
     noisy = NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.4, 0.8)})
     data = small([Point(trial="t0001", epoch=1, values={"epsilon": 1.0, "accuracy": 0.7}, noisy=noisy)])
     (line,) = curves.plot(curves.info(data)).data
@@ -416,10 +420,10 @@ def test_of_many_curves_of_one_stage_the_best_is_told_from_the_others(small):
     values = [{"epsilon": 1.0, "accuracy": value} for value in reached.values()]
     points = [Point(trial=trial, epoch=1, values=own) for trial, own in zip(reached, values, strict=True)]
     drawn = curves.plot(curves.info(small(points))).data
-    assert [line.name for line in drawn] == [*["trials"] * 5, "t2, with the best point"]
+    assert [line.name for line in drawn] == [*["trials"] * 5, "t2, own epsilon 1, with the best point"]
     assert {line.name: line.line.color for line in drawn} == {
         "trials": LIGHT.blue,
-        "t2, with the best point": LIGHT.orange,
+        "t2, own epsilon 1, with the best point": LIGHT.orange,
     }
 
 
@@ -437,7 +441,7 @@ def test_many_curves_of_one_stage_have_the_colours_of_their_own_epsilons_where_t
     assert (colors["t0"], colors["t1"], colors["t4"]) == (LIGHT.scale[0], LIGHT.scale[-1], LIGHT.scale[-1])
     assert len({colors["t1"], colors["t2"], colors["t3"], colors["t0"]}) == 4
     assert (colors["t6"], lines[-1].meta) == (LIGHT.ink, "t6"), "the best, above all others"
-    assert [line.name for line in lines if line.showlegend] == ["t6, with the best point"]
+    assert [line.name for line in lines if line.showlegend] == ["t6, own epsilon 8, with the best point"]
     assert (bar.marker.cmin, bar.marker.cmax) == pytest.approx((0.0, log10(8.0)))
     assert {"1", "2", "5"} <= set(bar.marker.colorbar.ticktext)
     alike = drawn([2.0, 1.9, 2.0, 2.0, 1.9, 2.0, 2.0])

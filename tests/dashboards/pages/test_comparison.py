@@ -187,9 +187,9 @@ def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     runs, _, mean, *_ = hypervolumes.plot(hypervolumes.info(comparison)).data
     assert list(runs.x) == list(comparison.groups[0].volumes)
     assert mean.x == (pytest.approx(sum(runs.x) / 3),) * 3
-    assert (
-        list(mean.y) == list(runs.y) == [f"digits-{by}<br>24 trials, price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
-    )
+    assert list(mean.y) == list(runs.y) == [0, 1, 2]
+    named = hypervolumes.plot(hypervolumes.info(comparison)).layout.yaxis.ticktext
+    assert list(named[:3]) == [f"digits-{by}<br>24 trials, price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
     low, high = hypervolumes.plot(hypervolumes.info(comparison)).layout.xaxis.range
     volumes = [run.hypervolume for run in comparison.runs]
     assert 0 <= low < min(volumes)
@@ -218,7 +218,7 @@ def test_crosses_say_what_the_models_of_each_run_have_on_test_rows(fronts):
 
 def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     figure = hypervolumes.plot(hypervolumes.info(compare(fronts[:2])))
-    assert {name.partition("<br>")[0] for name in figure.data[0].y} == {"digits-0.0", "digits-0.01"}
+    assert {name.partition("<br>")[0] for name in figure.layout.yaxis.ticktext} == {"digits-0.0", "digits-0.01"}
     for drawn in (figure, hypervolumes.plot(hypervolumes.info(comparison))):
         keys = {trace.name: trace.marker.color for trace in drawn.data if trace.showlegend is not False}
         assert next(iter(keys)) == "mean of the sweeps of one name"
@@ -229,12 +229,14 @@ def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     linear = compare(fronts[:2], reference={"epsilon": 10.0}, log_epsilon=False)
     assert "own epsilon (0.01\xa0to\xa010)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
     alike = compare([(f"{place}/run", front) for place, (_, front) in zip("ab", fronts, strict=False)])
-    assert {name.partition("<br>")[0] for name in hypervolumes.plot(hypervolumes.info(alike)).data[0].y} == {
+    assert {
+        name.partition("<br>")[0] for name in hypervolumes.plot(hypervolumes.info(alike)).layout.yaxis.ticktext
+    } == {
         "a/run",
         "b/run",
     }
     many = compare([(f"{label}-{i}", front) for label, front in fronts for i in range(3)])
-    assert set(hypervolumes.plot(hypervolumes.info(many)).data[0].y) == {"digits<br>price: epsilon 13.61"}
+    assert hypervolumes.plot(hypervolumes.info(many)).layout.yaxis.ticktext[0] == "digits<br>price: epsilon 13.61"
 
 
 def test_prices_of_runs_are_a_range_and_one_that_is_not_known_makes_all_unknown(fronts):

@@ -6,6 +6,7 @@ from math import log10
 import numpy as np
 import pytest
 
+from dashboards.figures import LIGHT
 from dashboards.figures.hyperparameters import configurations, contours, ranks, slices
 from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import compare
@@ -88,10 +89,15 @@ def test_figures_of_a_sweep_follow_its_spec(sweep):
 @pytest.mark.long
 def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     kind, info = configurations.FIGURE, configurations.info(sweep)
-    texts, *lines, bar, key = kind.draw(sweep, still=True).data
+    *lines, bar, key = kind.draw(sweep, still=True).data
     assert key.name == "the best by accuracy: 3 of 24"
-    assert texts.mode == "text", "behind the lines, of which they would hide a part"
-    assert set(texts.x) == set(range(len(info.axes)))
+    notes = [note for note in kind.draw(sweep, still=True).layout.annotations if note.xanchor == "right"]
+    assert {note.x for note in notes} == set(range(len(info.axes)))
+    assert all(note.bgcolor is None for note in notes), "a box would hide a part of the lines"
+    assert notes[-1].font.color == LIGHT.ink
+    assert [note.font.color for note in notes].count(LIGHT.paper) == 4 * sum(
+        note.font.color == LIGHT.ink for note in notes
+    )
     assert len(lines) == len(info.trials)
     assert all(len(line.y) == len(info.axes) and all(0 <= y <= 1 for y in line.y) for line in lines)
     assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}

@@ -56,7 +56,9 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     info = trajectories.info(trials(8))
     figure = trajectories.plot(_as_picture(info))
     (star,) = (trace for trace in figure.data if trace.marker.symbol == "star")
-    assert (star.error_y.array[0], star.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
+    (bar,) = (trace for trace in figure.data if trace.error_y.array and trace.marker.opacity == 0)
+    assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
+    assert bar.x[0] > star.x[0], "beside the star, which would hide it"
     assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7, its best point: 87.0 % (50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7, its best point")
