@@ -160,6 +160,7 @@ def _terms(info: VolumesInfo, run: Run) -> str:
 def _axis_title(info: VolumesInfo) -> str:
     _, _, together = info.epsilon_title.partition("; ")
     name, box, chosen = "hypervolume (share of the box)", box_in_words(info.box, _BELOW), rows_in_words(info.scores)
+    chosen += "" if any(run.interval for group in info.groups for run in group.runs) else ", ignoring selection"
     if info.narrow:
         return with_terms(name, [box.replace("<br>", " "), chosen, together], _NARROW_BELOW)
     return "<br>".join([name, box, "; ".join(filter(None, [chosen, together]))])

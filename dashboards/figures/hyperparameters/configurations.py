@@ -14,7 +14,7 @@ from plotly.colors import sample_colorscale
 
 from dashboards.data import SweepData, evenly, varying
 from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import color_bar, header, label, new_figure, short_names
+from dashboards.figures._common import DASHES, color_bar, header, label, new_figure, short_names
 from dashboards.figures._comparable import mark, more_height, name_stars, symbols, write_below
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
@@ -33,7 +33,6 @@ _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
 _PALE = 0.6  # opacity of the others
 _BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
-_END, _DOWN = 0.97, 8  # height of an axis from which the text of a tick is so many pixels below it
 _RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1))  # pixels
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _RISE = 2.0  # pixels above an axis for each letter of its name
@@ -176,10 +175,12 @@ def _draw_lines(
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
     by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
     wide = set(by_share[-(sum(trained) or ceil(_BEST_SHARE * len(shares))) :])
+    order = by_share[: -len(wide) - 1 : -1]  # the best first: its line is solid, and others can be followed
     for i in by_share:
         color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
         line = {"color": color, "width": _WIDE if i in wide else _THIN}
+        line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order and not trained[i] else {}
         figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if i in wide else _PALE))
         if trained[i]:  # beside the axis, for texts of ticks are on its other side
             marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5)}
@@ -212,9 +213,8 @@ def _tick_texts(axes: Sequence[Axis], theme: Theme) -> list[dict[str, Any]]:
     notes = []
     for x, axis in enumerate(axes):
         for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True):
-            down = _DOWN if y > _END else -_DOWN if y < 1.0 - _END else 0  # level lines run along both ends
             for right, up, color in (*((*rim, theme.paper) for rim in _RIM), (0, 0, theme.ink)):
-                place = {"x": x, "y": y, "xshift": right - 3, "yshift": up - down}
+                place = {"x": x, "y": y, "xshift": right - 3, "yshift": up}
                 notes.append({"text": escape(text), "font": {"size": 11, "color": color}, **place, **common})
     return notes
 

@@ -41,6 +41,8 @@ NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
+_FEW_EPOCHS = 12
+_AROUND = 3  # pixels by which the end mark of each later of few trials is larger
 _BESIDE = (1.06, 1.13)  # times its epsilon, where its bar is, likewise
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
@@ -176,7 +178,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
             figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
-            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme)
+            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
     else:
         _draw_grouped(figure, info, theme)
     if any(t.passed for t in info.trajectories):
@@ -189,15 +191,17 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _draw_named(
-    figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, theme: Theme
+    figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, theme: Theme, *, place: int = 0
 ) -> None:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
     group = f"{escape(t.trial)}, {t.status.value}"
     path = _paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
-    is_marked = not (info.narrow and len(info.trajectories) > NAMED_TRIALS)  # in a column marks would be a bar
+    is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
     mode = "lines+markers" if is_marked else "lines"
     figure.add_trace(path.update(mode=mode, marker={"size": 5, "symbol": symbol, "color": color}))
-    figure.add_trace(_ends([t], color, info.utility, group, size=9, symbol=symbol, theme=theme))
+    size = 9 - 2 * info.narrow + _AROUND * place  # later ends are open, around those that they would hide
+    symbol = f"{symbol}-open" if place else symbol
+    figure.add_trace(_ends([t], color, info.utility, group, size=size, symbol=symbol, theme=theme))
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
