@@ -240,9 +240,7 @@ class Balance:
 
     def _take_cut(self, entry: Reserved) -> None:
         if entry.cut is not None and self.cut not in (None, entry.cut):
-            raise RecordError(
-                f"Expected blocks by column {self.cut!r} as before, got some by {entry.cut!r}; restore the store"
-            )
+            raise RecordError(f"Expected blocks by column {self.cut!r}, got some by {entry.cut!r}; restore the store")
         self.cut = self.cut or entry.cut
 
     def _add(self, place: Place, spender: str, cost: GaussianCost) -> None:

@@ -297,7 +297,7 @@ def _refuse_party(balance: Balance, wanted: Reservation) -> str | None:
         if other.federation == wanted.federation and other.title != wanted.title and {*other.blocks} & {*wanted.blocks}:
             return (
                 f"Expected the rows of account {balance.opened.name!r} at one party of a federation, got those of "
-                f"the {other.title!r} again for the {wanted.title!r}: their noise is drawn once for both; leave one out"
+                f"{other.title!r} again for {wanted.title!r}: their noise is drawn once for both; leave one out"
             )
     return None
 

@@ -139,7 +139,7 @@ def test_one_row_is_at_one_party_of_a_federation_that_an_account_pays_for(start,
     payment = Payment(key=tmp_path / "ann.key", account=address)
     for _ in range(2):  # two evaluations: each has noise of its own
         payment.ask(federation, "ann", rows, labels).pay()
-    with pytest.raises(AccountError, match=r"at one party of a federation, got those of the 'evaluation of ann' again"):
+    with pytest.raises(AccountError, match=r"at one party of a federation, got those of 'evaluation of ann' again"):
         payment.ask(federation, "bob", rows, labels)
     other = start("curator", parties=names, **{**QUIET, "epsilon": 0.5}).federation
     payment.ask(other, "bob", rows, labels).pay()
