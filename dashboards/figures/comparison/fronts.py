@@ -112,8 +112,11 @@ def plot(info: OverlayInfo, theme: Theme = LIGHT) -> go.Figure:
     on_test: list[tuple[tuple[Tested, ...], str]] = []
     are_few = len(info.lines) <= _FEW_LINES
     tints = [_TINTS[entries[:i].count(entry) % len(_TINTS)] for i, entry in enumerate(entries)]
+    has_explorers = any(step.is_explorer for line in info.lines for step in line.steps)  # which have open marks
+    is_open = [are_few and tint == _TINTS[1] and not has_explorers for tint in tints]
     for i, (line, entry) in enumerate(zip(info.lines, entries, strict=True)):
-        look = (theme.hue(places.index(entry)), SYMBOLS[places.index(entry) % len(SYMBOLS)])
+        mark = SYMBOLS[places.index(entry) % len(SYMBOLS)] + "-open" * is_open[i]
+        look = theme.hue(places.index(entry)), mark
         name = f"{escape(entry)} ({terms[entry]})"
         if are_few and entries.count(entry) > 1:
             name = f"{escape(entry)}, run {entries[: i + 1].count(entry)} ({_terms([line])})"
@@ -154,10 +157,11 @@ FIGURE: FigureKind[Comparison, OverlayInfo] = FigureKind(
     summary="the fronts of all sweeps in one plane",
     caption=(
         "One line per sweep: what is achievable at an own epsilon ≤ x. Sweeps of one name share colour and mark, later "
-        "ones paler, as their crosses are, unless they alone are compared and few. A cross is the best model of a line "
-        "on test rows, which did not choose it, with its 95 % interval. The majority-class baseline is there where all "
-        "share it. A model of a sweep costs its price, which the legend has, wherever on its line it lies: compare it. "
-        "Points of a front below its line, which give up some of this score for a better certificate, are not drawn."
+        "ones paler, as their crosses are (the second of few open too), unless they alone are compared and few. A "
+        "cross is the best model of a line on test rows, which did not choose it, with its 95 % interval. The "
+        "majority-class baseline is there where all share it. A model of a sweep costs its price, which the legend "
+        "has, wherever on its line it lies: compare it. Points of a front below its line, which give up some of this "
+        "score for a better certificate, are not drawn."
     ),
     position=10,
     info=info,

@@ -31,6 +31,7 @@ _TRAINED = (
 )
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
 _PALE = 0.6  # opacity of the others
+_PLACES = ("best", "second best", "third best", "fourth best", "fifth best")  # as many as there are dashes
 _BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
 _RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1))  # pixels
@@ -201,9 +202,13 @@ def _draw_lines(
     if any(trained):
         name_stars(figure, theme, y=-0.03, yanchor="top")
     else:
-        line = {"color": theme.ink, "width": _WIDE}
-        name = f"the best by {label(info.color_name)}: {len(wide)} of {len(shares)}"
-        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
+        by = f"by {label(info.color_name)}:"
+        entries = [f"the best {by} {len(order)} of {len(shares)}"]
+        if len(order) <= len(_PLACES):
+            entries = [f"{place} {by} {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
+        for name, dash in zip(entries, DASHES, strict=False):
+            line = {"color": theme.ink, "width": _WIDE, "dash": dash}
+            figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
         figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
 
 

@@ -167,7 +167,7 @@ def plot(info: CurvesInfo, theme: Theme = LIGHT) -> go.Figure:
     if info.still and spreads:
         figure.add_trace(bar_key("bars: ±1 SD over repeats, of last epochs", theme.muted))
     if info.still and (count := _outside(info)):
-        name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points lie beyond the axis"
+        name = f"{count} of {sum(len(curve.values) for curve in info.curves)} points beyond the axis"
         figure.add_trace(said_in_legend(name, theme))
     return figure
 

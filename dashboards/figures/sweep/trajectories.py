@@ -185,7 +185,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
         figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=size))
     if info.still and (count := _outside(info)):
-        name = f"{count} of {sum(len(t.values) for t in info.trajectories)} points lie beyond the axis"
+        name = f"{count} of {sum(len(t.values) for t in info.trajectories)} points beyond the axis"
         figure.add_trace(said_in_legend(name, theme))
     return with_room(figure, info)
 

@@ -163,6 +163,8 @@ def test_runs_of_one_name_are_told_apart_by_tints_and_so_are_their_crosses(compa
     crosses = [trace for trace in drawn if trace.marker.symbol == "x" and trace.x[0] is not None]
     assert [cross.opacity for cross in crosses] == [1.0, 0.75, 0.55][: len(crosses) // 2] * 2
     few = overlay.plot(replace(info, lines=(*info.lines[:3], replace(info.lines[3], spec="other")))).data
+    marks = [trace.marker.symbol for trace in few if trace.mode == "lines+markers" and trace.marker.symbol != "x"]
+    assert marks == ["circle", "circle-open", "circle", "square"]
     assert [trace.name for trace in few if trace.showlegend] == [
         *(f"digits, run {number} (24 trials, price: epsilon 13.61)" for number in (1, 2, 3)),
         "other (24 trials, price: epsilon 13.61)",

@@ -89,8 +89,9 @@ def test_figures_of_a_sweep_follow_its_spec(sweep):
 @pytest.mark.long
 def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     kind, info = configurations.FIGURE, configurations.info(sweep)
-    *lines, bar, key = kind.draw(sweep, still=True).data
-    assert key.name == "the best by accuracy: 3 of 24"
+    *lines, bar, first, second, third = kind.draw(sweep, still=True).data
+    assert (first.name, third.name) == ("best by accuracy: t0003", "third best by accuracy: t0009")
+    assert [key.line.dash for key in (first, second, third)] == ["solid", "dash", "dot"]
     notes = [note for note in kind.draw(sweep, still=True).layout.annotations if note.xanchor == "right"]
     assert {note.x for note in notes} == set(range(len(info.axes)))
     assert all(note.bgcolor is None for note in notes), "a box would hide a part of the lines"
@@ -163,8 +164,8 @@ def test_each_trial_stands_at_its_best_point_that_of_averaged_weights_too(small)
 def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     data = with_configs(*({"training": {"rate": 0.1 + i / 10}} for i in range(20)))
     drawn = configurations.plot(replace(configurations.info(data), still=True)).data
-    *lines, key = (trace for trace in drawn if trace.mode == "lines")
-    assert (key.name, key.line.width) == ("the best by accuracy: 2 of 20", 2.6)
+    *lines, first, second = (trace for trace in drawn if trace.mode == "lines")
+    assert (first.line.width, second.name) == (2.6, "second best by accuracy: t18")
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
     assert len(set(widths[:18])) == 1, "the two best of 20 are drawn last, on top"
