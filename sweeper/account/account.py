@@ -2,6 +2,8 @@
 
 import datetime
 from collections.abc import Callable, Sequence
+from copy import deepcopy
+from itertools import chain
 from pathlib import Path
 
 from clipless.privacy.gaussian import GaussianCost
@@ -80,9 +82,16 @@ class Account:
         """
         return self._chain.entries(after, until)
 
-    def refusal(self, wanted: Reservation) -> str | None:
-        """Return why ``reserve`` would refuse a sweep now, ``None`` if there is room for it."""
+    def refusal(self, wanted: Reservation, *after: Reservation) -> str | None:
+        """Return why ``reserve`` would refuse a sweep now, ``None`` if there is room for it.
+
+        Where it comes ``after`` others, none of which would be refused, these count as if they had reserved.
+        """
         with self._chain.reading() as (transaction, balance):
+            if after:
+                balance = deepcopy(balance)
+            for entry in chain.from_iterable(reserve_entries(balance, one, self._at()) for one in after):
+                balance.take(entry)
             return self._refusal(transaction, balance, wanted)
 
     def reserve(self, wanted: Reservation, ledger: Path | None = None) -> None:
@@ -213,19 +222,8 @@ class Account:
             return returned
 
     def _refusal(self, transaction: StoreTransaction, balance: Balance, wanted: Reservation) -> str | None:
-        known = {f"those of block {block!r}": digest for block, digest in wanted.blocks.items()}
-        if wanted.table is not None:
-            known["the same table, in other blocks or with other ranges"] = wanted.table
-        for block, digest in wanted.read.items():
-            known[f"those of block {block!r}, with other ranges"] = digest
-        for which, digest in known.items():
-            owner = transaction.owner_of_rows(digest)
-            if owner not in (None, self.address.name):
-                return (
-                    f"Expected rows of no other account, but account {owner!r} of {self.address.store} has {which}: a "
-                    f"budget is that of the people; use {owner!r}"
-                )
-        return find_refusal(balance, wanted, self._clock().date())
+        of_others = _refuse_rows_of_others(transaction, wanted, self.address)
+        return of_others or find_refusal(balance, wanted, self._clock().date())
 
     def _at(self) -> str:
         return time_in_text(self._clock())
@@ -239,6 +237,22 @@ def charge_draw(account: Account, wanted: Reservation, draw: Draw, ledger: Path)
     """
     position = NOTHING_YET if draw.what == SELECTION else None
     account.charge(wanted, draw.what, draw.costs(*account.balance().terms), ledger, position)
+
+
+def _refuse_rows_of_others(transaction: StoreTransaction, wanted: Reservation, address: AccountAddress) -> str | None:
+    known = {f"those of block {block!r}": digest for block, digest in wanted.blocks.items()}
+    if wanted.table is not None:
+        known["the same table, in other blocks or with other ranges"] = wanted.table
+    for block, digest in wanted.read.items():
+        known[f"those of block {block!r}, with other ranges"] = digest
+    for which, digest in known.items():
+        owner = transaction.owner_of_rows(digest)
+        if owner not in (None, address.name):
+            return (
+                f"Expected rows of no other account, but account {owner!r} of {address.store} has {which}: a budget is "
+                f"that of the people; use {owner!r}"
+            )
+    return None
 
 
 def _find(balance: Balance, sweep: str) -> SweepAccount:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from clipless.privacy.gaussian import GaussianCost
-from sweeper.account.blocks import is_declared
+from sweeper.account.blocks import BoundUnits, is_declared
 from sweeper.account.cost import NOTHING, is_covered, is_whole, is_within, larger, left_of, total
 from sweeper.account.entries import (
     EVERYBODY,
@@ -113,6 +113,7 @@ class Balance:
         self.sides: dict[str, str] = {}
         self.held_back = HeldBack()
         self.digests: dict[str, str] = {}
+        self.units = BoundUnits()
         self.cut: str | None = None
         self.closed: dict[str | None, str] = {}
         self.sweeps: dict[str, SweepAccount] = {}
@@ -197,6 +198,7 @@ class Balance:
     def _bind(self, entry: Bound) -> None:
         if entry.block in self.digests or entry.digest in self.digests.values():
             raise RecordError(f"Expected rows for block {entry.block!r} once and in no other block, got them again")
+        self.units.note(entry)
         self.digests[entry.block] = entry.digest
 
     def _reserve(self, entry: Reserved) -> None:
@@ -212,7 +214,7 @@ class Balance:
         if unbound or not entry.blocks:
             raise RecordError(f"Expected blocks that are bound to their rows, got {unbound or 'none'}")
         self._take_cut(entry)
-        self._check_whole(entry.costs)
+        _check_whole(entry.costs)
         for block in entry.blocks:
             for side, cost in entry.costs.items():
                 self._add((block, side), entry.spender, cost)
@@ -257,7 +259,7 @@ class Balance:
         sweep = self._open_sweep(entry.sweep)
         if entry.what in sweep.charged:
             raise RecordError(f"Expected one charge for {entry.what} of sweep {sweep.title!r}, got a second one")
-        self._check_whole(entry.costs)
+        _check_whole(entry.costs)
         undrawn = sweep.undrawn
         if not all(is_within(cost, undrawn.get(side, NOTHING)) for side, cost in entry.costs.items()):
             raise RecordError(
@@ -289,10 +291,10 @@ class Balance:
             raise RecordError(f"Expected a sweep with a reservation, got {id_!r}, which has none; reserve it first")
         return sweep
 
-    @staticmethod
-    def _check_whole(costs: Mapping[Side, GaussianCost]) -> None:
-        if not all(is_whole(cost) for cost in costs.values()):
-            raise RecordError("Expected costs in whole steps, so that sums are exact, got others; restore the store")
+
+def _check_whole(costs: Mapping[Side, GaussianCost]) -> None:
+    if not all(is_whole(cost) for cost in costs.values()):
+        raise RecordError("Expected costs in whole steps, so that sums are exact, got others; restore the store")
 
 
 def _check_budget(epsilon: float, delta: float, budget: GaussianCost) -> None:

@@ -13,7 +13,8 @@ stays in the store of the account, which its owner alone can read. The digest is
 row, sorted, under the key again; the rows of one privacy unit are one item of it. Blocks are bound to their rows as
 they are encoded. Files, and the rows of each block in them, are known as they were read too, whatever their ranges and
 whichever of their blocks are used, so that no other account of the store takes them anew. Files that overlap in part
-have digests that tell nothing of it.
+have digests that tell nothing of it. Of the privacy units of a block the store keeps a keyed hash each: a unit that
+comes again in the file of another block would have a budget there too.
 """
 
 import hmac
@@ -22,8 +23,8 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sweeper.account.entries import Opened
-from sweeper.errors import AccountError
+from sweeper.account.entries import Bound, Opened
+from sweeper.errors import AccountError, RecordError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 ALL_ROWS = "all"  # the block of data that is not cut into blocks
 _HASH = "sha256"
-_ROW, _UNIT, _ALL, _SIDE, _TABLE = b"row", b"unit", b"all", b"side", b"table"
+_ROW, _UNIT, _ALL, _SIDE, _TABLE, _ID = b"row", b"unit", b"all", b"side", b"table", b"id"
+_ID_DIGITS = 16  # hexadecimal, of each unit: among a million of them two are alike by chance once in 10^7
 
 
 def split_in_text(splitting: "Splitting", name: str) -> str:
@@ -141,6 +143,44 @@ def digest_hashes(key: bytes, *hashes: "Tensor") -> str:
     """Return the digest of rows as they were read, each of ``hashes`` uint8, (n, 16), as `RowHashes` has them."""
     rows = chain(*(map(bytes, own.numpy()) for own in hashes))
     return digest_rows(hmac.digest(key, _TABLE, _HASH), rows)
+
+
+def digest_units(key: bytes, data: "Dataset") -> dict[str, str]:
+    """Return `digest_ids` of the units of each block; none without blocks, or where each row is a unit."""
+    blocks = _before_encoder(data).blocks
+    units = {} if blocks is None or blocks.units is None else blocks.units
+    return {name: digest_ids(key, hashes) for name, hashes in units.items()}
+
+
+def digest_ids(key: bytes, hashes: "Tensor") -> str:
+    """Return the keyed hashes of ids of units, of their ``hashes`` uint8, (n, 16), each once, sorted."""
+    own = hmac.digest(key, _ID, _HASH)
+    return "".join(sorted({hmac.digest(own, bytes(one), _HASH).hex()[:_ID_DIGITS] for one in hashes.numpy()}))
+
+
+class BoundUnits:
+    """The units of the blocks that an account is bound to, each of which is in one block."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, str] = {}  # by the keyed hash of the unit's id
+
+    def note(self, bound: Bound) -> None:
+        """Take the units of a block.
+
+        Raises:
+            RecordError: one is in another block.
+        """
+        if self.find_other(bound.block, bound.units or "") is not None:
+            raise RecordError(f"Expected units of block {bound.block!r} in no other block, got one; restore the store")
+        self._blocks |= dict.fromkeys(_split_ids(bound.units or ""), bound.block)
+
+    def find_other(self, block: str, units: str) -> str | None:
+        """Return another block that one of these units is in, as `digest_ids` has them; ``None`` if none is."""
+        return next((own for one in _split_ids(units) if (own := self._blocks.get(one, block)) != block), None)
+
+
+def _split_ids(units: str) -> Iterable[str]:
+    return (units[begin : begin + _ID_DIGITS] for begin in range(0, len(units), _ID_DIGITS))
 
 
 def digest_labelled(

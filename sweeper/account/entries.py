@@ -104,10 +104,14 @@ class Shared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """A block is bound to its rows, of which ``digest`` is keyed."""
+    """A block is bound to its rows, of which ``digest`` is keyed, as are the ids of its ``units``, see `digest_ids`.
+
+    There are none where each row is a unit, of all rows, and in an entry of an earlier version.
+    """
 
     block: str
     digest: str
+    units: Annotated[str | None, WHEN_KNOWN] = None
     at: str
     kind: Literal["bound"] = "bound"
 

@@ -45,6 +45,7 @@ class Reservation:
         blocks: the blocks that it reads, each with the keyed digest of its rows.
         table: the keyed digest of all rows of its file as they were read, see `digest_table`.
         read: those of the rows of each block, see `digest_read_blocks`.
+        units: those of the units of each block, see `digest_units`.
         cut: the column that cuts the rows into blocks; ``None`` where none does.
         federation: the digest of the federation in whose sums the rows are, ``None`` of a sweep.
         has_public_rows: whether rows held back are declared public, so that reading them is free.
@@ -62,10 +63,16 @@ class Reservation:
     blocks: Mapping[str, str]
     table: str | None = None
     read: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
     cut: str | None = None
     federation: str | None = None
     has_public_rows: bool | None = None
     advice: str = ""
+
+
+def known_rows(wanted: Reservation) -> set[str]:
+    """Return the digests by which a store knows the rows of a request again, under whatever account."""
+    return {*wanted.blocks.values(), *wanted.read.values(), *filter(None, [wanted.table])}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +169,7 @@ def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[
     missing = missing_sides(balance, wanted)
     for block, digest in wanted.blocks.items():
         if block not in balance.digests:
-            yield Bound(block=block, digest=digest, at=at)
+            yield Bound(block=block, digest=digest, units=wanted.units.get(block), at=at)
     known = balance.sweeps.get(wanted.sweep)
     if missing or known is None or not known.is_open:
         yield _reserved(wanted, missing, at)
@@ -284,7 +291,26 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
             )
     if len(set(wanted.blocks.values())) < len(wanted.blocks):
         return f"Expected other rows in each block of account {name!r}, got the same in two; cut them apart"
-    return _refuse_public(balance, wanted)
+    return _refuse_units(balance, wanted) or _refuse_public(balance, wanted)
+
+
+def _refuse_units(balance: Balance, wanted: Reservation) -> str | None:
+    """Refuse units that come again in another block, where each would have a second budget."""
+    name, unknown = balance.opened.name, [block for block in wanted.blocks if block not in wanted.units]
+    if unknown and wanted.unit != "row" and ALL_ROWS not in wanted.blocks:
+        return (
+            f"Expected the units of block {unknown[0]!r} of account {name!r}, got rows alone; name the column of "
+            f"{wanted.unit!r} ({_key(wanted, 'data', 'unit')})"
+        )
+    for block, units in wanted.units.items():
+        other = balance.units.find_other(block, units)
+        if other is not None:
+            return (
+                f"Expected every {wanted.unit} in one block of account {name!r}, got one of block {other!r} in block "
+                f"{block!r} too, where it would have a second budget; cut by an attribute of the unit, such as the "
+                f"month in which it first came ({_key(wanted, 'data', 'block')})"
+            )
+    return None
 
 
 def _refuse_party(balance: Balance, wanted: Reservation) -> str | None:

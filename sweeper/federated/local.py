@@ -8,7 +8,7 @@ party's rows, where it has one.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import IO
 
 from clipless.errors import CliplessError, FederationError
 from clipless.federated.primitives import Identity
-from sweeper.errors import SweeperError, one_line
+from sweeper.account.rules import known_rows
+from sweeper.errors import AccountError, SweeperError, one_line
 from sweeper.federated.evaluation import FederatedEvaluation, ask
 from sweeper.federated.federation import ANALYST, SERVERS, Federation, Server, read_federation
 from sweeper.federated.keys import ledger_of, make_key, read_key
-from sweeper.federated.party import check_account, check_curves
-from sweeper.federated.payment import Payment
+from sweeper.federated.party import ask_account, check_curves
+from sweeper.federated.payment import Paid, Payment
 from sweeper.results.models.predict import load_predictor
 from sweeper.specification.addresses import parse_address
 from sweeper.store.jsonl import replace_file, to_text
@@ -71,13 +72,36 @@ def _check_accounts(federation: Federation, folder: Path, model: Path) -> None:
     """Refuse what a party or its account would, where one pays, before any of them does for no result."""
     if all(party.account is None for party in federation.parties):
         return
+    asked: dict[str, Paid] = {}
     for party in federation.parties:
         account = None if party.account is None else parse_address(party.account)
         payment = Payment(key=_key_of(federation, folder, party.name), account=account, block=party.block)
         try:
-            check_account(federation, party.name, model, Path(str(party.data)), payment)
+            paid = ask_account(federation, party.name, model, Path(str(party.data)), payment)
+            _check_beside(paid, asked)
+            asked[party.name] = paid
         except (SweeperError, CliplessError) as error:
             raise SweeperError(f"The party {party.name!r} cannot take part, and none has paid: {error}") from error
+
+
+def _check_beside(paid: Paid, asked: Mapping[str, Paid]) -> None:
+    """Refuse what the account would once the parties before have paid.
+
+    Raises:
+        AccountError: its rows are at one of these, under whatever account of the store, or there is room for one.
+    """
+    if paid.account is None or paid.wanted is None:
+        return
+    before = []
+    for name, other in asked.items():
+        if other.account is None or other.wanted is None or other.account.store_id != paid.account.store_id:
+            continue
+        if known_rows(other.wanted) & known_rows(paid.wanted):
+            raise AccountError(f"Expected rows at one party, got those of {name!r} again; leave one out")
+        before += [other.wanted] if other.account.address.name == paid.account.address.name else []
+    refused = paid.account.refusal(paid.wanted, *before)
+    if refused is not None:
+        raise AccountError(refused)
 
 
 def _why(federation: Federation, folder: Path, parties: "Sequence[tuple[str, subprocess.Popen[str]]]") -> Iterator[str]:

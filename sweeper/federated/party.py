@@ -18,8 +18,9 @@ from torch import Tensor
 from clipless.certificates.certify import row_by_row
 from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
+from clipless.datasets.splits import hash_rows
 from clipless.datasets.tables.blocks import canonical_names, check_blocks
-from clipless.datasets.tables.declarations import MISSING_MARKERS
+from clipless.datasets.tables.declarations import MISSING_MARKERS, Ranges
 from clipless.datasets.tables.encoding import canonical
 from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
@@ -87,13 +88,13 @@ def take_part(
     return TakenPart(sum(end.bits for end in ends), spent)
 
 
-def check_account(federation: Federation, name: str, model: Path, data: Path, payment: Payment) -> None:
-    """Refuse what the account of a party's rows would, before any party of an evaluation pays.
+def ask_account(federation: Federation, name: str, model: Path, data: Path, payment: Payment) -> Paid:
+    """Return what a party would pay, or refuse what its account would, before any party of an evaluation pays.
 
     Raises: as `take_part`.
     """
     read, labels_N = _read(load_predictor(model), data, federation.target, federation.unit, payment.block)
-    _ask(federation, name, data, read, labels_N, payment)
+    return _ask(federation, name, data, read, labels_N, payment)
 
 
 def _ask(
@@ -102,7 +103,8 @@ def _ask(
     unit = federation.unit
     blocks_N = None if payment.block is None else _blocks(read, payment.block, unit, data)
     units_N = None if unit is None else _number_units(read.ids[unit], unit, data).numpy()
-    return payment.ask(federation, name, read, labels_N, blocks_N, units_N)
+    ids = None if unit is None else torch.from_numpy(hash_rows(text.encode() for text in _texts(read.ids[unit])))
+    return payment.ask(federation, name, read, labels_N, blocks_N, units_N, ids)
 
 
 def _to_curator(federation: Federation, end: Conversation, rows: list[PartyRows]) -> None:
@@ -243,7 +245,9 @@ def _read(
         rows = predictor.form.read(data, ids=() if block is None else (block,), allow_unknown=True, hashed=True)
         cells = [str(label) for label in _labels(data)]
     known = {canonical(name): number for number, name in enumerate(classes)}
-    labels = [known.get(canonical(cell), -1) for cell in cells]
+    unknown = predictor.form.raw.unknown if isinstance(predictor.form.raw, Ranges) else None
+    other = -1 if unknown is None else classes.index(unknown)
+    labels = [known.get(canonical(cell), other) for cell in cells]
     if -1 in labels or len(labels) != len(rows.x):
         raise DataError(f"Expected one label for each row of {data}, out of {', '.join(classes)}, got others")
     return rows, np.array(labels, dtype=np.int64)

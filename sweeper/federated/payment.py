@@ -6,6 +6,7 @@ if need be; there each curve costs what one mechanism of its whole epsilon costs
 """
 
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from clipless.datasets import NewRows
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
-from sweeper.account.blocks import ALL_ROWS, check_block_names, digest_hashes, digest_labelled
+from sweeper.account.blocks import ALL_ROWS, check_block_names, digest_hashes, digest_ids, digest_labelled
 from sweeper.account.cost import pure_cost
 from sweeper.account.entries import Side
 from sweeper.account.owner import user_of_machine
@@ -54,6 +55,7 @@ class Payment:
         labels: NDArray[np.int64],
         blocks: NDArray[np.str_] | None = None,
         units: NDArray[np.int64] | None = None,
+        ids: Tensor | None = None,
     ) -> "Paid":
         """Return what an evaluation takes, before anybody is told anything.
 
@@ -64,6 +66,7 @@ class Payment:
             labels: their classes, (n,).
             blocks: their blocks, (n,), each of which is charged; ``None`` where they are not cut.
             units: the numbers of their privacy units, (n,); ``None`` where each row is one.
+            ids: the hashes of the ids of these, uint8, (n, 16).
 
         Raises:
             AccountError: the account has no room for it, has blocks and the rows have none or the other way round, or
@@ -83,7 +86,10 @@ class Payment:
             split=None,  # its rows may be on any side
             blocks=_digest(account.key, rows.x if rows.raw is None else rows.raw, labels, blocks, units),
             table=None if rows.hashes is None else digest_hashes(account.key, rows.hashes),
-            read={} if rows.hashes is None or blocks is None else _digest_read(account.key, rows.hashes, blocks),
+            read={}
+            if rows.hashes is None or blocks is None
+            else _by_block(digest_hashes, account.key, rows.hashes, blocks),
+            units={} if ids is None or blocks is None else _by_block(digest_ids, account.key, ids, blocks),
             cut=self.block,
             federation=federation.digest.hex(),
         )
@@ -104,8 +110,8 @@ class Paid:
 
     _payment: Payment
     _federation: Federation
-    _account: Account | None
-    _wanted: Reservation | None
+    account: Account | None
+    wanted: Reservation | None
 
     def pay(self) -> float:
         """Enter the evaluation and return the sum of epsilons in the party's ledger.
@@ -116,8 +122,8 @@ class Paid:
         return spend(self._payment.key, self._federation, self._payment.most, self._charge_account)
 
     def _charge_account(self) -> None:
-        if self._account is not None and self._wanted is not None:
-            self._account.release(self._wanted, RELEASE, ledger_of(self._payment.key))
+        if self.account is not None and self.wanted is not None:
+            self.account.release(self.wanted, RELEASE, ledger_of(self._payment.key))
 
 
 def _digest(
@@ -139,8 +145,10 @@ def _digest(
     }
 
 
-def _digest_read(key: bytes, hashes: Tensor, blocks: NDArray[np.str_]) -> dict[str, str]:
-    return {str(name): digest_hashes(key, hashes[torch.from_numpy(blocks == name)]) for name in np.unique(blocks)}
+def _by_block(
+    digest: Callable[[bytes, Tensor], str], key: bytes, hashes: Tensor, blocks: NDArray[np.str_]
+) -> dict[str, str]:
+    return {str(name): digest(key, hashes[torch.from_numpy(blocks == name)]) for name in np.unique(blocks)}
 
 
 def parts_of(federation: Federation) -> tuple[float, ...]:

@@ -10,7 +10,14 @@ from clipless.privacy.events import PoissonGaussian
 from clipless.privacy.gaussian import GaussianCost
 from sweeper.account.account import Account
 from sweeper.account.balance import Balance
-from sweeper.account.blocks import digest_dataset, digest_read_blocks, digest_sides, digest_table, split_in_text
+from sweeper.account.blocks import (
+    digest_dataset,
+    digest_read_blocks,
+    digest_sides,
+    digest_table,
+    digest_units,
+    split_in_text,
+)
 from sweeper.account.cost import NOTHING, event_cost, rounded_up, scores_cost, total
 from sweeper.account.draws import draw_of_selection
 from sweeper.account.entries import Side
@@ -142,6 +149,7 @@ def make_reservation(
         blocks=digest_dataset(account.key, data),
         table=digest_table(account.key, data),
         read=digest_read_blocks(account.key, data),
+        units=digest_units(account.key, data),
         cut=None if blocks is None else blocks.column,
         has_public_rows=data.metadata.evaluation is Evaluation.PUBLIC,
     )

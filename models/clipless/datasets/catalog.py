@@ -142,7 +142,7 @@ def raw_rows_of(
     if name is None:
         path = _find(Path(source), folder)
         ranges = load_schema(path, **declared)
-        return path.name.split(".")[0], ranges.classes or (), replace(ranges, classes=None, unknown=None)
+        return path.name.split(".")[0], ranges.classes or (), replace(ranges, classes=None)
     if name in SOURCES:
         published = _source(name)
         return published.name, published.classes, published.raw(folder)

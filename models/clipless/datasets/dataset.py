@@ -4,6 +4,7 @@ The tensors of a `Split` are the sensitive values; nothing here summarises them.
 no ends the run.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -88,6 +89,7 @@ class Blocks:
         column: that cuts the rows.
         names: of the blocks that were read.
         train: int64, (n,), the number of the block of each row of that split, and so on.
+        units: uint8, (u, 16), of each block the hashes of the ids of its privacy units; ``None`` where each row is one.
     """
 
     column: str
@@ -95,6 +97,7 @@ class Blocks:
     train: Tensor
     validation: Tensor
     test: Tensor
+    units: Mapping[str, Tensor] | None = None
 
 
 @dataclass(frozen=True, eq=False)

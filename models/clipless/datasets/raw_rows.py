@@ -65,10 +65,11 @@ def raw_to_json(raw: RawRows) -> dict[str, Any]:
     match raw:
         case Ranges():
             columns = {name: _column_to_json(column) for name, column in raw.columns.items()}
+            unknown = {} if raw.unknown is None else {"unknown": raw.unknown}
             return {
                 "kind": "table",
                 "source": raw.source,
-                "target": {"column": raw.target},
+                "target": {"column": raw.target, **unknown},
                 "missing_markers": list(raw.missing_markers),
                 "columns": columns,
             }

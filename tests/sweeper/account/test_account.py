@@ -21,7 +21,7 @@ from sweeper.account.cost import (
     rounded_up,
     total,
 )
-from sweeper.account.entries import Charged, Opened, Position, Settled, Share, Side
+from sweeper.account.entries import Bound, Charged, Opened, Position, Settled, Share, Side
 from sweeper.account.owner import close_account, give_shares, open_account, raise_account
 from sweeper.account.rules import find_refusal, reserve_entries, share_of_room
 from sweeper.account.summary import further_sweeps, room_of, summarise
@@ -405,6 +405,43 @@ def test_one_column_cuts_the_rows_of_an_account(account):
     entry = next(reserve_entries(account.balance(), wants("v", blocks={"january": "j"}, cut="site"), "now"))
     with pytest.raises(RecordError, match="Expected blocks by column 'month', got some by 'site'"):
         account.balance().take(entry)
+
+
+def test_a_unit_that_comes_again_in_another_block_has_no_second_budget(address):
+    account = make(address, unit="who")
+    ids = [f"{one:016x}" for one in range(5)]
+    january = {"unit": "who", "blocks": {"january": "j"}, "units": {"january": "".join(ids[:3])}}
+    account.reserve(wants("s", **january))
+    account.reserve(wants("t", **january))  # its own block, again
+    for again in ("".join(ids[2:]), ids[0]):
+        with pytest.raises(
+            AccountError,
+            match=r"Expected every who in one block of account 'clinic', got one of block 'january' in block "
+            r"'february' too, where it would have a second budget; cut by .* \(data\.block\)",
+        ):
+            account.reserve(wants("u", unit="who", blocks={"february": "f"}, units={"february": again}))
+    account.reserve(wants("u", unit="who", blocks={"february": "f"}, units={"february": "".join(ids[3:])}))
+    with pytest.raises(AccountError, match=r"Expected the units of block 'march' .*; name the column of 'who' \(data"):
+        account.reserve(wants("v", unit="who", blocks={"march": "m"}))
+    forged = Bound(block="march", digest="m", units=ids[0], at="now")
+    with pytest.raises(RecordError, match="Expected units of block 'march' in no other block, got one"):
+        Account(address).balance().take(forged)
+
+
+def test_several_may_ask_before_any_of_them_reserves(account):
+    one, other = wants("s"), wants("t", blocks={ALL_ROWS: "cd"})
+    assert [account.refusal(one), account.refusal(other)] == [None, None]
+    assert "Expected the rows that block 'all' of account 'clinic' is bound to" in account.refusal(other, one)
+    assert account.refusal(wants("t"), one) is None
+    assert account.balance().sweeps == {}
+    asked = []
+    while (refused := account.refusal(wants(f"s{len(asked)}"), *asked)) is None:
+        asked.append(wants(f"s{len(asked)}"))
+    for own in asked:
+        account.reserve(own)
+    with pytest.raises(AccountError) as beyond:
+        account.reserve(wants("z"))
+    assert str(beyond.value) == refused
 
 
 def test_data_of_another_unit_or_relation_are_refused(account):

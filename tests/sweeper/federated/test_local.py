@@ -24,9 +24,9 @@ from sweeper.specification.addresses import parse_address
 PROGRAM = "from sweeper.cli.main import main; main()"
 
 
-def opened(folder, name, epsilon):
+def opened(folder, name, epsilon, unit="row"):
     address = parse_address(f"{folder}/{name}.db#rows")
-    terms = {"unit": "row", "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": epsilon, "delta": 1e-4}
+    terms = {"unit": unit, "relation": Relation.ADD_OR_REMOVE_ONE, "epsilon": epsilon, "delta": 1e-4}
     open_account(address, **terms, by="owner", at=datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC))
     return address
 
@@ -81,6 +81,34 @@ def test_nobody_pays_where_the_account_of_one_party_refuses(tmp_path, model, mon
         local.evaluate_here(read_federation(path), model)
     for name in ("ann", "bob"):
         assert Account(parse_address(f"{tmp_path}/{name}.db#rows")).head.number == 1
+
+
+def test_nobody_pays_for_parties_that_one_account_refuses_together(tmp_path, model, parties, monkeypatch):
+    """Each alone would be taken: the same rows, people who are at both, or room for one."""
+    monkeypatch.setattr(local, "_with_servers", lambda *_: pytest.fail("a server was started"))
+    ann, bob = (parties[name].read_text().splitlines() for name in ("ann", "bob"))
+
+    def visits(lines, month, first=0):
+        return [f"{lines[0]},person,month", *(f"{line},p{first + i},{month}" for i, line in enumerate(lines[1:]))]
+
+    january, person = visits(ann, "jan"), {"unit": "person"}
+    cases = (
+        ((ann, ann), {}, "Expected rows at one party, got those of 'ann' again; leave one out"),
+        ((january, visits(bob, "feb")), person, "Expected every person in one block of account 'rows', got one of"),
+        ((january, visits(bob, "jan", 99)), person, "Expected the rows that block 'jan' of account 'rows' is bound to"),
+    )
+    for number, (files, changes, sentence) in enumerate(cases):
+        for name, lines in zip(("ann", "bob"), files, strict=True):
+            parties[name].write_text("\n".join([*lines, ""]))
+        path = write(tmp_path, ["ann", "bob"], "curator", epsilon=1, **changes)
+        address = opened(tmp_path, f"{number}", 9.0, unit=changes.get("unit", "row"))
+        content = json.loads(path.read_text())
+        for party in content["parties"]:
+            party |= {"account": str(address)} | ({"block": "month"} if changes else {})
+        path.write_text(json.dumps(content))
+        with pytest.raises(SweeperError, match=f"'bob' cannot take part, and none has paid: {sentence}"):
+            local.evaluate_here(read_federation(path), model)
+        assert Account(address).head.number == 1
 
 
 @pytest.mark.long

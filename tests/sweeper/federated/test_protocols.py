@@ -4,12 +4,14 @@ import json
 import urllib.error
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import fsum
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from clipless.datasets import InputFormat, input_format
 from clipless.errors import DataError, FederationError
 from clipless.federated.primitives import Identity
 from clipless.testing import SeededSource
@@ -392,6 +394,26 @@ def test_labels_that_the_model_does_not_know_are_refused(start, model, parties):
     path.write_text(path.read_text().replace("yes", "perhaps", 1))
     with pytest.raises(DataError, match="Expected one label for each row"):
         rows_of(everybody.federation, load_predictor(model), path)
+
+
+def test_a_label_that_nobody_declared_is_the_class_that_training_takes_for_it(start, model, parties, tmp_path):
+    (tmp_path / "ranges.yaml").write_text(
+        (model / "ranges.yaml").read_text().replace('"yes"]', '"yes"], unknown: "no"'), encoding="utf-8"
+    )
+    form = input_format(str(parties["cat"]), ranges=str(tmp_path / "ranges.yaml"))
+    known = load_predictor(model)
+    lenient = replace(known, form=InputFormat.from_json(form.to_json(), "here"))
+    federation = start("curator", parties=[{"name": "ann", "rows": 60}]).federation
+    *lines, last = parties["ann"].read_text().splitlines()
+    found = []
+    for label in ("maybe", "no"):
+        parties["ann"].write_text("\n".join([*lines, f"{last.rpartition(',')[0]},{label}", ""]))
+        found.append(rows_of(federation, lenient, parties["ann"]))
+        if label == "maybe":
+            with pytest.raises(DataError, match=r"Expected one label for each row of .*, out of no, yes, got others"):
+                rows_of(federation, known, parties["ann"])
+    for maybe, no in zip(*found, strict=True):
+        assert (maybe.places.tolist(), maybe.groups.tolist()) == (no.places.tolist(), no.groups.tolist())
 
 
 def test_what_the_declarations_do_not_know_keeps_no_party_away(start, model, parties):

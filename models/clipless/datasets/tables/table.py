@@ -202,9 +202,9 @@ def encode_table(table: Table, ranges: Ranges, source: TableFacts) -> Dataset:
     train, validation, test = (_split(x_NF, labels_N, units_N, rows_n) for rows_n in rows)
     blocks = None
     if source.blocks is not None and codes_N is not None:
-        blocks = Blocks(
-            source.blocks.column, source.blocks.names, *(torch.from_numpy(codes_N[rows_n]) for rows_n in rows)
-        )
+        codes = [torch.from_numpy(codes_N[rows_n]) for rows_n in rows]
+        ids = None if units_N is None or names is None else _ids_of_blocks(source.blocks, codes_N, units_N, names)
+        blocks = Blocks(source.blocks.column, source.blocks.names, codes[0], codes[1], codes[2], ids)
     hashes_NB = torch.from_numpy(hash_rows(contents))
     read_NB = hashes_NB[read_N]
     hashes = RowHashes(*[*(read_NB[rows_n] for rows_n in rows), hashes_NB[~read_N]])
@@ -224,6 +224,14 @@ def _read_blocks(
     mask = pa.array(read_N)
     read = Table(table.name, {name: column.filter(mask) for name, column in table.columns.items()})
     return read, read_N, codes_N
+
+
+def _ids_of_blocks(
+    choice: BlockChoice, codes_N: NDArray[np.int64], units_N: NDArray[np.intp], names: Sequence[bytes]
+) -> dict[str, torch.Tensor]:
+    """Return the hashes of the ids of the units of each block that is read."""
+    hashes_UB = torch.from_numpy(hash_rows(names))
+    return {name: hashes_UB[np.unique(units_N[codes_N == code])] for code, name in enumerate(choice.names)}
 
 
 def _target(table: Table, ranges: Ranges) -> tuple[str, tuple[str, ...]]:

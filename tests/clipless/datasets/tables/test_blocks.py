@@ -6,6 +6,7 @@ import pytest
 
 from clipless.datasets import Categorical, Drop, Evaluation, HashSplit, Numeric, Ranges, load
 from clipless.datasets.dataset import Blocks, Dataset
+from clipless.datasets.splits import hash_rows
 from clipless.datasets.tables.blocks import choose_blocks
 from clipless.errors import DataError, DeclarationError
 
@@ -51,6 +52,17 @@ def test_only_the_rows_of_the_blocks_that_are_named_are_read(tmp_path):
         "number of rows of each block is public."
     )
     assert len(data.train.x) + len(data.validation.x) + len(data.test.x) == 30
+
+
+def test_the_units_of_each_block_that_is_read_are_known_by_their_ids(tmp_path):
+    units = own(tmp_path / "t.csv", blocks=("3", "2026-01")).blocks.units
+    ids = {month: {person for _, _, of, person, _ in visits() if of == month} for month in ("3", "2026-01")}
+    for month, names in ids.items():
+        assert {bytes(one) for one in units[month].numpy()} == {
+            bytes(one) for one in hash_rows(name.encode() for name in names)
+        }
+        assert len(units[month]) == 15
+    assert own(tmp_path / "t.csv", unit=None, ranges=WITH_PERSON).blocks.units is None, "each row is one"
 
 
 @pytest.mark.parametrize("unit", ["person", "row"])
