@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sweeper.adapters import dump, read
 from sweeper.errors import AccountError
-from sweeper.specification.addresses import parse_address
+from sweeper.specification.addresses import AccountAddress, parse_address
 from sweeper.store.jsonl import read_object, replace_file, to_text
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ class Receipt:
         """
         if self.store != account.store_id:
             raise AccountError(
-                f"Expected the store of accounts from which the sweep has reserved, got another one at {self.account}; "
-                "bring that one back"
+                f"Expected the store of accounts at {self.account}, from which the sweep has reserved, got another one "
+                f"at {account.address.store}; bring that one back"
             )
         if self.number and account.digest_at(self.number) != self.digest:
             raise AccountError(
@@ -92,10 +92,30 @@ def make_receipt(folder: Path, account: "Account") -> Receipt:
     """
     known = read_receipt(folder)
     if known is not None:
-        if known.account != str(account.address):
-            raise AccountError(f"Expected account {known.account} as before, got {account.address} (privacy.account)")
-        known.check_against(account)
-        return known
+        return follow_account(known, account, folder)
     made = Receipt(account=str(account.address), store=account.store_id, sweep=secrets.token_hex(16))
     made.write(folder)
     return made
+
+
+def follow_account(known: Receipt, account: "Account", folder: Path) -> Receipt:
+    """Return the receipt in a folder, at the address to which its store was moved since, if it was.
+
+    Raises:
+        AccountError: it is another account, or its store has lost what the sweep saw of it, or is still at its place.
+        RecordError: the store cannot be read, or the file cannot be written.
+    """
+    if known.account != str(account.address) and not _is_moved(parse_address(known.account), account.address):
+        raise AccountError(f"Expected account {known.account} as before, got {account.address} (privacy.account)")
+    known.check_against(account)
+    if known.account != str(account.address):
+        known = replace(known, account=str(account.address))
+        known.write(folder)
+    return known
+
+
+def _is_moved(old: AccountAddress, new: AccountAddress) -> bool:
+    """Whether the file of a store may be that of another address: a copy, beside which the old one is, is not."""
+    if old.name != new.name or old.path is None or new.path is None:
+        return False
+    return not old.path.exists() or old.path.samefile(new.path)

@@ -26,6 +26,7 @@ from sweeper.store.jsonl import alone
 FORMAT = 1
 BUSY_SECONDS = 60.0  # how long a process waits for others before it gives up
 _WRITES = "sweeper_writes"
+_MOUNTS = Path("/proc/self/mountinfo")  # what is mounted, a line each; its fifth word is where
 
 _tables = sa.MetaData()
 _STORE = sa.Table(
@@ -144,7 +145,7 @@ class AccountStore:
     def __init__(self, address: AccountAddress) -> None:
         self.where, self._path = address.store, address.path
         if self._path is not None:
-            _check_private(self._path)
+            _check_file(self._path)
         self.engine = _make_engine(address)
 
     @classmethod
@@ -205,7 +206,8 @@ class AccountStore:
         """Wait for other writers of this machine in a queue of the system; SQLite alone would poll, for seconds."""
         if self._path is None:
             return contextlib.nullcontext()
-        return alone(self._path.with_name(f"{self._path.name}-lock"), 0o600)
+        path = self._path.resolve()  # one lock, whatever link leads to the store
+        return alone(path.with_name(f"{path.name}-lock"), 0o600)
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -248,12 +250,28 @@ def _begin(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
-def _check_private(path: Path) -> None:
+def _check_file(path: Path) -> None:
+    """Refuse a file that others can read, or that has a second name: its journal is beside one of them."""
     try:
-        mode = path.stat().st_mode
+        found = path.stat()
     except OSError as error:
         raise RecordError(
             f"Expected a store of accounts at {path}, got {error.strerror or error}; make it with sweeper account open"
         ) from error
-    if mode & stat.S_IRWXO:
+    if found.st_mode & stat.S_IRWXO:
         raise RecordError(f"Expected a store that no other user can read, for it has a key; chmod o= {path}")
+    if found.st_nlink > 1 or _is_mounted(path.resolve()):
+        raise RecordError(
+            f"Expected a store under one name, got {path}, a file with a hard link or mounted by itself: a change that "
+            "was cut short would be taken back under one name alone; remove the link, or mount its folder"
+        )
+
+
+def _is_mounted(path: Path) -> bool:
+    """Whether a file is mounted at its path, by itself; not known of systems without a list of what is mounted."""
+    try:
+        lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return False
+    escaped = str(path).replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011").replace("\n", "\\012")
+    return any(line.split(" ")[4:5] == [escaped] for line in lines)

@@ -10,7 +10,7 @@ from sweeper.account.cost import NOTHING, total
 from sweeper.account.draws import Draw, read_draws
 from sweeper.account.entries import Costs
 from sweeper.account.positions import begins_with
-from sweeper.account.receipts import RECEIPT_NAME, read_receipt
+from sweeper.account.receipts import RECEIPT_NAME, follow_account, read_receipt
 from sweeper.errors import AccountError, SweeperError
 from sweeper.specification.addresses import AccountAddress, parse_address
 from sweeper.store.lock import undriven
@@ -69,14 +69,15 @@ def verify_account(address: AccountAddress, folders: Iterable[Path] = ()) -> Ver
     return Verification(entries=account.head.number, folders=compared, findings=tuple(found), unsettled=unsettled)
 
 
-def settle_folder(folder: Path) -> AccountAddress:
+def settle_folder(folder: Path, moved_to: AccountAddress | None = None) -> AccountAddress:
     """Give back what a sweep has reserved and never drew, which no driver will go on with; return the account.
 
     What its ledger has drawn and the account does not know, as after a kill between the two, is charged before.
-    ``folder`` is that of the sweep, or what deletion has kept of it; its data need not be at hand.
+    ``folder`` is that of the sweep, or what deletion has kept of it; its data need not be at hand. ``moved_to`` is
+    where the account is now, if its store was moved.
 
     Raises:
-        AccountError: it spends no account, or the account has no room for what it has drawn.
+        AccountError: it spends no account, that is not where it was, or the account has no room for what it has drawn.
         RecordError: a process drives it, or the store or the folder cannot be read or written.
     """
     receipt = read_receipt(folder)
@@ -87,9 +88,12 @@ def settle_folder(folder: Path) -> AccountAddress:
             f"Expected a private selection that has ended, got {folder}, which waits; resume it, or give it up with "
             "sweeper resume --give-up"
         )
-    account = Account(parse_address(receipt.account))
+    address = moved_to or parse_address(receipt.account)
+    if moved_to is None and address.path is not None and not address.path.exists():
+        raise AccountError(f"Expected the store of accounts at {address.store}, got none; say where it is (--account)")
+    account = Account(address)
     with undriven(folder):
-        receipt.check_against(account)
+        receipt = follow_account(receipt, account, folder)
         sweep = account.balance().sweeps.get(receipt.sweep)
         draws = read_draws(folder / LEDGER_NAME)
         if sweep is None and draws:
@@ -125,6 +129,8 @@ def _compare(account: Account, folder: Path) -> Iterator[str]:
     receipt = read_receipt(folder)
     if receipt is None or receipt.account.rpartition("#")[2] != account.address.name:
         return
+    if receipt.store != account.store_id and receipt.account != str(account.address):
+        return  # an account of that name in another store
     yield ""
     receipt.check_against(account)
     sweep, ledger = account.balance().sweeps.get(receipt.sweep), folder / LEDGER_NAME

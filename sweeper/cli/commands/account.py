@@ -120,11 +120,16 @@ def verify(
 
 
 @app.command()
-def settle(sweep: SweepFolder) -> None:
+def settle(
+    sweep: SweepFolder,
+    account: Annotated[
+        str | None, typer.Option(metavar="ACCOUNT", help="Where the account is, if its store was moved.")
+    ] = None,
+) -> None:
     """Give back what a sweep has reserved and never drew, if it will not be resumed."""
     from sweeper.account.verify import settle_folder
 
-    typer.echo(f"settled: {settle_folder(sweep)}")
+    typer.echo(f"settled: {settle_folder(sweep, None if account is None else _address(account))}")
 
 
 @app.command("raise")

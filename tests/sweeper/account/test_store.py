@@ -8,11 +8,13 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
+from sweeper.account import store
 from sweeper.account.account import Account
 from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import rounded_up
@@ -202,3 +204,28 @@ def _spend_in_postgresql(address, folder):
     assert run_apart(code + "print(crashes.race(address, 2))", address) == [[WON, REFUSED]] * 2
     assert verify_account(address).findings == ()
     assert Account(address, clock=lambda: DAY).balance().sweeps["s"].is_open is False
+
+
+@pytest.mark.usefixtures("account")
+def test_a_store_with_a_second_name_is_refused_for_a_journal_has_one(address, tmp_path, monkeypatch):
+    link = tmp_path / "link.db"
+    link.symlink_to(address.path)
+    assert Account(AccountAddress(str(link), "clinic")).balance().sweeps == {}
+    hard = tmp_path / "hard.db"
+    os.link(address.path, hard)
+    for path in (address.path, hard, link):
+        with pytest.raises(
+            RecordError, match=r"Expected a store under one name, got .* a file with a hard link or moun"
+        ):
+            AccountStore(AccountAddress(str(path), "clinic"))
+    hard.unlink()
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr(store, "_MOUNTS", mounts)
+    before = "1 2 0:3 / / rw - overlay overlay rw\n"
+    for line, is_refused in (
+        (f"4 1 8:1 /a.db {address.path} rw - ext4 /dev/sda rw", True),
+        (f"4 1 8:1 /a {address.path.parent} rw - ext4 /dev/sda rw", False),
+    ):
+        mounts.write_text(f"{before}{line}\n")
+        with pytest.raises(RecordError, match="mounted by itself") if is_refused else nullcontext():
+            AccountStore(address)

@@ -133,8 +133,39 @@ def test_a_store_that_was_restored_from_a_backup_is_refused_by_sweeps_that_saw_m
 def test_another_store_at_the_same_address_is_refused(account, address, folder):
     begin(account, folder)
     address.path.unlink()
-    with pytest.raises(AccountError, match="the store of accounts from which the sweep has reserved, got another one"):
+    with pytest.raises(
+        AccountError, match=r"the store of accounts at .*, from which the sweep has reserved, got another one at "
+    ):
         make_receipt(folder, make(address))
+
+
+def test_a_store_that_was_moved_is_followed_and_a_copy_beside_it_is_not(account, address, folder, tmp_path):
+    sweep = begin(account, folder)
+    train(account, folder, sweep, "t1")
+    new = parse_address(f"{tmp_path / 'elsewhere.db'}#clinic")
+    shutil.copy(address.path, new.path)
+    for refused in (lambda: make_receipt(folder, Account(new)), lambda: settle_folder(folder, new)):
+        with pytest.raises(AccountError, match=r"Expected account .* as before, got .*elsewhere\.db#clinic"):
+            refused()
+    address.path.unlink()
+    with pytest.raises(AccountError, match=r"Expected the store of accounts at .*, got none; say where it is \(--acc"):
+        settle_folder(folder)
+    other = parse_address(f"{tmp_path / 'elsewhere.db'}#other")
+    with pytest.raises(AccountError, match=r"Expected account .* as before, got .*#other"):
+        make_receipt(folder, make(other))
+    assert settle_folder(folder, new) == new
+    assert read_receipt(folder).account == str(new)
+    assert not any(one.is_open for one in Account(new).balance().sweeps.values())
+    assert verify_account(new, [folder]).findings == ()
+
+
+def test_a_folder_that_spends_an_account_of_that_name_in_another_store_is_left_out(account, address, folder, tmp_path):
+    begin(account, folder)
+    other = parse_address(f"{tmp_path / 'other.db'}#clinic")
+    make(other)
+    found = verify_account(other, [folder])
+    assert (found.findings, found.folders) == ((), 0)
+    assert verify_account(address, [folder]).folders == 1
 
 
 def test_of_a_folder_and_its_copy_one_goes_on(account, address, folder, tmp_path):
