@@ -209,6 +209,7 @@ class SweepRun:
     def _note_early_end(self, outcome: RunResult) -> None:
         """Say in the claim that somebody ended the sweep before its last trial began, perhaps because of results."""
         by_people = outcome.ending in (RunEnding.REQUESTED, RunEnding.INTERRUPTED)
+        by_people |= self._caller is not None and self._caller.is_closed
         begun, budget = len(self._recorder.records.trials), self._plan.spending.budget
         if by_people and budget is None and 0 < begun < self._plan.trials:
             self._note_chosen(ENDED)

@@ -11,6 +11,7 @@ from sweeper.driver.caller import PROPOSED
 from sweeper.driver.options import Options
 from sweeper.errors import SpecError, TrialError
 from sweeper.privacy.ledger import Ledger
+from sweeper.privacy.pricing import ENDED
 from sweeper.records import SweepStatus
 from sweeper.store.manifest import Manifest
 from sweeper.store.sweep_folder import SweepFolder
@@ -66,6 +67,21 @@ def test_a_caller_proposes_and_the_plan_holds(options):
     assert list(sweep.trials["trial"]) == ["t0001", "t0002", "t0003"]
     with pytest.raises(TrialError, match="it has ended"):
         session.train({})
+
+
+@quick
+@pytest.mark.slow
+@pytest.mark.parametrize(("proposed", "chosen"), [(1, [ENDED]), (2, [])])
+def test_a_caller_who_proposes_no_further_trial_may_do_so_for_what_it_saw(options, proposed, chosen):
+    content = small_content(
+        privacy={"epsilon": 3.0, "delta": 1e-4},
+        training={"learning_rate": {"log": [0.01, 0.1]}, "epochs": 1},
+        search={"objectives": ["epsilon", "accuracy"], "trials": 2},
+    )
+    with sweeper.open(content, options) as session:
+        session.train_all([{}] * proposed)
+    assert session.sweep.manifest().claim["chosen"] == chosen
+    assert ("not proven" in session.sweep.front().price.in_words) is bool(chosen)
 
 
 @pytest.mark.long
