@@ -15,7 +15,7 @@ from sweeper.specification.fields.messages import place
 from sweeper.specification.plugins import is_declared
 from sweeper.specification.search import MLFLOW, Prior
 from sweeper.specification.spec import Spec
-from sweeper.store.manifest import MANIFEST_NAME
+from sweeper.store.manifest import MANIFEST_NAME, read_manifest
 
 AnySpec = Spec | Mapping[str, Any] | str | Path
 _FROM_WHERE = "give its path from the folder of the spec, or from where you are"
@@ -89,8 +89,9 @@ def check_sources(spec: Spec, data_dir: Path | None = None) -> None:
         data_dir: local copies of data sets.
 
     Raises:
-        SpecError: no such data set, or no earlier sweep.
+        SpecError: no such data set; or an earlier sweep as `check_warm_start` refuses it.
         InputError: no such file.
+        RecordError: as `check_warm_start`.
     """
     name, options = spec.data.name, spec.data_options()
     if name is not None and not _is_known(name):
@@ -100,7 +101,7 @@ def check_sources(spec: Spec, data_dir: Path | None = None) -> None:
         _check_file(spec, "data.path", places_of(table, data_dir))
     if ranges is not None:
         _check_file(spec, "data.ranges", [ranges])
-    _check_warm_start(spec)
+    check_warm_start(spec)
 
 
 def _is_known(name: str) -> bool:
@@ -123,16 +124,34 @@ def _place(field: str, spec: Spec) -> str:
     return place(field, spec.source, spec.overrides)
 
 
-def _check_warm_start(spec: Spec) -> None:
-    """Refuse an earlier sweep that is neither beside the spec nor where this runs; MLflow's is looked for by a run."""
+def check_warm_start(spec: Spec) -> None:
+    """Refuse an earlier sweep that is not there, or that nobody has paid for beside an account.
+
+    It lies beside the spec or where this runs. What lies in MLflow is looked for by a run.
+
+    Raises:
+        SpecError: likewise.
+        RecordError: beside an account, a file of the earlier sweep that cannot be read.
+    """
     source = spec.search.warm_start
     if source is None or source.startswith(MLFLOW):
         return
     beside = Path(spec.source).parent / source
-    if not any((folder / MANIFEST_NAME).is_file() for folder in (beside, Path(source))):
+    found = next((folder for folder in (beside, Path(source)) if (folder / MANIFEST_NAME).is_file()), None)
+    if found is None:
         raise spec.mistaken(
             f"the folder of an earlier sweep, with its {MANIFEST_NAME}",
             "search.warm_start",
             source,
             did_you_mean_file(beside) or did_you_mean_file(Path(source)) or "sweeper list shows those of a folder",
+        )
+    if spec.privacy.account is None:
+        return
+    claim = read_manifest(found).claim  # a run reads that of older sweeps in their front
+    if claim is not None and claim.get("exploratory"):
+        raise spec.mistaken(
+            "an earlier sweep that is not exploratory beside privacy.account, for nobody has paid for what it shows",
+            "search.warm_start",
+            source,
+            "leave it out, or name another",
         )

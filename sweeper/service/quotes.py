@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from sweeper.account.account import Account
 from sweeper.account.rules import Reservation, share_of_room
+from sweeper.planning.sources import check_warm_start
 from sweeper.service.accounts import ServiceAccounts
 from sweeper.service.cache import SharedCache
 from sweeper.service.security.spec_policy import AcceptedSpec
@@ -72,7 +73,7 @@ class Quotes:
         Where there is no room for it now, it says what would fit.
 
         Raises:
-            SpecError: the spec does not fit its data, or looks at them without paying.
+            SpecError: the spec does not fit its data, or looks at them without paying, as does a sweep that steers it.
             clipless.errors.CliplessError: its data cannot be used, or nothing can be planned.
             RecordError: the account cannot be read.
 
@@ -94,6 +95,7 @@ class Quotes:
 
         if spec.account is None:
             return None
+        check_warm_start(spec.spec)
         with self._accounts.use(_name_of(spec)) as account:
             address, balance = account.address, account.balance()
             version = (balance.epsilon, balance.delta, *_stamps(spec))

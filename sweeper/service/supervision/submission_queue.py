@@ -11,6 +11,7 @@ from sweeper.service.supervision.states import pause
 from sweeper.service.supervision.submissions import Intent, Submission
 from sweeper.service.telemetry import LOGGER, where
 from sweeper.store.actions import SUBMISSION_NAME
+from sweeper.store.sweep_folder import SweepFolder
 
 Hold = Callable[[Path, str], None]  # reserves from an account for the sweep in a folder, by its name to come
 LONGEST_DELAY_SECONDS = 60.0
@@ -23,6 +24,7 @@ class SubmissionQueue:
         self._out, self._clock = out, clock
         self._known: dict[str, Submission] = {}
         self._unwritten: set[str] = set()
+        self._settled: set[str] = set()  # of those that rest: nothing is left to be given back for them
         self.delays = Backoff(clock)
 
     def load(self) -> None:
@@ -44,6 +46,22 @@ class SubmissionQueue:
     def active(self) -> list[str]:
         """Return the names of those about which something is to be done, deleted ones among them."""
         return [name for name, one in self._known.items() if one.intent is not Intent.REST]
+
+    def unsettled(self) -> list[str]:
+        """Return the names of those that rest and may hold a reservation of which nothing was drawn.
+
+        After a start these are all that rest: the service may have been killed before it gave anything back.
+        """
+        return [
+            name
+            for name, one in self._known.items()
+            if one.intent is Intent.REST and name not in self._settled and not self.delays.hold(name)
+        ]
+
+    def note_settled(self, name: str) -> None:
+        """Note that nothing is left to be given back for one that rests."""
+        self._settled.add(name)
+        self.delays.forget(name)
 
     @property
     def waiting(self) -> int:
@@ -81,6 +99,10 @@ class SubmissionQueue:
         """Whether the driver of a sweep has written what it is."""
         return (self._out / name / "sweep.json").is_file()
 
+    def has_begun(self, name: str) -> bool:
+        """Whether a sweep has started, or its ledger is there all the same: something may be drawn then."""
+        return self.has_started(name) or SweepFolder(self._out / name).ledger.exists()
+
     def add(self, spec: AcceptedSpec, key: str | None, digest: str, by: str, hold: Hold | None) -> str:
         """Make the folder of a new sweep, which ``by`` submits, and return its name.
 
@@ -101,6 +123,7 @@ class SubmissionQueue:
         submissions.write(self._out / name, submission)
         self._known[name] = submission
         self._unwritten.discard(name)
+        self._settled.discard(name)
 
     def remember(self, name: str, submission: Submission) -> None:
         """Take over what has happened, then write it; if that fails, `write_late` tries again."""
@@ -121,6 +144,7 @@ class SubmissionQueue:
         """Drop a submission that was deleted."""
         del self._known[name]
         self._unwritten.discard(name)
+        self._settled.discard(name)
         self.delays.forget(name)
 
 

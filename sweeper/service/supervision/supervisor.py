@@ -149,13 +149,20 @@ class Supervisor:
     def stop(self, name: str, trial: str | None = None, *, by: str) -> None:
         """Stop a sweep, waiting or running, or one of its trials, as ``by`` asks.
 
+        One that rests and never began gives back what it has reserved; it stands as it did.
+
         Raises:
             UnknownSweepError: no such sweep.
-            RecordError: it does not run, or the trial does not.
+            RecordError: it has begun and does not run, or the trial does not.
+            AccountError, RecordError: what it has reserved cannot be given back.
         """
         with self._lock:
             folder, submission, facts = self._look_at(name)
             runs = facts.runs or (submission is not None and submission.intent is Intent.RUN)
+            if trial is None and not runs and not self._queue.has_begun(name):
+                note_request(folder, {"stop": True}, by)
+                release_reservation(folder)
+                return
             if trial is not None or not runs:
                 ask_to_stop(folder, trial, by=by, driven=facts.runs)
                 return
@@ -245,6 +252,9 @@ class Supervisor:
             for name in self._queue.due():
                 if self._drivers.has_room(running):
                     running += self._start(name)
+            for name in self._queue.unsettled():
+                if not self._give_back(name):
+                    break  # the store may be away, which each attempt may wait for
             self._metrics.drivers.set(running)
             self._metrics.waiting.set(self._queue.waiting)
 
@@ -263,11 +273,24 @@ class Supervisor:
         changed = settle(submission, facts, self._clock())
         if changed != submission:
             self._queue.keep(name, changed)
-            if changed.cause is Cause.NEVER_BEGUN:
-                release_reservation(self._catalog.out / name)
             fields = {"sweep": name, "intent": changed.intent.value, "deaths": changed.deaths}
             LOGGER.info("driver ended", extra={"fields": fields})
         return False
+
+    def _give_back(self, name: str) -> bool:
+        """Give back what a sweep that rests has reserved if it never began; return whether that was done.
+
+        A failure is tried again after a pause, without limit. A second time gives nothing.
+        """
+        try:
+            if not self._queue.has_begun(name):
+                release_reservation(self._catalog.out / name)
+        except (SweeperError, OSError) as error:
+            LOGGER.error("reservation not given back", extra={"fields": {"sweep": name, "failure": where(error)}})
+            self._queue.delays.add(name)
+            return False
+        self._queue.note_settled(name)
+        return True
 
     def _start(self, name: str) -> bool:
         """Start the driver of one sweep unless it has one; return whether it was started.

@@ -3,10 +3,12 @@
 import dataclasses
 import datetime
 import io
+import time
 import urllib.error
 
 import pytest
 
+import sweeper
 from clipless.privacy.events import Relation
 from sweeper.account import store as store_module
 from sweeper.account.account import Account
@@ -14,11 +16,14 @@ from sweeper.account.entries import Share
 from sweeper.account.owner import close_account, open_account
 from sweeper.account.receipts import RECEIPT_NAME, make_receipt, read_receipt
 from sweeper.account.verify import verify_account
-from sweeper.errors import AccountError, SweeperError
+from sweeper.errors import AccountError, RecordError, SpecError, SweeperError
 from sweeper.service import client as client_module
 from sweeper.service.remote import connect
 from sweeper.service.security.tokens import Role, make_token
+from sweeper.service.supervision import submissions
 from sweeper.service.supervision import supervisor as supervisor_module
+from sweeper.service.supervision.states import MOST_DEATHS
+from sweeper.service.supervision.submissions import Cause, Intent
 from sweeper.specification.addresses import parse_address
 from tests.sweeper.account.accounts import begin_quickly, wants
 
@@ -40,6 +45,7 @@ ACCOUNT = "/api/v1/accounts/clinic"
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     monkeypatch.setattr(store_module, "_begin_by_hand", begin_quickly)
+    monkeypatch.setattr(supervisor_module, "TICK_SECONDS", 600.0)  # it ticks when a test says so
 
 
 @pytest.fixture
@@ -206,6 +212,155 @@ def test_a_sweep_that_never_began_gives_back_what_it_reserved_when_it_is_stopped
             people("ann", "DELETE", f"/api/v1/sweeps/{name}")
         assert people("ann", "GET", ACCOUNT).json()["taken"] == 0.0
     assert verify_account(address).findings == ()
+
+
+def fail_to_begin(people, launcher, folder):
+    """Let the driver of a submission end before it has written anything but why."""
+    people.supervisor.tick()
+    (folder / "failure.json").write_text('{"said": "Expected rows"}')
+    launcher.alive.clear()
+
+
+def settlements(address):
+    account = Account(address)
+    return [entry for entry in account.entries(0, entries(address)) if entry.kind == "settled"]
+
+
+def taken(people):
+    return people("ann", "GET", ACCOUNT).json()["taken"]
+
+
+def test_a_sweep_whose_driver_cannot_begin_gives_back_what_it_reserved_once(people, address, launcher, out):
+    name = submit(people, "ann").json()["id"]
+    assert taken(people) > 0.2
+    fail_to_begin(people, launcher, out / name)
+    for _ in range(3):
+        people.supervisor.tick()
+    assert people("ann", "GET", f"/api/v1/sweeps/{name}").json()["state"] == "failed"
+    assert taken(people) == 0.0
+    people.supervisor._queue.load()
+    people.supervisor._queue._settled.clear()  # as in a service that was started again
+    people.supervisor.tick()
+    assert len(settlements(address)) == 1
+    assert verify_account(address).findings == ()
+
+
+def test_a_sweep_whose_drivers_die_before_they_begin_holds_its_reservation_until_it_is_given_up(
+    people, launcher, monkeypatch
+):
+    name, now = submit(people, "ann").json()["id"], time.time()
+    monkeypatch.setattr(people.supervisor, "_clock", lambda: now)
+    monkeypatch.setattr(people.supervisor._queue, "_clock", lambda: now)
+    for _ in range(MOST_DEATHS):
+        assert taken(people) > 0.2, "another driver may begin"
+        people.supervisor.tick()
+        launcher.alive.clear()
+        people.supervisor.tick()
+        now += 1000
+    assert people("ann", "GET", f"/api/v1/sweeps/{name}").json()["state"] == "failed"
+    assert taken(people) == 0.0
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_what_a_service_could_not_give_back_is_given_back_later_also_by_the_next_one(
+    killed, people, address, launcher, out, monkeypatch, serve
+):
+    name = submit(people, "ann").json()["id"]
+    fail_to_begin(people, launcher, out / name)
+
+    def away(_):
+        raise RecordError("Expected a store that answers")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(supervisor_module, "release_reservation", away)
+        people.supervisor.tick()
+        assert submissions.read(out / name).cause is Cause.FAILED, "it is on the disk, and nothing is given back yet"
+        assert taken(people) > 0.2
+        if killed:
+            people.client.__exit__(None, None, None)
+    supervisor = people.supervisor
+    if killed:
+        supervisor = serve(accounts={"digits": address}).app.state.parts.supervisor
+    else:
+        later = time.time() + 1000
+        monkeypatch.setattr(supervisor._queue.delays, "_clock", lambda: later)
+    for _ in range(2):
+        supervisor.tick()
+    assert Account(address).balance().sweeps[read_receipt(out / name).sweep].is_open is False
+    assert len(settlements(address)) == 1
+
+
+def test_a_sweep_that_cannot_begin_again_reserves_and_gives_back_anew(people, address, launcher, out):
+    name = submit(people, "ann").json()["id"]
+    fail_to_begin(people, launcher, out / name)
+    people.supervisor.tick()
+    assert people("ann", "POST", f"/api/v1/sweeps/{name}/resume").status_code == 202
+    people.supervisor.tick()
+    receipt, account = read_receipt(out / name), Account(address)
+    known = account.balance().sweeps[receipt.sweep]
+    account.reserve(dataclasses.replace(account.reservation_of(receipt.sweep), costs=settlements(address)[0].returned))
+    assert taken(people) > 0.2, f"what the driver of {known.title} does"
+    fail_to_begin(people, launcher, out / name)
+    people.supervisor.tick()
+    assert taken(people) == 0.0
+    assert len(settlements(address)) == 2
+
+
+@pytest.mark.parametrize("trace", ["sweep.json", "ledger.jsonl", "account"])
+def test_what_a_driver_has_begun_to_draw_is_not_given_back_when_it_is_given_up(trace, people, address, out):
+    name = submit(people, "ann").json()["id"]
+    folder, account = out / name, Account(address)
+    receipt, ledger = read_receipt(folder), folder / "ledger.jsonl"
+    ledger.write_text("" if trace == "ledger.jsonl" else '{"any": "row"}\n')
+    account.charge(account.reservation_of(receipt.sweep), "t0001/1", {}, ledger)
+    before = taken(people)
+    if trace != "ledger.jsonl":
+        ledger.unlink()  # lost: the account knows of it still
+    if trace == "sweep.json":
+        (folder / trace).write_text("odd")
+    given_up = submissions.read(folder).but(intent=Intent.REST, cause=Cause.GIVEN_UP)
+    people.supervisor._queue.keep(name, given_up)
+    people.supervisor.tick()
+    assert people("ann", "POST", f"/api/v1/sweeps/{name}/stop").status_code == 409
+    assert (taken(people), settlements(address)) == (before, [])
+
+
+def test_a_stop_gives_back_what_a_sweep_reserved_that_failed_before_it_began(
+    people, address, launcher, out, monkeypatch
+):
+    name = submit(people, "ann").json()["id"]
+    fail_to_begin(people, launcher, out / name)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(supervisor_module.Supervisor, "_give_back", lambda *_: True)  # of an earlier version
+        people.supervisor.tick()
+        assert taken(people) > 0.2
+        for _ in range(2):
+            answer = people("ann", "POST", f"/api/v1/sweeps/{name}/stop")
+            assert (answer.status_code, answer.json()["state"]) == (202, "failed"), "why it failed is still said"
+        assert taken(people) == 0.0
+    assert people("ann", "GET", f"/api/v1/sweeps/{name}").json()["trouble"] == "Expected rows"
+    assert len(settlements(address)) == 1
+    assert is_problem(people("ann", "POST", f"/api/v1/sweeps/{name}/trials/t0001/stop"), 409)
+
+
+@pytest.mark.parametrize("exploratory", [False, True])
+def test_a_warm_start_that_nobody_has_paid_for_is_refused_before_anything_is_reserved(
+    exploratory, people, address, make_sweep, tmp_path
+):
+    folder = make_sweep(claim={"exploratory": exploratory})
+    spec = SPEC.replace("trials: 2,", f"trials: 2, warm_start: {DONE},")
+    asked = [people("ann", "POST", "/api/v1/check", spec), submit(people, "ann", spec)]
+    if not exploratory:
+        assert [answer.status_code for answer in asked] == [200, 201]
+        return
+    for answer in asked:
+        assert is_problem(answer, 422, "Expected an earlier sweep that is not exploratory beside privacy.account")
+        assert str(tmp_path) not in answer.text
+    assert entries(address) == 1
+    there = spec.replace(DONE, str(folder.path)).replace("delta: 1e-5", f"delta: 1e-5, account: '{address}'")
+    (tmp_path / "spec.yaml").write_text(there)
+    with pytest.raises(SpecError, match=r"Expected an earlier sweep that is not exploratory beside privacy\.account"):
+        sweeper.check(tmp_path / "spec.yaml", measure=False)
 
 
 def test_a_submission_that_a_crash_left_half_made_gives_its_reservation_back(people, address, out):
