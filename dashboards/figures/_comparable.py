@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from html import escape
 from textwrap import wrap
-from typing import Any
+from typing import Any, Literal
 
 import plotly.graph_objects as go
 
@@ -73,13 +73,18 @@ def _note_lines(note: str, *, narrow: bool, beside: int = 0) -> list[str]:
     return [line for part in parts for line in in_lines(part, _NARROW_LETTERS - beside)] if narrow else parts
 
 
-def write_below(figure: go.Figure, text: str, theme: Theme, *, down: float, narrow: bool) -> None:
-    """Write a note below panels, so many pixels below them, in lines that fit; make room for it."""
+def write_below(
+    figure: go.Figure, text: str, theme: Theme, *, down: float, narrow: bool, side: Literal["left", "right"] = "left"
+) -> None:
+    """Write a note below panels, so many pixels below them, in lines that fit; make room for it.
+
+    It begins below the left side of the panels, or ends below their right side.
+    """
     lines = in_lines(text, _NARROW_LETTERS if narrow else _BELOW_LETTERS)
-    place = {"x": 0, "y": 0, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "top", "yshift": -down}
+    place = {"x": float(side == "right"), "y": 0, "xref": "paper", "yref": "paper", "xanchor": side, "yanchor": "top"}
     size = _NARROW_TEXT if narrow else _BELOW_TEXT
     look = {"font": {"color": theme.muted, "size": size}, "align": "left", "showarrow": False}
-    figure.add_annotation(name="terms", text="<br>".join(map(escape, lines)), **look, **place)
+    figure.add_annotation(name="terms", text="<br>".join(map(escape, lines)), yshift=-down, **look, **place)
     figure.update_layout(margin={"b": down + 12 + _BELOW_LINE * len(lines)})
 
 

@@ -24,8 +24,8 @@ _SIZE, _NARROW_SIZE = 8.5, 6.0  # pixels
 _STRIP = (0.12, 0.18)  # share of an axis, and of one in a column
 _RIM = 0.8  # pixels around a cross, so that it is seen on other marks
 ON_TEST = "on test rows"
-AT_ENDS = "bar: all scores at an end of their 95 % CI"
-BEST_ON_TEST = "best model with a test score, on test rows"
+AT_ENDS = "bar: range, all scores at an end of their 95 % CI"
+BEST_ON_TEST = "best by validation, scored on test rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ def crosses_of_lines(
     theme: Theme,
     *,
     narrow: bool,
-    names: tuple[str, str] = (BEST_ON_TEST, "best on test rows"),
+    names: tuple[str, str] = (BEST_ON_TEST, "best by validation, on test rows"),
 ) -> list[go.Scatter]:
     """Return crosses of models of several lines, each in the colour of its line, with one key for all.
 

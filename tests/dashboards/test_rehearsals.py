@@ -143,7 +143,8 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     assert {id_: trials for id_, trials in trained.items() if trials} == {"c0004": "t0001"}
     figure = kind.FIGURE.draw(rehearsed_sweep, still=True)
     named = [trace.name for trace in figure.data if trace.showlegend is not False and trace.name]
-    assert named == [*["one configuration"] * (kind is not configurations), STAR]
+    is_picture = kind is configurations  # of lines, which have names
+    assert named == [*["one configuration"] * (not is_picture), STAR, *["trained as t0001"] * is_picture]
     marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
     stars = [trace.text[trace.marker.symbol.index("star")] for trace in marked]
     assert all(trace.marker.symbol[-1] == "star" for trace in marked)  # no other mark covers it
@@ -162,13 +163,32 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     last = configurations.plot(info).data[0].dimensions[-1]
     assert (last.label, last.ticktext) == ("trained", ("no", "yes"))
     assert [bool(value) for value in last.values] == [id_ == "c0004" for id_ in info.trials]
-    lines = [trace for trace in configurations.FIGURE.draw(rehearsed_sweep, still=True).data if trace.line.width]
+    drawn = configurations.FIGURE.draw(rehearsed_sweep, still=True).data
+    *lines, key = (trace for trace in drawn if trace.line.width)
     (wide,) = (trace for trace in lines if trace.line.width > 2)
     assert len(lines) == len(info.trials)
-    drawn = configurations.FIGURE.draw(rehearsed_sweep, still=True).data
+    assert (key.name, key.x, key.line.width) == ("trained as t0001", (None,), wide.line.width)
+    assert key.line.dash == wide.line.dash == "solid"
     (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol)
     assert (star.marker.symbol, star.y[0]) == (("star",), wide.y[-1])
     assert star.x[0] > wide.x[-1], "beside the texts of ticks, not on them"
+
+
+def test_a_picture_names_trained_lines_and_says_why_the_best_is_not_one_of_them(rehearsed_sweep):
+    why = "trained is what did best on public tables, unless another is better by more than the error"
+    assert why not in configurations.info(rehearsed_sweep).terms
+
+    def train(trials):
+        found = [replace(one, trials=trials.get(one.id, ())) for one in rehearsed_sweep.rehearsals]
+        data = replace(rehearsed_sweep, rehearsals=Rehearsed(found))
+        keys = [trace for trace in configurations.FIGURE.draw(data, still=True).data if trace.x[0] is None]
+        return configurations.info(data).terms, [(key.name, key.line.dash) for key in keys if key.mode == "lines"]
+
+    terms, keys = train({"c0008": ("t0001",), "c0017": ("t0002",)})
+    assert f"; {why}; " in terms
+    assert keys == [("trained as t0002", "solid"), ("trained as t0001", "dash")], "the better one first"
+    assert why not in train({"c0008": ("t0001",), "c0004": ("t0002",)})[0], "the best is one of them"
+    assert why not in train({})[0], "none was trained yet"
 
 
 @pytest.mark.long

@@ -10,7 +10,6 @@ import plotly.graph_objects as go
 
 from dashboards.figures._base import FigureInfo, FigureKind, Table
 from dashboards.figures._common import (
-    SYMBOLS,
     around,
     box_in_words,
     compared,
@@ -18,15 +17,15 @@ from dashboards.figures._common import (
     interval_row,
     marks,
     new_figure,
-    with_terms,
 )
+from dashboards.figures._comparable import write_below
 from dashboards.figures._scores import compared_on_test, rows_in_words
 from dashboards.figures._tested import AT_ENDS, cross_in_words, cross_look, on_test_rows, volume_at_ends, volume_on_test
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.text import number
 from sweeper.pareto.dominance import Box
 from sweeper.records import Interval
-from sweeper.results.comparison import Comparison, Group, Run, prices_in_words
+from sweeper.results.comparison import Comparison, Group, prices_in_words
 from sweeper.rounding import number_of
 
 _MOST_ROWS = 12  # runs that have a row each; of more, those of one name share one
@@ -34,7 +33,8 @@ _ROW_PIXELS = 34
 _MEAN = "mean of the sweeps of one name"
 _BELOW_BAR = 0.26  # of a row, so that a cross hides no end of a bar
 _INTERVAL = "bar: 95 % interval of the true scores"
-_BELOW, _NARROW_BELOW = 110, 38  # letters of a line below the axis, on a page and in a column
+_MEASURE = "hypervolume (share of the box)"
+_BELOW, _BELOW_TITLE = 110, 50  # letters of a line below the axis, and pixels between the axis of a column and those
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,10 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         height=160 + _ROW_PIXELS * max(2, count),
         showlegend=bool(several or tested),
         legend={"itemsizing": "constant"},
-        xaxis={"title": {"text": _axis_title(info)}, "range": around([*_volumes(info), *tested])},
+        xaxis={
+            "title": {"text": "<br>".join([_MEASURE, *(() if info.narrow else _terms(info))])},
+            "range": around([*_volumes(info), *tested]),
+        },
         yaxis={
             "range": [count - 0.5, -0.5],
             "tickvals": list(range(count)),
@@ -106,7 +109,7 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
     )
     for i, group in enumerate(info.groups):
         color, at = theme.hue(i), [shown.index(name) for name in names[i]]
-        marker = {"size": 10, "color": color, "symbol": SYMBOLS[i % len(SYMBOLS)], "opacity": 0.8}
+        marker = {"size": 10, "color": color, "symbol": "circle", "opacity": 0.8}
         texts = [f"<b>{escape(run.label)}</b><br>hypervolume {number(run.hypervolume, 4)}" for run in group.runs]
         ends = interval_bars(list(group.volumes), info.intervals[i], color)
         figure.add_trace(marks(list(group.volumes), at, texts, marker, showlegend=False).update(error_x=ends))
@@ -131,39 +134,40 @@ def plot(info: VolumesInfo, theme: Theme = LIGHT) -> go.Figure:
         keys.append((bar, _INTERVAL if any(run.interval for group in info.groups for run in group.runs) else AT_ENDS))
     for marker, words in keys:
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="markers", marker=marker, name=words))
+    if info.narrow:  # names leave the axis no room for them
+        words = "; ".join(_terms(info)).replace("<br>", " ")
+        write_below(figure, words, theme, down=_BELOW_TITLE, narrow=True, side="right")
     return figure
 
 
 def _names(info: VolumesInfo) -> list[list[str]]:
     """The row of each run of each group: its own, or of many runs that of its name; with its price."""
-    labels = [run.label for group in info.groups for run in group.runs]
-    short = {label: label.rpartition("/")[2] for label in labels}
-    names = short if len(set(short.values())) == len(labels) else {label: label for label in labels}
-    has_own = len(labels) <= _MOST_ROWS
+    has_own = sum(len(group.runs) for group in info.groups) <= _MOST_ROWS
     return [
         [
-            f"{escape(names[run.label])}<br>{_terms(info, run)}"
-            if has_own
-            else f"{escape(group.name)}<br>{group.price_in_words}"
-            for run in group.runs
+            _own_name(info, group, i) if has_own else f"{escape(group.name)}<br>{group.price_in_words}"
+            for i in range(len(group.runs))
         ]
         for group in info.groups
     ]
 
 
-def _terms(info: VolumesInfo, run: Run) -> str:
-    """What a run cost, and how many trials it trained; a column has little room for it."""
-    price = prices_in_words([run.front.price])
-    return f"{number_of(len(run.front.trials), 'trial')}, {price.replace(': epsilon', '') if info.narrow else price}"
-
-
-def _axis_title(info: VolumesInfo) -> str:
-    _, _, together = info.epsilon_title.partition("; ")
-    name, box, chosen = "hypervolume (share of the box)", box_in_words(info.box, _BELOW), rows_in_words(info.scores)
-    chosen += "" if any(run.interval for group in info.groups for run in group.runs) else ", ignoring selection"
+def _own_name(info: VolumesInfo, group: Group, i: int) -> str:
+    """The row of a run: which of its spec it is, how many trials it trained, and its price."""
+    run = group.runs[i]
+    name = f"{escape(group.name)}{f', run {i + 1}' if len(group.runs) > 1 else ''}"
+    trials, price = number_of(len(run.front.trials), "trial"), prices_in_words([run.front.price])
     if info.narrow:
-        return with_terms(name, [box.replace("<br>", " "), chosen, together], _NARROW_BELOW)
-    return "<br>".join([name, box, "; ".join(filter(None, [chosen, together]))])
+        return f"{name}: {trials}<br>{price.replace(': epsilon', '')}"
+    return f"{name}<br>{trials}, {price}"
+
+
+def _terms(info: VolumesInfo) -> list[str]:
+    """What the axis measures: the box, and the scores with the price of choosing by them."""
+    _, _, together = info.epsilon_title.partition("; ")
+    chosen = rows_in_words(info.scores)
+    chosen += "" if any(run.interval for group in info.groups for run in group.runs) else ", ignoring selection"
+    return [box_in_words(info.box, _BELOW), "; ".join(filter(None, [chosen, together]))]
 
 
 def _volumes(info: VolumesInfo) -> list[float]:

@@ -36,6 +36,7 @@ _BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehear
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
 _RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1))  # pixels
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
+_FEW_VALUES, _NEXT, _BUNDLE = 8, 0.006, 0.06  # of an axis; shares of it between two lines at one, and of all of one
 _RISE = 2.0  # pixels above an axis for each letter of its name
 
 
@@ -171,7 +172,7 @@ def _draw_lines(
 ) -> None:
     """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
     low, high = min(info.colors), max(info.colors)
-    heights = [_heights(axis, axis.positions) for axis in axes]
+    heights = [_side_by_side(_heights(axis, axis.positions), info.colors) for axis in axes]
     trained = is_trained(info, range(len(info.trials)))
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
     by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
@@ -181,7 +182,7 @@ def _draw_lines(
         color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
         line = {"color": color, "width": _WIDE if i in wide else _THIN}
-        line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order and not trained[i] else {}
+        line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order else {}
         figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if i in wide else _PALE))
         if trained[i]:  # beside the axis, for texts of ticks are on its other side
             marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5)}
@@ -197,19 +198,38 @@ def _draw_lines(
     figure.update_layout(
         showlegend=False,
         xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 1 + 1.5 * _BESIDE]},
-        yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
+        yaxis={**bare, "range": [-0.04, 1.04], "showticklabels": False, "ticks": ""},
     )
     if any(trained):
-        name_stars(figure, theme, y=-0.03, yanchor="top")
+        name_stars(figure, theme)
+        entries = [f"trained as {info.trained[i]}" for i in order]
     else:
         by = f"by {label(info.color_name)}:"
-        entries = [f"the best {by} {len(order)} of {len(shares)}"]
-        if len(order) <= len(_PLACES):
-            entries = [f"{place} {by} {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
-        for name, dash in zip(entries, DASHES, strict=False):
-            line = {"color": theme.ink, "width": _WIDE, "dash": dash}
-            figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
-        figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
+        entries = [f"{place} {by} {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
+        entries = entries if len(order) <= len(_PLACES) else [f"the best {by} {len(order)} of {len(shares)}"]
+    for name, dash in zip(entries[: len(DASHES)], DASHES, strict=False):
+        line = {"color": theme.ink, "width": _WIDE, "dash": dash}
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
+    figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
+
+
+def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[float]:
+    """Return where lines cross an axis of few values: those through one value lie side by side, the best at the top.
+
+    >>> _side_by_side([0.0, 0.0, 1.0], [0.9, 0.8, 0.7])
+    [0.003, -0.003, 1.0]
+    """
+    groups: dict[float, list[int]] = {}
+    for i, height in enumerate(heights):
+        groups.setdefault(height, []).append(i)
+    if len(groups) > _FEW_VALUES:
+        return list(heights)
+    found = list(heights)
+    for height, group in groups.items():
+        step = min(_NEXT, _BUNDLE / len(group))
+        for place, i in enumerate(sorted(group, key=lambda i: colors[i])):
+            found[i] = round(height + step * (place - (len(group) - 1) / 2), 6)
+    return found
 
 
 def _tick_texts(axes: Sequence[Axis], theme: Theme) -> list[dict[str, Any]]:

@@ -32,9 +32,11 @@ from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import interval_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
+from dashboards.figures.sweep._ways import Trajectory, averages, ends_of, key, paths, rings
 from dashboards.summary import best_of
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
+from sweeper.rounding import number_of
 
 DRAWN_TRIALS = 200
 NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
@@ -42,6 +44,7 @@ _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the 
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
 _FEW_EPOCHS = 12
+_FEW_BEYOND = 0.05  # of the points; of more the axis has all
 _AROUND = 3  # pixels by which the end mark of each later of few trials is larger
 _BESIDE = (1.06, 1.13)  # times its epsilon, where its bar is, likewise
 _LOOKS = {  # the symbol at the end, and the name of the colour
@@ -51,22 +54,6 @@ _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.INTERRUPTED: ("diamond", "purple"),
     TrialStatus.RUNNING: ("triangle-right", "green"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Trajectory:
-    """One trial's iterates in the order of their epochs; by epoch, why it continued or ended there."""
-
-    trial: str
-    stage: int | None  # of the sweep's budget, from 0
-    status: TrialStatus
-    reason: str
-    epochs: tuple[int, ...]
-    epsilons: tuple[float, ...]
-    values: tuple[float, ...]
-    intervals: tuple[Interval | None, ...]  # of noisy scores
-    passed: Mapping[int, str]
-    ended: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,16 +109,30 @@ def info(data: SweepData) -> TrajectoriesInfo:
     )
 
 
-def _span(trajectories: Iterable[Trajectory], steps: Iterable[Step]) -> tuple[float, ...]:
-    """The line of the best and the ends of trials, with their intervals: bad first epochs do not stretch the axis."""
+def _span(trajectories: Sequence[Trajectory], steps: Iterable[Step]) -> tuple[float, ...]:
+    """The line of the best and the ends of trials, with their intervals; all points where many lie beyond."""
     ends = [(t.values[-1], t.intervals[-1]) for t in trajectories] + [(step.value, step.interval) for step in steps]
-    return tuple(end for value, interval in ends for end in interval or (value,))
+    span = [end for value, interval in ends for end in interval or (value,)]
+    every = [value for t in trajectories for value in t.values]
+    return (*span, *(every if _count_beyond(span, every) > _FEW_BEYOND * len(every) else ()))
 
 
 def _outside(info: TrajectoriesInfo) -> int:
-    """How many points lie beyond the axis as it opens."""
-    low, high = zoom(info.span) or (-inf, inf)
-    return sum(not low <= value <= high for t in info.trajectories for value in t.values)
+    """How many points that are drawn lie beyond the axis as it opens."""
+    return _count_beyond(info.span, [value for t in _drawn(info) for value in t.values])
+
+
+def _drawn(info: TrajectoriesInfo) -> tuple[Trajectory, ...]:
+    """All trials; in a column, of many of one stage, those that add to the line of the best."""
+    if not info.narrow or info.stages or len(info.trajectories) <= NAMED_TRIALS:
+        return info.trajectories
+    adding = {step.trial for step in info.steps} | ({info.best.trial} if info.best else set())
+    return tuple(t for t in info.trajectories if t.trial in adding)
+
+
+def _count_beyond(span: Iterable[float], values: Iterable[float]) -> int:
+    low, high = zoom(span) or (-inf, inf)
+    return sum(not low <= value <= high for value in values)
 
 
 def _decisions(decisions: Iterable[Mapping[str, Any]], *, goes_on: bool) -> dict[str, dict[int, str]]:
@@ -175,17 +176,18 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=_BROAD[info.narrow]))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
-            figure.add_trace(_averages(averaged, theme.ink, info.utility, size=7 if info.narrow else 9))
+            figure.add_trace(averages(averaged, theme.ink, info.utility, size=5 if info.narrow else 9))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
             _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
     else:
         _draw_grouped(figure, info, theme)
-    if any(t.passed for t in info.trajectories):
+    drawn = _drawn(info)
+    if any(t.passed for t in drawn):
         size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
-        figure.add_trace(_rings(info.trajectories, theme.muted, info.utility, size=size))
+        figure.add_trace(rings(drawn, theme.muted, info.utility, size=size))
     if info.still and (count := _outside(info)):
-        name = f"{count} of {sum(len(t.values) for t in info.trajectories)} points beyond the axis"
+        name = f"{count} of {sum(len(t.values) for t in drawn)} points beyond the axis"
         figure.add_trace(said_in_legend(name, theme))
     return with_room(figure, info)
 
@@ -195,13 +197,14 @@ def _draw_named(
 ) -> None:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
     group = f"{escape(t.trial)}, {t.status.value}"
-    path = _paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
+    path = paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
     is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
     mode = "lines+markers" if is_marked else "lines"
     figure.add_trace(path.update(mode=mode, marker={"size": 5, "symbol": symbol, "color": color}))
     size = 9 - 2 * info.narrow + _AROUND * place  # later ends are open, around those that they would hide
     symbol = f"{symbol}-open" if place else symbol
-    figure.add_trace(_ends([t], color, info.utility, group, size=size, symbol=symbol, theme=theme))
+    ends = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
+    figure.add_traces([ends, key(path, ends)])
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -211,27 +214,33 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
         return
     crowded, last = len(info.trajectories) > MANY, len(info.stages) - 1
     for stage, stage_name in enumerate(info.stages):
-        color, is_open = theme.hue(stage), stage < last and info.stages[last] == FINALS
-        mark = SYMBOLS[stage % len(SYMBOLS)] + "-open" * is_open  # of each epoch: stages differ in grey too
+        color, has_finals = theme.hue(stage), info.stages[last] == FINALS
+        shape = SYMBOLS[stage % len(SYMBOLS)]  # of each epoch: stages differ in grey too
+        mark = shape + "-open" * (has_finals and stage < last)
         for status, (symbol, _) in _LOOKS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
-            symbol = mark if status is TrialStatus.COMPLETED else symbol
+            end = mark if has_finals else f"{shape}-open"  # ends of one noise may lie on each other
+            symbol = end if status is TrialStatus.COMPLETED else symbol
             group = _Group(f"{stage_name}, {status.value}", color, symbol, _WIDTH + _WIDER * stage, crowded)
             _draw_group(figure, info, chosen, group, theme, mark=None if crowded or info.narrow else mark)
 
 
 def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the best trial apart, and those that add nothing to the line of the best paler than those that do."""
-    crowded, best = len(info.trajectories) > MANY, info.best
+    crowded, best, width = len(info.trajectories) > MANY, info.best, _WIDTH - _WIDER * info.narrow
     adding = {step.trial for step in info.steps}
     others = [t for t in info.trajectories if best is None or t.trial != best.trial]
     for adds in (False, True):
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
+            if not adds and info.narrow and chosen:  # its lines would bury the others
+                add = f"{number_of(len(chosen), f'{status.value} trial')} that add{'s' * (len(chosen) == 1)}"
+                figure.add_trace(said_in_legend(f"not drawn: {add} nothing to the line", theme))
+                continue
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
             group = f"{status.value}{', adds to the line' * adds}"
             _draw_group(
-                figure, info, chosen, _Group(group, color, symbol, _WIDTH + _WIDER * adds, crowded or not adds), theme
+                figure, info, chosen, _Group(group, color, symbol, width + _WIDER * adds, crowded or not adds), theme
             )
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
@@ -262,12 +271,12 @@ def _draw_group(
     """Draw a group, if it has trials, with a mark at each epoch where one is given."""
     if not chosen:
         return
-    path = _paths(chosen, group.color, info.utility, group.name, group.width, crowded=group.crowded)
+    path = paths(chosen, group.color, info.utility, group.name, group.width, crowded=group.crowded)
     if mark:
         path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
     size = (6 if group.crowded else 8) - 2 * info.narrow
-    ends = _ends(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol, theme=theme)
-    figure.add_traces([path, ends])
+    ends = ends_of(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol, theme=theme)
+    figure.add_traces([path, ends, key(path, ends)])
 
 
 def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
@@ -281,10 +290,10 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
         "line": {"width": 1, "color": theme.paper},
     }
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
-    name = f"{escape(best.trial)}, its best point{', averaged weights' * bool(best.made_from)}"
+    name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
     if info.sure is not None:
-        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, info.sure)}"
+        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, info.sure)}".replace("(", "(bar: ")
         star.update(name=f"{name}: {ends}")
     return star
 
@@ -295,76 +304,6 @@ def _bar_beside(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter
     bars = interval_bars([value], [info.sure], theme.ink)
     look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
     return go.Scatter(x=[_BESIDE[info.narrow] * best.values["epsilon"]], y=[value], error_y=bars, **look)
-
-
-def _paths(
-    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
-) -> go.Scatter:
-    texts: list[str] = []
-    for t in trajectories:
-        texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
-    return go.Scatter(
-        x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
-        y=[value for t in trajectories for value in (*t.values, None)],
-        mode="lines",
-        line={"shape": "hv", "color": color, "width": width},
-        opacity=0.3 if crowded else 0.7,
-        error_y=None if crowded else _bars(trajectories, color),
-        text=texts,
-        hovertemplate="%{text}<extra></extra>",
-        legendgroup=group,
-        showlegend=False,
-        name=group,
-    )
-
-
-def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | None:
-    """The intervals of noisy scores; a place for the gap behind each trajectory, as its line has."""
-    values = [value for t in trajectories for value in (*t.values, 0.0)]
-    return interval_bars(values, [interval for t in trajectories for interval in (*t.intervals, None)], color)
-
-
-def _rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
-    """Where a scheduler let a trial continue."""
-    found = [
-        (t.epsilons[i], t.values[i], f"{_text(t, i, utility)}<br>{escape(t.passed[epoch])}")
-        for t in trajectories
-        for i, epoch in enumerate(t.epochs)
-        if epoch in t.passed
-    ]
-    marker = {"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}}
-    x, y, texts = [x for x, _, _ in found], [y for _, y, _ in found], [text for _, _, text in found]
-    return marks(x, y, texts, marker, name="continued after a decision")
-
-
-def _averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> go.Scatter:
-    """Steps of averaged weights, which lie on the way of no trial."""
-    marker = {"symbol": "diamond-open", "size": size, "color": color}
-    texts = [
-        f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
-        f"{reached(step.epsilon, utility, step.value, step.interval)}"
-        for step in steps
-    ]
-    x, y = [step.epsilon for step in steps], [step.value for step in steps]
-    return marks(x, y, texts, marker, name="averaged weights")
-
-
-def _ends(
-    trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
-) -> go.Scatter:
-    status = trajectories[0].status
-    epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
-    texts = [
-        _text(t, -1, utility) + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}" for t in trajectories
-    ]
-    rim = {"width": 0.8, "color": theme.paper} if "open" not in symbol else {}
-    marker = {"symbol": symbol, "size": size, "color": color, "line": rim}
-    return marks(epsilons, values, texts, marker, legendgroup=group, name=group)
-
-
-def _text(t: Trajectory, i: int, utility: str) -> str:
-    found = reached(t.epsilons[i], utility, t.values[i], t.intervals[i])
-    return f"<b>{escape(t.trial)}</b>, epoch {t.epochs[i]}<br>{found}"
 
 
 def _remarks(data: SweepData) -> str:

@@ -209,13 +209,14 @@ def test_a_trajectory_follows_the_epochs_of_its_trial(sweep):
 
 def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     info = trajectories.info(replace(sweep, result=replace(sweep.result, stages=())))
-    ends = {trace.name: trace for trace in trajectories.plot(info).data if trace.mode == "markers"}
+    drawn = trajectories.plot(info).data
+    ends = {trace.name: trace for trace in drawn if trace.mode == "markers"}
     adding = {step.trial for step in info.steps} - {"t0003"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
         "completed": 19 - len(adding),
         "completed, adds to the line": len(adding),
         "t0003, completed": 1,
-        "t0003, its best point": 1,
+        "t0003 at its best": 1,
         "stopped": 2,
         "failed": 1,
         "interrupted": 1,
@@ -225,22 +226,34 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     assert "open" in ends["completed"].marker.symbol
     assert ends["completed"].marker.color != ends["completed, adds to the line"].marker.color
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
-    star = ends["t0003, its best point"]
+    star = ends.pop("t0003 at its best")
     assert (star.x[0], star.y[0]) == (best.values["epsilon"], best.values["accuracy"])
+    lines = {trace.name: trace.line for trace in drawn if "lines" in trace.mode and trace.text}
+    keys = {trace.name: trace for trace in drawn if trace.showlegend and trace.legendgroup}
+    assert keys.keys() == ends.keys()
+    for name, key in keys.items():  # a piece of the line, and the mark at its end
+        assert (key.mode, key.x, key.line, key.marker) == ("lines+markers", (None,), lines[name], ends[name].marker)
+        assert ends[name].showlegend is False
 
 
 def test_bad_first_epochs_do_not_stretch_the_axis_of_trajectories_and_the_caption_counts_them(small):
-    reached = {"t1": (0.8, 0.9), "t2": (0.1, 0.85)}
-    points = [
-        Point(trial=trial, epoch=epoch, values={"epsilon": 1.0 + 0.1 * i + epoch, "accuracy": values[epoch - 1]})
-        for i, (trial, values) in enumerate(reached.items())
-        for epoch in (1, 2)
-    ]
-    low, high = trajectories.plot(trajectories.info(small(points))).layout.yaxis.range
+    def make(count):
+        reached = {"t1": [0.8 + 0.1 * i / (count - 3) for i in range(count - 2)], "t2": [0.1, 0.85]}
+        return small(
+            [
+                Point(trial=trial, epoch=epoch, values={"epsilon": 1.0 + 0.1 * i + epoch, "accuracy": value})
+                for i, (trial, values) in enumerate(reached.items())
+                for epoch, value in enumerate(values, start=1)
+            ]
+        )
+
+    low, high = trajectories.plot(trajectories.info(make(20))).layout.yaxis.range
     assert 0.7 < low < 0.8 < 0.9 < high
-    assert "Outside the axes, which a double click shows: 1 of 4 points." in FIGURES["trajectories"].remarks(
-        small(points)
-    )
+    remarks = FIGURES["trajectories"].remarks
+    assert "Outside the axes, which a double click shows: 1 of 20 points." in remarks(make(20))
+    low, high = trajectories.plot(trajectories.info(make(19))).layout.yaxis.range
+    assert low < 0.1 < 0.9 < high, "more than 5 % of the points are not few"
+    assert "Outside" not in remarks(make(19))
 
 
 def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
@@ -248,13 +261,16 @@ def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and
     assert {trace.line.shape for trace in trajectories.plot(whole).data if trace.mode == "lines"} == {"hv"}
     few = replace(whole, trajectories=whole.trajectories[: trajectories.NAMED_TRIALS])
     best, *drawn = trajectories.plot(few).data
-    paths = [trace for trace in drawn if trace.mode == "lines+markers"]
+    paths = [trace for trace in drawn if trace.mode == "lines+markers" and trace.text]
     assert {path.line.shape for path in (best, *paths)} == {"hv"}
     assert len({path.line.color for path in paths}) == len({path.marker.symbol for path in paths}) == 5
-    marked = [trace for trace in drawn if trace.showlegend is not False and trace.text]
-    ends = {trace.name: trace.marker.symbol.removesuffix("-open") for trace in marked}  # later ones are around others
-    assert set(ends) >= {f"{t.trial}, {t.status.value}" for t in few.trajectories}
-    assert {path.name: path.marker.symbol for path in paths}.items() <= ends.items()
+    keys = [trace for trace in drawn if trace.showlegend and trace.mode == "lines+markers"]
+    marked = [trace for trace in drawn if trace.mode == "markers" and trace.legendgroup]
+    assert [key.name for key in keys] == [f"{t.trial}, {t.status.value}" for t in few.trajectories]
+    assert [(end.name, end.marker.symbol) for end in marked] == [(key.name, key.marker.symbol) for key in keys]
+    ends = {key.name: key.marker.symbol.removesuffix("-open") for key in keys}  # later ones are around others
+    assert {path.name: path.marker.symbol for path in paths} == ends
+    assert {path.name: path.line.color for path in paths} == {key.name: key.line.color for key in keys}
 
 
 def test_the_axis_of_a_price_says_which_crosses_are_missing(sweep):
@@ -327,9 +343,18 @@ def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
     for look in ("color", "width"):
         assert len({(name.partition(",")[0], line[look]) for name, line in lines.items()}) == 3
         assert len({line[look] for line in lines.values()}) == 3
-    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in figure.data if "lines" in trace.mode}
+    told = [trace for trace in trajectories.plot(trajectories.info(_completed(sweep))).data if trace.text]
+    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in told if "lines" in trace.mode}
     assert len({marks[stage] for stage in ("stage 1", "stage 2", "stage 3")}) == 3, "in grey, too"
+    ends = {trace.name: trace.marker.symbol for trace in told if trace.mode == "markers"}
+    found = {stage: ends[f"{stage}, completed"] for stage in ("stage 1", "stage 2", "stage 3")}
+    assert found == {stage: f"{marks[stage]}-open" for stage in found}, "one may lie on another"
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
+
+
+def _completed(data):
+    trials = {id_: replace(trial, status=TrialStatus.COMPLETED) for id_, trial in data.result.trials.items()}
+    return replace(data, result=replace(data.result, trials=trials))
 
 
 @pytest.mark.parametrize(("stages", "names"), [((4, 1), ("explorers", "finals")), ((4, 3, 1), THREE_STAGES)])
@@ -342,9 +367,13 @@ def test_stages_of_noisy_scores_are_called_explorers_and_finals(sweep, stages, n
     noisy = tuple(map(make_noisy, sweep.points))
     data = replace(sweep, result=replace(sweep.result, points=noisy, stages=stages))
     assert stage_names(data) == names
-    drawn = trajectories.plot(trajectories.info(data)).data
-    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in drawn if trace.mode == "lines+markers"}
+    drawn = trajectories.plot(trajectories.info(_completed(data))).data
+    paths = [trace for trace in drawn if trace.mode == "lines+markers" and trace.text]
+    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in paths}
     assert {name for name, symbol in marks.items() if symbol.endswith("-open")} == {*names[:-1]}
+    for mode in ("markers", "lines+markers"):  # ends, and their entries in the legend
+        ends = {trace.name: trace.marker.symbol for trace in drawn if trace.mode == mode and trace not in paths}
+        assert {name: ends[f"{name}, completed"] for name in names} == {name: marks[name] for name in names}
     said = {line.name.partition(",")[0] for line in curves.plot(curves.info(data)).data if line.name}
     assert said == {*names}
 
@@ -584,7 +613,7 @@ def test_the_hypervolume_of_public_scores_has_the_ends_of_all_scores(small):
         moved = [replace(p, values=p.values | {"accuracy": wilson(p.values["accuracy"], 261)[end]}) for p in points]
         assert found == pytest.approx(measure(moved, data.result.objectives, data.result.box), rel=1e-12)
     assert info.interval[0] < info.values[-1] < info.interval[1]
-    assert "bar: all scores at an end of their 95 % CI" in [trace.name for trace in hypervolume.plot(info).data]
+    assert "bar: range, all scores at an end of their 95 % CI" in [trace.name for trace in hypervolume.plot(info).data]
     assert hypervolume.plot(info).layout.xaxis.title.text.replace("<br>", " ").count("sampling error not shown") == 0
 
 

@@ -191,7 +191,7 @@ def test_runs_are_marks_and_a_mean_is_a_tick(comparison):
     assert mean.x == (pytest.approx(sum(runs.x) / 3),) * 3
     assert list(mean.y) == list(runs.y) == [0, 1, 2]
     named = hypervolumes.plot(hypervolumes.info(comparison)).layout.yaxis.ticktext
-    assert list(named[:3]) == [f"digits-{by}<br>24 trials, price: epsilon 13.61" for by in (0.0, 0.01, 0.02)]
+    assert list(named[:3]) == [f"digits, run {number}<br>24 trials, price: epsilon 13.61" for number in (1, 2, 3)]
     low, high = hypervolumes.plot(hypervolumes.info(comparison)).layout.xaxis.range
     volumes = [run.hypervolume for run in comparison.runs]
     assert 0 <= low < min(volumes)
@@ -220,7 +220,7 @@ def test_crosses_say_what_the_models_of_each_run_have_on_test_rows(fronts):
 
 def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     figure = hypervolumes.plot(hypervolumes.info(compare(fronts[:2])))
-    assert {name.partition("<br>")[0] for name in figure.layout.yaxis.ticktext} == {"digits-0.0", "digits-0.01"}
+    assert [name.partition("<br>")[0] for name in figure.layout.yaxis.ticktext] == ["digits, run 1", "digits, run 2"]
     for drawn in (figure, hypervolumes.plot(hypervolumes.info(comparison))):
         keys = {trace.name: trace.marker.color for trace in drawn.data if trace.showlegend is not False}
         assert next(iter(keys)) == "mean of the sweeps of one name"
@@ -231,14 +231,26 @@ def test_a_picture_names_few_sweeps_the_mean_and_the_box(fronts, comparison):
     linear = compare(fronts[:2], reference={"epsilon": 10.0}, log_epsilon=False)
     assert "own epsilon (0.01\xa0to\xa010)" in hypervolumes.plot(hypervolumes.info(linear)).layout.xaxis.title.text
     alike = compare([(f"{place}/run", front) for place, (_, front) in zip("ab", fronts, strict=False)])
-    assert {
-        name.partition("<br>")[0] for name in hypervolumes.plot(hypervolumes.info(alike)).layout.yaxis.ticktext
-    } == {
-        "a/run",
-        "b/run",
-    }
+    runs, *_ = hypervolumes.plot(hypervolumes.info(alike)).data
+    assert (list(runs.y), [text.partition("<br>")[0] for text in runs.text]) == (
+        [0, 1],
+        ["<b>a/run</b>", "<b>b/run</b>"],
+    )
     many = compare([(f"{label}-{i}", front) for label, front in fronts for i in range(3)])
     assert hypervolumes.plot(hypervolumes.info(many)).layout.yaxis.ticktext[0] == "digits<br>price: epsilon 13.61"
+
+
+def test_in_a_column_the_terms_of_hypervolumes_stand_below(comparison):
+    page, column = (hypervolumes.FIGURE.draw(comparison, narrow=narrow, still=True).layout for narrow in (False, True))
+    assert not [note for note in page.annotations if note.name == "terms"]
+    (terms,) = (note for note in column.annotations if note.name == "terms")
+    assert (terms.x, terms.xanchor, terms.y, terms.yanchor) == (1, "right", 0, "top")
+    assert column.margin.b > -terms.yshift + 10 * len(terms.text.split("<br>")), "there is room for it"
+    assert column.xaxis.title.text == "hypervolume (share of the box)"
+    below = page.xaxis.title.text.removeprefix(f"{column.xaxis.title.text}<br>")
+    said, beside = (re.split(r"(?:;? |<br>|;<br>)+", text) for text in (terms.text, below))
+    assert said == beside, "the box, what chose, and the price"
+    assert column.yaxis.ticktext[1] == "digits, run 2: 24 trials<br>price 13.61"
 
 
 def test_prices_of_runs_are_a_range_and_one_that_is_not_known_makes_all_unknown(fronts):
@@ -256,7 +268,11 @@ def test_single_runs_have_no_bands_and_no_ticks(fronts):
     assert attainment.info(alone).bands == ()
     assert [a.text for a in attainment.plot(attainment.info(alone)).layout.annotations] == ["no spec with two runs"]
     drawn = hypervolumes.plot(hypervolumes.info(alone)).data
-    assert [trace.marker.symbol for trace in drawn if trace.text] == ["circle", "x", "square", "x"]
+    told = [trace for trace in drawn if trace.text]
+    assert [trace.marker.symbol for trace in told] == ["circle", "x", "circle", "x"]
+    assert [trace.marker.color for trace in told] == [LIGHT.hue(0)] * 2 + [LIGHT.hue(1)] * 2
+    rows = hypervolumes.plot(hypervolumes.info(alone)).layout.yaxis.ticktext
+    assert [name.partition("<br>")[0] for name in rows] == ["digits", "&lt;b&gt;cold"], "which run is no question"
     assert "tick" not in hypervolumes.FIGURE.caption + hypervolumes.FIGURE.remarks(alone)
     assert ONE_RUN in build_comparison(alone)
 

@@ -100,7 +100,7 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
         note.font.color == LIGHT.ink for note in notes
     )
     assert len(lines) == len(info.trials)
-    assert all(len(line.y) == len(info.axes) and all(0 <= y <= 1 for y in line.y) for line in lines)
+    assert all(len(line.y) == len(info.axes) and all(-0.03 <= y <= 1.03 for y in line.y) for line in lines)
     assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}
     assert (min(bar.marker.color), max(bar.marker.color)) == (min(info.colors), max(info.colors))
     names = kind.draw(sweep, still=True).layout.xaxis.ticktext
@@ -128,7 +128,9 @@ def test_the_picture_says_of_what_its_marks_are_the_best_and_what_a_model_costs(
         assert said.startswith("best point of each trial, own epsilon ")
         assert f"price of the sweep: {show_epsilon(sweep.result.price.epsilon)}" in said
         assert "delta = 1e-4" in said
-    low, high = said.removeprefix("best point of each trial, own epsilon ").partition(";")[0].split(" to ")
+    ends, grow, _ = said.removeprefix("best point of each trial, own epsilon ").partition(", with which scores grow;")
+    assert grow
+    low, high = ends.split(" to ")
     reached = [values["epsilon"] for values in compare(sweep, one_noise=kind in (contours, ranks)).reached.values()]
     assert (low, high) == (show_epsilon(min(reached)), show_epsilon(max(reached)))
 
@@ -172,3 +174,18 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
     assert not [trace for trace in drawn if trace.marker.symbol], "stars are for what was rehearsed and trained"
+
+
+def test_lines_through_one_of_few_values_lie_side_by_side_the_best_at_the_top(with_configs):
+    settings = [{"batch": 16 * (1 + i % 2), "rate": 0.1 * (1 + i // 2)} for i in range(20)]
+    info = configurations.info(with_configs(*({"training": one} for one in settings)))
+    lines = configurations.plot(replace(info, still=True)).data[: len(info.trials)]  # the best is the last
+    heights = {axis.name: [line.y[i] for line in lines] for i, axis in enumerate(info.axes)}
+    for value in (0, 1):
+        assert heights["training.batch"][value::2] == pytest.approx([value + 0.006 * (i - 4.5) for i in range(10)])
+    assert heights["training.rate"][::2] == heights["training.rate"][1::2], "ten values are not few"
+
+
+def test_scores_grow_with_epsilons_that_differ(small):
+    points = [Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5 + 0.1 * i}) for i in range(3)]
+    assert configurations.info(small(points)).terms.startswith("best point of each trial, own epsilon 1;")

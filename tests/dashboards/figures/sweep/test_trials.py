@@ -59,9 +59,9 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     (bar,) = (trace for trace in figure.data if trace.error_y.array and trace.marker.opacity == 0)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
     assert bar.x[0] > star.x[0], "beside the star, which would hide it"
-    assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7, its best point: 87.0 % (50.0 to 110.0 %)"
+    assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (bar: 50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
-    assert (unknown.error_y.array, unknown.name) == (None, "t7, its best point")
+    assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
 
 
 def test_the_interval_of_the_best_is_that_of_its_score_among_so_many_rows(trials):
@@ -80,3 +80,29 @@ def test_trials_that_add_nothing_to_the_line_are_pale(trials):
     figure = trajectories.plot(trajectories.info(trials(8, useless)))
     lines = {trace.name: trace.opacity for trace in figure.data if trace.mode == "lines"}
     assert lines["completed"] < lines["completed, adds to the line"]
+
+
+def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(trials):
+    useless = [Point(trial=t, epoch=1, values={"epsilon": 2.5, "accuracy": 0.55}) for t in ("v", "w")]
+    passed = {"goes_on": True, "epoch": 1, "reason": "ahead"}
+    data = replace(trials(8, *useless), decisions=[{"trial": t, **passed} for t in ("t6", "v")])
+    info = trajectories.info(data)
+    assert [len(step.x) for step in _rings(trajectories.plot(info))] == [2]
+    for few, words in ((useless, "2 completed trials that add"), (useless[:1], "1 completed trial that adds")):
+        left = [t for t in info.trajectories if t.trial in ("t6", "t7", *(point.trial for point in few))]
+        adding = [t for t in info.trajectories if t.trial in {step.trial for step in info.steps}]
+        kept = {t.trial: t for t in (*adding, *left)}
+        some = replace(info, trajectories=tuple(kept.values()))
+        figure = trajectories.plot(replace(some, narrow=True, still=True))
+        assert f"not drawn: {words} nothing to the line" in [trace.name for trace in figure.data]
+        assert not [trace for trace in figure.data if trace.name == "completed"]
+        assert not [text for trace in figure.data for text in trace.text or () if "<b>v</b>" in text]
+        assert [len(step.x) for step in _rings(figure)] == [1]
+        assert "not drawn" not in str(trajectories.plot(replace(some, still=True)))
+    for narrow, words in ((False, "5 of 26"), (True, "3 of 24")):  # t0 to t2 start at 0.6 to 0.62
+        figure = trajectories.plot(replace(info, span=(0.65, 0.9), still=True, narrow=narrow))
+        assert f"{words} points beyond the axis" in [trace.name for trace in figure.data]
+
+
+def _rings(figure):
+    return [trace for trace in figure.data if trace.name == "continued after a decision"]

@@ -1,0 +1,106 @@
+"""Ways of trials through the plane of epsilon and utility: their lines and marks, and their entries in a legend."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import plotly.graph_objects as go
+
+from dashboards.figures._common import interval_bars, marks, reached
+from dashboards.figures._staircases import Step
+from dashboards.figures._theme import Theme
+from sweeper.records import Interval, TrialStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One trial's iterates in the order of their epochs; by epoch, why it continued or ended there."""
+
+    trial: str
+    stage: int | None  # of the sweep's budget, from 0
+    status: TrialStatus
+    reason: str
+    epochs: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    values: tuple[float, ...]
+    intervals: tuple[Interval | None, ...]  # of noisy scores
+    passed: Mapping[int, str]
+    ended: Mapping[int, str]
+
+
+def paths(
+    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
+) -> go.Scatter:
+    texts: list[str] = []
+    for t in trajectories:
+        texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
+    return go.Scatter(
+        x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
+        y=[value for t in trajectories for value in (*t.values, None)],
+        mode="lines",
+        line={"shape": "hv", "color": color, "width": width},
+        opacity=0.3 if crowded else 0.7,
+        error_y=None if crowded else _bars(trajectories, color),
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+        legendgroup=group,
+        showlegend=False,
+        name=group,
+    )
+
+
+def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | None:
+    """The intervals of noisy scores; a place for the gap behind each trajectory, as its line has."""
+    values = [value for t in trajectories for value in (*t.values, 0.0)]
+    return interval_bars(values, [interval for t in trajectories for interval in (*t.intervals, None)], color)
+
+
+def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
+    """Where a scheduler let a trial continue."""
+    found = [
+        (t.epsilons[i], t.values[i], f"{_text(t, i, utility)}<br>{escape(t.passed[epoch])}")
+        for t in trajectories
+        for i, epoch in enumerate(t.epochs)
+        if epoch in t.passed
+    ]
+    marker = {"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}}
+    x, y, texts = [x for x, _, _ in found], [y for _, y, _ in found], [text for _, _, text in found]
+    return marks(x, y, texts, marker, name="continued after a decision")
+
+
+def averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> go.Scatter:
+    """Steps of averaged weights, which lie on the way of no trial."""
+    marker = {"symbol": "diamond-open", "size": size, "color": color}
+    texts = [
+        f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
+        f"{reached(step.epsilon, utility, step.value, step.interval)}"
+        for step in steps
+    ]
+    x, y = [step.epsilon for step in steps], [step.value for step in steps]
+    return marks(x, y, texts, marker, name="averaged weights")
+
+
+def ends_of(
+    trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
+) -> go.Scatter:
+    status = trajectories[0].status
+    epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
+    texts = [
+        _text(t, -1, utility) + f"<br>{status.value}{': ' + escape(t.reason) if t.reason else ''}" for t in trajectories
+    ]
+    rim = {"width": 0.8, "color": theme.paper} if "open" not in symbol else {}
+    marker = {"symbol": symbol, "size": size, "color": color, "line": rim}
+    return marks(epsilons, values, texts, marker, legendgroup=group, name=group)
+
+
+def _text(t: Trajectory, i: int, utility: str) -> str:
+    found = reached(t.epsilons[i], utility, t.values[i], t.intervals[i])
+    return f"<b>{escape(t.trial)}</b>, epoch {t.epochs[i]}<br>{found}"
+
+
+def key(path: go.Scatter, ends: go.Scatter) -> go.Scatter:
+    """The entry of a legend: a piece of the line, and the mark at its end."""
+    look = {"line": path.line, "opacity": path.opacity, "legendgroup": ends.legendgroup, "name": ends.name}
+    ends.update(showlegend=False)
+    return go.Scatter(x=[None], y=[None], mode="lines+markers", marker=ends.marker, showlegend=True, **look)
