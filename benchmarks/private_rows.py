@@ -60,25 +60,30 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
 PUBLIC = "public rows"
 RANDOM_SEEDS = 5  # for each seed of the others
 
+Split = tuple[str, str]  # a table and the salt of its splits: each seed has its own
 
-def spec_of(table: str, epsilon: float, way: str, seed: int) -> Spec:
-    """Return the spec of a way."""
+
+def spec_of(table: str, epsilon: float, way: str, seed: int, salt: str) -> Spec:
+    """Return the spec of a way, with rows assigned by a salt."""
     own = WAYS[way]
+    data = {"name": table, "evaluation": "private", "splits": {"salt": salt}}
     return Spec.from_mapping(
         {
             "name": f"{table.replace('.', '-').replace('_', '-')}-{way.replace(' ', '-')}",
-            "data": {"name": table, "evaluation": "private"} | dict(own.get("data", {})),
+            "data": data | dict(own.get("data", {})),
             "privacy": {"sweep_epsilon": epsilon, "audit": "none"},
             "search": {"seed": seed} | dict(own.get("search", {})),
         }
     )
 
 
-def measure_one(table: str, epsilon: float, way: str, seed: int, data_dir: Path) -> dict[str, Any]:
+def measure_one(table: str, epsilon: float, way: str, seed: int, salt: str, data_dir: Path) -> dict[str, Any]:
     """Run a sweep and score what it shows on the test rows."""
-    data = clipless.datasets.load(table, data_dir=data_dir, evaluation="exploratory")
+    data = clipless.datasets.load(
+        table, data_dir=data_dir, evaluation="exploratory", splits=clipless.datasets.HashSplit(salt=salt)
+    )
     with tempfile.TemporaryDirectory() as out:
-        sweep = run(spec_of(table, epsilon, way, seed), Options(out=Path(out), data_dir=data_dir))
+        sweep = run(spec_of(table, epsilon, way, seed, salt), Options(out=Path(out), data_dir=data_dir))
         front, picked = sweep.front(), sweep.pick().point.key
         true = {
             point.key: clipless.evaluate(
@@ -89,6 +94,7 @@ def measure_one(table: str, epsilon: float, way: str, seed: int, data_dir: Path)
     exact = [replace(p, values={**p.values, "accuracy": true[p.key]}, noisy=None) for p in front.front_points]
     return {
         "key": [table, epsilon, way, seed],
+        "salt": salt,
         "accuracy": true[picked],
         "hypervolume": hypervolume(exact, front.objectives),
         "price": None if front.price is None else front.price.epsilon,
@@ -106,18 +112,18 @@ def _covers(point: Point, true: float, rows: int) -> bool | None:
     return abs(point.values["accuracy"] - true) <= 1.96 * deviation
 
 
-def measure(path: Path, data_dir: Path, seeds: int, tables: Sequence[str]) -> None:
+def measure(path: Path, data_dir: Path, seeds: int, tables: Sequence[str], ways: Sequence[str]) -> None:
     """Append a row for each sweep that is not there yet."""
     done = {tuple(row["key"]) for row in _read(path)} if path.exists() else set()
     with path.open("a", encoding="utf-8") as file:
         for seed in range(seeds):
             for table in tables:
                 for epsilon in EPSILONS:
-                    for way in WAYS:
+                    for way in ways:
                         count = RANDOM_SEEDS if way == RANDOM else 1
                         for own in range(seed * count, (seed + 1) * count):
                             if (table, epsilon, way, own) not in done:
-                                row = measure_one(table, epsilon, way, own, data_dir)
+                                row = measure_one(table, epsilon, way, own, str(seed), data_dir)
                                 print(json.dumps(row), file=file, flush=True)
 
 
@@ -143,18 +149,19 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
             print(f"{way}: mean hypervolume by true scores {fmean(volumes):.3f} of {len(volumes)} sweeps")
     if closed:
         print(f"gap closed by default where it is above half a point: mean {fmean(closed):.2f}")
-    points, headlines = defaultdict[str, list[bool]](list), defaultdict[str, list[bool]](list)
+    points, headlines = defaultdict[Split, list[bool]](list), defaultdict[Split, list[bool]](list)
     for row in rows:
-        points[row["key"][0]] += row["covered"]
-        headlines[row["key"][0]] += [] if row["headline"] is None else [row["headline"]]
+        split = row["key"][0], row["salt"]
+        points[split] += row["covered"]
+        headlines[split] += [] if row["headline"] is None else [row["headline"]]
     if any(points.values()):
         print(
             f"intervals that contain the truth: {_coverage(points)} points of fronts, {_coverage(headlines)} headlines"
         )
 
 
-def _coverage(found: Mapping[str, Sequence[bool]]) -> str:
-    """Return the mean of all tables with its standard error over tables: sweeps of one share validation and test rows.
+def _coverage(found: Mapping[Split, Sequence[bool]]) -> str:
+    """Return the mean with its standard error over splits: the sweeps of one share validation and test rows.
 
     References:
         Cochran (1977), Sampling Techniques, section 9A.2: a ratio of clusters of unequal size.
@@ -193,9 +200,10 @@ def main() -> None:
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--table", action="append", choices=TABLES)
+    parser.add_argument("--way", action="append", choices=list(WAYS))
     args = parser.parse_args()
     if args.what == "measure":
-        measure(args.rows, args.data_dir, args.seeds, args.table or TABLES)
+        measure(args.rows, args.data_dir, args.seeds, args.table or TABLES, args.way or list(WAYS))
     elif args.what == "report":
         report(_read(args.rows))
     else:
