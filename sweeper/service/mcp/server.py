@@ -1,6 +1,5 @@
 """The protocol: which tools there are, how one is called, and how a client reaches them."""
 
-import json
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -22,6 +21,7 @@ from sweeper.errors import SweeperError, public_sentence
 from sweeper.service.mcp.callers import AppCaller, Caller
 from sweeper.service.mcp.tools import TOOLS, Tool
 from sweeper.service.telemetry import LOGGER, where
+from sweeper.store.jsonl import to_text
 
 PATH = "/mcp"
 INSTRUCTIONS = (
@@ -79,7 +79,7 @@ async def call(tool: Tool[Any], caller: Caller, arguments: dict[str, Any]) -> Ca
         LOGGER.error("tool failed", extra={"fields": {"tool": tool.name, "failure": where(error)}})
         return _failure(INTERNAL)
     content = answer.model_dump(mode="json")
-    return CallToolResult(content=[_text(json.dumps(content))], structured_content=content)
+    return CallToolResult(content=[_text(to_text(content))], structured_content=content)
 
 
 async def serve_stdio(caller: Caller) -> None:

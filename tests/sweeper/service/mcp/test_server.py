@@ -4,8 +4,10 @@ import datetime
 import io
 import json
 import logging
+import math
 import re
 import urllib.error
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -20,6 +22,7 @@ from sweeper.service import client as client_module
 from sweeper.service.client import Call, Connection
 from sweeper.service.mcp import server as server_module
 from sweeper.service.mcp.callers import AppCaller, RemoteCaller
+from sweeper.service.mcp.outputs import ShownTrials
 from sweeper.service.mcp.server import call
 from sweeper.service.mcp.tools import TOOLS
 from sweeper.service.security.access import COOKIE, make_cookie
@@ -191,6 +194,17 @@ def test_an_error_that_was_not_raised_on_purpose_is_not_told(caplog):
     assert "Ann" not in caplog.text
     assert told("list_sweeps", {}, SweeperError("Expected this")) == "Expected this"
     assert told("list_sweeps", {}, RecordError("two\nlines")) == "two lines"
+
+
+def test_the_text_of_an_answer_is_json_that_everybody_reads_also_of_an_infinite_epsilon():
+    async def work(_caller, _asked):
+        return ShownTrials(price={}, total=1, trials=[{"trial": "t0001", "epsilon": math.inf}])
+
+    tool = replace(NAMES["list_trials"], work=work)
+    result = anyio.run(call, tool, Broken(None), {"sweep": DONE})
+    text = result.content[0].text
+    found = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert found["trials"] == [{"trial": "t0001", "epsilon": "Infinity"}]
 
 
 def test_an_answer_of_another_kind_is_no_answer():
