@@ -170,12 +170,12 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     assert (key.name, key.x, key.line.width) == ("trained as t0001", (None,), wide.line.width)
     assert key.line.dash == wide.line.dash == "solid"
     (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol)
-    assert (star.marker.symbol, star.y[0]) == (("star",), wide.y[-1])
+    assert (star.marker.symbol, star.marker.opacity, star.y[0]) == (("star",), 1, wide.y[-1])
     assert star.x[0] > wide.x[-1], "beside the texts of ticks, not on them"
 
 
 def test_a_picture_names_trained_lines_and_says_why_the_best_is_not_one_of_them(rehearsed_sweep):
-    why = "trained is what did best on public tables, unless another is better by more than the error"
+    why = "trained: what did best on public tables, which none here beats by more than the error of rehearsals"
     assert why not in configurations.info(rehearsed_sweep).terms
 
     def train(trials):

@@ -1,12 +1,14 @@
 """Axes of hyperparameters and of what was reached: scaled as the spec declares them, with rounded ticks.
 
 A value that a range of the spec declares has the scale and the ends of that range. A number that nothing declares is
-drawn on a logarithmic axis if it spans a factor of ten or more; scores never are, epsilon always is. A value that a
-trial does not have (a choice's own parameter) sits below the axis at a dash.
+drawn on a logarithmic axis if it spans a factor of ten or more, or if each of its values is as many times the one
+before; scores never are, epsilon always is. A value that a trial does not have (a choice's own parameter) sits below
+the axis at a dash.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite, log10
 from typing import Any
 
@@ -17,6 +19,7 @@ from dashboards.text import MISSING, is_fraction, number, setting, show_epsilon
 from sweeper.specification.fields.ranges import Range
 
 _LOG_SPAN = 10.0
+_TIMES, _AS_MANY = 1.2, 1.01  # the least ratio of multiples, for 18, 19 and 20 are none; how far their ratios differ
 _TOUCHING = 0.07  # share of an axis
 _BELOW = 0.2  # share of an axis, from its lower end to the dash of a value that a trial does not have
 _ALIKE = 1e-9  # numbers whose spread is a smaller share of them differ by rounding alone
@@ -97,13 +100,13 @@ def make_axis(name: str, label: str, values: Sequence[Any], declared: Range | No
     if not numbers or not _are_numbers(numbers):
         return _categories(name, label, values)
     low, high = min(numbers), max(numbers)
-    logarithmic = low > 0 and _is_logarithmic(name, low, high, declared)
+    distinct = sorted(set(numbers))
+    logarithmic = low > 0 and _is_logarithmic(name, distinct, declared)
     if declared is not None:
         low, high = min(low, declared.low), max(high, declared.high)
     scale: Callable[[float], float] = log10 if logarithmic else float
     bottom, top = scale(low), scale(high)
     absent = bottom - _BELOW * ((top - bottom) or 1.0)
-    distinct = sorted(set(numbers))
     listed = declared is None and len(distinct) <= MOST_TICKS
     if listed:
         ticks = _apart(distinct, scale)
@@ -124,10 +127,19 @@ def make_axis(name: str, label: str, values: Sequence[Any], declared: Range | No
     )
 
 
-def _is_logarithmic(name: str, low: float, high: float, declared: Range | None) -> bool:
+def _is_logarithmic(name: str, distinct: Sequence[float], declared: Range | None) -> bool:
     if declared is not None:
         return declared.log
-    return name == "epsilon" or (not is_fraction(name) and high / low >= _LOG_SPAN)
+    spans = distinct[-1] / distinct[0] >= _LOG_SPAN or _are_multiples(distinct)
+    return name == "epsilon" or (not is_fraction(name) and spans)
+
+
+def _are_multiples(distinct: Sequence[float]) -> bool:
+    """Whether values that a spec lists are each as many times the one before, such as 32, 64 and 128."""
+    if not 3 <= len(distinct) <= MOST_TICKS:
+        return False
+    ratios = [after / before for before, after in pairwise(distinct)]
+    return min(ratios) > _TIMES and max(ratios) < _AS_MANY * min(ratios)
 
 
 def _apart(values: Sequence[float], scale: Callable[[float], float]) -> list[float]:

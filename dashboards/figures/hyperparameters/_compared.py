@@ -78,7 +78,7 @@ def terms_of(data: SweepData, shown: Compared) -> str:
     own = [point.values["epsilon"] for point in data.points if finite(point, "epsilon")]
     if data.compares_rehearsals:
         trained = [f"trained models: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
-        chosen = ["trained is what did best on public tables, unless another is better by more than the error"]
+        chosen = ["trained: what did best on public tables, which none here beats by more than the error of rehearsals"]
         best = max(shown.reached.values(), key=lambda one: data.direction(data.utility).sign * one[data.utility])
         starred = [
             shown.reached[id_] for id_, trials in (shown.trained or {}).items() if trials and id_ in shown.reached
@@ -87,7 +87,7 @@ def terms_of(data: SweepData, shown: Compared) -> str:
         return "; ".join(["best epoch of each configuration, at no cost", *trained, *told, price])
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
     ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
-    grow = ", with which scores grow" if len(ends) > 1 else ""
+    grow = ", and a larger one raises scores" if len(ends) > 1 else ""
     which = "best point of each trial" + (f", {OWN} {' to '.join(ends)}{grow}" if ends else "")
     return "; ".join([which, scores_in_words(data.result, (data.utility,)), price])
 

@@ -34,7 +34,7 @@ _PALE = 0.6  # opacity of the others
 _PLACES = ("best", "second best", "third best", "fourth best", "fifth best")  # as many as there are dashes
 _BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
-_RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1))  # pixels
+_RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1), (-3, 0), (3, 0), (0, -2.5), (0, 2.5))  # pixels
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _FEW_VALUES, _NEXT, _BUNDLE = 8, 0.006, 0.06  # of an axis; shares of it between two lines at one, and of all of one
 _RISE = 2.0  # pixels above an axis for each letter of its name
@@ -185,7 +185,7 @@ def _draw_lines(
         line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order else {}
         figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if i in wide else _PALE))
         if trained[i]:  # beside the axis, for texts of ticks are on its other side
-            marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5)}
+            marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5), "opacity": 1}
             end = {"x": [len(axes) - 1 + _BESIDE], "y": [heights[-1][i]], "showlegend": False}
             figure.add_trace(go.Scatter(**end, mode="markers", marker=marker, cliponaxis=False))
     ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}

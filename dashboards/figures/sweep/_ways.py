@@ -71,7 +71,7 @@ def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size:
 
 def averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> go.Scatter:
     """Steps of averaged weights, which lie on the way of no trial."""
-    marker = {"symbol": "diamond-open", "size": size, "color": color}
+    marker = {"symbol": "pentagon-open", "size": size, "color": color}
     texts = [
         f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, utility, step.value, step.interval)}"

@@ -44,6 +44,8 @@ _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the 
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
 _FEW_EPOCHS = 12
+_PAST = 1.06  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
+_SEEN = (0.014, 0.03)  # half of an interval that is seen behind a star, as a share of the axis, likewise
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
 _AROUND = 3  # pixels by which the end mark of each later of few trials is larger
 _BESIDE = (1.06, 1.13)  # times its epsilon, where its bar is, likewise
@@ -169,9 +171,10 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     Colours are few trials, else stages of the budget, else ways to end of those that add to the line of the best.
     """
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
-    figure = over_epsilon(info, theme, epsilons, info.utility, height=460, values=zoom(info.span))
+    bar = [_place_of_bar(info, info.best)] if epsilons and info.best and info.sure and not info.stages else []
+    figure = over_epsilon(info, theme, [*epsilons, *bar], info.utility, height=460, values=zoom(info.span))
     if epsilons:  # below the trials, which it would hide
-        last = max([*epsilons, *(step.epsilon for step in info.steps)])
+        last = _PAST * max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)}"
         figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=_BROAD[info.narrow]))
         averaged = [step for step in info.steps if step.made_from]
@@ -180,6 +183,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
             _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
+        _draw_best(figure, info, theme)
     else:
         _draw_grouped(figure, info, theme)
     drawn = _drawn(info)
@@ -196,7 +200,7 @@ def _draw_named(
     figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, theme: Theme, *, place: int = 0
 ) -> None:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
-    group = f"{escape(t.trial)}, {t.status.value}"
+    group = f"{escape(t.trial)}{_ended(info, t.status)}"
     path = paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
     is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
     mode = "lines+markers" if is_marked else "lines"
@@ -221,7 +225,7 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
             end = mark if has_finals else f"{shape}-open"  # ends of one noise may lie on each other
             symbol = end if status is TrialStatus.COMPLETED else symbol
-            group = _Group(f"{stage_name}, {status.value}", color, symbol, _WIDTH + _WIDER * stage, crowded)
+            group = _Group(stage_name + _ended(info, status), color, symbol, _WIDTH + _WIDER * stage, crowded)
             _draw_group(figure, info, chosen, group, theme, mark=None if crowded or info.narrow else mark)
 
 
@@ -234,19 +238,30 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
             if not adds and info.narrow and chosen:  # its lines would bury the others
-                add = f"{number_of(len(chosen), f'{status.value} trial')} that add{'s' * (len(chosen) == 1)}"
-                figure.add_trace(said_in_legend(f"not drawn: {add} nothing to the line", theme))
+                add = f"{number_of(len(chosen), 'trial')} that add{'s' * (len(chosen) == 1)} nothing to the line"
+                figure.add_trace(said_in_legend(f"not drawn: {add}{_ended(info, status)}", theme))
                 continue
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
-            group = f"{status.value}{', adds to the line' * adds}"
+            group = ("trials that add to the line" if adds else "others") + _ended(info, status)
             _draw_group(
                 figure, info, chosen, _Group(group, color, symbol, width + _WIDER * adds, crowded or not adds), theme
             )
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
             _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0], theme)
-    if best is not None:
-        figure.add_traces([_star(info, best, theme), *([_bar_beside(info, best, theme)] if info.sure else [])])
+    _draw_best(figure, info, theme)
+
+
+def _ended(info: TrajectoriesInfo, status: TrialStatus) -> str:
+    """How trials ended, where some ended otherwise."""
+    return f", {status.value}" if any(t.status is not status for t in info.trajectories) else ""
+
+
+def _draw_best(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
+    """Draw the best point as a star, with its interval."""
+    if info.best is not None:
+        bars = [] if info.sure is None else [_bar_of_best(info, info.best, theme)]
+        figure.add_traces([*bars, _star(info, info.best, theme)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,12 +313,19 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     return star
 
 
-def _bar_beside(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
-    """The interval of the best point, right of the star, which would hide it."""
+def _bar_of_best(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
+    """The interval of the best point."""
     value = best.values[info.utility]
     bars = interval_bars([value], [info.sure], theme.ink)
     look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
-    return go.Scatter(x=[_BESIDE[info.narrow] * best.values["epsilon"]], y=[value], error_y=bars, **look)
+    return go.Scatter(x=[_place_of_bar(info, best)], y=[value], error_y=bars, **look)
+
+
+def _place_of_bar(info: TrajectoriesInfo, best: Point) -> float:
+    """The epsilon at which the interval of the best point is drawn: right of the star where that would hide it."""
+    value, (low, high) = best.values[info.utility], zoom(info.span) or (0.0, 1.0)
+    is_seen = info.sure is not None and min(abs(end - value) for end in info.sure) > _SEEN[info.narrow] * (high - low)
+    return best.values["epsilon"] * (1.0 if is_seen else _BESIDE[info.narrow])
 
 
 def _remarks(data: SweepData) -> str:
@@ -312,7 +334,7 @@ def _remarks(data: SweepData) -> str:
         total = sum(len(t.values) for t in found.trajectories)
         said += f" Outside the axes, which a double click shows: {count} of {total} points."
     if any(step.made_from for step in found.steps):
-        said += " Diamonds on it are averages of the weights of a trial (free points), which lie on the way of none."
+        said += " Pentagons on it are averages of the weights of a trial (free points), which lie on the way of none."
     said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour and mark, a later one a wider line."
@@ -326,7 +348,7 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     caption=(
         "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
         "the legend does); of more trials of one stage those that add to the line of the best have colours, and the "
-        "best one stands out, with a star at its best point. The broad pale line is the best of all trials within "
+        "best one stands out. A star is the best point. The broad pale line is the best of all trials within "
         "each epsilon."
     ),
     position=70,

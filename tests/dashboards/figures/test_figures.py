@@ -213,18 +213,19 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     ends = {trace.name: trace for trace in drawn if trace.mode == "markers"}
     adding = {step.trial for step in info.steps} - {"t0003"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
-        "completed": 19 - len(adding),
-        "completed, adds to the line": len(adding),
+        "others, completed": 19 - len(adding),
+        "trials that add to the line, completed": len(adding),
         "t0003, completed": 1,
         "t0003 at its best": 1,
-        "stopped": 2,
-        "failed": 1,
-        "interrupted": 1,
+        "others, stopped": 2,
+        "others, failed": 1,
+        "others, interrupted": 1,
     }
-    assert "failed: accuracy is NaN at epoch 7" in ends["failed"].text[0]
+    assert "failed: accuracy is NaN at epoch 7" in ends["others, failed"].text[0]
     assert len({trace.marker.symbol for trace in ends.values()}) == 6
-    assert "open" in ends["completed"].marker.symbol
-    assert ends["completed"].marker.color != ends["completed, adds to the line"].marker.color
+    others, adds = ends["others, completed"].marker, ends["trials that add to the line, completed"].marker
+    assert "open" in others.symbol
+    assert others.color != adds.color
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
     star = ends.pop("t0003 at its best")
     assert (star.x[0], star.y[0]) == (best.values["epsilon"], best.values["accuracy"])
@@ -266,7 +267,7 @@ def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and
     assert len({path.line.color for path in paths}) == len({path.marker.symbol for path in paths}) == 5
     keys = [trace for trace in drawn if trace.showlegend and trace.mode == "lines+markers"]
     marked = [trace for trace in drawn if trace.mode == "markers" and trace.legendgroup]
-    assert [key.name for key in keys] == [f"{t.trial}, {t.status.value}" for t in few.trajectories]
+    assert [key.name for key in keys] == [t.trial for t in few.trajectories], "all are completed"
     assert [(end.name, end.marker.symbol) for end in marked] == [(key.name, key.marker.symbol) for key in keys]
     ends = {key.name: key.marker.symbol.removesuffix("-open") for key in keys}  # later ones are around others
     assert {path.name: path.marker.symbol for path in paths} == ends
@@ -347,7 +348,7 @@ def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
     marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in told if "lines" in trace.mode}
     assert len({marks[stage] for stage in ("stage 1", "stage 2", "stage 3")}) == 3, "in grey, too"
     ends = {trace.name: trace.marker.symbol for trace in told if trace.mode == "markers"}
-    found = {stage: ends[f"{stage}, completed"] for stage in ("stage 1", "stage 2", "stage 3")}
+    found = {stage: ends[stage] for stage in ("stage 1", "stage 2", "stage 3")}
     assert found == {stage: f"{marks[stage]}-open" for stage in found}, "one may lie on another"
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
 
@@ -373,7 +374,7 @@ def test_stages_of_noisy_scores_are_called_explorers_and_finals(sweep, stages, n
     assert {name for name, symbol in marks.items() if symbol.endswith("-open")} == {*names[:-1]}
     for mode in ("markers", "lines+markers"):  # ends, and their entries in the legend
         ends = {trace.name: trace.marker.symbol for trace in drawn if trace.mode == mode and trace not in paths}
-        assert {name: ends[f"{name}, completed"] for name in names} == {name: marks[name] for name in names}
+        assert {name: ends[name] for name in names} == {name: marks[name] for name in names}
     said = {line.name.partition(",")[0] for line in curves.plot(curves.info(data)).data if line.name}
     assert said == {*names}
 
@@ -403,8 +404,8 @@ def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(sm
     averaged = Point(trial="a", epoch=2, values={"epsilon": 2, "accuracy": 0.75}, made_from="slow-midpoint")
     data = small([*points, averaged])
     (marked,) = (trace for trace in FIGURES["trajectories"].draw(data).data if trace.name == "averaged weights")
-    assert (marked.x, marked.y) == ((2,), (0.75,))
-    assert "Diamonds on it are averages" in FIGURES["trajectories"].remarks(data)
+    assert (marked.x, marked.y, marked.marker.symbol) == ((2,), (0.75,), "pentagon-open")
+    assert "Pentagons on it are averages" in FIGURES["trajectories"].remarks(data)
 
 
 def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):

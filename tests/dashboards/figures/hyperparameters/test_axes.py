@@ -49,6 +49,15 @@ def test_a_score_is_never_on_a_logarithmic_axis(name):
     assert axis.tick_texts == ("1%", "20%", "40%", "60%")
 
 
+def test_listed_numbers_that_are_each_as_many_times_the_one_before_have_a_logarithmic_axis():
+    axis = make_axis("width", "width", [128, 32, 64, 32])
+    assert (axis.ends, axis.title, axis.tick_texts) == ((log10(32), log10(128)), "width (log)", ("32", "64", "128"))
+    for others in ([32, 64], [32, 64, 96], [18, 19, 20], [0, 32, 64], [32, 32]):
+        assert not make_axis("width", "width", others).logarithmic
+    assert not make_axis("width", "width", [32, 64, 128], Range(low=32, high=128)).logarithmic
+    assert not make_axis("accuracy", "accuracy", [0.2, 0.4, 0.8]).logarithmic
+
+
 def test_own_epsilons_at_an_axis_are_rounded_up():
     assert make_axis("epsilon", "own epsilon", [3.73001, 4.2487]).tick_texts == ("3.731", "4.249")
 
@@ -96,9 +105,12 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert {note.x for note in notes} == set(range(len(info.axes)))
     assert all(note.bgcolor is None for note in notes), "a box would hide a part of the lines"
     assert notes[-1].font.color == LIGHT.ink
-    assert [note.font.color for note in notes].count(LIGHT.paper) == 4 * sum(
-        note.font.color == LIGHT.ink for note in notes
-    )
+    for start in range(0, len(notes), 9):  # each text is on a rim of 8 copies around it
+        *rim, text = notes[start : start + 9]
+        assert [note.font.color for note in (*rim, text)] == [LIGHT.paper] * 8 + [LIGHT.ink]
+        assert {(note.text, note.x, note.y) for note in rim} == {(text.text, text.x, text.y)}
+        assert len({(note.xshift, note.yshift) for note in (*rim, text)}) == 9
+        assert sum(note.xshift - text.xshift for note in rim) == sum(note.yshift - text.yshift for note in rim) == 0
     assert len(lines) == len(info.trials)
     assert all(len(line.y) == len(info.axes) and all(-0.03 <= y <= 1.03 for y in line.y) for line in lines)
     assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}
@@ -128,7 +140,9 @@ def test_the_picture_says_of_what_its_marks_are_the_best_and_what_a_model_costs(
         assert said.startswith("best point of each trial, own epsilon ")
         assert f"price of the sweep: {show_epsilon(sweep.result.price.epsilon)}" in said
         assert "delta = 1e-4" in said
-    ends, grow, _ = said.removeprefix("best point of each trial, own epsilon ").partition(", with which scores grow;")
+    ends, grow, _ = said.removeprefix("best point of each trial, own epsilon ").partition(
+        ", and a larger one raises scores;"
+    )
     assert grow
     low, high = ends.split(" to ")
     reached = [values["epsilon"] for values in compare(sweep, one_noise=kind in (contours, ranks)).reached.values()]

@@ -58,10 +58,55 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     (star,) = (trace for trace in figure.data if trace.marker.symbol == "star")
     (bar,) = (trace for trace in figure.data if trace.error_y.array and trace.marker.opacity == 0)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
-    assert bar.x[0] > star.x[0], "beside the star, which would hide it"
+    assert (bar.x, figure.data[-2:]) == (star.x, (bar, star)), "behind the star, where it is seen on both sides"
     assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (bar: 50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
+
+
+@pytest.mark.parametrize(
+    ("sure", "beside"), [((0.863, 1.1), (False, True)), ((0.8695, 1.1), (True, True)), ((0.5, 0.8702), (True, True))]
+)
+def test_a_bar_that_the_star_would_hide_is_beside_it(trials, sure, beside):
+    info = replace(trajectories.info(trials(8)), sure=sure)  # of values from 0.6 to 0.87
+    for narrow, is_beside in zip((False, True), beside, strict=True):  # a star hides more of a column
+        figure = trajectories.plot(replace(info, narrow=narrow))
+        *_, bar, star = figure.data
+        assert (bar.x[0] > star.x[0]) is is_beside
+        assert bar.x[0] < 10.0 ** figure.layout.xaxis.range[1], "not beyond the axis"
+
+
+def test_the_best_of_few_trials_has_a_star_with_its_bar_too(trials):
+    *_, bar, star = trajectories.plot(_as_picture(trajectories.info(trials(3)))).data
+    assert (star.marker.symbol, star.x, bar.x) == ("star", (3.02,), (3.02,))
+    assert (star.y[0], bar.y[0], bar.error_y.array[0]) == pytest.approx((0.82, 0.82, 0.28))
+    assert star.name.startswith("t2 at its best: 82.0")
+
+
+def test_the_line_of_the_best_goes_on_behind_the_mark_of_the_last_end(trials):
+    for count in (3, 8):
+        info = trajectories.info(trials(count))
+        line, last = trajectories.plot(info).data[0], max(t.epsilons[-1] for t in info.trajectories)
+        assert (line.name, line.x[-1]) == ("best accuracy", pytest.approx(1.06 * last))
+
+
+def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials):
+    useless = [Point(trial=t, epoch=1, values={"epsilon": 2.5, "accuracy": 0.1}) for t in ("v", "w")]
+
+    def legends(data, *, stages=()):
+        whole = replace(trajectories.info(data), stages=stages)
+        stopped = {"v": TrialStatus.STOPPED, "t0": TrialStatus.STOPPED}
+        ways = tuple(replace(t, status=stopped.get(t.trial, t.status)) for t in whole.trajectories)
+        for info in (whole, replace(whole, trajectories=ways)):
+            names = [trace.name for trace in trajectories.plot(info).data if trace.showlegend is not False]
+            yield [name for name in names if name and not name.endswith("at its best") and name != "best accuracy"]
+
+    assert [*legends(trials(2))] == [["t0", "t1"], ["t0, stopped", "t1, completed"]]
+    some = trials(8, *useless)
+    assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
+    adds = "trials that add to the line"
+    ends = [f"{name}, {way}" for name in ("others", adds) for way in ("completed", "stopped")]
+    assert [*legends(some)] == [["others", adds, "t7"], [*ends, "t7, completed"]]
 
 
 def test_the_interval_of_the_best_is_that_of_its_score_among_so_many_rows(trials):
@@ -79,7 +124,7 @@ def test_trials_that_add_nothing_to_the_line_are_pale(trials):
     useless = Point(trial="w", epoch=1, values={"epsilon": 2.5, "accuracy": 0.1})
     figure = trajectories.plot(trajectories.info(trials(8, useless)))
     lines = {trace.name: trace.opacity for trace in figure.data if trace.mode == "lines"}
-    assert lines["completed"] < lines["completed, adds to the line"]
+    assert lines["others"] < lines["trials that add to the line"]
 
 
 def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(trials):
@@ -88,14 +133,14 @@ def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(tria
     data = replace(trials(8, *useless), decisions=[{"trial": t, **passed} for t in ("t6", "v")])
     info = trajectories.info(data)
     assert [len(step.x) for step in _rings(trajectories.plot(info))] == [2]
-    for few, words in ((useless, "2 completed trials that add"), (useless[:1], "1 completed trial that adds")):
+    for few, words in ((useless, "2 trials that add"), (useless[:1], "1 trial that adds")):
         left = [t for t in info.trajectories if t.trial in ("t6", "t7", *(point.trial for point in few))]
         adding = [t for t in info.trajectories if t.trial in {step.trial for step in info.steps}]
         kept = {t.trial: t for t in (*adding, *left)}
         some = replace(info, trajectories=tuple(kept.values()))
         figure = trajectories.plot(replace(some, narrow=True, still=True))
         assert f"not drawn: {words} nothing to the line" in [trace.name for trace in figure.data]
-        assert not [trace for trace in figure.data if trace.name == "completed"]
+        assert not [trace for trace in figure.data if trace.name == "others"]
         assert not [text for trace in figure.data for text in trace.text or () if "<b>v</b>" in text]
         assert [len(step.x) for step in _rings(figure)] == [1]
         assert "not drawn" not in str(trajectories.plot(replace(some, still=True)))
