@@ -183,9 +183,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
             _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
-        _draw_best(figure, info, theme)
     else:
         _draw_grouped(figure, info, theme)
+    _draw_best(figure, info, theme)
     drawn = _drawn(info)
     if any(t.passed for t in drawn):
         size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
@@ -249,7 +249,6 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
             _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0], theme)
-    _draw_best(figure, info, theme)
 
 
 def _ended(info: TrajectoriesInfo, status: TrialStatus) -> str:
