@@ -196,7 +196,8 @@ class Balance:
         self.epsilon, self.delta, self.budget = entry.epsilon, entry.delta, raised
 
     def _bind(self, entry: Bound) -> None:
-        if entry.block in self.digests or entry.digest in self.digests.values():
+        is_late = self.digests.get(entry.block) == entry.digest and entry.block not in self.units.known and entry.units
+        if not is_late and (entry.block in self.digests or entry.digest in self.digests.values()):
             raise RecordError(f"Expected rows for block {entry.block!r} once and in no other block, got them again")
         self.units.note(entry)
         self.digests[entry.block] = entry.digest

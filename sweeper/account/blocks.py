@@ -163,6 +163,7 @@ class BoundUnits:
 
     def __init__(self) -> None:
         self._blocks: dict[str, str] = {}  # by the keyed hash of the unit's id
+        self.known: set[str] = set()  # blocks of which an entry has the units; those of an earlier version have none
 
     def note(self, bound: Bound) -> None:
         """Take the units of a block.
@@ -173,6 +174,7 @@ class BoundUnits:
         if self.find_other(bound.block, bound.units or "") is not None:
             raise RecordError(f"Expected units of block {bound.block!r} in no other block, got one; restore the store")
         self._blocks |= dict.fromkeys(_split_ids(bound.units or ""), bound.block)
+        self.known |= set() if bound.units is None else {bound.block}
 
     def find_other(self, block: str, units: str) -> str | None:
         """Return another block that one of these units is in, as `digest_ids` has them; ``None`` if none is."""

@@ -93,7 +93,7 @@ def make_receipt(folder: Path, account: "Account") -> Receipt:
     known = read_receipt(folder)
     if known is not None:
         return follow_account(known, account, folder)
-    made = Receipt(account=str(account.address), store=account.store_id, sweep=secrets.token_hex(16))
+    made = Receipt(account=str(account.address.absolute()), store=account.store_id, sweep=secrets.token_hex(16))
     made.write(folder)
     return made
 
@@ -105,17 +105,18 @@ def follow_account(known: Receipt, account: "Account", folder: Path) -> Receipt:
         AccountError: it is another account, or its store has lost what the sweep saw of it, or is still at its place.
         RecordError: the store cannot be read, or the file cannot be written.
     """
-    if known.account != str(account.address) and not _is_moved(parse_address(known.account), account.address):
-        raise AccountError(f"Expected account {known.account} as before, got {account.address} (privacy.account)")
+    here = account.address.absolute()
+    if known.account != str(here) and not _is_moved(parse_address(known.account), here):
+        raise AccountError(f"Expected account {known.account} as before, got {here} (privacy.account)")
     known.check_against(account)
-    if known.account != str(account.address):
-        known = replace(known, account=str(account.address))
+    if known.account != str(here):
+        known = replace(known, account=str(here))
         known.write(folder)
     return known
 
 
 def _is_moved(old: AccountAddress, new: AccountAddress) -> bool:
     """Whether the file of a store may be that of another address: a copy, beside which the old one is, is not."""
-    if old.name != new.name or old.path is None or new.path is None:
+    if old.name != new.name or old.path is None or new.path is None or not old.path.is_absolute():
         return False
     return not old.path.exists() or old.path.samefile(new.path)

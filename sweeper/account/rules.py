@@ -168,7 +168,7 @@ def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[
     """Yield what an account enters for a request that it does not refuse; nothing if the sweep has it already."""
     missing = missing_sides(balance, wanted)
     for block, digest in wanted.blocks.items():
-        if block not in balance.digests:
+        if block not in balance.digests or (wanted.units.get(block) and block not in balance.units.known):
             yield Bound(block=block, digest=digest, units=wanted.units.get(block), at=at)
     known = balance.sweeps.get(wanted.sweep)
     if missing or known is None or not known.is_open:
@@ -296,11 +296,20 @@ def _refuse_rows(balance: Balance, wanted: Reservation) -> str | None:
 
 def _refuse_units(balance: Balance, wanted: Reservation) -> str | None:
     """Refuse units that come again in another block, where each would have a second budget."""
-    name, unknown = balance.opened.name, [block for block in wanted.blocks if block not in wanted.units]
-    if unknown and wanted.unit != "row" and ALL_ROWS not in wanted.blocks:
+    name = balance.opened.name
+    if wanted.unit == "row" or ALL_ROWS in wanted.blocks:
+        return None
+    for block in wanted.blocks:
+        if block not in wanted.units:
+            return (
+                f"Expected the units of block {block!r} of account {name!r}, got rows alone; name the column of "
+                f"{wanted.unit!r} ({_key(wanted, 'data', 'unit')})"
+            )
+    unknown = [block for block in balance.digests if block not in balance.units.known | wanted.units.keys()]
+    if unknown and not wanted.blocks.keys() <= balance.digests.keys():
         return (
-            f"Expected the units of block {unknown[0]!r} of account {name!r}, got rows alone; name the column of "
-            f"{wanted.unit!r} ({_key(wanted, 'data', 'unit')})"
+            f"Expected no new block of account {name!r} before the units of block {unknown[0]!r} are noted, which an "
+            f"earlier version has not done; read that block once more ({_key(wanted, 'data', 'blocks')})"
         )
     for block, units in wanted.units.items():
         other = balance.units.find_other(block, units)

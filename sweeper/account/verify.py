@@ -90,7 +90,10 @@ def settle_folder(folder: Path, moved_to: AccountAddress | None = None) -> Accou
         )
     address = moved_to or parse_address(receipt.account)
     if moved_to is None and address.path is not None and not address.path.exists():
-        raise AccountError(f"Expected the store of accounts at {address.store}, got none; say where it is (--account)")
+        raise AccountError(
+            f"Expected the store of accounts at {address.store}, got none; say where it is "
+            "(--account), or leave a link to it there"
+        )
     account = Account(address)
     with undriven(folder):
         receipt = follow_account(receipt, account, folder)
@@ -129,7 +132,7 @@ def _compare(account: Account, folder: Path) -> Iterator[str]:
     receipt = read_receipt(folder)
     if receipt is None or receipt.account.rpartition("#")[2] != account.address.name:
         return
-    if receipt.store != account.store_id and receipt.account != str(account.address):
+    if receipt.store != account.store_id and receipt.account != str(account.address.absolute()):
         return  # an account of that name in another store
     yield ""
     receipt.check_against(account)

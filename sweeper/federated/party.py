@@ -22,6 +22,7 @@ from clipless.datasets.splits import hash_rows
 from clipless.datasets.tables.blocks import canonical_names, check_blocks
 from clipless.datasets.tables.declarations import MISSING_MARKERS, Ranges
 from clipless.datasets.tables.encoding import canonical
+from clipless.datasets.tables.table_file import id_texts
 from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
 from clipless.federated.aggregation.roster import ROUNDS
@@ -103,7 +104,8 @@ def _ask(
     unit = federation.unit
     blocks_N = None if payment.block is None else _blocks(read, payment.block, unit, data)
     units_N = None if unit is None else _number_units(read.ids[unit], unit, data).numpy()
-    ids = None if unit is None else torch.from_numpy(hash_rows(text.encode() for text in _texts(read.ids[unit])))
+    names = () if unit is None else id_texts(read.ids[unit], f"{unit} of {data}")
+    ids = None if unit is None else torch.from_numpy(hash_rows(name.encode() for name in names))
     return payment.ask(federation, name, read, labels_N, blocks_N, units_N, ids)
 
 
@@ -203,7 +205,7 @@ def _draw_one_of_each(cells: Sequence[Any], unit: str, data: Path, source: Rando
 
 def _number_units(cells: Sequence[Any], unit: str, data: Path) -> Tensor:
     """Return the number of the unit of each row, (N,)."""
-    texts = _texts(cells)
+    texts = id_texts(cells, f"{unit} of {data}")
     missing = next((row for row, text in enumerate(texts) if text in MISSING_MARKERS), None)
     if missing is not None:
         raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({unit} of {data})")
@@ -221,11 +223,6 @@ def _blocks(rows: NewRows, block: str, unit: str | None, data: Path) -> NDArray[
     units_N = None if unit is None else _number_units(rows.ids[unit], unit, data).numpy()
     check_blocks(texts_N, units_N, f"({block} of {data}; --block)")
     return texts_N
-
-
-def _texts(cells: Sequence[Any]) -> list[str]:
-    """Return cells as they are compared, empty ones as a marker of what is missing."""
-    return ["" if cell is None else canonical(str(cell)) or "" for cell in cells]
 
 
 def _read(

@@ -67,6 +67,10 @@ class AccountAddress:
         """The file of the store, ``None`` where it is a database."""
         return None if self.store.startswith(_DATABASE) else Path(self.store)
 
+    def absolute(self) -> "AccountAddress":
+        """Return the address as it is from any folder."""
+        return self if self.path is None else AccountAddress(str(self.path.absolute()), self.name)
+
 
 def parse_address(text: str) -> AccountAddress:
     """Return the account that a text names.
@@ -105,7 +109,7 @@ def find_account(text: str, source: str) -> AccountAddress:
     if address.path is None:
         return address
     beside = Path(source).parent / address.path
-    return AccountAddress(str((beside if beside.is_file() else address.path).absolute()), address.name)
+    return AccountAddress(str(beside if beside.is_file() else address.path), address.name).absolute()
 
 
 def _hide(text: str) -> str:

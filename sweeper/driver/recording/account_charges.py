@@ -120,6 +120,17 @@ def withdraw(folder: SweepFolder, cause: AccountError | RecordError) -> NoReturn
     raise cause
 
 
+def check_account(folder: SweepFolder) -> None:
+    """Refuse to give up a selection whose account cannot be charged, before anything says that it is given up.
+
+    Raises:
+        AccountError, RecordError: as `charge_candidates`.
+    """
+    receipt = read_receipt(folder.path)
+    if receipt is not None:
+        receipt.check_against(Account(parse_address(receipt.account)))
+
+
 def charge_candidates(folder: SweepFolder) -> None:
     """Charge all candidates of a private selection of which a condition broke, before any of them is shown.
 

@@ -31,7 +31,13 @@ from clipless.datasets import Dataset
 from clipless.privacy.randomness import RandomSource, SecureSource
 from sweeper.account.receipts import RECEIPT_NAME
 from sweeper.backend.endings import RunEnding, RunResult
-from sweeper.driver.recording.account_charges import AccountCharges, charge_candidates, give_back, note_winner
+from sweeper.driver.recording.account_charges import (
+    AccountCharges,
+    charge_candidates,
+    check_account,
+    give_back,
+    note_winner,
+)
 from sweeper.driver.recording.recorder import Recorder
 from sweeper.driver.resume import recorded_claim
 from sweeper.driver.row_digests import ROWS_NAME
@@ -205,6 +211,7 @@ def recover(hidden: SweepFolder) -> SweepFolder | None:
             remove(hidden.path)
             return public
         if Ledger(hidden.ledger).entries():
+            check_account(hidden)
             return _surrender(hidden, (GIVEN_UP,), by_owner=True)
         public = public_folder(hidden)
         give_back(hidden)

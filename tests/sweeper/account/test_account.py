@@ -2,6 +2,7 @@
 
 import datetime
 from collections import defaultdict
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -426,6 +427,29 @@ def test_a_unit_that_comes_again_in_another_block_has_no_second_budget(address):
     forged = Bound(block="march", digest="m", units=ids[0], at="now")
     with pytest.raises(RecordError, match="Expected units of block 'march' in no other block, got one"):
         Account(address).balance().take(forged)
+
+
+def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_is_read(address):
+    account = make(address, unit="who")
+    january = {"unit": "who", "blocks": {"january": "j"}}
+    with account._chain.change() as (_, balance, entries):
+        entries += (
+            replace(entry, units=None) if isinstance(entry, Bound) else entry
+            for entry in reserve_entries(balance, wants("old", **january, units={"january": "00" * 8}), "then")
+        )
+    february = {"unit": "who", "blocks": {"february": "f"}, "units": {"february": "00" * 8}}
+    with pytest.raises(
+        AccountError,
+        match=r"Expected no new block of account 'clinic' before the units of block 'january' are noted, which an "
+        r"earlier version has not done; read that block once more \(data\.blocks\)",
+    ):
+        account.reserve(wants("s", **february))
+    account.reserve(wants("t", **january, units={"january": "00" * 8}))
+    with pytest.raises(AccountError, match="got one of block 'january' in block 'february' too"):
+        account.reserve(wants("s", **february))
+    again = Bound(block="january", digest="j", units="11" * 8, at="now")
+    with pytest.raises(RecordError, match="Expected rows for block 'january' once"):
+        Account(address).balance().take(again)
 
 
 def test_several_may_ask_before_any_of_them_reserves(account):

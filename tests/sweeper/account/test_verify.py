@@ -5,6 +5,7 @@ import hashlib
 import json
 import shutil
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -157,6 +158,32 @@ def test_a_store_that_was_moved_is_followed_and_a_copy_beside_it_is_not(account,
     assert read_receipt(folder).account == str(new)
     assert not any(one.is_open for one in Account(new).balance().sweeps.values())
     assert verify_account(new, [folder]).findings == ()
+
+
+def test_a_store_named_from_where_one_is_stays_where_it_is_from_elsewhere(
+    account, address, folder, tmp_path, monkeypatch
+):
+    train(account, folder, begin(account, folder), "t1")
+    (tmp_path / "elsewhere").mkdir()
+    copy = parse_address(f"{tmp_path / 'elsewhere' / 'copy.db'}#clinic")
+    shutil.copy(address.path, copy.path)
+    monkeypatch.chdir(address.path.parent)
+    near = parse_address(f"{address.path.name}#clinic")
+    assert settle_folder(folder, near) == near
+    assert read_receipt(folder).account == str(address)
+    monkeypatch.chdir(copy.path.parent)
+    with pytest.raises(AccountError, match=r"Expected account .* as before, got .*copy\.db#clinic"):
+        settle_folder(folder, copy)
+    receipt = read_receipt(folder)
+    replace(receipt, account=str(near)).write(folder)  # as an earlier version has written it
+    with pytest.raises(AccountError, match=r"Expected account .* as before"):
+        settle_folder(folder, copy)
+    receipt.write(folder)
+    monkeypatch.chdir(address.path.parent)
+    address.path.unlink()
+    make(near)
+    (finding,) = verify_account(near, [folder]).findings
+    assert "from which the sweep has reserved, got another one" in finding
 
 
 def test_a_folder_that_spends_an_account_of_that_name_in_another_store_is_left_out(account, address, folder, tmp_path):

@@ -14,7 +14,14 @@ from clipless.datasets import NewRows
 from clipless.errors import DataError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
-from sweeper.account.blocks import ALL_ROWS, digest_dataset, digest_labelled, digest_read_blocks, digest_table
+from sweeper.account.blocks import (
+    ALL_ROWS,
+    digest_dataset,
+    digest_labelled,
+    digest_read_blocks,
+    digest_table,
+    digest_units,
+)
 from sweeper.account.cost import pure_cost, total
 from sweeper.account.entries import Reserved, Side
 from sweeper.account.owner import open_account
@@ -23,7 +30,7 @@ from sweeper.errors import AccountError, RecordError, SweeperError
 from sweeper.federated.evaluation import FederatedEvaluation
 from sweeper.federated.federation import parse_federation, read_federation
 from sweeper.federated.keys import ledger_of
-from sweeper.federated.party import take_part
+from sweeper.federated.party import ask_account, take_part
 from sweeper.federated.payment import Payment, parts_of
 from sweeper.federated.services import COUNTS
 from sweeper.results.models.predict import load_predictor
@@ -190,6 +197,24 @@ def test_units_of_a_party_are_known_again_and_rows_that_are_other_units_are_not(
     add_column(parties["ann"], "who", lambda row: f"p{row % 30}")
     with pytest.raises(AccountError, match="is bound to, got others"):
         join(address, unit="who")
+
+
+@pytest.mark.parametrize("written", ["{}", "0{}", "{}.0", "p{}", "90071992547409{:03}"])
+def test_a_person_has_one_hash_at_a_sweep_and_at_a_party_however_their_id_is_written(
+    tmp_path, start, model, parties, written
+):
+    address = opened(tmp_path, unit="who")
+    add_column(parties["ann"], "who", lambda row: written.format(row // 2))
+    add_column(parties["ann"], "month", lambda _: "jan")
+    data = clipless.datasets.load(
+        parties["ann"], ranges=model / "ranges.yaml", unit="who", block="month", blocks=["jan"]
+    )
+    federation = start("curator", parties=[{"name": "ann", "rows": 60}], unit="who", **QUIET).federation
+    payment = Payment(key=tmp_path / "ann.key", account=address, block="month")
+    paid = ask_account(federation, "ann", model, parties["ann"], payment)
+    units = digest_units(Account(address).key, data)
+    assert paid.wanted.units == units
+    assert len(units["jan"]) == 30 * 16
 
 
 def test_rows_whose_blocks_are_not_clear_are_refused(join, tmp_path, parties):

@@ -40,7 +40,7 @@ from clipless.datasets.tables.encoding import (
     match_texts,
 )
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, canonical_texts, near_or_listed, read_table
+from clipless.datasets.tables.table_file import Table, id_texts, near_or_listed, read_table
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
@@ -345,7 +345,8 @@ def _units(table: Table, unit: str, ranges: Ranges) -> tuple[NDArray[np.intp], l
             f"The unit of row {missing.index(True) + 1} is missing: every row needs one ({unit} of {table.name})"
         )
     numbers: dict[str, int] = {}
-    units = [numbers.setdefault(text, len(numbers)) for text in canonical_texts(column)]
+    names = id_texts(column.to_pylist(), f"{unit} of {table.name}")
+    units = [numbers.setdefault(text, len(numbers)) for text in names]
     return np.array(units, dtype=np.intp), [name.encode() for name in numbers]
 
 

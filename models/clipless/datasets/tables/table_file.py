@@ -38,6 +38,7 @@ _NO_VALUE = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 TRUTH = {"true": 1.0, "false": 0.0}  # in small letters
 _LEAST_BLOCK, _MOST_BLOCK = 2**20, 2**26  # bytes
 _OTHER_MARKS = ";\t|"  # that other programs put between columns
+_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 _WHOLE = 2.0**53  # below, double precision holds every whole number
 
 
@@ -96,6 +97,33 @@ def canonical_texts(column: Array) -> list[str]:
     encoded = column.dictionary_encode()  # rows often repeat one another's values
     texts = [_canonical(value) for value in encoded.dictionary.to_pylist()]
     return ["" if code is None else texts[code] for code in encoded.indices.to_pylist()]
+
+
+def id_texts(cells: Iterable[Any], where: str) -> list[str]:
+    """Return ids as texts: equal numbers alike, as `canonical_texts` does, but whole ones exactly; empty if missing.
+
+    Args:
+        cells: of any type; ``None`` where missing.
+        where: column and file, for messages.
+
+    Raises:
+        DataError: a double so large that it may stand for several ids.
+    """
+    known: dict[Any, str] = {None: ""}
+    return [known[cell] if cell in known else known.setdefault(cell, _id_text(cell, where)) for cell in cells]
+
+
+def _id_text(cell: Any, where: str) -> str:
+    if isinstance(cell, float) and abs(cell) >= _WHOLE:
+        raise DataError(
+            f"Expected ids that differ, got numbers of double precision from 2^53 on, of which several are one; store "
+            f"them as texts or whole numbers ({where})"
+        )
+    text = str(cell)
+    if whole := _WHOLE_NUMBER.fullmatch(text.strip()):
+        return str(int(whole[1]))
+    value = _number(text)
+    return text if value is not None and abs(value) >= _WHOLE else _canonical(cell)
 
 
 def _canonical(cell: Any) -> str:

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
-from clipless.datasets.tables.table_file import canonical_texts, read_table
+from clipless.datasets.tables.table_file import canonical_texts, id_texts, read_table
 from clipless.errors import DataError
 
 RANGES = Ranges(
@@ -231,6 +231,25 @@ def test_a_value_is_the_same_in_every_type(cells):
 )
 def test_a_missing_value_is_the_same_in_every_type(cells):
     assert canonical_texts(cells) == [""]
+
+
+def test_an_id_is_the_same_in_every_type_and_whole_numbers_stay_apart_however_long_they_are():
+    for cells in (
+        pa.array([1, 0, 39]),
+        pa.array([1.0, 0.0, 39.0]),
+        pa.array(["01", "-0", "39.0"]),
+        pa.array(["true", "False", " 3.9e1"]),
+        pa.array([True, False]),
+    ):
+        assert id_texts(cells.to_pylist(), "here") == ["1", "0", "39"][: len(cells)]
+    long = [123456789012345678, 123456789012345679]
+    for cells in (pa.array(long), pa.array([f"0{one}" for one in long])):
+        assert id_texts(cells.to_pylist(), "here") == [str(one) for one in long]
+    assert id_texts(["12e456", "13e456", "9007199254740993.5"], "here") == ["12e456", "13e456", "9007199254740993.5"]
+    assert id_texts([None, "", "NA", np.nan], "here") == [""] * 4
+    for one in (2.0**53, -1e300, np.inf):
+        with pytest.raises(DataError, match=r"from 2\^53 on, of which several are one; store them as .* \(who of t"):
+            id_texts([1.0, one], "who of t")
 
 
 def test_numbers_that_differ_stay_different():

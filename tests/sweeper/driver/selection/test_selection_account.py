@@ -149,6 +149,13 @@ def test_candidates_that_the_account_has_no_room_for_are_not_shown_until_it_has(
         resume_sweep(hidden.path, give_up=True)
     with pytest.raises(AccountError, match=r"Expected a private selection that has ended, got .*, which waits; resume"):
         settle_folder(hidden.path)
+    away = address.path.with_name("away.db")
+    address.path.rename(away)
+    ledger = hidden.ledger.read_bytes()
+    with pytest.raises(RecordError, match="Expected a store of accounts at "):
+        resume_sweep(hidden.path, give_up=True)
+    assert hidden.ledger.read_bytes() == ledger, "an attempt that is refused gives nothing up"
+    away.rename(address.path)
     raise_account(address, 40.0, DELTA, because="agreed", by="owner", at=NOW)
     folder = resume_sweep(hidden.path, give_up=True).sweep.folder
     assert list(sweep_of(account, folder).charged) == [SELECTION, "candidates"]
