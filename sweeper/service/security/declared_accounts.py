@@ -82,6 +82,11 @@ def check_charged(folder: Path, settings: ServiceSettings) -> None:
     spec = sweep.read_manifest(secret=True).read_spec() if has_begun else Spec.from_yaml(sweep.spec)
     declared, named = declared_account(spec, settings), spec.privacy.account
     charged = None if named is None else find_account(named, spec.source)
+    if declared is not None and charged is not None and charged != declared and charged.name == declared.name:
+        raise AccountError(
+            f"Expected the store of account {declared.name} where {folder.name} was charged to it, got it in another "
+            "place; the operator may leave a link to it there"
+        )
     if declared is not None and charged != declared:
         raise AccountError(
             f"Expected a sweep that is charged to account {declared.name}, which its operator has declared for its "

@@ -195,6 +195,25 @@ def test_a_sweep_from_before_the_account_does_not_go_on_past_it(people, address,
     )
 
 
+def test_a_store_that_was_moved_is_found_by_a_link_at_its_old_place(people, address, serve, tmp_path):
+    name = submit(people, "ann").json()["id"]
+    people.client.__exit__(None, None, None)
+    moved = address.path.rename(tmp_path / "moved.db")
+    client = serve(tokens=tmp_path / "tokens.json", accounts={"digits": parse_address(f"{moved}#clinic")})
+    supervisor = client.app.state.parts.supervisor
+    supervisor.tick()
+    assert supervisor.status(name).reason == (
+        f"Expected the store of account clinic where {name} was charged to it, got it in another place; the operator "
+        "may leave a link to it there"
+    )
+    assert (
+        Account(parse_address(f"{moved}#clinic")).balance().sweeps[read_receipt(tmp_path / "out" / name).sweep].is_open
+    )
+    address.path.symlink_to(moved)
+    supervisor.stop(name, by="ann")
+    assert not any(one.is_open for one in Account(address).balance().sweeps.values())
+
+
 def test_a_sweep_that_never_began_gives_back_what_it_reserved_when_it_is_stopped_or_deleted(
     people, address, monkeypatch
 ):
