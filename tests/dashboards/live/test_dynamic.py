@@ -359,11 +359,15 @@ def test_a_trial_has_its_curve_scores_configuration_log_and_notes(show, ended, s
     xs = [
         value
         for trace in figure["data"]
-        if "lines" in trace.get("mode", "") and trace["name"].endswith("completed")
+        if "lines" in trace.get("mode", "") and trace["name"] == "stage 1"
         for value in trace["x"]
     ]
     assert len([x for x in xs if x is not None]) == len(points)
     assert any(trace.get("name") == "best accuracy" for trace in figure["data"])
+    for trial in ("t0003", "t0001"):
+        drawn = show("figure", "trial", View(sweep=ENDED, trial=trial))["data"]
+        stars = [trace["name"] for trace in drawn if trace.get("marker", {}).get("symbol") == "star"]
+        assert stars == [f"{trial} at its best"], "that of another trial is not on its page"
 
 
 def test_a_trial_offers_no_model_that_an_audit_refuses(show, ended, sweep, clock):
