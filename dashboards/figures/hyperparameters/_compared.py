@@ -8,8 +8,9 @@ A score of public rows that were rehearsed on is as sure as a share of the valid
 a model that was trained on the other half.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from dashboards.data import SweepData, finite
@@ -78,18 +79,25 @@ def terms_of(data: SweepData, shown: Compared) -> str:
     own = [point.values["epsilon"] for point in data.points if finite(point, "epsilon")]
     if data.compares_rehearsals:
         trained = [f"trained models: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
-        chosen = ["trained: what did best on public tables, which none here beats by more than the error of rehearsals"]
-        best = max(shown.reached.values(), key=lambda one: data.direction(data.utility).sign * one[data.utility])
-        starred = [
-            shown.reached[id_] for id_, trials in (shown.trained or {}).items() if trials and id_ in shown.reached
-        ]
-        told = chosen if starred and best not in starred else []
-        return "; ".join(["best epoch of each configuration, at no cost", *trained, *told, price])
+        return "; ".join(["best epoch of each configuration, at no cost", *trained, *_why_trained(data, shown), price])
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
     ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
     grow = ", and a larger one raises scores" if len(ends) > 1 else ""
     which = "best point of each trial" + (f", {OWN} {' to '.join(ends)}{grow}" if ends else "")
     return "; ".join([which, scores_in_words(data.result, (data.utility,)), price])
+
+
+def _why_trained(data: SweepData, shown: Compared) -> Iterator[str]:
+    """Yield why the best configuration is none of those that were trained, where it is none."""
+    first = next((one for one in data.rehearsals if one.error is not None), None)
+    best = max(shown.reached.values(), key=lambda one: data.direction(data.utility).sign * one[data.utility])
+    starred = [shown.reached[id_] for id_, trials in (shown.trained or {}).items() if trials]
+    if first is None or not starred or best in starred:
+        return
+    error = first.error or 0.0
+    how_much = f"{100 * error:.2g} points" if len(shown.objectives) == 1 else f"{error:.2g} of hypervolume"
+    within = f"others are better by less than {how_much}, the error" if isfinite(error) else "too few show an error"
+    yield f"trained: what did best on public tables; {within} of rehearsals"
 
 
 def order(data: SweepData) -> tuple[str, ...]:

@@ -176,7 +176,8 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if epsilons:  # below the trials, which it would hide
         last = _PAST * max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)}"
-        figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=_BROAD[info.narrow]))
+        width = _BROAD[info.narrow]
+        figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=width, go_on=True))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
             figure.add_trace(averages(averaged, theme.ink, info.utility, size=5 if info.narrow else 9))
@@ -306,8 +307,8 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
     name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
-    if info.sure is not None:
-        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, info.sure)}".replace("(", "(bar: ")
+    if (interval := info.sure or best.interval(utility)) is not None:
+        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}".replace("(", "(bar: ")
         star.update(name=f"{name}: {ends}")
     return star
 
