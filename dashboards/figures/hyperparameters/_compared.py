@@ -79,7 +79,9 @@ def terms_of(data: SweepData, shown: Compared) -> str:
     own = [point.values["epsilon"] for point in data.points if finite(point, "epsilon")]
     if data.compares_rehearsals:
         trained = [f"trained models: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
-        return "; ".join(["best epoch of each configuration, at no cost", *trained, *_why_trained(data, shown), price])
+        return "; ".join(
+            ["best epoch of each configuration, at no further cost", *trained, *_why_trained(data, shown), price]
+        )
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
     ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
     grow = ", and a larger one raises scores" if len(ends) > 1 else ""

@@ -151,7 +151,8 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
             )
         )
     mark(figure, info.note, theme, up=30 + rise)
-    write_below(figure, info.terms, theme, down=_BELOW[info.still], narrow=False)
+    spread = "; lines of one value lie side by side" if info.still and _are_spread(info, axes) else ""
+    write_below(figure, info.terms + spread, theme, down=_BELOW[info.still], narrow=False)
     return figure
 
 
@@ -172,7 +173,7 @@ def _draw_lines(
 ) -> None:
     """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
     low, high = min(info.colors), max(info.colors)
-    heights = [_side_by_side(_heights(axis, axis.positions), info.colors) for axis in axes]
+    heights = [_crossings(info, axis) for axis in axes]
     trained = is_trained(info, range(len(info.trials)))
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
     by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
@@ -211,6 +212,15 @@ def _draw_lines(
         line = {"color": theme.ink, "width": _WIDE, "dash": dash}
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
     figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
+
+
+def _crossings(info: ConfigurationsInfo, axis: Axis) -> list[float]:
+    """Return where the lines cross an axis."""
+    return _side_by_side(_heights(axis, axis.positions), info.colors)
+
+
+def _are_spread(info: ConfigurationsInfo, axes: Sequence[Axis]) -> bool:
+    return any(_crossings(info, axis) != _heights(axis, axis.positions) for axis in axes)
 
 
 def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[float]:

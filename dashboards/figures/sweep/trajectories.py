@@ -44,11 +44,9 @@ _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the 
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
 _FEW_EPOCHS = 12
-_PAST = 1.06  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
-_SEEN = (0.014, 0.03)  # half of an interval that is seen behind a star, as a share of the axis, likewise
+_PAST = 1.12  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
 _AROUND = 3  # pixels by which the end mark of each later of few trials is larger
-_BESIDE = (1.06, 1.13)  # times its epsilon, where its bar is, likewise
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
     TrialStatus.STOPPED: ("square", "orange"),
@@ -171,10 +169,10 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     Colours are few trials, else stages of the budget, else ways to end of those that add to the line of the best.
     """
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
-    bar = [_place_of_bar(info, info.best)] if epsilons and info.best and info.sure and not info.stages else []
-    figure = over_epsilon(info, theme, [*epsilons, *bar], info.utility, height=460, values=zoom(info.span))
+    last = _PAST * max([*epsilons, *(step.epsilon for step in info.steps)], default=1.0)
+    shown = [*epsilons, last] if epsilons else []
+    figure = over_epsilon(info, theme, shown, info.utility, height=460, values=zoom(info.span))
     if epsilons:  # below the trials, which it would hide
-        last = _PAST * max([*epsilons, *(step.epsilon for step in info.steps)])
         name = f"best {label(info.utility)}"
         width = _BROAD[info.narrow]
         figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=width, go_on=True))
@@ -308,7 +306,7 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
     if (interval := info.sure or best.interval(utility)) is not None:
-        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}".replace("(", "(bar: ")
+        ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}"
         star.update(name=f"{name}: {ends}")
     return star
 
@@ -318,14 +316,7 @@ def _bar_of_best(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatte
     value = best.values[info.utility]
     bars = interval_bars([value], [info.sure], theme.ink)
     look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
-    return go.Scatter(x=[_place_of_bar(info, best)], y=[value], error_y=bars, **look)
-
-
-def _place_of_bar(info: TrajectoriesInfo, best: Point) -> float:
-    """The epsilon at which the interval of the best point is drawn: right of the star where that would hide it."""
-    value, (low, high) = best.values[info.utility], zoom(info.span) or (0.0, 1.0)
-    is_seen = info.sure is not None and min(abs(end - value) for end in info.sure) > _SEEN[info.narrow] * (high - low)
-    return best.values["epsilon"] * (1.0 if is_seen else _BESIDE[info.narrow])
+    return go.Scatter(x=[best.values["epsilon"]], y=[value], error_y=bars, **look)
 
 
 def _remarks(data: SweepData) -> str:

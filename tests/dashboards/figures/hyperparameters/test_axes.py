@@ -98,6 +98,9 @@ def test_figures_of_a_sweep_follow_its_spec(sweep):
 @pytest.mark.long
 def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     kind, info = configurations.FIGURE, configurations.info(sweep)
+    (words,) = (note.text for note in kind.draw(sweep, still=True).layout.annotations if note.name == "terms")
+    assert "lines of one value lie side by side" in words.replace("<br>", " ")
+    assert "side by side" not in str(kind.draw(sweep).layout), "lines that can be dragged do not"
     *lines, bar, first, second, third = kind.draw(sweep, still=True).data
     assert (first.name, third.name) == ("best by accuracy: t0003", "third best by accuracy: t0009")
     assert [key.line.dash for key in (first, second, third)] == ["solid", "dash", "dot"]

@@ -59,21 +59,9 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     (bar,) = (trace for trace in figure.data if trace.error_y.array and trace.marker.opacity == 0)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
     assert (bar.x, figure.data[-2:]) == (star.x, (bar, star)), "behind the star, where it is seen on both sides"
-    assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (bar: 50.0 to 110.0 %)"
+    assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
-
-
-@pytest.mark.parametrize(
-    ("sure", "beside"), [((0.863, 1.1), (False, True)), ((0.8695, 1.1), (True, True)), ((0.5, 0.8702), (True, True))]
-)
-def test_a_bar_that_the_star_would_hide_is_beside_it(trials, sure, beside):
-    info = replace(trajectories.info(trials(8)), sure=sure)  # of values from 0.6 to 0.87
-    for narrow, is_beside in zip((False, True), beside, strict=True):  # a star hides more of a column
-        figure = trajectories.plot(replace(info, narrow=narrow))
-        *_, bar, star = figure.data
-        assert (bar.x[0] > star.x[0]) is is_beside
-        assert bar.x[0] < 10.0 ** figure.layout.xaxis.range[1], "not beyond the axis"
 
 
 def test_the_best_of_few_trials_has_a_star_with_its_bar_too(trials):
@@ -87,7 +75,7 @@ def test_the_line_of_the_best_goes_on_behind_the_mark_of_the_last_end(trials):
     for count in (3, 8):
         info = trajectories.info(trials(count))
         line, last = trajectories.plot(info).data[0], max(t.epsilons[-1] for t in info.trajectories)
-        assert (line.name, line.x[-1]) == ("best accuracy", pytest.approx(1.06 * last))
+        assert (line.name, line.x[-1]) == ("best accuracy", pytest.approx(1.12 * last))
 
 
 def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials):
