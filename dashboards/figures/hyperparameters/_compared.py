@@ -80,12 +80,19 @@ def terms_of(data: SweepData, shown: Compared) -> str:
     if data.compares_rehearsals:
         trained = [f"trained models: {OWN} ≤ {show_epsilon(max(own))}"] if own else []
         return "; ".join(
-            ["best epoch of each configuration, at no further cost", *trained, *_why_trained(data, shown), price]
+            [
+                f"best epoch of each of {len(shown.reached)} configurations, at no further cost",
+                *trained,
+                *_why_trained(data, shown),
+                price,
+            ]
         )
     own = [values["epsilon"] for values in shown.reached.values() if "epsilon" in values]
     ends = dict.fromkeys(show_epsilon(end) for end in (min(own), max(own))) if own else ()
     grow = ", and a larger one raises scores" if len(ends) > 1 else ""
-    which = "best point of each trial" + (f", {OWN} {' to '.join(ends)}{grow}" if ends else "")
+    which = f"best point of each of {number_of(len(shown.reached), 'trial')}" + (
+        f", {OWN} {' to '.join(ends)}{grow}" if ends else ""
+    )
     return "; ".join([which, scores_in_words(data.result, (data.utility,)), price])
 
 

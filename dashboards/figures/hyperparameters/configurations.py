@@ -199,7 +199,7 @@ def _draw_lines(
     figure.update_layout(
         showlegend=False,
         xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 1 + 1.5 * _BESIDE]},
-        yaxis={**bare, "range": [-0.04, 1.04], "showticklabels": False, "ticks": ""},
+        yaxis={**bare, "range": [-0.02, 1.02], "showticklabels": False, "ticks": ""},
     )
     if any(trained):
         name_stars(figure, theme)
@@ -226,8 +226,10 @@ def _are_spread(info: ConfigurationsInfo, axes: Sequence[Axis]) -> bool:
 def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[float]:
     """Return where lines cross an axis of few values: those through one value lie side by side, the best at the top.
 
-    >>> _side_by_side([0.0, 0.0, 1.0], [0.9, 0.8, 0.7])
-    [0.003, -0.003, 1.0]
+    None lies beyond the axis.
+
+    >>> _side_by_side([0.0, 0.0, 0.5, 1.0, 0.5], [0.9, 0.8, 0.7, 0.6, 0.8])
+    [0.006, 0.0, 0.497, 1.0, 0.503]
     """
     groups: dict[float, list[int]] = {}
     for i, height in enumerate(heights):
@@ -237,8 +239,10 @@ def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[flo
     found = list(heights)
     for height, group in groups.items():
         step = min(_NEXT, _BUNDLE / len(group))
+        half = step * (len(group) - 1) / 2
+        lowest = min(max(height - half, 0.0), 1.0 - 2 * half)
         for place, i in enumerate(sorted(group, key=lambda i: colors[i])):
-            found[i] = round(height + step * (place - (len(group) - 1) / 2), 6)
+            found[i] = round(lowest + step * place, 6)
     return found
 
 

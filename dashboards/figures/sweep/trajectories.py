@@ -259,7 +259,7 @@ def _draw_best(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the best point as a star, with its interval."""
     if info.best is not None:
         bars = [] if info.sure is None else [_bar_of_best(info, info.best, theme)]
-        figure.add_traces([*bars, _star(info, info.best, theme)])
+        figure.add_traces([_star(info, info.best, theme), *bars])
 
 
 @dataclass(frozen=True, slots=True)

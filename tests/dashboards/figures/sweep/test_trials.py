@@ -58,14 +58,14 @@ def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     (star,) = (trace for trace in figure.data if trace.marker.symbol == "star")
     (bar,) = (trace for trace in figure.data if trace.error_y.array and trace.marker.opacity == 0)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
-    assert (bar.x, figure.data[-2:]) == (star.x, (bar, star)), "behind the star, where it is seen on both sides"
+    assert (bar.x, figure.data[-2:]) == (star.x, (star, bar)), "on the star, which hides none of it"
     assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
 
 
 def test_the_best_of_few_trials_has_a_star_with_its_bar_too(trials):
-    *_, bar, star = trajectories.plot(_as_picture(trajectories.info(trials(3)))).data
+    *_, star, bar = trajectories.plot(_as_picture(trajectories.info(trials(3)))).data
     assert (star.marker.symbol, star.x, bar.x) == ("star", (3.02,), (3.02,))
     assert (star.y[0], bar.y[0], bar.error_y.array[0]) == pytest.approx((0.82, 0.82, 0.28))
     assert star.name.startswith("t2 at its best: 82.0")
