@@ -134,13 +134,14 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
         table, epsilon, way, _ = row["key"]
         found[table, epsilon][way].append(row)
     print("| table | epsilon | " + " | ".join(WAYS) + " | gap closed |\n|" + "---|" * (len(WAYS) + 3))
-    closed = []
+    closed, ratios = [], []
     for (table, epsilon), ways in sorted(found.items()):
         middle = {way: median(one["accuracy"] for one in ones) for way, ones in ways.items()}
         shown = [f"{100 * middle[way]:.1f}" if way in middle else "" for way in WAYS]
         gap = middle[PUBLIC] - middle[RANDOM] if {PUBLIC, RANDOM, "default"} <= middle.keys() else 0.0
         share = (middle["default"] - middle[RANDOM]) / gap if gap > 0.005 else None
         closed += [] if share is None else [share]
+        ratios += [middle["default"] / middle[PUBLIC]] if {PUBLIC, "default"} <= middle.keys() else []
         mark = " (held out)" if table in HELD_OUT else ""
         print(f"| {table}{mark} | {epsilon:g} | {' | '.join(shown)} | {'' if share is None else f'{share:.2f}'} |")
     for way in WAYS:
@@ -148,7 +149,11 @@ def report(rows: Sequence[Mapping[str, Any]]) -> None:
         if volumes:
             print(f"{way}: mean hypervolume by true scores {fmean(volumes):.3f} of {len(volumes)} sweeps")
     if closed:
-        print(f"gap closed by default where it is above half a point: mean {fmean(closed):.2f}")
+        cut = fmean(min(one, 1.0) for one in closed)
+        cells = f"{len(closed)} cells in which it is above half a point"
+        print(f"gap closed by default: mean {cut:.2f} of {cells}, those above 1 as 1; not cut {fmean(closed):.2f}")
+    if ratios:
+        print(f"default over public rows: {min(ratios):.3f} to {max(ratios):.3f}")
     points, headlines = defaultdict[Split, list[bool]](list), defaultdict[Split, list[bool]](list)
     for row in rows:
         split = row["key"][0], row["salt"]

@@ -102,10 +102,10 @@ def _ask(
     federation: Federation, name: str, data: Path, read: NewRows, labels_N: NDArray[np.int64], payment: Payment
 ) -> Paid:
     unit = federation.unit
-    blocks_N = None if payment.block is None else _blocks(read, payment.block, unit, data)
-    units_N = None if unit is None else _number_units(read.ids[unit], unit, data).numpy()
-    names = () if unit is None else id_texts(read.ids[unit], f"{unit} of {data}")
-    ids = None if unit is None else torch.from_numpy(hash_rows(name.encode() for name in names))
+    names = None if unit is None else _unit_names(read.ids[unit], unit, data)
+    units_N = None if names is None else _number_units(names).numpy()
+    ids = None if names is None else torch.from_numpy(hash_rows(name.encode() for name in names))
+    blocks_N = None if payment.block is None else _blocks(read, payment.block, units_N, data)
     return payment.ask(federation, name, read, labels_N, blocks_N, units_N, ids)
 
 
@@ -197,30 +197,34 @@ def check_curves(federation: Federation, predictor: Predictor) -> None:
 
 def _draw_one_of_each(cells: Sequence[Any], unit: str, data: Path, source: RandomSource) -> Tensor:
     """Return one row of each unit, (U,)."""
-    units_N = _number_units(cells, unit, data)
+    units_N = _number_units(_unit_names(cells, unit, data))
     counts_U = units_N.bincount()
     offsets = torch.cat([counts_U.new_zeros(1), counts_U.cumsum(0)])
     return units_N.argsort(stable=True)[draw_rows(torch.arange(len(counts_U)), offsets, source)]
 
 
-def _number_units(cells: Sequence[Any], unit: str, data: Path) -> Tensor:
-    """Return the number of the unit of each row, (N,)."""
+def _unit_names(cells: Sequence[Any], unit: str, data: Path) -> list[str]:
+    """Return the id of the unit of each row as it is compared; every row needs one."""
     texts = id_texts(cells, f"{unit} of {data}")
     missing = next((row for row, text in enumerate(texts) if text in MISSING_MARKERS), None)
     if missing is not None:
         raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({unit} of {data})")
+    return texts
+
+
+def _number_units(names: Sequence[str]) -> Tensor:
+    """Return the number of the unit of each row, (N,)."""
     numbers: dict[str, int] = {}
-    return torch.tensor([numbers.setdefault(text, len(numbers)) for text in texts], dtype=torch.int64)
+    return torch.tensor([numbers.setdefault(name, len(numbers)) for name in names], dtype=torch.int64)
 
 
-def _blocks(rows: NewRows, block: str, unit: str | None, data: Path) -> NDArray[np.str_]:
+def _blocks(rows: NewRows, block: str, units_N: NDArray[np.int64] | None, data: Path) -> NDArray[np.str_]:
     """Return the block of each row, (N,).
 
     Raises:
         clipless.errors.DataError: a row without a block, or a unit with rows in two.
     """
     texts_N = np.array(canonical_names(["" if cell is None else str(cell) for cell in rows.ids[block]]))
-    units_N = None if unit is None else _number_units(rows.ids[unit], unit, data).numpy()
     check_blocks(texts_N, units_N, f"({block} of {data}; --block)")
     return texts_N
 

@@ -32,6 +32,7 @@ class Trajectory:
 def paths(
     trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
 ) -> go.Scatter:
+    """The ways of trials that look alike, with the intervals of noisy scores unless they are many."""
     texts: list[str] = []
     for t in trajectories:
         texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
@@ -84,6 +85,7 @@ def averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> g
 def ends_of(
     trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
 ) -> go.Scatter:
+    """The marks at the ends of trials that ended alike."""
     status = trajectories[0].status
     epsilons, values = [t.epsilons[-1] for t in trajectories], [t.values[-1] for t in trajectories]
     texts = [
