@@ -51,7 +51,7 @@ Figure: TypeAlias = go.Figure
 
 def sweep_figures() -> Mapping[str, FigureKind[SweepData, Any]]:
     """Return the figures of a sweep by name, in the order of the report."""
-    return figures_in(f"{__name__}.sweep", f"{__name__}.held_out", f"{__name__}.hyperparameters")
+    return figures_in(f"{__name__}.sweep", f"{__name__}.search", f"{__name__}.held_out", f"{__name__}.hyperparameters")
 
 
 def comparison_figures() -> Mapping[str, FigureKind[Comparison, Any]]:

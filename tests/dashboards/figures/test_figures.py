@@ -26,7 +26,8 @@ from dashboards.figures._comparable import stage_names
 from dashboards.figures._tested import BEST_ON_TEST
 from dashboards.figures._ticks import log_ticks
 from dashboards.figures.hyperparameters import configurations
-from dashboards.figures.sweep import curves, front3d, hypervolume, price, robustness, trajectories, workers
+from dashboards.figures.search import hypervolume, trajectories, workers
+from dashboards.figures.sweep import curves, front3d, price, robustness
 from dashboards.text import MISSING, show_epsilon
 from sweeper.errors import EmptyFigureError
 from sweeper.pareto import dominance

@@ -10,7 +10,8 @@ from dashboards.figures._scores import scores_in_words, within
 from dashboards.figures._staircases import curve_lines, explorers_key, staircase
 from dashboards.figures._tested import best_tested
 from dashboards.figures._theme import LIGHT
-from dashboards.figures.sweep import front, trajectories
+from dashboards.figures.search import trajectories
+from dashboards.figures.sweep import front
 from dashboards.text import show_epsilon
 from sweeper.privacy.baselines import Baselines, MajoritySource
 from sweeper.privacy.held_out import wilson

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dashboards.figures import LIGHT, is_empty
-from dashboards.figures.sweep import price, stages
+from dashboards.figures.search import stages
+from dashboards.figures.sweep import price
 from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Trial, TrialStatus
 

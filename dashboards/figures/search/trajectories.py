@@ -32,7 +32,7 @@ from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import interval_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.sweep._ways import Trajectory, averages, ends_of, key, paths, rings
+from dashboards.figures.search._ways import Trajectory, averages, ends_of, key, paths, rings
 from dashboards.summary import best_of
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus

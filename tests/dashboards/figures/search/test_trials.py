@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from dashboards.figures.sweep import curves, trajectories
+from dashboards.figures.search import trajectories
+from dashboards.figures.sweep import curves
 from sweeper.privacy.held_out import wilson
 from sweeper.records import Point, Trial, TrialStatus
 

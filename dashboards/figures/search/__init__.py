@@ -1,0 +1,1 @@
+"""How the search of one sweep went: its trials, stages and workers."""
