@@ -190,7 +190,10 @@ def test_a_picture_names_trained_lines_and_says_why_the_best_is_not_one_of_them(
     assert f"; {why}; " in terms
     assert keys == [("trained as t0002", "solid"), ("trained as t0001", "dash")], "the better one first"
     assert f"; {begins}too few show an error of rehearsals; " in train({"c0008": ("t0001",)}, inf)[0]
-    assert begins not in train({"c0008": ("t0001",)}, None)[0], "nothing was preferred"
+    one, two = (train(trained, None)[0] for trained in ({"c0008": ("t1",)}, {"c0008": ("t1",), "c0017": ("t2",)}))
+    assert begins not in one, "nothing was preferred"
+    assert "; trained: the largest hypervolume of all epochs; " in one
+    assert "; trained: the largest hypervolume of all epochs, and what adds most to it; " in two
     assert begins not in train({"c0008": ("t0001",), "c0004": ("t0002",)})[0], "the best is one of them"
     assert begins not in train({})[0], "none was trained yet"
 
@@ -201,7 +204,7 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     claim = rehearsed_sweep.result.claim
     known = replace(claim, baselines=replace(claim.baselines, rows={"validation": 261}), unit="row")
     data = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, claim=known))
-    words = "Scores of 261 validation rows; 95 % CI ≤ ±"
+    words = "Scores of 261 public validation rows; 95 % CI ≤ ±"
     shares = [value for values in compare(data).reached.values() for value in values.values()]
     low, high = wilson(min(shares, key=lambda share: abs(share - 0.5)), 261)
     assert compare(data).certainty == f"{words}{number(50 * (high - low), 2, up=True)} points, ignoring selection"

@@ -97,10 +97,12 @@ def terms_of(data: SweepData, shown: Compared) -> str:
 
 
 def _why_trained(data: SweepData, shown: Compared) -> Iterator[str]:
-    """Yield why the best configuration is none of those that were trained, where it is none."""
+    """Yield why they were trained: what none shows that are the best by each objective."""
     first = next((one for one in data.rehearsals if one.error is not None), None)
     best = max(shown.reached.values(), key=lambda one: data.direction(data.utility).sign * one[data.utility])
     starred = [shown.reached[id_] for id_, trials in (shown.trained or {}).items() if trials]
+    if first is None and starred and len(shown.objectives) > 1:
+        yield "trained: the largest hypervolume of all epochs" + ", and what adds most to it" * (len(starred) > 1)
     if first is None or not starred or best in starred:
         return
     error = first.error or 0.0
@@ -191,7 +193,8 @@ def _certainty(data: SweepData, objectives: Sequence[str], half: float | None) -
     if half is None:
         return ""
     what = "Scores" if all(map(is_share_of_rows, objectives)) else "Accuracies"
-    return f"{what} of {data.result.claim.baselines.rows[VALIDATION]} validation rows; {within(half)}, {UNCHOSEN}"
+    rows = data.result.claim.baselines.rows[VALIDATION]
+    return f"{what} of {rows} public validation rows; {within(half)}, {UNCHOSEN}"
 
 
 def _half_width(data: SweepData, names: Sequence[str], reached: Mapping[str, Mapping[str, float]]) -> float | None:

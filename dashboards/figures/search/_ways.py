@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 import plotly.graph_objects as go
 
@@ -32,7 +31,7 @@ class Trajectory:
 def paths(
     trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
 ) -> go.Scatter:
-    """The ways of trials that look alike, with the intervals of noisy scores unless they are many."""
+    """The ways of trials that look alike."""
     texts: list[str] = []
     for t in trajectories:
         texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
@@ -42,7 +41,6 @@ def paths(
         mode="lines",
         line={"shape": "hv", "color": color, "width": width},
         opacity=0.3 if crowded else 0.7,
-        error_y=None if crowded else _bars(trajectories, color),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
         legendgroup=group,
@@ -51,10 +49,15 @@ def paths(
     )
 
 
-def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | None:
-    """The intervals of noisy scores; a place for the gap behind each trajectory, as its line has."""
-    values = [value for t in trajectories for value in (*t.values, 0.0)]
-    return interval_bars(values, [interval for t in trajectories for interval in (*t.intervals, None)], color)
+def bars(trajectories: Sequence[Trajectory], color: str, group: str, beside: float) -> list[go.Scatter]:
+    """The intervals of noisy scores, unless they are many, at so many times each epsilon: lines rise at the point."""
+    values = [value for t in trajectories for value in t.values]
+    found = interval_bars(values, [interval for t in trajectories for interval in t.intervals], color)
+    if found is None:
+        return []
+    x = [beside * epsilon for t in trajectories for epsilon in t.epsilons]
+    look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
+    return [go.Scatter(x=x, y=values, error_y=found, legendgroup=group, name=group, **look)]
 
 
 def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
@@ -70,16 +73,16 @@ def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size:
     return marks(x, y, texts, marker, name="continued after a decision")
 
 
-def averages(steps: Sequence[Step], color: str, utility: str, *, size: int) -> go.Scatter:
-    """Steps of averaged weights, which lie on the way of no trial."""
-    marker = {"symbol": "pentagon-open", "size": size, "color": color}
+def averages(steps: Sequence[Step], colors: Sequence[str], utility: str, *, size: int, theme: Theme) -> go.Scatter:
+    """Steps of averaged weights, which lie on the way of no trial, each in the colour of its own."""
+    marker = {"symbol": "pentagon", "size": size, "color": list(colors), "line": {"width": 1.2, "color": theme.ink}}
     texts = [
         f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, utility, step.value, step.interval)}"
         for step in steps
     ]
     x, y = [step.epsilon for step in steps], [step.value for step in steps]
-    return marks(x, y, texts, marker, name="averaged weights")
+    return marks(x, y, texts, marker, name="averaged weights, in the colour of their trial")
 
 
 def ends_of(

@@ -32,7 +32,7 @@ from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import interval_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.search._ways import Trajectory, averages, ends_of, key, paths, rings
+from dashboards.figures.search._ways import Trajectory, averages, bars, ends_of, key, paths, rings
 from dashboards.summary import best_of
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
@@ -46,6 +46,7 @@ _STAR = (13, 9)  # pixels, likewise
 _FEW_EPOCHS = 12
 _PAST = 1.12  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
+_BESIDE = (0.006, 0.012)  # from a point to the bar of its interval, as a share of the axis: its line rises at the point
 _AROUND = 3  # pixels by which the end mark of each later of few trials is larger
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
@@ -114,12 +115,15 @@ def _span(trajectories: Sequence[Trajectory], steps: Iterable[Step]) -> tuple[fl
     ends = [(t.values[-1], t.intervals[-1]) for t in trajectories] + [(step.value, step.interval) for step in steps]
     span = [end for value, interval in ends for end in interval or (value,)]
     every = [value for t in trajectories for value in t.values]
-    return (*span, *(every if _count_beyond(span, every) > _FEW_BEYOND * len(every) else ()))
+    return (*span, *(every if sum(_beyond(span, every)) > _FEW_BEYOND * len(every) else ()))
 
 
-def _outside(info: TrajectoriesInfo) -> int:
-    """How many points that are drawn lie beyond the axis as it opens."""
-    return _count_beyond(info.span, [value for t in _drawn(info) for value in t.values])
+def _outside(info: TrajectoriesInfo) -> str:
+    """How many points that are drawn lie beyond the axis as it opens, and on which side; empty where none does."""
+    values = [value for t in _drawn(info) for value in t.values]
+    below, above = _beyond(info.span, values)
+    sides = [f"{count} {side}" for count, side in ((below, "below"), (above, "above")) if count]
+    return f"outside the axes: {' and '.join(sides)}, of {number_of(len(values), 'point')}" if sides else ""
 
 
 def _drawn(info: TrajectoriesInfo) -> tuple[Trajectory, ...]:
@@ -130,9 +134,10 @@ def _drawn(info: TrajectoriesInfo) -> tuple[Trajectory, ...]:
     return tuple(t for t in info.trajectories if t.trial in adding)
 
 
-def _count_beyond(span: Iterable[float], values: Iterable[float]) -> int:
+def _beyond(span: Iterable[float], values: Sequence[float]) -> tuple[int, int]:
+    """How many values lie below and above the axis as it opens."""
     low, high = zoom(span) or (-inf, inf)
-    return sum(not low <= value <= high for value in values)
+    return sum(value < low for value in values), sum(value > high for value in values)
 
 
 def _decisions(decisions: Iterable[Mapping[str, Any]], *, goes_on: bool) -> dict[str, dict[int, str]]:
@@ -178,7 +183,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         figure.add_traces(step_lines(info.steps, last, theme.line, name=name, width=width, go_on=True))
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
-            figure.add_trace(averages(averaged, theme.ink, info.utility, size=5 if info.narrow else 9))
+            colors = [_color_of(info, step.trial, theme) for step in averaged]
+            size = 5 if info.narrow else 9
+            figure.add_trace(averages(averaged, colors, info.utility, size=size, theme=theme))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
             _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
@@ -189,9 +196,8 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if any(t.passed for t in drawn):
         size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
         figure.add_trace(rings(drawn, theme.muted, info.utility, size=size))
-    if info.still and (count := _outside(info)):
-        name = f"{count} of {sum(len(t.values) for t in drawn)} points beyond the axis"
-        figure.add_trace(said_in_legend(name, theme))
+    if info.still and (outside := _outside(info)):
+        figure.add_trace(said_in_legend(outside, theme))
     return with_room(figure, info)
 
 
@@ -207,7 +213,7 @@ def _draw_named(
     size = 9 - 2 * info.narrow + _AROUND * place  # later ends are open, around those that they would hide
     symbol = f"{symbol}-open" if place else symbol
     ends = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
-    figure.add_traces([ends, key(path, ends)])
+    figure.add_traces([*bars([t], color, group, _beside(figure, info)), ends, key(path, ends)])
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -250,6 +256,25 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
             _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0], theme)
 
 
+def _color_of(info: TrajectoriesInfo, trial: str, theme: Theme) -> str:
+    """The colour of a trial's line, that of the paper where it is not drawn."""
+    place, t = next(((i, t) for i, t in enumerate(info.trajectories) if t.trial == trial), (0, None))
+    if t is None:
+        return theme.paper
+    if info.stages:
+        return theme.hue(t.stage or 0)
+    if len(info.trajectories) <= NAMED_TRIALS:
+        return theme.hue(place)
+    _, name = _LOOKS[t.status]
+    return theme.ink if info.best is not None and trial == info.best.trial else str(getattr(theme, name))
+
+
+def _beside(figure: go.Figure, info: TrajectoriesInfo) -> float:
+    """By how much a bar's epsilon is multiplied to stand beside its point."""
+    first, last = figure.layout.xaxis.range
+    return float(10.0 ** (_BESIDE[info.narrow] * (last - first)))
+
+
 def _ended(info: TrajectoriesInfo, status: TrialStatus) -> str:
     """How trials ended, where some ended otherwise."""
     return f", {status.value}" if any(t.status is not status for t in info.trajectories) else ""
@@ -289,7 +314,8 @@ def _draw_group(
         path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
     size = (6 if group.crowded else 8) - 2 * info.narrow
     ends = ends_of(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol, theme=theme)
-    figure.add_traces([path, ends, key(path, ends)])
+    beside = [] if group.crowded else bars(chosen, group.color, group.name, _beside(figure, info))
+    figure.add_traces([path, *beside, ends, key(path, ends)])
 
 
 def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
@@ -321,11 +347,13 @@ def _bar_of_best(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatte
 
 def _remarks(data: SweepData) -> str:
     said, found = "", info(data)
-    if count := _outside(found):
-        total = sum(len(t.values) for t in found.trajectories)
-        said += f" Outside the axes, which a double click shows: {count} of {total} points."
+    if outside := _outside(found):
+        said += f" A double click shows what lies {outside}."
     if any(step.made_from for step in found.steps):
-        said += " Pentagons on it are averages of the weights of a trial (free points), which lie on the way of none."
+        said += (
+            " Pentagons on it, in the colour of their trial, are averages of its weights (free points), which lie on "
+            "the way of none."
+        )
     said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour and mark, a later one a wider line."

@@ -252,10 +252,10 @@ def test_bad_first_epochs_do_not_stretch_the_axis_of_trajectories_and_the_captio
     low, high = trajectories.plot(trajectories.info(make(20))).layout.yaxis.range
     assert 0.7 < low < 0.8 < 0.9 < high
     remarks = FIGURES["trajectories"].remarks
-    assert "Outside the axes, which a double click shows: 1 of 20 points." in remarks(make(20))
+    assert "A double click shows what lies outside the axes: 1 below, of 20 points." in remarks(make(20))
     low, high = trajectories.plot(trajectories.info(make(19))).layout.yaxis.range
     assert low < 0.1 < 0.9 < high, "more than 5 % of the points are not few"
-    assert "Outside" not in remarks(make(19))
+    assert "outside" not in remarks(make(19))
 
 
 def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
@@ -398,15 +398,21 @@ def test_what_a_budget_buys_is_the_model_of_the_headline(small):
 
 def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(small):
     points = [
-        Point(trial="a", epoch=epoch, values={"epsilon": epoch, "accuracy": 0.5 + 0.1 * epoch}) for epoch in (1, 2)
+        Point(trial=trial, epoch=epoch, values={"epsilon": epoch, "accuracy": least + 0.1 * epoch})
+        for trial, least in (("0", 0.3), ("a", 0.5))
+        for epoch in (1, 2)
     ]
-    assert "averaged weights" not in [trace.name for trace in FIGURES["trajectories"].draw(small(points)).data]
+    assert not any("averaged" in (t.name or "") for t in FIGURES["trajectories"].draw(small(points)).data)
     assert "averages" not in FIGURES["trajectories"].remarks(small(points))
     averaged = Point(trial="a", epoch=2, values={"epsilon": 2, "accuracy": 0.75}, made_from="slow-midpoint")
     data = small([*points, averaged])
-    (marked,) = (trace for trace in FIGURES["trajectories"].draw(data).data if trace.name == "averaged weights")
-    assert (marked.x, marked.y, marked.marker.symbol) == ((2,), (0.75,), "pentagon-open")
-    assert "Pentagons on it are averages" in FIGURES["trajectories"].remarks(data)
+    (marked,) = (t for t in FIGURES["trajectories"].draw(data).data if t.name.startswith("averaged weights"))
+    assert (marked.x, marked.y, marked.marker.symbol) == ((2,), (0.75,), "pentagon")
+    assert marked.marker.color == (LIGHT.hue(1),), "of its trial"
+    staged = replace(trajectories.info(data), stages=("explorers", "finals"))
+    (marked,) = (t for t in trajectories.plot(staged).data if t.name.startswith("averaged weights"))
+    assert marked.marker.color == (LIGHT.hue(0),), "of its stage"
+    assert "Pentagons on it, in the colour of their trial, are averages" in FIGURES["trajectories"].remarks(data)
 
 
 def test_curves_have_an_epoch_an_epsilon_and_the_interval_of_a_noisy_score_at_each_point(sweep, small):
@@ -504,8 +510,12 @@ def test_bars_show_the_intervals_of_noisy_scores(sweep, name):
 
     points = tuple(make_noisy(point) for point in sweep.points if point.epoch == 1)
     data = replace(sweep, result=replace(sweep.result, points=points))
-    bars = [trace.error_y for trace in FIGURES[name].draw(data).data if trace.error_y.array is not None]
+    figure = FIGURES[name].draw(data)
+    bars = [trace.error_y for trace in figure.data if trace.error_y.array is not None]
     assert bars
+    if name == "trajectories":  # its lines rise at the points
+        barred = {x for trace in figure.data if trace.error_y.array for x in trace.x}
+        assert barred.isdisjoint(point.values["epsilon"] for point in points)
     assert max(above for bar in bars for above in bar.array if above is not None) == pytest.approx(0.1)
 
 

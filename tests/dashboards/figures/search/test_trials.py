@@ -133,9 +133,12 @@ def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(tria
         assert not [text for trace in figure.data for text in trace.text or () if "<b>v</b>" in text]
         assert [len(step.x) for step in _rings(figure)] == [1]
         assert "not drawn" not in str(trajectories.plot(replace(some, still=True)))
-    for narrow, words in ((False, "5 of 26"), (True, "3 of 24")):  # t0 to t2 start at 0.6 to 0.62
+    for narrow, words in ((False, "5 below, of 26"), (True, "3 below, of 24")):  # t0 to t2 start at 0.6 to 0.62
         figure = trajectories.plot(replace(info, span=(0.65, 0.9), still=True, narrow=narrow))
-        assert f"{words} points beyond the axis" in [trace.name for trace in figure.data]
+        assert f"outside the axes: {words} points" in [trace.name for trace in figure.data]
+    figure = trajectories.plot(replace(info, span=(0.65, 0.66), still=True))
+    (outside,) = (trace.name for trace in figure.data if trace.name.startswith("outside"))
+    assert outside == "outside the axes: 7 below and 17 above, of 26 points"
 
 
 def _rings(figure):
