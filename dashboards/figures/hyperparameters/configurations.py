@@ -30,13 +30,14 @@ _TRAINED = (
     "thicker and end in stars."
 )
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
-_PALE = 0.6  # opacity of the others
+_PALE, _CLEAR = 0.3, 0.85  # opacity of the others, from the worst to the best: it is the best that are followed
 _PLACES = ("best", "second best", "third best", "fourth best", "fifth best")  # as many as there are dashes
 _BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
 _RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1), (-3, 0), (3, 0), (0, -2.5), (0, 2.5))  # pixels
 _BELOW = (24, 44)  # pixels between axes and the note below them, and where stars are named between
 _FEW_VALUES, _NEXT, _BUNDLE = 8, 0.006, 0.06  # of an axis; shares of it between two lines at one, and of all of one
+_BEYOND = 9  # pixels from the end of an axis to the text of its tick
 _RISE = 2.0  # pixels above an axis for each letter of its name
 
 
@@ -125,7 +126,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     margin = {
         "l": 64,
         "r": 36,
-        "t": 64 + rise + (36 + more_height(info.note) if info.note else 0),
+        "t": 64 + _BEYOND + rise + (36 + more_height(info.note) if info.note else 0),
     }
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
@@ -181,10 +182,11 @@ def _draw_lines(
     order = by_share[: -len(wide) - 1 : -1]  # the best first: its line is solid, and others can be followed
     for i in by_share:
         color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
+        opacity = 1.0 if i in wide else _PALE + (_CLEAR - _PALE) * shares[i]
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
         line = {"color": color, "width": _WIDE if i in wide else _THIN}
         line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order else {}
-        figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=1.0 if i in wide else _PALE))
+        figure.add_trace(go.Scatter(**trial, mode="lines", line=line, opacity=opacity))
         if trained[i]:  # beside the axis, for texts of ticks are on its other side
             marker = {"color": color, "line": {"width": 1, "color": theme.paper}, **symbols([True], 5), "opacity": 1}
             end = {"x": [len(axes) - 1 + _BESIDE], "y": [heights[-1][i]], "showlegend": False}
@@ -195,7 +197,7 @@ def _draw_lines(
         figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
     figure.update_layout(annotations=[*figure.layout.annotations, *_tick_texts(axes, theme)])  # one by one is slow
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}
-    bare = {"showgrid": False, "showline": False}
+    bare = {"showgrid": False, "showline": False, "ticklabelstandoff": _BEYOND, "tickfont": {"weight": "bold"}}
     figure.update_layout(
         showlegend=False,
         xaxis={**names, **bare, "side": "top", "tickangle": _ANGLE, "range": [-0.45, len(axes) - 1 + 1.5 * _BESIDE]},
@@ -211,7 +213,7 @@ def _draw_lines(
     for name, dash in zip(entries[: len(DASHES)], DASHES, strict=False):
         line = {"color": theme.ink, "width": _WIDE, "dash": dash}
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
-    figure.update_layout(showlegend=True, legend={"y": -0.03, "yanchor": "top"})
+    figure.update_layout(showlegend=True, legend={"y": -0.05, "yanchor": "top"})
 
 
 def _crossings(info: ConfigurationsInfo, axis: Axis) -> list[float]:
@@ -247,14 +249,19 @@ def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[flo
 
 
 def _tick_texts(axes: Sequence[Axis], theme: Theme) -> list[dict[str, Any]]:
-    """The texts of ticks left of their axes, with a rim of paper, so that lines pass behind letters alone."""
-    common = {"showarrow": False, "xanchor": "right"}
+    """The texts of ticks left of their axes, with a rim of paper, so that lines pass behind letters alone.
+
+    Those of ends are above and below the axis: the best and the worst line run along its ends.
+    """
     notes = []
     for x, axis in enumerate(axes):
         for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True):
+            beyond = _BEYOND * ((y == 1.0) - (y == 0.0))
+            beside = 0 if beyond else -3
+            anchor = {"showarrow": False, "xanchor": "center" if beyond else "right"}
             for right, up, color in (*((*rim, theme.paper) for rim in _RIM), (0, 0, theme.ink)):
-                place = {"x": x, "y": y, "xshift": right - 3, "yshift": up}
-                notes.append({"text": escape(text), "font": {"size": 11, "color": color}, **place, **common})
+                place = {"x": x, "y": y, "xshift": right + beside, "yshift": up + beyond}
+                notes.append({"text": escape(text), "font": {"size": 11, "color": color}, **place, **anchor})
     return notes
 
 

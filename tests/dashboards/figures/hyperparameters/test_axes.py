@@ -105,7 +105,8 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     *lines, bar, first, second, third = kind.draw(sweep, still=True).data
     assert (first.name, third.name) == ("best by accuracy: t0003", "third best by accuracy: t0009")
     assert [key.line.dash for key in (first, second, third)] == ["solid", "dash", "dot"]
-    notes = [note for note in kind.draw(sweep, still=True).layout.annotations if note.xanchor == "right"]
+    notes = [note for note in kind.draw(sweep, still=True).layout.annotations if 0.0 <= (note.y or 0.0) <= 1.0]
+    notes = [note for note in notes if note.name is None and note.showarrow is False]
     assert {note.x for note in notes} == set(range(len(info.axes)))
     assert all(note.bgcolor is None for note in notes), "a box would hide a part of the lines"
     assert notes[-1].font.color == LIGHT.ink
@@ -115,6 +116,9 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
         assert {(note.text, note.x, note.y) for note in rim} == {(text.text, text.x, text.y)}
         assert len({(note.xshift, note.yshift) for note in (*rim, text)}) == 9
         assert sum(note.xshift - text.xshift for note in rim) == sum(note.yshift - text.yshift for note in rim) == 0
+        beyond = 9 * ((text.y == 1.0) - (text.y == 0.0))
+        assert text.yshift == beyond, "the best and the worst line run along the ends of axes"
+        assert text.xanchor == ("center" if beyond else "right")
     assert len(lines) == len(info.trials)
     assert all(len(line.y) == len(info.axes) and all(-0.03 <= y <= 1.03 for y in line.y) for line in lines)
     assert {line.y[-2] for line in lines} == {(c - min(info.colors)) / np.ptp(info.colors) for c in info.colors}
@@ -187,7 +191,9 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     assert (first.line.width, second.name) == (2.6, "second best by accuracy: t18")
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
-    assert len(set(widths[:18])) == 1, "the two best of 20 are drawn last, on top"
+    opacities = [opacity for _, opacity in widths[:18]]
+    assert {width for width, _ in widths[:18]} == {1.2}, "the two best of 20 are drawn last, on top"
+    assert (min(opacities), opacities) == (0.3, sorted(set(opacities))), "the better, the clearer"
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
     assert not [trace for trace in drawn if trace.marker.symbol], "stars are for what was rehearsed and trained"
