@@ -18,7 +18,8 @@ from sweeper.specification.objectives import is_share_of_rows, needs_two_classes
 
 _FINALS = " Solid lines pass through finals, dotted ones left of them through explorers, as on the front."
 _MOST_BARS = 200  # points with error bars
-UNCHOSEN = "ignoring selection"  # estimates of noisy scores allow for the choice of the best
+UNCHOSEN = "ignoring selection"
+_CHOSEN = "selection allowed for"  # estimates of noisy scores: see `sweeper.privacy.evaluation.posteriors`
 _TEST = "test"
 VALIDATION = "validation"  # all that is said of scores whose intervals are not known
 
@@ -46,7 +47,7 @@ def compared_in_words(fronts: Sequence[Front], names: Sequence[str], *, means: b
     of = rows.pop() if len(rows) == 1 else VALIDATION
     if any(map(is_noisy, fronts)):
         noisy = "noisy validation scores" if of == VALIDATION else f"noisy scores of {of}"
-        return f"{noisy}, {within(max(known))}"
+        return f"{noisy}, {within(max(known))}, {_CHOSEN}"
     return f"{of}{_repeated(fronts) * means}, {within(max(known))}, {UNCHOSEN}"
 
 

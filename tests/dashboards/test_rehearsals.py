@@ -145,7 +145,11 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     figure = kind.FIGURE.draw(rehearsed_sweep, still=True)
     named = [trace.name for trace in figure.data if trace.showlegend is not False and trace.name]
     is_picture = kind is configurations  # of lines, which have names
-    assert named == [*["one configuration"] * (not is_picture), STAR, *["trained as t0001"] * is_picture]
+    assert named == [
+        *["one configuration"] * (not is_picture),
+        STAR,
+        *["trained as t0001: accuracy 83.1 %"] * is_picture,
+    ]
     marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
     stars = [trace.text[trace.marker.symbol.index("star")] for trace in marked]
     assert all(trace.marker.symbol[-1] == "star" for trace in marked)  # no other mark covers it
@@ -168,7 +172,8 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     *lines, key = (trace for trace in drawn if trace.line.width)
     (wide,) = (trace for trace in lines if trace.line.width > 2)
     assert len(lines) == len(info.trials)
-    assert (key.name, key.x, key.line.width) == ("trained as t0001", (None,), wide.line.width)
+    assert (key.name, key.x) == ("trained as t0001: accuracy 83.1 %", (None,))
+    assert key.line.width == wide.line.width
     assert key.line.dash == wide.line.dash == "solid"
     (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol)
     assert (star.marker.symbol, star.marker.opacity, star.y[0]) == (("star",), 1, wide.y[-1])
@@ -188,12 +193,12 @@ def test_a_picture_names_trained_lines_and_says_why_the_best_is_not_one_of_them(
 
     terms, keys = train({"c0008": ("t0001",), "c0017": ("t0002",)})
     assert f"; {why}; " in terms
-    assert keys == [("trained as t0002", "solid"), ("trained as t0001", "dash")], "the better one first"
+    assert keys == [("trained as t0002", "solid"), ("trained as t0001: accuracy 83.1 %", "dash")], "the better first"
     assert f"; {begins}too few show an error of rehearsals; " in train({"c0008": ("t0001",)}, inf)[0]
     one, two = (train(trained, None)[0] for trained in ({"c0008": ("t1",)}, {"c0008": ("t1",), "c0017": ("t2",)}))
     assert begins not in one, "nothing was preferred"
-    assert "; trained: the largest hypervolume of all epochs; " in one
-    assert "; trained: the largest hypervolume of all epochs, and what adds most to it; " in two
+    assert "; trained: the best in accuracy and certified accuracy at radius 0.25 together (hypervolume); " in one
+    assert " together (hypervolume), and the one that adds most to it; " in two
     assert begins not in train({"c0008": ("t0001",), "c0004": ("t0002",)})[0], "the best is one of them"
     assert begins not in train({})[0], "none was trained yet"
 

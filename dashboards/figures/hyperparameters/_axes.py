@@ -162,7 +162,8 @@ def _with_ends(ticks: Sequence[float], low: float, high: float, scale: Callable[
 def _tick(name: str, value: float, digits: int) -> str:
     if is_fraction(name):
         return f"{number(100 * value, digits)}%"
-    return show_epsilon(value) if name == "epsilon" else number(value, digits)
+    is_round = value == float(f"{value:.{digits}g}")
+    return number(value, digits) if name != "epsilon" or is_round else show_epsilon(value)
 
 
 def _categories(name: str, label: str, values: Sequence[Any]) -> Axis:

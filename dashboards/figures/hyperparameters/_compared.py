@@ -102,7 +102,9 @@ def _why_trained(data: SweepData, shown: Compared) -> Iterator[str]:
     best = max(shown.reached.values(), key=lambda one: data.direction(data.utility).sign * one[data.utility])
     starred = [shown.reached[id_] for id_, trials in (shown.trained or {}).items() if trials]
     if first is None and starred and len(shown.objectives) > 1:
-        yield "trained: the largest hypervolume of all epochs" + ", and what adds most to it" * (len(starred) > 1)
+        names = " and ".join(map(title_of, shown.objectives))
+        more = ", and the one that adds most to it" * (len(starred) > 1)
+        yield f"trained: the best in {names} together (hypervolume){more}"
     if first is None or not starred or best in starred:
         return
     error = first.error or 0.0

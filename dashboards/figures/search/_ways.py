@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -31,7 +32,7 @@ class Trajectory:
 def paths(
     trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
 ) -> go.Scatter:
-    """The ways of trials that look alike."""
+    """The ways of trials that look alike, with the intervals of noisy scores unless they are many."""
     texts: list[str] = []
     for t in trajectories:
         texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
@@ -39,8 +40,9 @@ def paths(
         x=[epsilon for t in trajectories for epsilon in (*t.epsilons, None)],
         y=[value for t in trajectories for value in (*t.values, None)],
         mode="lines",
-        line={"shape": "hv", "color": color, "width": width},
+        line={"color": color, "width": width},
         opacity=0.3 if crowded else 0.7,
+        error_y=None if crowded else _bars(trajectories, color),
         text=texts,
         hovertemplate="%{text}<extra></extra>",
         legendgroup=group,
@@ -49,15 +51,10 @@ def paths(
     )
 
 
-def bars(trajectories: Sequence[Trajectory], color: str, group: str, beside: float) -> list[go.Scatter]:
-    """The intervals of noisy scores, unless they are many, at so many times each epsilon: lines rise at the point."""
-    values = [value for t in trajectories for value in t.values]
-    found = interval_bars(values, [interval for t in trajectories for interval in t.intervals], color)
-    if found is None:
-        return []
-    x = [beside * epsilon for t in trajectories for epsilon in t.epsilons]
-    look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
-    return [go.Scatter(x=x, y=values, error_y=found, legendgroup=group, name=group, **look)]
+def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | None:
+    """The intervals of noisy scores; a place for the gap behind each trajectory, as its line has."""
+    values = [value for t in trajectories for value in (*t.values, 0.0)]
+    return interval_bars(values, [interval for t in trajectories for interval in (*t.intervals, None)], color)
 
 
 def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
@@ -73,16 +70,20 @@ def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size:
     return marks(x, y, texts, marker, name="continued after a decision")
 
 
-def averages(steps: Sequence[Step], colors: Sequence[str], utility: str, *, size: int, theme: Theme) -> go.Scatter:
-    """Steps of averaged weights, which lie on the way of no trial, each in the colour of its own."""
-    marker = {"symbol": "pentagon", "size": size, "color": list(colors), "line": {"width": 1.2, "color": theme.ink}}
+def averages(
+    steps: Sequence[Step], colors: Sequence[str], utility: str, *, size: int, theme: Theme
+) -> list[go.Scatter]:
+    """Steps of averaged weights, which lie on the way of no trial, each in the colour of its own; and their entry."""
+    look = {"symbol": "pentagon", "size": size, "line": {"width": 1.2, "color": theme.ink}}
     texts = [
         f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, utility, step.value, step.interval)}"
         for step in steps
     ]
     x, y = [step.epsilon for step in steps], [step.value for step in steps]
-    return marks(x, y, texts, marker, name="averaged weights, in the colour of their trial")
+    name = "averaged weights, where they are best"
+    drawn = marks(x, y, texts, look | {"color": list(colors)}, name=name, showlegend=False)
+    return [drawn, go.Scatter(x=[None], y=[None], mode="markers", marker=look | {"color": theme.paper}, name=name)]
 
 
 def ends_of(

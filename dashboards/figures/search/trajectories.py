@@ -32,7 +32,7 @@ from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import interval_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.search._ways import Trajectory, averages, bars, ends_of, key, paths, rings
+from dashboards.figures.search._ways import Trajectory, averages, ends_of, key, paths, rings
 from dashboards.summary import best_of
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
@@ -46,7 +46,6 @@ _STAR = (13, 9)  # pixels, likewise
 _FEW_EPOCHS = 12
 _PAST = 1.12  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
-_BESIDE = (0.006, 0.012)  # from a point to the bar of its interval, as a share of the axis: its line rises at the point
 _AROUND = 3  # pixels by which the end mark of each later of few trials is larger
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
@@ -169,7 +168,7 @@ def rows(info: TrajectoriesInfo) -> Table:
 
 
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
-    """Draw the trajectories as steps.
+    """Draw the trajectories as lines, for many share their epsilons, where steps would lie on each other.
 
     Colours are few trials, else stages of the budget, else ways to end of those that add to the line of the best.
     """
@@ -185,7 +184,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         if averaged:
             colors = [_color_of(info, step.trial, theme) for step in averaged]
             size = 5 if info.narrow else 9
-            figure.add_trace(averages(averaged, colors, info.utility, size=size, theme=theme))
+            figure.add_traces(averages(averaged, colors, info.utility, size=size, theme=theme))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
             _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
@@ -213,7 +212,7 @@ def _draw_named(
     size = 9 - 2 * info.narrow + _AROUND * place  # later ends are open, around those that they would hide
     symbol = f"{symbol}-open" if place else symbol
     ends = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
-    figure.add_traces([*bars([t], color, group, _beside(figure, info)), ends, key(path, ends)])
+    figure.add_traces([ends, key(path, ends)])
 
 
 def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
@@ -243,11 +242,11 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
             if not adds and info.narrow and chosen:  # its lines would bury the others
-                add = f"{number_of(len(chosen), 'trial')} that add{'s' * (len(chosen) == 1)} nothing to the line"
-                figure.add_trace(said_in_legend(f"not drawn: {add}{_ended(info, status)}", theme))
+                left = f"{number_of(len(chosen), 'trial')}, best nowhere"
+                figure.add_trace(said_in_legend(f"not drawn: {left}{_ended(info, status)}", theme))
                 continue
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
-            group = ("trials that add to the line" if adds else "others") + _ended(info, status)
+            group = ("trials that are best somewhere" if adds else "others") + _ended(info, status)
             _draw_group(
                 figure, info, chosen, _Group(group, color, symbol, width + _WIDER * adds, crowded or not adds), theme
             )
@@ -269,22 +268,17 @@ def _color_of(info: TrajectoriesInfo, trial: str, theme: Theme) -> str:
     return theme.ink if info.best is not None and trial == info.best.trial else str(getattr(theme, name))
 
 
-def _beside(figure: go.Figure, info: TrajectoriesInfo) -> float:
-    """By how much a bar's epsilon is multiplied to stand beside its point."""
-    first, last = figure.layout.xaxis.range
-    return float(10.0 ** (_BESIDE[info.narrow] * (last - first)))
-
-
 def _ended(info: TrajectoriesInfo, status: TrialStatus) -> str:
-    """How trials ended, where some ended otherwise."""
-    return f", {status.value}" if any(t.status is not status for t in info.trajectories) else ""
+    """How trials ended, unless all were completed."""
+    return f", {status.value}" if any(t.status is not TrialStatus.COMPLETED for t in info.trajectories) else ""
 
 
 def _draw_best(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the best point as a star, with its interval."""
     if info.best is not None:
-        bars = [] if info.sure is None else [_bar_of_best(info, info.best, theme)]
-        figure.add_traces([_star(info, info.best, theme), *bars])
+        interval = info.sure or info.best.interval(info.utility)
+        bars = [] if interval is None else [_bar_of_best(info, info.best, interval, theme)]
+        figure.add_traces([_star(info, info.best, interval, theme), *bars])
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,12 +308,11 @@ def _draw_group(
         path.update(mode="lines+markers", marker={"size": 4, "symbol": mark, "color": group.color})
     size = (6 if group.crowded else 8) - 2 * info.narrow
     ends = ends_of(chosen, group.color, info.utility, group.name, size=size, symbol=group.symbol, theme=theme)
-    beside = [] if group.crowded else bars(chosen, group.color, group.name, _beside(figure, info))
-    figure.add_traces([path, *beside, ends, key(path, ends)])
+    figure.add_traces([path, ends, key(path, ends)])
 
 
-def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
-    """The best point, which need not be the end of its trial, with the interval of a score without noise."""
+def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme: Theme) -> go.Scatter:
+    """The best point, which need not be the end of its trial, with its interval."""
     utility = info.utility
     text = reached(best.values["epsilon"], utility, best.values[utility], best.interval(utility))
     marker = {
@@ -331,16 +324,16 @@ def _star(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
     name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
     star = marks([best.values["epsilon"]], [best.values[utility]], [text], marker, name=name)
-    if (interval := info.sure or best.interval(utility)) is not None:
+    if interval is not None:
         ends = f"{show(utility, best.values[utility])}{in_parentheses(utility, interval)}"
         star.update(name=f"{name}: {ends}")
     return star
 
 
-def _bar_of_best(info: TrajectoriesInfo, best: Point, theme: Theme) -> go.Scatter:
+def _bar_of_best(info: TrajectoriesInfo, best: Point, interval: Interval, theme: Theme) -> go.Scatter:
     """The interval of the best point."""
     value = best.values[info.utility]
-    bars = interval_bars([value], [info.sure], theme.ink)
+    bars = interval_bars([value], [interval], theme.ink)
     look = {"mode": "markers", "marker": {"opacity": 0}, "hoverinfo": "skip", "showlegend": False}
     return go.Scatter(x=[best.values["epsilon"]], y=[value], error_y=bars, **look)
 
@@ -351,8 +344,8 @@ def _remarks(data: SweepData) -> str:
         said += f" A double click shows what lies {outside}."
     if any(step.made_from for step in found.steps):
         said += (
-            " Pentagons on it, in the colour of their trial, are averages of its weights (free points), which lie on "
-            "the way of none."
+            " Pentagons on it, in the colour of their trial, are averages of its weights (free points), drawn only "
+            "where they are the best."
         )
     said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
@@ -365,9 +358,9 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     heading="How the trials got there",
     summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
     caption=(
-        "One line per trial, one step per epoch; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does); of more trials of one stage those that add to the line of the best have colours, and the "
-        "best one stands out. A star is the best point. The broad pale line is the best of all trials within "
+        "One line per trial through its epochs; the mark at the end says how the trial ended (of up to five trials "
+        "the legend does); of more trials of one stage those that are the best at some epsilon have colours, and the "
+        "best one stands out. A star is the best point. The broad pale steps are the best of all trials within "
         "each epsilon."
     ),
     position=70,

@@ -215,7 +215,7 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     adding = {step.trial for step in info.steps} - {"t0003"}
     assert {name: len(trace.x) for name, trace in ends.items()} == {
         "others, completed": 19 - len(adding),
-        "trials that add to the line, completed": len(adding),
+        "trials that are best somewhere, completed": len(adding),
         "t0003, completed": 1,
         "t0003 at its best": 1,
         "others, stopped": 2,
@@ -224,7 +224,7 @@ def test_trajectories_end_with_a_mark_that_says_how_and_why(sweep):
     }
     assert "failed: accuracy is NaN at epoch 7" in ends["others, failed"].text[0]
     assert len({trace.marker.symbol for trace in ends.values()}) == 6
-    others, adds = ends["others, completed"].marker, ends["trials that add to the line, completed"].marker
+    others, adds = ends["others, completed"].marker, ends["trials that are best somewhere, completed"].marker
     assert "open" in others.symbol
     assert others.color != adds.color
     best = max(sweep.front_points, key=lambda point: point.values["accuracy"])
@@ -258,13 +258,14 @@ def test_bad_first_epochs_do_not_stretch_the_axis_of_trajectories_and_the_captio
     assert "outside" not in remarks(make(19))
 
 
-def test_trajectories_are_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
+def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
     whole = trajectories.info(replace(sweep, result=replace(sweep.result, stages=())))
-    assert {trace.line.shape for trace in trajectories.plot(whole).data if trace.mode == "lines"} == {"hv"}
+    steps, *ways = (trace for trace in trajectories.plot(whole).data if trace.mode == "lines")
+    assert (steps.name, steps.line.shape, {trace.line.shape for trace in ways}) == ("best accuracy", "hv", {None})
     few = replace(whole, trajectories=whole.trajectories[: trajectories.NAMED_TRIALS])
     best, *drawn = trajectories.plot(few).data
     paths = [trace for trace in drawn if trace.mode == "lines+markers" and trace.text]
-    assert {path.line.shape for path in (best, *paths)} == {"hv"}
+    assert [path.line.shape for path in (best, *paths)] == ["hv", *[None] * len(paths)]
     assert len({path.line.color for path in paths}) == len({path.marker.symbol for path in paths}) == 5
     keys = [trace for trace in drawn if trace.showlegend and trace.mode == "lines+markers"]
     marked = [trace for trace in drawn if trace.mode == "markers" and trace.legendgroup]
@@ -406,11 +407,12 @@ def test_weights_that_were_averaged_lie_on_the_way_of_no_trial_and_are_marked(sm
     assert "averages" not in FIGURES["trajectories"].remarks(small(points))
     averaged = Point(trial="a", epoch=2, values={"epsilon": 2, "accuracy": 0.75}, made_from="slow-midpoint")
     data = small([*points, averaged])
-    (marked,) = (t for t in FIGURES["trajectories"].draw(data).data if t.name.startswith("averaged weights"))
+    marked, key = (t for t in FIGURES["trajectories"].draw(data).data if t.name.startswith("averaged weights"))
     assert (marked.x, marked.y, marked.marker.symbol) == ((2,), (0.75,), "pentagon")
     assert marked.marker.color == (LIGHT.hue(1),), "of its trial"
+    assert (marked.showlegend, key.x, key.marker.color) == (False, (None,), LIGHT.paper), "of none"
     staged = replace(trajectories.info(data), stages=("explorers", "finals"))
-    (marked,) = (t for t in trajectories.plot(staged).data if t.name.startswith("averaged weights"))
+    marked, _ = (t for t in trajectories.plot(staged).data if t.name.startswith("averaged weights"))
     assert marked.marker.color == (LIGHT.hue(0),), "of its stage"
     assert "Pentagons on it, in the colour of their trial, are averages" in FIGURES["trajectories"].remarks(data)
 
@@ -510,12 +512,8 @@ def test_bars_show_the_intervals_of_noisy_scores(sweep, name):
 
     points = tuple(make_noisy(point) for point in sweep.points if point.epoch == 1)
     data = replace(sweep, result=replace(sweep.result, points=points))
-    figure = FIGURES[name].draw(data)
-    bars = [trace.error_y for trace in figure.data if trace.error_y.array is not None]
+    bars = [trace.error_y for trace in FIGURES[name].draw(data).data if trace.error_y.array is not None]
     assert bars
-    if name == "trajectories":  # its lines rise at the points
-        barred = {x for trace in figure.data if trace.error_y.array for x in trace.x}
-        assert barred.isdisjoint(point.values["epsilon"] for point in points)
     assert max(above for bar in bars for above in bar.array if above is not None) == pytest.approx(0.1)
 
 

@@ -17,6 +17,7 @@ from sweeper.results.importance import Importance
 from sweeper.specification.fields.ranges import Range
 from sweeper.store.manifest import Manifest
 
+SCORES = {"accuracy": 0.8, "epsilon": 2.0}
 SPEC = {
     "training": {"rate": {"log": [0.05, 0.5]}, "batch": {"int": [16, 512], "step": 16}, "epochs": 20},
     "model": [{"architecture": "mlp", "width": {"log_int": [32, 64]}}, {"width": {"log_int": [64, 512]}}],
@@ -103,7 +104,7 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     assert "lines of one value lie side by side" in words.replace("<br>", " ")
     assert "side by side" not in str(kind.draw(sweep).layout), "lines that can be dragged do not"
     *lines, bar, first, second, third = kind.draw(sweep, still=True).data
-    assert (first.name, third.name) == ("best by accuracy: t0003", "third best by accuracy: t0009")
+    assert (first.name, third.name) == ("highest accuracy: t0003", "third: t0009")
     assert [key.line.dash for key in (first, second, third)] == ["solid", "dash", "dot"]
     notes = [note for note in kind.draw(sweep, still=True).layout.annotations if 0.0 <= (note.y or 0.0) <= 1.0]
     notes = [note for note in notes if note.name is None and note.showarrow is False]
@@ -188,12 +189,12 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     data = with_configs(*({"training": {"rate": 0.1 + i / 10}} for i in range(20)))
     drawn = configurations.plot(replace(configurations.info(data), still=True)).data
     *lines, first, second = (trace for trace in drawn if trace.mode == "lines")
-    assert (first.line.width, second.name) == (2.6, "second best by accuracy: t18")
+    assert (first.line.width, second.name) == (2.6, "second: t18")
     widths = [(line.line.width, line.opacity) for line in lines]
     assert len(lines) == 20
     opacities = [opacity for _, opacity in widths[:18]]
     assert {width for width, _ in widths[:18]} == {1.2}, "the two best of 20 are drawn last, on top"
-    assert (min(opacities), opacities) == (0.3, sorted(set(opacities))), "the better, the clearer"
+    assert (min(opacities), opacities) == (0.45, sorted(set(opacities))), "the better, the clearer"
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
     assert not [trace for trace in drawn if trace.marker.symbol], "stars are for what was rehearsed and trained"
@@ -213,3 +214,36 @@ def test_lines_through_one_of_few_values_lie_side_by_side_the_best_at_the_top(wi
 def test_scores_grow_with_epsilons_that_differ(small):
     points = [Point(trial=f"t{i}", epoch=1, values={"epsilon": 1.0, "accuracy": 0.5 + 0.1 * i}) for i in range(3)]
     assert configurations.info(small(points)).terms.startswith("best point of each of 3 trials, own epsilon 1;")
+
+
+def test_the_interval_of_the_highest_score_has_room_and_places_inside_it_are_said_to_be(sweep):
+    found = replace(configurations.info(sweep), half_width=0.02, still=True)
+    *_, first, second, third = configurations.plot(found).data
+    gaps = [max(found.colors) - value for value in sorted(found.colors)[-2:-4:-1]]
+    inside = ["inside that interval" in (trace.name or "") for trace in (second, third)]
+    assert (inside, "inside" in first.name) == ([gap <= 0.02 for gap in gaps], False)
+    (bar,) = (trace for trace in configurations.plot(found).data if trace.error_y.array)
+    axis = next(axis for axis in found.axes if axis.name == "accuracy")
+    low, high = axis.ends
+    assert bar.error_y.array[0] * (high - low) == pytest.approx(0.02)
+    assert bar.y[0] * (high - low) + low == pytest.approx(max(found.colors))
+    assert "95 % CI of the highest accuracy" in [trace.name for trace in configurations.plot(found).data]
+    unknown = configurations.plot(replace(found, half_width=None)).data
+    assert not [trace for trace in unknown if trace.error_y.array or "CI" in (trace.name or "")]
+
+
+def test_axes_of_results_do_not_enlarge_differences_within_their_errors(sweep):
+    compared = replace(compare(sweep), half_width=0.05, reached={"a": SCORES, "b": SCORES | {"accuracy": 0.81}})
+    axis, unknown = configurations._result_axis, replace(compared, half_width=None)
+    accuracy, epsilon = (axis(compared, name, ["a", "b"]) for name in ("accuracy", "epsilon"))
+    assert accuracy.ends == pytest.approx((0.67, 0.87)), "whole percents: the interval of the best, and four times half of it"
+    assert [10**end for end in epsilon.ends] == pytest.approx([1.0, 2.0])
+    assert axis(unknown, "accuracy", ["a", "b"]).ends == (0.8, 0.81)
+
+
+def test_stages_of_a_budget_have_an_axis_but_are_no_hyperparameter(sweep):
+    info = configurations.info(sweep)
+    (stage,) = (axis for axis in info.axes if axis.name == "stage")
+    assert list(stage.values) == [str(sweep.result.stage_of(id_) + 1) for id_ in info.trials]
+    assert "stage" not in [axis.name for axis in configurations.in_order(info)]
+    assert "stage" not in [axis.name for axis in configurations.info(sweep, one_noise=True).axes]

@@ -93,7 +93,7 @@ def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials
     assert [*legends(trials(2))] == [["t0", "t1"], ["t0, stopped", "t1, completed"]]
     some = trials(8, *useless)
     assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
-    adds = "trials that add to the line"
+    adds = "trials that are best somewhere"
     ends = [f"{name}, {way}" for name in ("others", adds) for way in ("completed", "stopped")]
     assert [*legends(some)] == [["others", adds, "t7"], [*ends, "t7, completed"]]
 
@@ -113,7 +113,7 @@ def test_trials_that_add_nothing_to_the_line_are_pale(trials):
     useless = Point(trial="w", epoch=1, values={"epsilon": 2.5, "accuracy": 0.1})
     figure = trajectories.plot(trajectories.info(trials(8, useless)))
     lines = {trace.name: trace.opacity for trace in figure.data if trace.mode == "lines"}
-    assert lines["others"] < lines["trials that add to the line"]
+    assert lines["others"] < lines["trials that are best somewhere"]
 
 
 def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(trials):
@@ -122,13 +122,13 @@ def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(tria
     data = replace(trials(8, *useless), decisions=[{"trial": t, **passed} for t in ("t6", "v")])
     info = trajectories.info(data)
     assert [len(step.x) for step in _rings(trajectories.plot(info))] == [2]
-    for few, words in ((useless, "2 trials that add"), (useless[:1], "1 trial that adds")):
+    for few, words in ((useless, "2 trials"), (useless[:1], "1 trial")):
         left = [t for t in info.trajectories if t.trial in ("t6", "t7", *(point.trial for point in few))]
         adding = [t for t in info.trajectories if t.trial in {step.trial for step in info.steps}]
         kept = {t.trial: t for t in (*adding, *left)}
         some = replace(info, trajectories=tuple(kept.values()))
         figure = trajectories.plot(replace(some, narrow=True, still=True))
-        assert f"not drawn: {words} nothing to the line" in [trace.name for trace in figure.data]
+        assert f"not drawn: {words}, best nowhere" in [trace.name for trace in figure.data]
         assert not [trace for trace in figure.data if trace.name == "others"]
         assert not [text for trace in figure.data for text in trace.text or () if "<b>v</b>" in text]
         assert [len(step.x) for step in _rings(figure)] == [1]

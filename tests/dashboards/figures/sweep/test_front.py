@@ -342,12 +342,15 @@ def test_every_line_passes_through_finals_and_explorers_are_open_marks(small):
         "front, finals (most budget)": "circle",
         "front, explorers (less budget)": "circle-open",
     }
-    assert figure.layout.yaxis.title.text == "accuracy (noisy validation scores,<br>95 % CI ≤ ±6 points)"
+    assert (
+        figure.layout.yaxis.title.text
+        == "accuracy (noisy validation scores,<br>95 % CI ≤ ±6 points, selection allowed for)"
+    )
     claim = data.result.claim
     for unit, words in (("row", "1511 validation rows"), ("patient", "1511 validation units")):
         counted = replace(claim, unit=unit, baselines=replace(claim.baselines, rows={"validation": 1511}))
         title = figures["front"].draw(replace(data, result=replace(data.result, claim=counted))).layout.yaxis.title
-        assert title.text == f"accuracy (noisy scores of {words},<br>95 % CI ≤ ±6 points)"
+        assert title.text == f"accuracy (noisy scores of {words},<br>95 % CI ≤ ±6 points, selection allowed for)"
     for name in ("front", "price", "trajectories"):
         assert "finals" in figures[name].remarks(data), name
         assert "finals" not in figures[name].remarks(small(points[1:])), name
