@@ -5,6 +5,7 @@ is removed in the end, with the ledgers of what was spent under these keys; what
 party's rows, where it has one.
 """
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import IO
 from clipless.errors import CliplessError, FederationError
 from clipless.federated.primitives import Identity
 from sweeper.account.rules import known_rows
-from sweeper.errors import AccountError, SweeperError, one_line
+from sweeper.errors import AccountError, RecordError, SweeperError, one_line
 from sweeper.federated.evaluation import FederatedEvaluation, ask
 from sweeper.federated.federation import ANALYST, SERVERS, Federation, Server, read_federation
 from sweeper.federated.keys import ledger_of, make_key, read_key
@@ -231,6 +232,23 @@ def evaluate(model: Path, file: Path, key: Path | None = None) -> FederatedEvalu
     if identity.public != federation.key_of(ANALYST):
         raise SweeperError("Expected the private key of the analyst in the file, got another one (--key)")
     return ask(federation, identity)
+
+
+def check_output(path: Path) -> None:
+    """Refuse a file that an evaluation could not be written to, before any party pays for it.
+
+    Raises:
+        RecordError: another suffix, a file that exists, or a folder that cannot be written to.
+    """
+    if path.suffix != ".json":
+        raise RecordError(f"Expected a file name that ends in .json, got {path} (--output)")
+    if path.exists():
+        raise RecordError(f"Expected a new file, got {path}, which exists; name another, or move it (--output)")
+    if not os.access(path.absolute().parent, os.W_OK | os.X_OK):
+        raise RecordError(
+            f"Expected a folder that can be written to, got {path.absolute().parent}; make it, or name another file "
+            "(--output)"
+        )
 
 
 def write_evaluation(found: FederatedEvaluation, path: Path) -> None:

@@ -8,7 +8,6 @@ Shape letters: N rows.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,9 +19,8 @@ from clipless.curves.tree import Floats
 from clipless.datasets import NewRows
 from clipless.datasets.splits import hash_rows
 from clipless.datasets.tables.blocks import canonical_names, check_blocks
-from clipless.datasets.tables.declarations import MISSING_MARKERS, Ranges
+from clipless.datasets.tables.declarations import Ranges
 from clipless.datasets.tables.encoding import canonical
-from clipless.datasets.tables.table_file import id_texts
 from clipless.errors import DataError
 from clipless.federated.aggregation.party import AggregationParty, contribution
 from clipless.federated.aggregation.roster import ROUNDS
@@ -73,7 +71,7 @@ def take_part(
     predictor = load_predictor(model)
     check_curves(federation, predictor)
     read, labels_N = _read(predictor, data, federation.target, federation.unit, payment.block)
-    rows = _count(federation, predictor, data, read, labels_N, SecureSource())
+    rows = _count(federation, predictor, read, labels_N, SecureSource())
     if any(len(own) > federation.party(name).rows for own in rows):
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
     paid = _ask(federation, name, data, read, labels_N, payment)
@@ -101,10 +99,8 @@ def ask_account(federation: Federation, name: str, model: Path, data: Path, paym
 def _ask(
     federation: Federation, name: str, data: Path, read: NewRows, labels_N: NDArray[np.int64], payment: Payment
 ) -> Paid:
-    unit = federation.unit
-    names = None if unit is None else _unit_names(read.ids[unit], unit, data)
-    units_N = None if names is None else _number_units(names).numpy()
-    ids = None if names is None else torch.from_numpy(hash_rows(name.encode() for name in names))
+    units_N = None if read.units is None else _number_units(read.units).numpy()
+    ids = None if read.units is None else torch.from_numpy(hash_rows(id_.encode() for id_ in read.units))
     blocks_N = None if payment.block is None else _blocks(read, payment.block, units_N, data)
     return payment.ask(federation, name, read, labels_N, blocks_N, units_N, ids)
 
@@ -149,21 +145,20 @@ def rows_of(
     """
     check_curves(federation, predictor)
     rows, labels_N = _read(predictor, data, federation.target, federation.unit)
-    return _count(federation, predictor, data, rows, labels_N, source or SecureSource())
+    return _count(federation, predictor, rows, labels_N, source or SecureSource())
 
 
 def _count(
     federation: Federation,
     predictor: Predictor,
-    data: Path,
     rows: NewRows,
     labels_N: NDArray[np.int64],
     source: RandomSource,
 ) -> list[PartyRows]:
-    if federation.unit is not None:
-        rows_U = _draw_one_of_each(rows.ids[federation.unit], federation.unit, data, source)
+    if rows.units is not None:
+        rows_U = _draw_one_of_each(rows.units, source)
         not_taken = None if rows.not_taken is None else rows.not_taken[rows_U]
-        rows = replace(rows, x=rows.x[rows_U], ids={}, raw=None, hashes=None, not_taken=not_taken)
+        rows = replace(rows, x=rows.x[rows_U], ids={}, raw=None, units=None, hashes=None, not_taken=not_taken)
         labels_N = labels_N[rows_U.numpy()]
     frame = predictor(rows)
     classes = predictor.form.classes
@@ -195,21 +190,12 @@ def check_curves(federation: Federation, predictor: Predictor) -> None:
         )
 
 
-def _draw_one_of_each(cells: Sequence[Any], unit: str, data: Path, source: RandomSource) -> Tensor:
+def _draw_one_of_each(names: Sequence[str], source: RandomSource) -> Tensor:
     """Return one row of each unit, (U,)."""
-    units_N = _number_units(_unit_names(cells, unit, data))
+    units_N = _number_units(names)
     counts_U = units_N.bincount()
     offsets = torch.cat([counts_U.new_zeros(1), counts_U.cumsum(0)])
     return units_N.argsort(stable=True)[draw_rows(torch.arange(len(counts_U)), offsets, source)]
-
-
-def _unit_names(cells: Sequence[Any], unit: str, data: Path) -> list[str]:
-    """Return the id of the unit of each row as it is compared; every row needs one."""
-    texts = id_texts(cells, f"{unit} of {data}")
-    missing = next((row for row, text in enumerate(texts) if text in MISSING_MARKERS), None)
-    if missing is not None:
-        raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({unit} of {data})")
-    return texts
 
 
 def _number_units(names: Sequence[str]) -> Tensor:
@@ -240,7 +226,7 @@ def _read(
     classes = predictor.form.classes
     if target is not None:
         ids = [target, *(name for name in (unit, block) if name is not None)]
-        rows = predictor.form.read(data, ids=ids, allow_unknown=True, hashed=True)
+        rows = predictor.form.read(data, ids=ids, unit=unit, allow_unknown=True, hashed=True)
         cells = [str(cell) for cell in rows.ids[target]]
     else:
         rows = predictor.form.read(data, ids=() if block is None else (block,), allow_unknown=True, hashed=True)

@@ -94,8 +94,10 @@ def predict(
 
         remedy = did_you_mean_file(data) or "give its path"
         raise RecordError(f"Expected rows to predict, found no file {data}; {remedy}")  # before the imports of a model
-    from sweeper.results.models.predict import load_predictor, predictions_as_csv, write_predictions
+    from sweeper.results.models.predict import check_output, load_predictor, predictions_as_csv, write_predictions
 
+    if output is not None:
+        check_output(output, data)
     limits = {"max_epsilon": max_epsilon, "max_price": max_price}
     predictor = load_predictor(model, **limits, minimum=_minimum(minimum), data_dir=data_dir)
     rows = predictor.form.read(data, allow_unknown=allow_unknown, ids=ids or ())
@@ -118,13 +120,17 @@ def evaluate(
     key: Annotated[
         Path | None, typer.Option(help="File of the private key of who is told the result, for servers elsewhere.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="FILE.json to write the curves to.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A new FILE.json to write the curves to.")
+    ] = None,
 ) -> None:
     """Evaluate a picked model over parties that share no row: ROC curve, accuracy and certified accuracy."""
     from sweeper.federated.evaluation import evaluation_lines
+    from sweeper.federated.local import check_output, write_evaluation
     from sweeper.federated.local import evaluate as evaluate_
-    from sweeper.federated.local import write_evaluation
 
+    if output is not None:
+        check_output(output)
     found = evaluate_(model, federated, key)
     for line in evaluation_lines(found):
         typer.echo(line)

@@ -82,7 +82,7 @@ def _composed_answers(charged: ChargedEvents, delta: float, why: str = "", *, ti
     everything = compose(splits, delta, tight=tight, apart=charged.apart)
     cost = (
         f"epsilon {round_up(everything.epsilon)} at delta {delta!r}, {FOR_ALL}: the composition of "
-        "every training of the sweep "
+        "every trial of the sweep "
         f"({everything.events}){_with_scores([*charged.validation, *charged.test], charged.apart)}"
     )
     return answer_alike(everything, f"{cost}.{why}")

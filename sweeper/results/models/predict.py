@@ -193,14 +193,25 @@ def predictions_as_csv(frame: "pd.DataFrame") -> str:
     return str(shown.to_csv(index=False))
 
 
+def check_output(path: Path, data: Path | None = None) -> None:
+    """Refuse a file that predictions of the rows in ``data`` cannot be written to, before they are made.
+
+    Raises:
+        RecordError: another suffix, or the file of the rows themselves.
+    """
+    if path.suffix not in (".csv", ".parquet"):
+        raise RecordError(f"Expected a file name that ends in .csv or .parquet, got {path} (--output)")
+    if data is not None and path.exists() and path.samefile(data):
+        raise RecordError(f"Expected another file than that of the rows, got {path}: it would replace them (--output)")
+
+
 def write_predictions(frame: "pd.DataFrame", path: Path) -> None:
     """Write predictions as csv or parquet, as the suffix says.
 
     Raises:
         RecordError: another suffix, or not written.
     """
-    if path.suffix not in (".csv", ".parquet"):
-        raise RecordError(f"Expected a file name that ends in .csv or .parquet, got {path} (--output)")
+    check_output(path)
     try:
         if path.suffix == ".csv":
             path.write_text(predictions_as_csv(frame), encoding="utf-8", newline="")

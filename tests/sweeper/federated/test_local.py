@@ -12,8 +12,9 @@ from clipless.errors import FederationError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
 from sweeper.account.owner import open_account
+from sweeper.cli.commands.models import evaluate as evaluate_command
 from sweeper.cli.main import main
-from sweeper.errors import SweeperError
+from sweeper.errors import RecordError, SweeperError
 from sweeper.federated import local
 from sweeper.federated.evaluation import FederatedEvaluation
 from sweeper.federated.federation import read_federation
@@ -65,6 +66,25 @@ def command_lines():
             yield path.read_text().replace("\0", " ")
         except OSError:
             continue
+
+
+@pytest.mark.usefixtures("parties")
+def test_nobody_pays_for_a_result_that_cannot_be_written(tmp_path, model, monkeypatch):
+    monkeypatch.setattr(local, "evaluate", lambda *_: pytest.fail("parties were asked"))
+    path, rows = write(tmp_path, ["ann", "bob"], "curator"), tmp_path / "ann.csv"
+    before, sealed = rows.read_bytes(), tmp_path / "sealed"
+    (tmp_path / "was.json").write_text("{}")
+    sealed.mkdir(mode=0o500)
+    monkeypatch.setattr(local.os, "access", lambda folder, _: Path(folder).is_dir() and Path(folder) != sealed)
+    for output, said in (
+        (rows, r"ends in \.json, got .*ann\.csv \(--output\)"),
+        (tmp_path / "was.json", r"a new file, got .*was\.json, which exists; name another"),
+        (tmp_path / "no" / "found.json", r"a folder that can be written to, got .*no; make it"),
+        (sealed / "found.json", r"a folder that can be written to, got .*sealed; make it"),
+    ):
+        with pytest.raises(RecordError, match=said):
+            evaluate_command(model, path, output=output)
+    assert rows.read_bytes() == before
 
 
 @pytest.mark.usefixtures("parties")

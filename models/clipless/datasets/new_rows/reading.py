@@ -31,6 +31,7 @@ from clipless.datasets.splits import hash_rows
 from clipless.datasets.tables.declarations import Categorical, Column, Drop, Numeric, Ranges
 from clipless.datasets.tables.encoding import UNMATCHED, encode_columns, match_texts, numbers
 from clipless.datasets.tables.table_file import Array, Table, _normalise, list_names, near_or_listed, read_table
+from clipless.datasets.tables.units import unit_ids
 from clipless.errors import DataError
 
 INPUT_VERSION = 1
@@ -46,6 +47,7 @@ class NewRows:
         radius_unit: the units in which radii are given.
         ids: columns of the file that only tell rows apart, as they are there.
         raw: the rows that ``x`` are features of, None where rows are as they were read.
+        units: id of the privacy unit of each row, as `unit_ids` compares them; None where nobody asked for it.
         hashes: uint8, (N, 16), of the rows of a table, as `RowHashes` has them; None where nobody asked for them.
         not_taken: bool, (N,), the rows that the encoder does not take, which are zeros in ``x``; None if there is none.
     """
@@ -55,6 +57,7 @@ class NewRows:
     radius_unit: str
     ids: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     raw: Tensor | None = None
+    units: Sequence[str] | None = None
     hashes: Tensor | None = None
     not_taken: Tensor | None = None
 
@@ -77,7 +80,13 @@ class InputFormat:
     features: Features | None = None
 
     def read(
-        self, path: str | Path, *, allow_unknown: bool = False, ids: Sequence[str] = (), hashed: bool = False
+        self,
+        path: str | Path,
+        *,
+        allow_unknown: bool = False,
+        ids: Sequence[str] = (),
+        unit: str | None = None,
+        hashed: bool = False,
     ) -> NewRows:
         """Read the rows of a file: a table; or for images an npz file, a picture or a folder of pictures.
 
@@ -86,6 +95,7 @@ class InputFormat:
             allow_unknown: encode what the declarations do not know as training did, instead of refusing it: unknown
                 categories as zeros, texts that are no number as missing ones.
             ids: columns of a table to keep beside the rows; the model sees them only if it was trained with them.
+            unit: one of these columns, of privacy units: every row needs one.
             hashed: hash the rows of a table, with every column of the file.
 
         Raises:
@@ -95,7 +105,9 @@ class InputFormat:
             whole = read_table(path)
             table, kept = _without_ids(whole, self.raw, ids)
             hashes = torch.from_numpy(hash_rows(whole.contents())) if hashed else None
-            return replace(self._encode_table(self.raw, table, allow_unknown=allow_unknown), ids=kept, hashes=hashes)
+            units = None if unit is None else unit_ids(whole, unit, self.raw.missing_markers)
+            rows = self._encode_table(self.raw, table, allow_unknown=allow_unknown)
+            return replace(rows, ids=kept, units=units, hashes=hashes)
         if ids:
             raise DataError(f"Expected no column to keep, got {ids[0]!r}: {self.name} is no table; leave it out")
         return self.of_array(read_array(Path(path), self.raw, self.name), str(path))
@@ -238,7 +250,7 @@ def _without_ids(table: Table, ranges: Ranges, ids: Sequence[str]) -> tuple[Tabl
         )
     known = {*ranges.columns, ranges.target}
     columns = {name: column for name, column in table.columns.items() if name in known or name not in ids}
-    return Table(table.name, columns), {name: table.columns[name].to_pylist() for name in ids}
+    return replace(table, columns=columns), {name: table.columns[name].to_pylist() for name in ids}
 
 
 def _check_columns(table: Table, ranges: Ranges, used: Mapping[str, Column]) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from numpy.typing import NDArray
 
@@ -40,7 +39,8 @@ from clipless.datasets.tables.encoding import (
     match_texts,
 )
 from clipless.datasets.tables.ranges_file import class_names, load_ranges
-from clipless.datasets.tables.table_file import Table, id_texts, near_or_listed, read_table
+from clipless.datasets.tables.table_file import Table, near_or_listed, read_table
+from clipless.datasets.tables.units import unit_ids
 from clipless.errors import DataError, DeclarationError
 
 RADIUS_UNIT = "columns scaled to [-1, 1] by their declared ranges"
@@ -222,7 +222,7 @@ def _read_blocks(
     units_N = _units(table, source.unit, ranges)[0] if has_unit else None
     read_N, codes_N = cut_into_blocks(table, source.blocks, units_N)
     mask = pa.array(read_N)
-    read = Table(table.name, {name: column.filter(mask) for name, column in table.columns.items()})
+    read = replace(table, columns={name: column.filter(mask) for name, column in table.columns.items()})
     return read, read_N, codes_N
 
 
@@ -336,17 +336,8 @@ def _parts(table: Table, source: TableFacts, units_N: NDArray[np.intp] | None, n
 
 def _units(table: Table, unit: str, ranges: Ranges) -> tuple[NDArray[np.intp], list[bytes]]:
     """Return the number of each row's unit, and the names of units in the order of their first rows."""
-    column = table.columns[unit]
-    missing = pc.is_null(column, nan_is_null=True).to_pylist()
-    texts = [str(value) for value in column.to_pylist()]
-    missing = [gap or text in ranges.missing_markers for gap, text in zip(missing, texts, strict=True)]
-    if any(missing):
-        raise DataError(
-            f"The unit of row {missing.index(True) + 1} is missing: every row needs one ({unit} of {table.name})"
-        )
     numbers: dict[str, int] = {}
-    names = id_texts(column.to_pylist(), f"{unit} of {table.name}")
-    units = [numbers.setdefault(text, len(numbers)) for text in names]
+    units = [numbers.setdefault(id_, len(numbers)) for id_ in unit_ids(table, unit, ranges.missing_markers)]
     return np.array(units, dtype=np.intp), [name.encode() for name in numbers]
 
 

@@ -13,7 +13,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import nan
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -38,16 +38,25 @@ _NO_VALUE = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 TRUTH = {"true": 1.0, "false": 0.0}  # in small letters
 _LEAST_BLOCK, _MOST_BLOCK = 2**20, 2**26  # bytes
 _OTHER_MARKS = ";\t|"  # that other programs put between columns
-_WHOLE_NUMBER = re.compile(r"([+-]?[0-9]+)(?:\.0*)?")
 _WHOLE = 2.0**53  # below, double precision holds every whole number
+_TIME = re.compile(
+    r"(?P<date>\d{4,}-\d\d-\d\d)?(?:(?(date)[ T])(?P<minutes>\d\d:\d\d)(?::(?P<seconds>\d\d)(?:\.(?P<parts>\d+))?)?"
+    r"(?P<zone>Z|[+-]\d\d:?\d\d)?)?"
+)
+_MIDNIGHT = "00:00:00"
+_UTC = ("Z", "+00:00", "+0000", "-00:00")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Named columns of one length: Arrow arrays of numbers or trimmed texts, nulls where a cell is missing."""
+    """Named columns of one length: Arrow arrays of numbers or trimmed texts, nulls where a cell is missing.
+
+    ``types`` are those in the file of columns that it holds as another one.
+    """
 
     name: str
     columns: Mapping[str, Array]
+    types: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         lengths = {len(column) for column in self.columns.values()}
@@ -66,7 +75,7 @@ class Table:
 
         Guarantees:
             The types of the columns do not enter: a cell is the same as a whole number, a double, a text, a truth value
-            or an entry of a dictionary, and so is a missing one as null, NaN or text.
+            or an entry of a dictionary, and so is a missing one as null, NaN or text, and a time of any resolution.
         """
         columns = [self.columns[name] for name in sorted(self.columns)]
         cells = [canonical_numbers(column) for column in columns]
@@ -99,40 +108,38 @@ def canonical_texts(column: Array) -> list[str]:
     return ["" if code is None else texts[code] for code in encoded.indices.to_pylist()]
 
 
-def id_texts(cells: Iterable[Any], where: str) -> list[str]:
-    """Return ids as texts: equal numbers alike, as `canonical_texts` does, but whole ones exactly; empty if missing.
-
-    Args:
-        cells: of any type; ``None`` where missing.
-        where: column and file, for messages.
-
-    Raises:
-        DataError: a double so large that it may stand for several ids.
-    """
-    known: dict[Any, str] = {None: ""}
-    return [known[cell] if cell in known else known.setdefault(cell, _id_text(cell, where)) for cell in cells]
-
-
-def _id_text(cell: Any, where: str) -> str:
-    if isinstance(cell, float) and abs(cell) >= _WHOLE:
-        raise DataError(
-            f"Expected ids that differ, got numbers of double precision from 2^53 on, of which several are one; store "
-            f"them as texts or whole numbers ({where})"
-        )
-    text = str(cell)
-    if whole := _WHOLE_NUMBER.fullmatch(text.strip()):
-        return str(int(whole[1]))
-    value = _number(text)
-    return text if value is not None and abs(value) >= _WHOLE else _canonical(cell)
-
-
 def _canonical(cell: Any) -> str:
     value = _number(str(cell))
     if value is None:
-        return str(cell)
+        return canonical_time(str(cell))
     if value != value:
         return ""
     return str(int(value)) if abs(value) < _WHOLE and value.is_integer() else repr(value)
+
+
+def canonical_time(text: str) -> str:
+    """Return a date or time without what depends on its resolution, any other text as it is.
+
+    >>> canonical_time("2024-01-01T12:00:00.500000"), canonical_time("2024-01-01 00:00:00.000"), canonical_time("12:30")
+    ('2024-01-01 12:00:00.5', '2024-01-01', '12:30:00')
+    >>> canonical_time("2024-01-01 00:00:00+00:00"), canonical_time("twelve")
+    ('2024-01-01 00:00:00Z', 'twelve')
+    """
+    found = _TIME.fullmatch(text)
+    if not found or not found["minutes"]:
+        return text
+    parts = (found["parts"] or "").rstrip("0")
+    zone = "Z" if found["zone"] in _UTC else found["zone"] or ""
+    time = f"{found['minutes']}:{found['seconds'] or '00'}{'.' * bool(parts)}{parts}{zone}"
+    if not found["date"]:
+        return time
+    return found["date"] if time == _MIDNIGHT else f"{found['date']} {time}"
+
+
+def is_missing_text(text: str) -> bool:
+    """Whether a text stands for a missing value in every table."""
+    value = _number(text)
+    return value is not None and value != value
 
 
 def _number(text: str | None) -> float | None:
@@ -192,7 +199,9 @@ def read_table(path: str | Path) -> Table:
     except _UNREADABLE as error:
         near = "" if path.exists() else did_you_mean_file(path, before="; ")
         raise DataError(f"Cannot read {path}: {_reason(error)}{near}") from None
-    return Table(path.name, {name: _normalise(column, name, path) for name, column in columns.items()})
+    cells = {name: _normalise(column, name, path) for name, column in columns.items()}
+    types = {name: _content_type(column) for name, column in columns.items()}
+    return Table(path.name, cells, {name: kind for name, kind in types.items() if kind != cells[name].type})
 
 
 def _read_csv(path: Path) -> dict[str, Array]:
@@ -270,10 +279,25 @@ def _normalise(column: Array, name: str, path: Path) -> Array:
         return pc.cast(column, pa.float64())
     if is_number(column):
         return column
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = pc.cast(column, pa.timestamp(column.type.unit, "UTC"))
     try:
-        return pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
+        if pa.types.is_duration(column.type):  # its numbers depend on its unit
+            raise pa.ArrowInvalid
+        texts = pc.utf8_trim_whitespace(pc.cast(column, pa.large_string()))
     except pa.ArrowException:
         raise DataError(f"Expected numbers or texts, got a column of type {column.type} ({name} in {path})") from None
+    return _canonical_times(texts) if pa.types.is_temporal(column.type) else texts
+
+
+def _canonical_times(texts: Array) -> Array:
+    encoded = texts.dictionary_encode()
+    known = pa.array([canonical_time(text) for text in encoded.dictionary.to_pylist()], pa.large_string())
+    return known.take(encoded.indices)
+
+
+def _content_type(column: Array) -> Any:
+    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def _reason(error: Exception) -> str:

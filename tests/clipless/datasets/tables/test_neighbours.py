@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from clipless.datasets import Categorical, Drop, Numeric, Ranges, load
-from clipless.datasets.tables.table_file import canonical_texts, id_texts, read_table
+from clipless.datasets.tables.table_file import canonical_texts, read_table
 from clipless.errors import DataError
 
 RANGES = Ranges(
@@ -199,7 +200,7 @@ def test_one_row_keeps_the_split_of_every_other_where_units_are_numbers(tmp_path
     ranges = Ranges(name="r", source="s", target="target", classes=("no", "yes"), others=Drop(), unit="unit")
     ranges = dataclasses.replace(ranges, columns={"whole": Numeric(low=0, high=100, missing=0)})
     found = []
-    for last in (5_000, 0.5, "x"):
+    for last in (5_000, 5_000.0, "x"):
         units = [*range(PEOPLE), last]
         frame = pd.DataFrame([*SHARED.to_dict("records"), ROW]).assign(unit=units)
         _parquet(frame, tmp_path / "t.parquet")
@@ -233,23 +234,33 @@ def test_a_missing_value_is_the_same_in_every_type(cells):
     assert canonical_texts(cells) == [""]
 
 
-def test_an_id_is_the_same_in_every_type_and_whole_numbers_stay_apart_however_long_they_are():
-    for cells in (
-        pa.array([1, 0, 39]),
-        pa.array([1.0, 0.0, 39.0]),
-        pa.array(["01", "-0", "39.0"]),
-        pa.array(["true", "False", " 3.9e1"]),
-        pa.array([True, False]),
-    ):
-        assert id_texts(cells.to_pylist(), "here") == ["1", "0", "39"][: len(cells)]
-    long = [123456789012345678, 123456789012345679]
-    for cells in (pa.array(long), pa.array([f"0{one}" for one in long])):
-        assert id_texts(cells.to_pylist(), "here") == [str(one) for one in long]
-    assert id_texts(["12e456", "13e456", "9007199254740993.5"], "here") == ["12e456", "13e456", "9007199254740993.5"]
-    assert id_texts([None, "", "NA", np.nan], "here") == [""] * 4
-    for one in (2.0**53, -1e300, np.inf):
-        with pytest.raises(DataError, match=r"from 2\^53 on, of which several are one; store them as .* \(who of t"):
-            id_texts([1.0, one], "who of t")
+MOMENTS = [datetime(2024, 2, 3, 4, 5, 6, 500_000, tzinfo=UTC), datetime(2024, 2, 3, tzinfo=UTC), None]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+def test_a_time_is_the_same_in_every_type(tmp_path, zone):
+    column = pa.array([one and one.replace(tzinfo=None) for one in MOMENTS], pa.timestamp("us"))
+    spelled = ["2024-02-03 04:05:06.500000", "2024-02-03T00:00:00", ""]
+    if zone:
+        column, spelled = column.cast(pa.timestamp("us", "UTC")), [text and f"{text}+00:00" for text in spelled]
+    columns = [column.cast(pa.timestamp(unit, zone)) for unit in ("ms", "us", "ns")]
+    found = []
+    for cells in (*columns, pa.array(spelled)):
+        pyarrow.parquet.write_table(pa.table({"when": cells, "x": [1, 2, 3]}), tmp_path / "t.parquet")
+        found.append((read_table(tmp_path / "t.parquet"), cells))
+    assert len({tuple(table.contents()) for table, _ in found}) == 1
+    assert len({tuple(table.columns["when"].to_pylist()) for table, _ in found[:3]}) == 1, "of categories, too"
+    assert len(set(canonical_texts(found[0][0].columns["when"]))) == 3
+
+
+def test_a_day_is_the_same_as_its_midnight_and_a_length_of_time_is_refused(tmp_path):
+    midnight = pa.array([datetime(2024, 2, 3)], pa.timestamp("ns"))
+    for column in (midnight, midnight.cast(pa.date32()), midnight.cast(pa.date64())):
+        pyarrow.parquet.write_table(pa.table({"when": column}), tmp_path / "t.parquet")
+        assert read_table(tmp_path / "t.parquet").columns["when"].to_pylist() == ["2024-02-03"]
+    pyarrow.parquet.write_table(pa.table({"long": pa.array([7], pa.duration("ms"))}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=r"numbers or texts, got a column of type duration\[ms\] \(long in .*t.parquet"):
+        read_table(tmp_path / "t.parquet")
 
 
 def test_numbers_that_differ_stay_different():

@@ -236,7 +236,9 @@ def test_axes_of_results_do_not_enlarge_differences_within_their_errors(sweep):
     compared = replace(compare(sweep), half_width=0.05, reached={"a": SCORES, "b": SCORES | {"accuracy": 0.81}})
     axis, unknown = configurations._result_axis, replace(compared, half_width=None)
     accuracy, epsilon = (axis(compared, name, ["a", "b"]) for name in ("accuracy", "epsilon"))
-    assert accuracy.ends == pytest.approx((0.67, 0.87)), "whole percents: the interval of the best, and four times half of it"
+    assert accuracy.ends == pytest.approx((0.67, 0.87)), (
+        "whole percents: the interval of the best, and four times half of it"
+    )
     assert [10**end for end in epsilon.ends] == pytest.approx([1.0, 2.0])
     assert axis(unknown, "accuracy", ["a", "b"]).ends == (0.8, 0.81)
 

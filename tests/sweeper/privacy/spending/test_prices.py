@@ -38,7 +38,7 @@ def test_an_adaptive_search_pays_the_composition_for_everything_it_may_release(e
     assert tuple(found) == QUESTIONS
     whole = price([event, ONE, event], DELTA).epsilon
     assert all((answer.epsilon, answer.events, answer.delta) == (whole, 3, DELTA) for answer in found.values())
-    cost = f"epsilon {round_up(whole)} at delta 1e-05, for the search and every model: the composition of every training of the sweep (3)"
+    cost = f"epsilon {round_up(whole)} at delta 1e-05, for the search and every model: the composition of every trial of the sweep (3)"
     assert all(cost in answer.statement for answer in found.values())
     assert len({answer.statement for answer in found.values()}) == 1
 

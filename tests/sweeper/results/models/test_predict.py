@@ -17,6 +17,7 @@ import clipless
 import sweeper
 from clipless.datasets import NewRows, find_features, input_format
 from clipless.errors import CliplessError, DataError
+from sweeper.cli.commands import models
 from sweeper.errors import PickError, RecordError
 from sweeper.papers.files import MODEL_NAME
 from sweeper.results.models import predict
@@ -223,6 +224,18 @@ def test_predictions_are_written_as_the_suffix_says(tmp_path):
         write_predictions(frame, tmp_path / "p.txt")
     with pytest.raises(RecordError, match="Cannot write"):
         write_predictions(frame, tmp_path / "no" / "p.csv")
+
+
+def test_predictions_never_replace_the_rows_that_they_are_of(tmp_path):
+    rows, link = tmp_path / "rows.csv", tmp_path / "link.csv"
+    rows.write_text("a\n1\n")
+    link.symlink_to(rows)
+    for output in (rows, link):
+        with pytest.raises(RecordError, match=r"another file than that of the rows, got .*: it would replace them"):
+            models.predict(tmp_path, rows, output=output)
+    with pytest.raises(RecordError, match=r"ends in \.csv or \.parquet"):
+        models.predict(tmp_path, rows, output=tmp_path / "p.txt")
+    assert rows.read_text() == "a\n1\n"
 
 
 # data.json
