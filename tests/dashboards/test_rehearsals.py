@@ -175,7 +175,7 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     assert (key.name, key.x) == ("trained as t0001: accuracy 83.1 %", (None,))
     assert key.line.width == wide.line.width
     assert key.line.dash == wide.line.dash == "solid"
-    (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol)
+    (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol == ("star",))
     assert (star.marker.symbol, star.marker.opacity, star.y[0]) == (("star",), 1, wide.y[-1])
     assert star.x[0] > wide.x[-1], "beside the texts of ticks, not on them"
 
@@ -223,6 +223,24 @@ def test_scores_of_rehearsals_say_how_sure_they_are(rehearsed_sweep):
     sketched = replace(data, rehearsals=Rehearsed([first, *data.rehearsals[1:]]))
     assert half_width_of(sketched) is None
     assert compare(sketched).certainty == "Scores are of synthetic rows, not of rows of the data"
+
+
+@pytest.mark.usefixtures("explained")
+def test_the_interval_of_rehearsals_is_that_of_their_rows_or_the_error_that_they_show(rehearsed_sweep):
+    claim = rehearsed_sweep.result.claim
+    known = replace(claim, baselines=replace(claim.baselines, rows={"validation": 261}), unit="row")
+    data = replace(rehearsed_sweep, result=replace(rehearsed_sweep.result, claim=known))
+    best = max(values["accuracy"] for values in compare(data).reached.values())
+    assert (compare(data).sure, compare(data).sure_as) == (wilson(best, 261), "95 % CI of the best")
+    alone = tuple(one for one in data.result.objectives if one.name in ("epsilon", "accuracy"))
+    source = replace(data.rehearsals[0].configuration, source=RehearsalSource.SKETCH)
+    shown = [replace(one, error=0.02) for one in data.rehearsals]
+    shown[0] = replace(shown[0], configuration=source)
+    for objectives, error, sure in ((alone, 0.02, (best - 0.02, best + 0.02)), (alone, inf, None), (None, 0.02, None)):
+        result = replace(data.result, objectives=objectives or data.result.objectives)
+        sketched = replace(data, result=result, rehearsals=Rehearsed(replace(one, error=error) for one in shown))
+        assert compare(sketched).sure == (None if sure is None else pytest.approx(sure))
+        assert (compare(sketched).sure_as == "error of rehearsals around the best") is (sure is not None)
 
 
 @pytest.mark.usefixtures("explained")

@@ -10,24 +10,25 @@ a model that was trained on the other half.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, nan
 from typing import Any
 
 from dashboards.data import SweepData, finite
 from dashboards.figures._base import omitted
 from dashboards.figures._common import epsilon_title
 from dashboards.figures._comparable import UNEXPLAINED, noise_note
-from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, scores_in_words, within
+from dashboards.figures._scores import UNCHOSEN, VALIDATION, half_width, interval_of, scores_in_words, within
 from dashboards.figures.hyperparameters._axes import declared_ranges
 from dashboards.text import rehearsed_text, show_epsilon, title_of
 from sweeper.privacy.held_out import wilson
 from sweeper.privacy.pricing import OWN
-from sweeper.records import Objective, RehearsalSource
+from sweeper.records import Interval, Objective, Point, RehearsalSource
 from sweeper.results.highlights import best_by_trial
 from sweeper.rounding import number_of
 from sweeper.specification.fields.nested import flatten
 from sweeper.specification.objectives import is_share_of_rows
 
+_CI = "95 % CI of the best"
 _DIGITS = 2  # of importances that differ; a smaller difference is chance
 _ON_ROWS = (
     " Each row is scored once, by a model trained on the other half. The interval is Wilson's, where it is widest; it "
@@ -46,6 +47,8 @@ class Compared:
     reached: Mapping[str, Mapping[str, float]]  # values by objective, by id
     note: str = ""  # what they are; empty where they are all trials
     half_width: float | None = None  # of the 95 % interval of a score, None where that is not known
+    sure: Interval | None = None  # how sure the highest utility is, None where that is not known
+    sure_as: str = ""  # what that interval is
     certainty: str = ""  # of rehearsals, how sure their scores are; empty where that is not known
     trained: Mapping[str, str] | None = None  # of rehearsals, the trials that train each, empty where none does
 
@@ -167,8 +170,33 @@ def _trials(data: SweepData, *, one_noise: bool) -> Compared:
         settings={id_: data.settings[id_] for id_ in ids},
         reached={id_: best[id_].values for id_ in ids},
         half_width=half_width(data.result, (data.utility,)),
+        sure=_interval(data, best, ids),
+        sure_as=_CI,
         note=noise_note(data) if one_noise else "",
     )
+
+
+def _interval(data: SweepData, best: Mapping[str, Point], ids: Sequence[str]) -> Interval | None:
+    """Return the interval of the best utility of trials."""
+    if not ids:
+        return None
+    sign = data.direction(data.utility).sign
+    point = max((best[id_] for id_ in ids), key=lambda one: sign * one.values[data.utility])
+    return point.interval(data.utility) or interval_of(data.result, data.utility, point.values[data.utility])
+
+
+def _rehearsed_interval(
+    data: SweepData, objectives: Sequence[str], best: Mapping[str, Mapping[str, float]], half: float | None
+) -> tuple[Interval | None, str]:
+    """Return how sure the best utility of rehearsals is, and what says so."""
+    sign, utility = data.direction(data.utility).sign, data.utility
+    highest = sign * max((sign * values[utility] for values in best.values()), default=nan)
+    if half is not None and is_share_of_rows(utility):
+        return wilson(highest, data.result.claim.baselines.rows[VALIDATION]), _CI
+    error = next((one.error for one in data.rehearsals if one.error is not None), None)
+    if error is None or not isfinite(error) or list(objectives) != [utility]:
+        return None, ""
+    return (highest - error, highest + error), "error of rehearsals around the best"
 
 
 def _rehearsals(data: SweepData) -> Compared:
@@ -176,6 +204,7 @@ def _rehearsals(data: SweepData) -> Compared:
     found = {one.id: one for one in data.rehearsals if one.place is not None and one.best is not None}
     best = {id_: one.best.values for id_, one in sorted(found.items()) if one.best is not None}
     half = _half_width(data, list(filter(is_share_of_rows, objectives)), best)
+    sure, sure_as = _rehearsed_interval(data, objectives, best, half)
     return Compared(
         subject="configuration",
         objectives=objectives,
@@ -184,6 +213,8 @@ def _rehearsals(data: SweepData) -> Compared:
         note=rehearsed_text(data.rehearsal_source),
         certainty=_certainty(data, objectives, half),
         half_width=half,
+        sure=sure,
+        sure_as=sure_as,
         trained={id_: ", ".join(found[id_].trials) for id_ in best},
     )
 

@@ -15,7 +15,7 @@ from dashboards.figures._theme import Theme
 from dashboards.figures._ticks import break_name, thin
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import order
-from dashboards.figures.hyperparameters.configurations import ConfigurationsInfo, in_order
+from dashboards.figures.hyperparameters._content import ConfigurationsInfo, in_order
 from dashboards.text import MISSING, setting, show
 
 LEAST_TRIALS = 4

@@ -3,36 +3,24 @@
 Only values that differ between them have an axis; `dashboards.figures.hyperparameters._axes` says how it is scaled.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
 from html import escape
-from math import ceil, floor
+from math import ceil
 from typing import Any
 
 import plotly.graph_objects as go
 from plotly.colors import sample_colorscale
 
-from dashboards.data import SweepData, evenly, finite, varying
-from dashboards.figures._base import FigureInfo, FigureKind, Table
-from dashboards.figures._common import DASHES, bar_key, color_bar, header, label, new_figure, short_names
-from dashboards.figures._comparable import mark, more_height, name_stars, stage_names, symbols, write_below
-from dashboards.figures._scores import interval_of
+from dashboards.data import SweepData
+from dashboards.figures._base import FigureKind, Table
+from dashboards.figures._common import DASHES, bar_key, color_bar, label, new_figure
+from dashboards.figures._comparable import mark, more_height, name_stars, symbols, write_below
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
-from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, differs, make_axis
-from dashboards.figures.hyperparameters._compared import (
-    Compared,
-    compare,
-    order,
-    remarks_of,
-    terms_of,
-    trained_in_words,
-)
-from dashboards.text import in_parentheses, short_title, show
-from sweeper.specification.fields.ranges import Range
-from sweeper.specification.objectives import is_share_of_rows
+from dashboards.figures.hyperparameters._axes import Axis, differs, make_axis
+from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._content import DRAWN_TRIALS, ConfigurationsInfo, identify, info, is_trained
 
-DRAWN_TRIALS = 300
 _ANGLE = -18  # of names
 _LEVEL_NAMES, _LETTERS, _LINE = 12, 108, 16  # so many names stand level in a picture: letters of a line, its pixels
 _TRAINED = (
@@ -41,129 +29,16 @@ _TRAINED = (
 )
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
 _PALE, _CLEAR = 0.45, 0.85  # opacity of the others, from the worst to the best: it is the best that are followed
-_PLACES = ("highest", "second", "third", "fourth", "fifth")  # as many as there are dashes
-_WITHIN = ", inside that interval"  # of a place behind the first
-_LEAST_HALVES = 4.0  # of the interval of a score, in an axis of scores
-_LEAST_RATIO = 2.0  # of the ends of an axis of epsilons
-_BEST_SHARE = 0.1  # of the trials whose lines stand out, where none is a rehearsed configuration that was trained
+_PLACES = ("best", "second", "third")
 _INTERVAL_AT = 0.06  # from the axis to the bar of an interval, as a share of the way between axes
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
-STAGE = "stage"  # the axis of stages of the budget
 _RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1), (-3, 0), (3, 0), (0, -2.5), (0, 2.5))  # pixels
 _BELOW, _ROW = 24, 20  # pixels between axes and the note below them, and for each row of a legend between
-_ROW_LETTERS, _SYMBOL_LETTERS = 130, 9  # that fit a row of it, and those that a symbol takes
+_ROW_LETTERS, _SYMBOL_LETTERS = 150, 9  # that fit a row of it, and those that a symbol takes
 _FEW_VALUES, _NEXT, _BUNDLE = 8, 0.006, 0.06  # of an axis; shares of it between two lines at one, and of all of one
 _BEYOND = 9  # pixels from the end of an axis to the text of its tick
+_AT_TEXT, _NEAR = 0.1, 0.03  # where texts are, as a share of the way to the axis before; a share of the axis
 _RISE = 2.0  # pixels above an axis for each letter of its name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigurationsInfo(FigureInfo):
-    """Numbers of the parallel coordinates."""
-
-    subject: str = "trial"  # what a line is, as a table calls it
-    note: str = ""  # what is compared, where that are not all trials, and how sure scores are; in one line each
-    trained: tuple[str, ...] = ()  # of each rehearsed configuration the trials that train it, empty where none does
-    attained: Mapping[str, str] = field(default_factory=dict)  # best scores of these trials by `trained`, in words
-    half_width: float | None = None  # of the 95 % interval of a score, None where that is not known
-    # ids of the trials that have a point with every objective, or of rehearsed configurations; evenly spread ones
-    # of more than `DRAWN_TRIALS`
-    trials: tuple[str, ...]
-    axes: tuple[Axis, ...]  # configuration first, objectives last
-    objectives: tuple[str, ...]
-    color_name: str  # the objective that colours the lines
-    colors: tuple[float, ...]  # its value for each trial
-    terms: str = ""  # what the marks are the best points of, how sure they are and what they cost; parts by "; "
-    order: tuple[str, ...] = ()  # hyperparameters, the most important first; those beyond it have no order
-
-
-def info(data: SweepData, *, one_noise: bool = False) -> ConfigurationsInfo:
-    """Compute the parallel coordinates, of one stage with ``one_noise``; empty with fewer than two trials."""
-    shown = compare(data, one_noise=one_noise)
-    ids = evenly(list(shown.reached), DRAWN_TRIALS)
-    axes: list[Axis] = []
-    if len(ids) > 1:
-        flats = [shown.settings[id_] for id_ in ids]
-        chosen = varying({id_: shown.settings[id_] for id_ in ids})
-        labels = short_names(chosen, shown.objectives)
-        ranges = declared_ranges({} if data.manifest is None else data.manifest.spec)
-        axes = [make_axis(n, labels[n], [flat.get(n) for flat in flats], ranges.get(n)) for n in chosen]
-        axes += _stage_axis(data, ids) if shown.trained is None and not one_noise else []
-        axes += [_result_axis(shown, name, ids) for name in shown.objectives]
-    return ConfigurationsInfo(
-        **header(data, "configurations and their best points"),
-        objectives=shown.objectives,
-        trials=ids if axes else (),
-        axes=tuple(axes),
-        color_name=data.utility,
-        colors=tuple(shown.reached[id_][data.utility] for id_ in ids) if axes else (),
-        subject=shown.subject,
-        note="\n".join(filter(None, (shown.note, shown.certainty))),
-        trained=tuple(shown.trained[id_] for id_ in ids) if axes and shown.trained is not None else (),
-        attained=_attained(data, shown),
-        half_width=shown.half_width,
-        order=order(data) if axes else (),
-        terms=terms_of(data, shown),
-    )
-
-
-def _result_axis(shown: Compared, name: str, ids: Sequence[str]) -> Axis:
-    """The axis of an objective: what differs by less than the interval of a score does not look as if it were much."""
-    values = [shown.reached[id_][name] for id_ in ids]
-    low, high = min(values), max(values)
-    ends = None
-    if is_share_of_rows(name) and shown.half_width is not None:
-        high = min(max(high, 1.0), ceil(100 * (high + shown.half_width)) / 100)
-        low = min(low, max(0.0, high - _LEAST_HALVES * shown.half_width))
-        ends = Range(low=floor(100 * low) / 100, high=high)
-    elif name == "epsilon" and low > high / _LEAST_RATIO > 0.0:
-        ends = Range(low=float(f"{high / _LEAST_RATIO:.1g}"), high=high, log=True)
-    rehearsed = "rehearsed " if shown.trained is not None else ""
-    return make_axis(name, rehearsed + short_title(name), values, ends)
-
-
-def _stage_axis(data: SweepData, ids: Sequence[str]) -> list[Axis]:
-    """The axis that tells stages of the budget apart, where some trials are of another one."""
-    names = stage_names(data)
-    stages = [data.result.stage_of(id_) or 0 for id_ in ids]
-    values = [names[stage].removeprefix("stage ") for stage in stages] if len(set(stages)) > 1 else []
-    return [make_axis(STAGE, STAGE, values)] if values else []
-
-
-def _attained(data: SweepData, shown: Compared) -> dict[str, str]:
-    """Return what trials of rehearsed configurations reached, by their names: the best utility, and how sure it is."""
-    utility, found = data.utility, {}
-    for trials in filter(None, (shown.trained or {}).values()):
-        points = [point for point in data.points if point.trial in trials.split(", ") and finite(point, utility)]
-        if points:
-            best = max(points, key=lambda point: data.direction(utility).sign * point.values[utility])
-            value = best.values[utility]
-            interval = best.interval(utility) or interval_of(data.result, utility, value)
-            found[trials] = f"{label(utility)} {show(utility, value)}{in_parentheses(utility, interval)}"
-    return found
-
-
-def content_of(data: SweepData, title: str, *, one_noise: bool = False) -> dict[str, Any]:
-    """Return the fields of `ConfigurationsInfo`, for a figure of the same numbers with a title of its own."""
-    base = replace(info(data, one_noise=one_noise), **header(data, title))
-    return {name: getattr(base, name) for name in base.__dataclass_fields__}
-
-
-def in_order(info: ConfigurationsInfo) -> list[Axis]:
-    """Return the axes of hyperparameters, the most important first; those without an order: ranges before others."""
-    places = {name: place for place, name in enumerate(info.order)}
-    settings = [axis for axis in info.axes if axis.name not in (*info.objectives, STAGE)]
-    return sorted(settings, key=lambda axis: (places.get(axis.name, len(places)), not axis.is_range))
-
-
-def identify(info: ConfigurationsInfo, i: int) -> dict[str, Any]:
-    """Return the first columns of a row: the trial, or the rehearsed configuration and the trials that train it."""
-    return {info.subject: info.trials[i]} | ({"trained_as": info.trained[i]} if info.trained else {})
-
-
-def is_trained(info: ConfigurationsInfo, chosen: Iterable[int]) -> list[bool]:
-    """Return which of them are rehearsed configurations that trials train."""
-    return [bool(info.trained and info.trained[i]) for i in chosen]
 
 
 def rows(info: ConfigurationsInfo) -> Table:
@@ -189,7 +64,7 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     look = {
         "colorscale": theme.colorscale(),
         "showscale": True,
-        "colorbar": color_bar(label(info.color_name), info.colors),
+        "colorbar": color_bar(f"{'rehearsed ' * bool(info.trained)}{label(info.color_name)}", info.colors),
     }
     if info.still:
         _draw_lines(figure, info, axes, theme, look)
@@ -230,7 +105,7 @@ def _level_name(title: str, letters: int) -> str:
     if len(title) <= letters:
         return escape(title)
     dots = "." if "@" in title else ".<br>"  # a radius stays whole
-    return break_name(title, letters).replace(" ", "<br>").replace(".", dots)
+    return "<br>".join(break_name(part, letters).replace(".", dots) for part in title.split(" "))
 
 
 def _draw_lines(
@@ -242,7 +117,7 @@ def _draw_lines(
     trained = is_trained(info, range(len(info.trials)))
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
     by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
-    wide = set(by_share[-(sum(trained) or ceil(_BEST_SHARE * len(shares))) :])
+    wide = set(by_share[-(sum(trained) or min(len(_in_interval(info)), len(_PLACES))) :])
     order = by_share[: -len(wide) - 1 : -1]  # the best first: its line is solid, and others can be followed
     for i in by_share:
         color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
@@ -260,7 +135,9 @@ def _draw_lines(
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x in range(len(axes)):
         figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
-    figure.update_layout(annotations=[*figure.layout.annotations, *_tick_texts(axes, theme)])  # one by one is slow
+    figure.add_trace(_tick_marks(axes, theme))
+    texts = _tick_texts(axes, theme, [[column[i] for column in heights] for i in order])
+    figure.update_layout(annotations=[*figure.layout.annotations, *texts])  # one by one is slow
     names = {"tickvals": list(range(len(axes))), "ticktext": [escape(axis.title) for axis in axes], "ticks": ""}
     bare = {"showgrid": False, "showline": False, "ticklabelstandoff": _BEYOND, "tickfont": {"weight": "bold"}}
     figure.update_layout(
@@ -275,36 +152,32 @@ def _draw_lines(
             f"trained as {info.trained[i]}{': ' * bool(one)}{one}" for i, one in zip(order, attained, strict=True)
         ]
     else:
-        what = label(info.color_name)
-        near = [i != order[0] and _is_near(info, order[0], i) for i in order]
-        entries = [
-            f"{place}{f' {what}' * (i == order[0])}: {info.trials[i]}{_WITHIN * is_near}"
-            for place, i, is_near in zip(_PLACES, order, near, strict=False)
-        ]
-        entries = entries if len(order) <= len(_PLACES) else [f"highest {what}: {len(order)} of {len(shares)}"]
+        entries = [f"{place}: {info.trials[i]}" for place, i in zip(_PLACES, order, strict=False)]
     for name, dash in zip(entries[: len(DASHES)], DASHES, strict=False):
         line = {"color": theme.ink, "width": _WIDE, "dash": dash}
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, showlegend=True))
     figure.update_layout(showlegend=True, legend={"y": -0.05, "yanchor": "top"})
 
 
-def _is_near(info: ConfigurationsInfo, best: int, i: int) -> bool:
-    """Whether a score lies in the interval of the best one."""
-    return info.half_width is not None and abs(info.colors[best] - info.colors[i]) <= info.half_width
+def _in_interval(info: ConfigurationsInfo) -> list[int]:
+    """The lines whose score lies in the interval of the best one; that one alone where no interval is known."""
+    best = max(info.colors)
+    low, high = info.sure or (best, best)
+    return [i for i, value in enumerate(info.colors) if low <= value <= high or value == best]
 
 
 def _draw_interval(figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[Axis], theme: Theme) -> None:
     """Draw the interval of the best score beside the axis of its objective."""
     places = [x for x, axis in enumerate(axes) if axis.name == info.color_name]
-    if info.half_width is None or not places:
+    if info.sure is None or not places:
         return
-    (x,), value = places, max(info.colors)
-    axis = axes[x]
-    height, top = _heights(axis, [value, value + info.half_width])
-    bar = {"array": [top - height], "color": theme.ink, "thickness": 1.5, "width": 4}
+    (x,), inside = places, len(_in_interval(info))
+    low, height, high = _heights(axes[x], [info.sure[0], max(info.colors), info.sure[1]])
+    ends = {"type": "data", "symmetric": False, "array": [high - height], "arrayminus": [height - low]}
+    bar = {**ends, "color": theme.ink, "thickness": 1.5, "width": 4}
     look = {"mode": "markers", "marker": {"opacity": 0}, "showlegend": False, "cliponaxis": False}
     figure.add_trace(go.Scatter(x=[x + _INTERVAL_AT], y=[height], error_y=bar, **look))
-    figure.add_trace(bar_key(f"95 % CI of the highest {label(info.color_name)}", theme.ink))
+    figure.add_trace(bar_key(f"{info.sure_as}: {inside} of {len(info.trials)} are in it", theme.ink))
 
 
 def _crossings(info: ConfigurationsInfo, axis: Axis) -> list[float]:
@@ -339,17 +212,28 @@ def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[flo
     return found
 
 
-def _tick_texts(axes: Sequence[Axis], theme: Theme) -> list[dict[str, Any]]:
+def _tick_marks(axes: Sequence[Axis], theme: Theme) -> go.Scatter:
+    places = [(x, y) for x, axis in enumerate(axes) for y in _heights(axis, axis.tick_positions)]
+    marker = {"symbol": "line-ew", "size": 4, "line": {"width": 1.2, "color": theme.muted}}
+    look = {"mode": "markers", "marker": marker, "hoverinfo": "skip", "showlegend": False}
+    return go.Scatter(x=[x for x, _ in places], y=[y for _, y in places], **look)
+
+
+def _tick_texts(axes: Sequence[Axis], theme: Theme, wide: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
     """The texts of ticks left of their axes, with a rim of paper, so that lines pass behind letters alone.
 
-    Those of ends are above and below the axis: the best and the worst line run along its ends.
+    Those of ends are above and below the axis, for the best and the worst line run along its ends, and those where a
+    wide line arrives are above or below it; ``wide`` are its heights at all axes.
     """
     notes = []
     for x, axis in enumerate(axes):
         for y, text in zip(_heights(axis, axis.tick_positions), axis.tick_texts, strict=True):
             beyond = _BEYOND * ((y == 1.0) - (y == 0.0))
-            beside = 0 if beyond else -3
+            beside = 0 if beyond else -4
             anchor = {"showarrow": False, "xanchor": "center" if beyond else "right"}
+            arriving = [line[x] + _AT_TEXT * (line[x - 1] - line[x]) for line in wide if x]
+            if not beyond and (near := [height for height in arriving if abs(height - y) < _NEAR]):
+                beyond = _BEYOND if near[0] <= y else -_BEYOND
             for right, up, color in (*((*rim, theme.paper) for rim in _RIM), (0, 0, theme.ink)):
                 place = {"x": x, "y": y, "xshift": right + beside, "yshift": up + beyond}
                 notes.append({"text": escape(text), "font": {"size": 11, "color": color}, **place, **anchor})

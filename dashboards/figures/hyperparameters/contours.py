@@ -22,6 +22,13 @@ from dashboards.figures.hyperparameters._compared import (
     remarks_of,
     trained_in_words,
 )
+from dashboards.figures.hyperparameters._content import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    content_of,
+    identify,
+    is_trained,
+)
 from dashboards.figures.hyperparameters._pairs import (
     both,
     find_axes,
@@ -34,13 +41,6 @@ from dashboards.figures.hyperparameters._pairs import (
     places,
     stars_last,
     texts,
-)
-from dashboards.figures.hyperparameters.configurations import (
-    DRAWN_TRIALS,
-    ConfigurationsInfo,
-    content_of,
-    identify,
-    is_trained,
 )
 
 MOST_PANELS = 2

@@ -17,6 +17,13 @@ from dashboards.figures._scores import interval_of
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.hyperparameters._axes import Axis, ranks
 from dashboards.figures.hyperparameters._compared import half_width_of, remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._content import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    content_of,
+    identify,
+    is_trained,
+)
 from dashboards.figures.hyperparameters._pairs import (
     PAD,
     both,
@@ -29,13 +36,6 @@ from dashboards.figures.hyperparameters._pairs import (
     panels,
     places,
     texts,
-)
-from dashboards.figures.hyperparameters.configurations import (
-    DRAWN_TRIALS,
-    ConfigurationsInfo,
-    content_of,
-    identify,
-    is_trained,
 )
 
 _SIZE = 10  # pixels of a mark

@@ -12,9 +12,16 @@ from dashboards.figures._comparable import stage_epsilon, stage_names, swarm, sy
 from dashboards.figures._scores import VALIDATION
 from dashboards.figures._shades import differ, shaded_marker
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.hyperparameters import configurations
+from dashboards.figures.hyperparameters import _content
 from dashboards.figures.hyperparameters._axes import Axis
 from dashboards.figures.hyperparameters._compared import remarks_of, trained_in_words
+from dashboards.figures.hyperparameters._content import (
+    DRAWN_TRIALS,
+    ConfigurationsInfo,
+    content_of,
+    identify,
+    is_trained,
+)
 from dashboards.figures.hyperparameters._pairs import (
     PAD,
     find_axes,
@@ -25,13 +32,6 @@ from dashboards.figures.hyperparameters._pairs import (
     places,
     stars_last,
     texts,
-)
-from dashboards.figures.hyperparameters.configurations import (
-    DRAWN_TRIALS,
-    ConfigurationsInfo,
-    content_of,
-    identify,
-    is_trained,
 )
 
 MOST_PANELS = 4
@@ -129,7 +129,7 @@ def _title(info: SlicesInfo) -> dict[str, str]:
 
 def _panels(data: SweepData) -> str:
     """How many hyperparameters have a panel, where not all of them have one."""
-    return omitted(MOST_PANELS, len(find_axes(configurations.info(data))), "hyperparameters")
+    return omitted(MOST_PANELS, len(find_axes(_content.info(data))), "hyperparameters")
 
 
 def _staged(data: SweepData) -> str:

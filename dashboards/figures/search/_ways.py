@@ -57,7 +57,7 @@ def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | No
     return interval_bars(values, [interval for t in trajectories for interval in (*t.intervals, None)], color)
 
 
-def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
+def passes(trajectories: Iterable[Trajectory], color: str, utility: str, *, size: int) -> go.Scatter:
     """Where a scheduler let a trial continue."""
     found = [
         (t.epsilons[i], t.values[i], f"{_text(t, i, utility)}<br>{escape(t.passed[epoch])}")
@@ -65,7 +65,7 @@ def rings(trajectories: Iterable[Trajectory], color: str, utility: str, *, size:
         for i, epoch in enumerate(t.epochs)
         if epoch in t.passed
     ]
-    marker = {"symbol": "circle-open", "size": size, "color": color, "line": {"width": 1.2}}
+    marker = {"symbol": "cross-thin", "size": size, "color": color, "line": {"width": 1.2, "color": color}}
     x, y, texts = [x for x, _, _ in found], [y for _, y, _ in found], [text for _, _, text in found]
     return marks(x, y, texts, marker, name="continued after a decision")
 
@@ -74,7 +74,7 @@ def averages(
     steps: Sequence[Step], colors: Sequence[str], utility: str, *, size: int, theme: Theme
 ) -> list[go.Scatter]:
     """Steps of averaged weights, which lie on the way of no trial, each in the colour of its own; and their entry."""
-    look = {"symbol": "pentagon", "size": size, "line": {"width": 1.2, "color": theme.ink}}
+    look = {"symbol": "pentagon", "size": size, "line": {"width": 0.8, "color": theme.ink}}
     texts = [
         f"<b>{escape(step.trial)}</b>, epoch {escape(step.moment)}<br>"
         f"{reached(step.epsilon, utility, step.value, step.interval)}"

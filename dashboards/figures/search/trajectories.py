@@ -1,7 +1,7 @@
 """Trajectories: the way of every trial through the plane of epsilon and utility, and how it ended.
 
 Epsilon grows with the epochs, so a trial walks from left to right; a good trial hugs the front. As figure 14
-of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. A scheduler let a trial continue where there is a ring.
+of Bethune et al. (2024), https://arxiv.org/abs/2305.16202. A scheduler let a trial continue where there is a plus sign.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ from dashboards.figures._comparable import FINALS, stage_names
 from dashboards.figures._scores import interval_of, intervals_in_words, open_marks
 from dashboards.figures._staircases import Step, staircase, step_lines
 from dashboards.figures._theme import LIGHT, Theme
-from dashboards.figures.search._ways import Trajectory, averages, ends_of, key, paths, rings
+from dashboards.figures.search._ways import Trajectory, averages, ends_of, key, passes, paths
 from dashboards.summary import best_of
 from dashboards.text import in_parentheses, show
 from sweeper.records import Interval, Point, TrialStatus
@@ -43,10 +43,9 @@ NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
-_FEW_EPOCHS = 12
+_FEW_EPOCHS, _FEW_AVERAGES = 12, 12
 _PAST = 1.12  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
-_AROUND = 3  # pixels by which the end mark of each later of few trials is larger
 _LOOKS = {  # the symbol at the end, and the name of the colour
     TrialStatus.COMPLETED: ("circle", "blue"),
     TrialStatus.STOPPED: ("square", "orange"),
@@ -119,18 +118,10 @@ def _span(trajectories: Sequence[Trajectory], steps: Iterable[Step]) -> tuple[fl
 
 def _outside(info: TrajectoriesInfo) -> str:
     """How many points that are drawn lie beyond the axis as it opens, and on which side; empty where none does."""
-    values = [value for t in _drawn(info) for value in t.values]
+    values = [value for t in info.trajectories for value in t.values]
     below, above = _beyond(info.span, values)
     sides = [f"{count} {side}" for count, side in ((below, "below"), (above, "above")) if count]
     return f"outside the axes: {' and '.join(sides)}, of {number_of(len(values), 'point')}" if sides else ""
-
-
-def _drawn(info: TrajectoriesInfo) -> tuple[Trajectory, ...]:
-    """All trials; in a column, of many of one stage, those that add to the line of the best."""
-    if not info.narrow or info.stages or len(info.trajectories) <= NAMED_TRIALS:
-        return info.trajectories
-    adding = {step.trial for step in info.steps} | ({info.best.trial} if info.best else set())
-    return tuple(t for t in info.trajectories if t.trial in adding)
 
 
 def _beyond(span: Iterable[float], values: Sequence[float]) -> tuple[int, int]:
@@ -183,7 +174,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
         averaged = [step for step in info.steps if step.made_from]
         if averaged:
             colors = [_color_of(info, step.trial, theme) for step in averaged]
-            size = 5 if info.narrow else 9
+            size = 5 if info.narrow or len(averaged) > _FEW_AVERAGES else 8
             figure.add_traces(averages(averaged, colors, info.utility, size=size, theme=theme))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
@@ -191,10 +182,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     else:
         _draw_grouped(figure, info, theme)
     _draw_best(figure, info, theme)
-    drawn = _drawn(info)
-    if any(t.passed for t in drawn):
-        size = 4 if len(info.trajectories) > MANY else 11 if len(info.trajectories) <= NAMED_TRIALS else 7
-        figure.add_trace(rings(drawn, theme.muted, info.utility, size=size))
+    if any(t.passed for t in info.trajectories):
+        size = 3 if info.narrow or len(info.trajectories) > MANY else 5
+        figure.add_trace(passes(info.trajectories, theme.muted, info.utility, size=size))
     if info.still and (outside := _outside(info)):
         figure.add_trace(said_in_legend(outside, theme))
     return with_room(figure, info)
@@ -204,12 +194,12 @@ def _draw_named(
     figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, theme: Theme, *, place: int = 0
 ) -> None:
     """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
-    group = f"{escape(t.trial)}{_ended(info, t.status)}"
+    group = f"{escape(t.trial)}, {t.status.value}"
     path = paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
     is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
     mode = "lines+markers" if is_marked else "lines"
     figure.add_trace(path.update(mode=mode, marker={"size": 5, "symbol": symbol, "color": color}))
-    size = 9 - 2 * info.narrow + _AROUND * place  # later ends are open, around those that they would hide
+    size = 9 - 2 * info.narrow + 2 * bool(place)  # later ends are open, around those that they would hide
     symbol = f"{symbol}-open" if place else symbol
     ends = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
     figure.add_traces([ends, key(path, ends)])
@@ -241,10 +231,6 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
     for adds in (False, True):
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
-            if not adds and info.narrow and chosen:  # its lines would bury the others
-                left = f"{number_of(len(chosen), 'trial')}, best nowhere"
-                figure.add_trace(said_in_legend(f"not drawn: {left}{_ended(info, status)}", theme))
-                continue
             color, symbol = (getattr(theme, name), symbol) if adds else (theme.muted, f"{symbol}-open")
             group = ("trials that are best somewhere" if adds else "others") + _ended(info, status)
             _draw_group(
@@ -347,7 +333,7 @@ def _remarks(data: SweepData) -> str:
             " Pentagons on it, in the colour of their trial, are averages of its weights (free points), drawn only "
             "where they are the best."
         )
-    said += " A ring: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
+    said += " A plus sign: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
         said += " Each stage of the budget has its colour and mark, a later one a wider line."
     return said + intervals_in_words(data) + open_marks(data)
@@ -356,7 +342,7 @@ def _remarks(data: SweepData) -> str:
 FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     name="trajectories",
     heading="How the trials got there",
-    summary="the way of every trial, how it ended, and rings where a scheduler let it continue",
+    summary="the way of every trial, how it ended, and plus signs where a scheduler let it continue",
     caption=(
         "One line per trial through its epochs; the mark at the end says how the trial ended (of up to five trials "
         "the legend does); of more trials of one stage those that are the best at some epsilon have colours, and the "

@@ -269,7 +269,7 @@ def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_col
     assert len({path.line.color for path in paths}) == len({path.marker.symbol for path in paths}) == 5
     keys = [trace for trace in drawn if trace.showlegend and trace.mode == "lines+markers"]
     marked = [trace for trace in drawn if trace.mode == "markers" and trace.legendgroup]
-    assert [key.name for key in keys] == [t.trial for t in few.trajectories], "all are completed"
+    assert [key.name for key in keys] == [f"{t.trial}, completed" for t in few.trajectories]
     assert [(end.name, end.marker.symbol) for end in marked] == [(key.name, key.marker.symbol) for key in keys]
     ends = {key.name: key.marker.symbol.removesuffix("-open") for key in keys}  # later ones are around others
     assert {path.name: path.marker.symbol for path in paths} == ends

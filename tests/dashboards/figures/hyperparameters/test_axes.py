@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dashboards.figures import LIGHT
-from dashboards.figures.hyperparameters import configurations, contours, ranks, slices
+from dashboards.figures.hyperparameters import _content, configurations, contours, ranks, slices
 from dashboards.figures.hyperparameters._axes import declared_ranges, make_axis
 from dashboards.figures.hyperparameters._compared import compare
 from dashboards.text import show_epsilon
@@ -103,9 +103,9 @@ def test_a_picture_has_a_line_for_each_trial_through_every_axis(sweep):
     (words,) = (note.text for note in kind.draw(sweep, still=True).layout.annotations if note.name == "terms")
     assert "lines of one value lie side by side" in words.replace("<br>", " ")
     assert "side by side" not in str(kind.draw(sweep).layout), "lines that can be dragged do not"
-    *lines, bar, first, second, third = kind.draw(sweep, still=True).data
-    assert (first.name, third.name) == ("highest accuracy: t0003", "third: t0009")
-    assert [key.line.dash for key in (first, second, third)] == ["solid", "dash", "dot"]
+    *lines, bar, ticks, first = kind.draw(sweep, still=True).data
+    assert (first.name, first.line.dash) == ("best: t0003", "solid")
+    assert len(ticks.x) == sum(len(axis.tick_texts) for axis in info.axes)
     notes = [note for note in kind.draw(sweep, still=True).layout.annotations if 0.0 <= (note.y or 0.0) <= 1.0]
     notes = [note for note in notes if note.name is None and note.showarrow is False]
     assert {note.x for note in notes} == set(range(len(info.axes)))
@@ -187,7 +187,9 @@ def test_each_trial_stands_at_its_best_point_that_of_averaged_weights_too(small)
 
 def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     data = with_configs(*({"training": {"rate": 0.1 + i / 10}} for i in range(20)))
-    drawn = configurations.plot(replace(configurations.info(data), still=True)).data
+    info = configurations.info(data)
+    found = replace(info, still=True, sure=(sorted(info.colors)[-2], max(info.colors)))
+    drawn = configurations.plot(found).data
     *lines, first, second = (trace for trace in drawn if trace.mode == "lines")
     assert (first.line.width, second.name) == (2.6, "second: t18")
     widths = [(line.line.width, line.opacity) for line in lines]
@@ -197,7 +199,7 @@ def test_the_lines_of_the_best_trials_stand_out_in_a_picture(with_configs):
     assert (min(opacities), opacities) == (0.45, sorted(set(opacities))), "the better, the clearer"
     assert widths[18:] == [(2.6, 1.0)] * 2 > widths[:2]
     assert [line.y[-1] for line in lines[18:]] == pytest.approx([18 / 19, 1.0])
-    assert not [trace for trace in drawn if trace.marker.symbol], "stars are for what was rehearsed and trained"
+    assert ("star",) not in [trace.marker.symbol for trace in drawn], "stars are for what was rehearsed and trained"
 
 
 def test_lines_through_one_of_few_values_lie_side_by_side_the_best_at_the_top(with_configs):
@@ -216,25 +218,41 @@ def test_scores_grow_with_epsilons_that_differ(small):
     assert configurations.info(small(points)).terms.startswith("best point of each of 3 trials, own epsilon 1;")
 
 
-def test_the_interval_of_the_highest_score_has_room_and_places_inside_it_are_said_to_be(sweep):
-    found = replace(configurations.info(sweep), half_width=0.02, still=True)
-    *_, first, second, third = configurations.plot(found).data
-    gaps = [max(found.colors) - value for value in sorted(found.colors)[-2:-4:-1]]
-    inside = ["inside that interval" in (trace.name or "") for trace in (second, third)]
-    assert (inside, "inside" in first.name) == ([gap <= 0.02 for gap in gaps], False)
-    (bar,) = (trace for trace in configurations.plot(found).data if trace.error_y.array)
-    axis = next(axis for axis in found.axes if axis.name == "accuracy")
-    low, high = axis.ends
-    assert bar.error_y.array[0] * (high - low) == pytest.approx(0.02)
-    assert bar.y[0] * (high - low) + low == pytest.approx(max(found.colors))
-    assert "95 % CI of the highest accuracy" in [trace.name for trace in configurations.plot(found).data]
-    unknown = configurations.plot(replace(found, half_width=None)).data
-    assert not [trace for trace in unknown if trace.error_y.array or "CI" in (trace.name or "")]
+def test_the_interval_of_the_best_score_is_drawn_and_places_within_it_are_named(sweep):
+    found = replace(configurations.info(sweep), still=True)
+    assert (found.sure, found.sure_as) == (None, "95 % CI of the best"), "of how many rows nobody knows"
+    scores = sorted(found.colors, reverse=True)
+    for inside, named in ((1, 1), (2, 2), (5, 3)):
+        ends = (scores[inside - 1], scores[0] + 0.01)
+        count = sum(score >= ends[0] for score in scores)
+        drawn = configurations.plot(replace(found, sure=ends)).data
+        (bar,) = (trace for trace in drawn if trace.error_y.array)
+        (axis,) = (axis for axis in found.axes if axis.name == "accuracy")
+        low, high = axis.ends
+        assert (bar.y[0] * (high - low) + low) == pytest.approx(scores[0])
+        assert bar.error_y.array[0] * (high - low) == pytest.approx(0.01)
+        assert bar.error_y.arrayminus[0] * (high - low) == pytest.approx(scores[0] - ends[0])
+        names = [trace.name for trace in drawn if trace.name]
+        assert f"95 % CI of the best: {count} of {len(scores)} are in it" in names
+        assert len([name for name in names if name.startswith(("best: ", "second: ", "third: "))]) == named
+    assert not [trace for trace in configurations.plot(found).data if trace.error_y.array]
+
+
+def test_texts_of_ticks_give_way_to_wide_lines():
+    axis = make_axis("a", "a", [0.0, 1.0], Range(low=0.0, high=1.0))
+    found = {}
+    for name, line in (("below", [0.4, 0.39]), ("above", [0.4, 0.41]), ("far", [0.4, 0.9])):
+        texts = configurations._tick_texts([axis, axis], LIGHT, [line])
+        ink = [text for text in texts if text["font"]["color"] == LIGHT.ink and text["text"] == "0.4"]
+        found[name] = [text["yshift"] for text in ink]
+    assert found == {"below": [0, 9], "above": [0, -9], "far": [0, 0]}, "no line arrives at the first axis"
 
 
 def test_axes_of_results_do_not_enlarge_differences_within_their_errors(sweep):
-    compared = replace(compare(sweep), half_width=0.05, reached={"a": SCORES, "b": SCORES | {"accuracy": 0.81}})
-    axis, unknown = configurations._result_axis, replace(compared, half_width=None)
+    compared = replace(
+        compare(sweep), half_width=0.05, reached={"a": SCORES, "b": SCORES | {"accuracy": 0.81, "epsilon": 1.9}}
+    )
+    axis, unknown = _content._result_axis, replace(compared, half_width=None, sure=None)
     accuracy, epsilon = (axis(compared, name, ["a", "b"]) for name in ("accuracy", "epsilon"))
     assert accuracy.ends == pytest.approx((0.67, 0.87)), (
         "whole percents: the interval of the best, and four times half of it"
@@ -247,5 +265,5 @@ def test_stages_of_a_budget_have_an_axis_but_are_no_hyperparameter(sweep):
     info = configurations.info(sweep)
     (stage,) = (axis for axis in info.axes if axis.name == "stage")
     assert list(stage.values) == [str(sweep.result.stage_of(id_) + 1) for id_ in info.trials]
-    assert "stage" not in [axis.name for axis in configurations.in_order(info)]
+    assert "stage" not in [axis.name for axis in _content.in_order(info)]
     assert "stage" not in [axis.name for axis in configurations.info(sweep, one_noise=True).axes]

@@ -90,12 +90,12 @@ def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials
             names = [trace.name for trace in trajectories.plot(info).data if trace.showlegend is not False]
             yield [name for name in names if name and not name.endswith("at its best") and name != "best accuracy"]
 
-    assert [*legends(trials(2))] == [["t0", "t1"], ["t0, stopped", "t1, completed"]]
+    assert [*legends(trials(2))] == [["t0, completed", "t1, completed"], ["t0, stopped", "t1, completed"]]
     some = trials(8, *useless)
     assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
     adds = "trials that are best somewhere"
     ends = [f"{name}, {way}" for name in ("others", adds) for way in ("completed", "stopped")]
-    assert [*legends(some)] == [["others", adds, "t7"], [*ends, "t7, completed"]]
+    assert [*legends(some)] == [["others", adds, "t7, completed"], [*ends, "t7, completed"]]
 
 
 def test_the_interval_of_the_best_is_that_of_its_score_among_so_many_rows(trials):
@@ -116,30 +116,17 @@ def test_trials_that_add_nothing_to_the_line_are_pale(trials):
     assert lines["others"] < lines["trials that are best somewhere"]
 
 
-def test_a_column_has_no_lines_of_trials_that_add_nothing_and_says_how_many(trials):
+def test_a_column_has_thinner_lines_of_others_and_says_how_many_points_are_outside(trials):
     useless = [Point(trial=t, epoch=1, values={"epsilon": 2.5, "accuracy": 0.55}) for t in ("v", "w")]
     passed = {"goes_on": True, "epoch": 1, "reason": "ahead"}
-    data = replace(trials(8, *useless), decisions=[{"trial": t, **passed} for t in ("t6", "v")])
-    info = trajectories.info(data)
-    assert [len(step.x) for step in _rings(trajectories.plot(info))] == [2]
-    for few, words in ((useless, "2 trials"), (useless[:1], "1 trial")):
-        left = [t for t in info.trajectories if t.trial in ("t6", "t7", *(point.trial for point in few))]
-        adding = [t for t in info.trajectories if t.trial in {step.trial for step in info.steps}]
-        kept = {t.trial: t for t in (*adding, *left)}
-        some = replace(info, trajectories=tuple(kept.values()))
-        figure = trajectories.plot(replace(some, narrow=True, still=True))
-        assert f"not drawn: {words}, best nowhere" in [trace.name for trace in figure.data]
-        assert not [trace for trace in figure.data if trace.name == "others"]
-        assert not [text for trace in figure.data for text in trace.text or () if "<b>v</b>" in text]
-        assert [len(step.x) for step in _rings(figure)] == [1]
-        assert "not drawn" not in str(trajectories.plot(replace(some, still=True)))
-    for narrow, words in ((False, "5 below, of 26"), (True, "3 below, of 24")):  # t0 to t2 start at 0.6 to 0.62
+    info = trajectories.info(replace(trials(8, *useless), decisions=[{"trial": t, **passed} for t in ("t6", "v")]))
+    widths = []
+    for narrow in (False, True):
         figure = trajectories.plot(replace(info, span=(0.65, 0.9), still=True, narrow=narrow))
-        assert f"outside the axes: {words} points" in [trace.name for trace in figure.data]
+        assert "outside the axes: 5 below, of 26 points" in [trace.name for trace in figure.data]  # t0 to t2 and two
+        assert [len(trace.x) for trace in figure.data if trace.name == "continued after a decision"] == [2]
+        widths += [trace.line.width for trace in figure.data if trace.name == "others" and trace.mode == "lines"]
+    assert widths == [1.0, 0.4]
     figure = trajectories.plot(replace(info, span=(0.65, 0.66), still=True))
     (outside,) = (trace.name for trace in figure.data if trace.name.startswith("outside"))
     assert outside == "outside the axes: 7 below and 17 above, of 26 points"
-
-
-def _rings(figure):
-    return [trace for trace in figure.data if trace.name == "continued after a decision"]
