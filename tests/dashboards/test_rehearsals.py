@@ -148,7 +148,7 @@ def test_rehearsed_configurations_that_were_trained_have_stars(rehearsed_sweep, 
     assert named == [
         *["one configuration"] * (not is_picture),
         STAR,
-        *["trained as t0001: accuracy 83.1 %"] * is_picture,
+        *["trained as t0001: 83.1 % on validation rows"] * is_picture,
     ]
     marked = [trace for trace in figure.data if trace.type == "scatter" and trace.text]
     stars = [trace.text[trace.marker.symbol.index("star")] for trace in marked]
@@ -172,7 +172,7 @@ def test_a_page_tells_trained_configurations_by_an_axis_and_a_picture_by_their_l
     *lines, key = (trace for trace in drawn if trace.line.width)
     (wide,) = (trace for trace in lines if trace.line.width > 2)
     assert len(lines) == len(info.trials)
-    assert (key.name, key.x) == ("trained as t0001: accuracy 83.1 %", (None,))
+    assert (key.name, key.x) == ("trained as t0001: 83.1 % on validation rows", (None,))
     assert key.line.width == wide.line.width
     assert key.line.dash == wide.line.dash == "solid"
     (star,) = (trace for trace in drawn if trace.x[0] is not None and trace.marker.symbol == ("star",))
@@ -193,7 +193,9 @@ def test_a_picture_names_trained_lines_and_says_why_the_best_is_not_one_of_them(
 
     terms, keys = train({"c0008": ("t0001",), "c0017": ("t0002",)})
     assert f"; {why}; " in terms
-    assert keys == [("trained as t0002", "solid"), ("trained as t0001: accuracy 83.1 %", "dash")], "the better first"
+    assert keys == [("trained as t0002", "solid"), ("trained as t0001: 83.1 % on validation rows", "dash")], (
+        "the better first"
+    )
     assert f"; {begins}too few show an error of rehearsals; " in train({"c0008": ("t0001",)}, inf)[0]
     one, two = (train(trained, None)[0] for trained in ({"c0008": ("t1",)}, {"c0008": ("t1",), "c0017": ("t2",)}))
     assert begins not in one, "nothing was preferred"

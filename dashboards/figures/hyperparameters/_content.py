@@ -11,7 +11,7 @@ from typing import Any
 
 from dashboards.data import SweepData, evenly, finite, varying
 from dashboards.figures._base import FigureInfo
-from dashboards.figures._common import header, label, short_names
+from dashboards.figures._common import header, short_names
 from dashboards.figures._comparable import stage_names
 from dashboards.figures._scores import interval_of
 from dashboards.figures.hyperparameters._axes import Axis, declared_ranges, make_axis
@@ -113,7 +113,7 @@ def _attained(data: SweepData, shown: Compared) -> dict[str, str]:
             best = max(points, key=lambda point: data.direction(utility).sign * point.values[utility])
             value = best.values[utility]
             interval = best.interval(utility) or interval_of(data.result, utility, value)
-            found[trials] = f"{label(utility)} {show(utility, value)}{in_parentheses(utility, interval)}"
+            found[trials] = f"{show(utility, value)}{in_parentheses(utility, interval)} on validation rows"
     return found
 
 

@@ -35,7 +35,8 @@ _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a shar
 _RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1), (-3, 0), (3, 0), (0, -2.5), (0, 2.5))  # pixels
 _BELOW, _ROW = 24, 20  # pixels between axes and the note below them, and for each row of a legend between
 _ROW_LETTERS, _SYMBOL_LETTERS = 150, 9  # that fit a row of it, and those that a symbol takes
-_FEW_VALUES, _NEXT, _BUNDLE = 8, 0.006, 0.06  # of an axis; shares of it between two lines at one, and of all of one
+_NEXT = 0.006  # between two lines at one value, as a share of the axis
+_FEW_VALUES, _BUNDLE = 8, (0.02, 0.06)  # of an axis; between all lines at one, on axes of more values and of few
 _BEYOND = 9  # pixels from the end of an axis to the text of its tick
 _AT_TEXT, _NEAR = 0.1, 0.03  # where texts are, as a share of the way to the axis before; a share of the axis
 _RISE = 2.0  # pixels above an axis for each letter of its name
@@ -190,7 +191,7 @@ def _are_spread(info: ConfigurationsInfo, axes: Sequence[Axis]) -> bool:
 
 
 def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[float]:
-    """Return where lines cross an axis of few values: those through one value lie side by side, the best at the top.
+    """Return where lines cross an axis: those through one value lie side by side, the best at the top.
 
     None lies beyond the axis.
 
@@ -200,11 +201,9 @@ def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[flo
     groups: dict[float, list[int]] = {}
     for i, height in enumerate(heights):
         groups.setdefault(height, []).append(i)
-    if len(groups) > _FEW_VALUES:
-        return list(heights)
-    found = list(heights)
+    bundle, found = _BUNDLE[len(groups) <= _FEW_VALUES], list(heights)
     for height, group in ((height, group) for height, group in groups.items() if len(group) > 1):
-        step = min(_NEXT, _BUNDLE / len(group))
+        step = min(_NEXT, bundle / len(group))
         half = step * (len(group) - 1) / 2
         lowest = min(max(height - half, 0.0), 1.0 - 2 * half)
         for place, i in enumerate(sorted(group, key=lambda i: colors[i])):

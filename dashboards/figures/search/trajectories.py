@@ -17,6 +17,7 @@ from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitt
 from dashboards.figures._common import (
     MANY,
     SYMBOLS,
+    bar_key,
     header,
     interval_bars,
     interval_row,
@@ -43,6 +44,7 @@ NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
+_HUES_OF_RIVALS = (0, 2)  # of the next best trials, beside the orange of those that were stopped
 _FEW_EPOCHS, _FEW_AVERAGES = 12, 12
 _PAST = 1.12  # times the last epsilon, to which the line of the best is drawn: the mark of an end would hide its end
 _FEW_BEYOND = 0.05  # of the points; of more the axis has all
@@ -185,6 +187,9 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     if any(t.passed for t in info.trajectories):
         size = 3 if info.narrow or len(info.trajectories) > MANY else 5
         figure.add_trace(passes(info.trajectories, theme.muted, info.utility, size=size))
+    if info.still and any(trace.error_y.array and trace.text for trace in figure.data):
+        few = info.stages or len(info.trajectories) <= NAMED_TRIALS
+        figure.add_trace(bar_key("95 % CI" if few else "95 % CI, not drawn of others", theme.muted))
     if info.still and (outside := _outside(info)):
         figure.add_trace(said_in_legend(outside, theme))
     return with_room(figure, info)
@@ -226,8 +231,9 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
 def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the best trial apart, and those that add nothing to the line of the best paler than those that do."""
     crowded, best, width = len(info.trajectories) > MANY, info.best, _WIDTH - _WIDER * info.narrow
-    adding = {step.trial for step in info.steps}
-    others = [t for t in info.trajectories if best is None or t.trial != best.trial]
+    adding, rivals = {step.trial for step in info.steps}, _rivals(info)
+    named = {t.trial for t in rivals} | ({best.trial} if best else set())
+    others = [t for t in info.trajectories if t.trial not in named]
     for adds in (False, True):
         for status, (symbol, name) in _LOOKS.items():
             chosen = [t for t in others if t.status is status and (t.trial in adding) is adds]
@@ -236,9 +242,24 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
             _draw_group(
                 figure, info, chosen, _Group(group, color, symbol, width + _WIDER * adds, crowded or not adds), theme
             )
+    for place, t in enumerate(rivals):
+        _draw_named(figure, info, t, theme.hue(_HUES_OF_RIVALS[place]), _LOOKS[t.status][0], theme, place=place + 1)
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
             _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0], theme)
+
+
+def _rivals(info: TrajectoriesInfo) -> list[Trajectory]:
+    """The next best of many trials, as far as their best scores lie in the interval of the best point."""
+    if info.best is None or (interval := _interval_of_best(info, info.best)) is None:
+        return []
+    others = [t for t in info.trajectories if t.trial != info.best.trial]
+    near = [t for t in others if interval[0] <= max(t.values) <= interval[1]]
+    return sorted(near, key=lambda t: max(t.values), reverse=True)[: len(_HUES_OF_RIVALS)]
+
+
+def _interval_of_best(info: TrajectoriesInfo, best: Point) -> Interval | None:
+    return info.sure or best.interval(info.utility)
 
 
 def _color_of(info: TrajectoriesInfo, trial: str, theme: Theme) -> str:
@@ -250,6 +271,9 @@ def _color_of(info: TrajectoriesInfo, trial: str, theme: Theme) -> str:
         return theme.hue(t.stage or 0)
     if len(info.trajectories) <= NAMED_TRIALS:
         return theme.hue(place)
+    rivals = [rival.trial for rival in _rivals(info)]
+    if trial in rivals:
+        return theme.hue(_HUES_OF_RIVALS[rivals.index(trial)])
     _, name = _LOOKS[t.status]
     return theme.ink if info.best is not None and trial == info.best.trial else str(getattr(theme, name))
 
@@ -262,7 +286,7 @@ def _ended(info: TrajectoriesInfo, status: TrialStatus) -> str:
 def _draw_best(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
     """Draw the best point as a star, with its interval."""
     if info.best is not None:
-        interval = info.sure or info.best.interval(info.utility)
+        interval = _interval_of_best(info, info.best)
         bars = [] if interval is None else [_bar_of_best(info, info.best, interval, theme)]
         figure.add_traces([_star(info, info.best, interval, theme), *bars])
 
@@ -305,7 +329,7 @@ def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme:
         "symbol": "star",
         "size": _STAR[info.narrow],
         "color": theme.ink,
-        "line": {"width": 1, "color": theme.paper},
+        "line": {"width": 1 - 0.5 * info.narrow, "color": theme.paper},
     }
     text = f"<b>{escape(best.trial)}</b>, epoch {escape(best.moment)}<br>{text}"
     name = f"{escape(best.trial)} at its best{', averaged weights' * bool(best.made_from)}"
@@ -344,10 +368,10 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     heading="How the trials got there",
     summary="the way of every trial, how it ended, and plus signs where a scheduler let it continue",
     caption=(
-        "One line per trial through its epochs; the mark at the end says how the trial ended (of up to five trials "
-        "the legend does); of more trials of one stage those that are the best at some epsilon have colours, and the "
-        "best one stands out. A star is the best point. The broad pale steps are the best of all trials within "
-        "each epsilon."
+        "One line per trial through its epochs; the mark at the end says how the trial ended, of several stages which "
+        "one it is of. Of more than five trials of one stage those that are the best at some epsilon have colours, and "
+        "the best one stands out, with up to two whose scores lie in its interval. A star is the best point. The broad "
+        "pale steps are the best of all trials within each epsilon."
     ),
     position=70,
     info=info,

@@ -7,7 +7,7 @@ import pytest
 from dashboards.figures.search import trajectories
 from dashboards.figures.sweep import curves
 from sweeper.privacy.held_out import wilson
-from sweeper.records import Point, Trial, TrialStatus
+from sweeper.records import NoisyScores, Point, Trial, TrialStatus
 
 
 @pytest.fixture
@@ -130,3 +130,29 @@ def test_a_column_has_thinner_lines_of_others_and_says_how_many_points_are_outsi
     figure = trajectories.plot(replace(info, span=(0.65, 0.66), still=True))
     (outside,) = (trace.name for trace in figure.data if trace.name.startswith("outside"))
     assert outside == "outside the axes: 7 below and 17 above, of 26 points"
+
+
+def test_trials_in_the_interval_of_the_best_are_named_beside_it(trials):
+    info = replace(trajectories.info(trials(8)), sure=(0.845, 0.9))  # t5 to t7 reach 0.85 to 0.87
+    named = [trace.name for trace in trajectories.plot(info).data if trace.showlegend and "completed" in trace.name]
+    assert named == ["t6, completed", "t5, completed", "t7, completed"]
+    colors = {trace.name: trace.line.color for trace in trajectories.plot(info).data if trace.name in named}
+    assert len(set(colors.values())) == 3
+    alone = replace(info, sure=(0.865, 0.9))
+    assert [t.name for t in trajectories.plot(alone).data if t.showlegend and "completed" in t.name] == [
+        "t7, completed"
+    ]
+    wide = replace(info, sure=(0.0, 1.0))
+    assert len([t for t in trajectories.plot(wide).data if t.showlegend and "completed" in t.name]) == 3, "not all"
+
+
+def test_a_picture_says_what_its_bars_are(trials):
+    def make_noisy(point):
+        return replace(point, noisy=NoisyScores(is_final=False, released={}, intervals={"accuracy": (0.5, 0.9)}))
+
+    for count, said in ((3, "95 % CI"), (8, "95 % CI, not drawn of others")):
+        data = trials(count)
+        noisy = replace(data, result=replace(data.result, points=tuple(map(make_noisy, data.points))))
+        for found, expected in ((noisy, [said]), (data, [])):
+            drawn = trajectories.plot(replace(trajectories.info(found), still=True)).data
+            assert [trace.name for trace in drawn if (trace.name or "").startswith("95 % CI")] == expected
