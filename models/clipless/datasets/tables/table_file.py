@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from math import nan
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -41,10 +42,9 @@ _OTHER_MARKS = ";\t|"  # that other programs put between columns
 _WHOLE = 2.0**53  # below, double precision holds every whole number
 _TIME = re.compile(
     r"(?P<date>\d{4,}-\d\d-\d\d)?(?:(?(date)[ T])(?P<minutes>\d\d:\d\d)(?::(?P<seconds>\d\d)(?:\.(?P<parts>\d+))?)?"
-    r"(?P<zone>Z|[+-]\d\d:?\d\d)?)?"
+    r"(?P<zone>Z| ?UTC|[+-]\d\d(?::?\d\d)?)?)?"
 )
 _MIDNIGHT = "00:00:00"
-_UTC = ("Z", "+00:00", "+0000", "-00:00")
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,22 +118,37 @@ def _canonical(cell: Any) -> str:
 
 
 def canonical_time(text: str) -> str:
-    """Return a date or time without what depends on its resolution, any other text as it is.
+    """Return a date or time without what depends on its resolution and zone, any other text as it is.
 
     >>> canonical_time("2024-01-01T12:00:00.500000"), canonical_time("2024-01-01 00:00:00.000"), canonical_time("12:30")
     ('2024-01-01 12:00:00.5', '2024-01-01', '12:30:00')
-    >>> canonical_time("2024-01-01 00:00:00+00:00"), canonical_time("twelve")
-    ('2024-01-01 00:00:00Z', 'twelve')
+    >>> canonical_time("2024-01-01 00:00:00+02:00"), canonical_time("2023-12-31 22:00 UTC"), canonical_time("twelve")
+    ('2023-12-31 22:00:00Z', '2023-12-31 22:00:00Z', 'twelve')
     """
     found = _TIME.fullmatch(text)
     if not found or not found["minutes"]:
         return text
+    date, time, zone = found["date"], f"{found['minutes']}:{found['seconds'] or '00'}", (found["zone"] or "").strip()
+    if zone:
+        date, time = _in_utc(date, time, zone)
     parts = (found["parts"] or "").rstrip("0")
-    zone = "Z" if found["zone"] in _UTC else found["zone"] or ""
-    time = f"{found['minutes']}:{found['seconds'] or '00'}{'.' * bool(parts)}{parts}{zone}"
-    if not found["date"]:
+    time += f"{'.' * bool(parts)}{parts}{'Z' * bool(zone)}"
+    if not date:
         return time
-    return found["date"] if time == _MIDNIGHT else f"{found['date']} {time}"
+    return date if time == _MIDNIGHT else f"{date} {time}"
+
+
+def _in_utc(date: str | None, time: str, zone: str) -> tuple[str | None, str]:
+    """Return a date and time of a zone, such as +02:00, in UTC; a time without a date is one of any day."""
+    if zone in ("Z", "UTC"):
+        return date, time
+    digits = zone[1:].replace(":", "").ljust(4, "0")
+    shift = timedelta(hours=int(digits[:2]), minutes=int(digits[2:])) * (-1 if zone[0] == "+" else 1)
+    try:
+        moved = datetime.fromisoformat(f"{date or '2000-01-01'} {time}") + shift
+    except (ValueError, OverflowError):  # no time of a calendar
+        return date, f"{time}{zone}"
+    return date and f"{moved:%Y-%m-%d}", f"{moved:%H:%M:%S}"
 
 
 def is_missing_text(text: str) -> bool:

@@ -16,7 +16,8 @@ from clipless.datasets.tables.table_file import Table, is_missing_text
 from clipless.errors import DataError
 
 _WHOLE_NUMBER = re.compile(r"([+-]?\d+)(?:\.0*)?")
-_EXPONENT = re.compile(r"[+-]?\d+(?:\.\d*)?[eE][+-]\d+")  # as programs write large numbers; a name has no sign there
+# as programs write large numbers; a name such as 12e7 has neither a point nor a sign
+_EXPONENT = re.compile(r"[+-]?\d+(?:\.\d*[eE][+-]?|[eE][+-])\d+")
 _WHOLE = 2.0**53  # below, double precision holds every whole number
 _INVISIBLE = "Cf"  # category of characters that format a text, such as a byte order mark
 _IS_ID: tuple[Callable[[Any], bool], ...] = (
@@ -53,10 +54,11 @@ def unit_ids(table: Table, column: str, missing_markers: Collection[str] = ()) -
         raise DataError(
             f"Expected ids that are whole numbers or texts, got a column of type {kind}; store them as such ({where})"
         )
+    markers = {*missing_markers, *map(_text, missing_markers)}
     cells = table.columns[column].to_pylist()
     known: dict[Any, str] = {}
     ids = [known[cell] if cell in known else known.setdefault(cell, _id(cell, where)) for cell in cells]
-    missing = next((row for row, id_ in enumerate(ids) if not id_ or str(cells[row]) in missing_markers), None)
+    missing = next((row for row, id_ in enumerate(ids) if not id_ or {id_, str(cells[row])} & markers), None)
     if missing is not None:
         raise DataError(f"The unit of row {missing + 1} is missing: every row needs one ({where})")
     return ids
@@ -68,13 +70,19 @@ def _id(cell: Any, where: str) -> str:
             f"Expected ids that differ, got numbers of double precision that are no whole ones below 2^53, of which "
             f"several may be one; store ids as texts or whole numbers ({where})"
         )
-    text = "".join(c for c in unicodedata.normalize("NFC", str(cell)) if unicodedata.category(c) != _INVISIBLE).strip()
-    if cell is None or is_missing_text(text):
+    text = "" if cell is None else _text(cell)
+    if is_missing_text(text):
         return ""
     if _EXPONENT.fullmatch(text):
         raise DataError(
             f"Expected ids that differ, got numbers with an exponent, of which several may be one; write ids with all "
             f"their digits ({where})"
         )
+    return text
+
+
+def _text(cell: Any) -> str:
+    """Return an id in NFC without invisible characters, a whole number without what a type or a program adds to it."""
+    text = "".join(c for c in unicodedata.normalize("NFC", str(cell)) if unicodedata.category(c) != _INVISIBLE).strip()
     whole = _WHOLE_NUMBER.fullmatch(text)
     return str(int(whole[1])) if whole else text

@@ -242,7 +242,11 @@ def test_a_time_is_the_same_in_every_type(tmp_path, zone):
     column = pa.array([one and one.replace(tzinfo=None) for one in MOMENTS], pa.timestamp("us"))
     spelled = ["2024-02-03 04:05:06.500000", "2024-02-03T00:00:00", ""]
     if zone:
-        column, spelled = column.cast(pa.timestamp("us", "UTC")), [text and f"{text}+00:00" for text in spelled]
+        column = column.cast(pa.timestamp("us", "UTC"))
+        spelled = [
+            ["2024-02-03 13:05:06.500000+09:00", "2024-02-03T09:00+09", ""],
+            [text and f"{text}Z" for text in spelled],
+        ][zone == "UTC"]
     columns = [column.cast(pa.timestamp(unit, zone)) for unit in ("ms", "us", "ns")]
     found = []
     for cells in (*columns, pa.array(spelled)):

@@ -67,6 +67,21 @@ def test_every_row_needs_an_id(ids, missing):
 
 
 @pytest.mark.parametrize(
+    "cells",
+    [
+        pa.array([1.0, -9.0]),
+        pa.array(["1", "-9.0"]),
+        pa.array([1, -9]),
+        pa.array(["1", "-9"]).cast(pa.decimal128(9, 2)),
+    ],
+)
+@pytest.mark.parametrize("marker", ["-9", "-9.0", "-09"])
+def test_a_marker_of_missing_ids_is_a_number_too(ids, cells, marker):
+    with pytest.raises(DataError, match="row 2 is missing"):
+        ids(cells, marker)
+
+
+@pytest.mark.parametrize(
     ("cells", "kind"),
     [
         (pa.array([1.0, 2.0**24 + 1], pa.float32()), "float"),
@@ -91,7 +106,7 @@ def test_doubles_that_may_stand_for_several_people_are_refused(ids, one):
         ids([1.0, one])
 
 
-@pytest.mark.parametrize("one", ["1e+16", "1.2345678E+17", "1e+05", "-5e-324"])
+@pytest.mark.parametrize("one", ["1e+16", "1.2345678E+17", "1e+05", "-5e-324", "1.0000001E7", "1.E7"])
 def test_texts_of_such_doubles_are_refused(ids, one):
     with pytest.raises(DataError, match=r"numbers with an exponent, .* write ids with all their digits \(who of t"):
         ids(["7", one])
