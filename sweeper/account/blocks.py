@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 ALL_ROWS = "all"  # the block of data that is not cut into blocks
 _HASH = "sha256"
 _ROW, _UNIT, _ALL, _SIDE, _TABLE, _ID = b"row", b"unit", b"all", b"side", b"table", b"id"
+_SPELLING = "2:"  # before hashes of ids as `clipless.datasets.tables.units` has them; other versions had other texts
 _ID_DIGITS = 16  # hexadecimal, of each unit: among a million of them two are alike by chance once in 10^7
 
 
@@ -155,7 +156,9 @@ def digest_units(key: bytes, data: "Dataset") -> dict[str, str]:
 def digest_ids(key: bytes, hashes: "Tensor") -> str:
     """Return the keyed hashes of ids of units, of their ``hashes`` uint8, (n, 16), each once, sorted."""
     own = hmac.digest(key, _ID, _HASH)
-    return "".join(sorted({hmac.digest(own, bytes(one), _HASH).hex()[:_ID_DIGITS] for one in hashes.numpy()}))
+    return _SPELLING + "".join(
+        sorted({hmac.digest(own, bytes(one), _HASH).hex()[:_ID_DIGITS] for one in hashes.numpy()})
+    )
 
 
 class BoundUnits:
@@ -171,10 +174,12 @@ class BoundUnits:
         Raises:
             RecordError: one is in another block.
         """
-        if self.find_other(bound.block, bound.units or "") is not None:
+        if bound.units is None or not bound.units.startswith(_SPELLING):
+            return
+        if self.find_other(bound.block, bound.units) is not None:
             raise RecordError(f"Expected units of block {bound.block!r} in no other block, got one; restore the store")
-        self._blocks |= dict.fromkeys(_split_ids(bound.units or ""), bound.block)
-        self.known |= set() if bound.units is None else {bound.block}
+        self._blocks |= dict.fromkeys(_split_ids(bound.units), bound.block)
+        self.known.add(bound.block)
 
     def find_other(self, block: str, units: str) -> str | None:
         """Return another block that one of these units is in, as `digest_ids` has them; ``None`` if none is."""
@@ -182,7 +187,7 @@ class BoundUnits:
 
 
 def _split_ids(units: str) -> Iterable[str]:
-    return (units[begin : begin + _ID_DIGITS] for begin in range(0, len(units), _ID_DIGITS))
+    return (units[begin : begin + _ID_DIGITS] for begin in range(len(_SPELLING), len(units), _ID_DIGITS))
 
 
 def digest_labelled(

@@ -36,7 +36,8 @@ from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures.search._ways import Trajectory, averages, ends_of, key, passes, paths
 from dashboards.summary import best_of
 from dashboards.text import in_parentheses, show
-from sweeper.records import Interval, Point, TrialStatus
+from sweeper.records import Interval, Objective, Point, TrialStatus
+from sweeper.results.highlights import best_by_trial
 from sweeper.rounding import number_of
 
 DRAWN_TRIALS = 200
@@ -64,6 +65,7 @@ class TrajectoriesInfo(FigureInfo):
     utility: str  # name on the vertical axis
     # trials with at least one point, by id; `DRAWN_TRIALS` of many, those on the front first
     trajectories: tuple[Trajectory, ...]
+    reached: Mapping[str, float]  # the best value of each trial, averages of its weights among them, by id
     steps: tuple[Step, ...]  # the staircase of the front, for comparison
     stages: tuple[str, ...]  # of the budget, in words; empty where it was not cut
     best: Point | None  # the best point, None without one
@@ -102,12 +104,19 @@ def info(data: SweepData) -> TrajectoriesInfo:
         **header(data, "trajectories of the trials"),
         utility=data.utility,
         trajectories=tuple(trajectories),
+        reached=_reached(data),
         steps=steps,
         stages=names if len(names) > 1 else (),
         best=best,
         sure=sure,
         span=(*_span(trajectories, steps), *(sure or ())),
     )
+
+
+def _reached(data: SweepData) -> dict[str, float]:
+    known = (point for point in data.points if finite(point, "epsilon", data.utility))
+    best = best_by_trial(known, Objective(data.utility, data.direction(data.utility)))
+    return {trial: point.values[data.utility] for trial, point in best.items()}
 
 
 def _span(trajectories: Sequence[Trajectory], steps: Iterable[Step]) -> tuple[float, ...]:
@@ -254,8 +263,8 @@ def _rivals(info: TrajectoriesInfo) -> list[Trajectory]:
     if info.best is None or (interval := _interval_of_best(info, info.best)) is None:
         return []
     others = [t for t in info.trajectories if t.trial != info.best.trial]
-    near = [t for t in others if interval[0] <= max(t.values) <= interval[1]]
-    return sorted(near, key=lambda t: max(t.values), reverse=True)[: len(_HUES_OF_RIVALS)]
+    near = [t for t in others if interval[0] <= info.reached[t.trial] <= interval[1]]
+    return sorted(near, key=lambda t: info.reached[t.trial], reverse=True)[: len(_HUES_OF_RIVALS)]
 
 
 def _interval_of_best(info: TrajectoriesInfo, best: Point) -> Interval | None:

@@ -411,43 +411,47 @@ def test_one_column_cuts_the_rows_of_an_account(account):
 def test_a_unit_that_comes_again_in_another_block_has_no_second_budget(address):
     account = make(address, unit="who")
     ids = [f"{one:016x}" for one in range(5)]
-    january = {"unit": "who", "blocks": {"january": "j"}, "units": {"january": "".join(ids[:3])}}
+    january = {"unit": "who", "blocks": {"january": "j"}, "units": {"january": "2:" + "".join(ids[:3])}}
     account.reserve(wants("s", **january))
     account.reserve(wants("t", **january))  # its own block, again
-    for again in ("".join(ids[2:]), ids[0]):
+    for again in ("2:" + "".join(ids[2:]), f"2:{ids[0]}"):
         with pytest.raises(
             AccountError,
             match=r"Expected every who in one block of account 'clinic', got one of block 'january' in block "
             r"'february' too, where it would have a second budget; cut by .* \(data\.block\)",
         ):
             account.reserve(wants("u", unit="who", blocks={"february": "f"}, units={"february": again}))
-    account.reserve(wants("u", unit="who", blocks={"february": "f"}, units={"february": "".join(ids[3:])}))
+    account.reserve(wants("u", unit="who", blocks={"february": "f"}, units={"february": "2:" + "".join(ids[3:])}))
     with pytest.raises(AccountError, match=r"Expected the units of block 'march' .*; name the column of 'who' \(data"):
         account.reserve(wants("v", unit="who", blocks={"march": "m"}))
-    forged = Bound(block="march", digest="m", units=ids[0], at="now")
+    forged = Bound(block="march", digest="m", units=f"2:{ids[0]}", at="now")
     with pytest.raises(RecordError, match="Expected units of block 'march' in no other block, got one"):
         Account(address).balance().take(forged)
 
 
-def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_is_read(address):
+KNOWN = "2:" + "00" * 8
+
+
+@pytest.mark.parametrize("older", [None, "00" * 8])  # the hashes of ids that were spelled otherwise
+def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_is_read(address, older):
     account = make(address, unit="who")
     january = {"unit": "who", "blocks": {"january": "j"}}
     with account._chain.change() as (_, balance, entries):
         entries += (
-            replace(entry, units=None) if isinstance(entry, Bound) else entry
-            for entry in reserve_entries(balance, wants("old", **january, units={"january": "00" * 8}), "then")
+            replace(entry, units=older) if isinstance(entry, Bound) else entry
+            for entry in reserve_entries(balance, wants("old", **january, units={"january": KNOWN}), "then")
         )
-    february = {"unit": "who", "blocks": {"february": "f"}, "units": {"february": "00" * 8}}
+    february = {"unit": "who", "blocks": {"february": "f"}, "units": {"february": KNOWN}}
     with pytest.raises(
         AccountError,
         match=r"Expected no new block of account 'clinic' before the units of block 'january' are noted, which an "
         r"earlier version has not done; read that block once more \(data\.blocks\)",
     ):
         account.reserve(wants("s", **february))
-    account.reserve(wants("t", **january, units={"january": "00" * 8}))
+    account.reserve(wants("t", **january, units={"january": KNOWN}))
     with pytest.raises(AccountError, match="got one of block 'january' in block 'february' too"):
         account.reserve(wants("s", **february))
-    again = Bound(block="january", digest="j", units="11" * 8, at="now")
+    again = Bound(block="january", digest="j", units="2:" + "11" * 8, at="now")
     with pytest.raises(RecordError, match="Expected rows for block 'january' once"):
         Account(address).balance().take(again)
 

@@ -214,7 +214,7 @@ def test_a_person_has_one_hash_at_a_sweep_and_at_a_party_however_their_id_is_wri
     paid = ask_account(federation, "ann", model, parties["ann"], payment)
     units = digest_units(Account(address).key, data)
     assert paid.wanted.units == units
-    assert len(units["jan"]) == 30 * 16
+    assert len(units["jan"]) == len("2:") + 30 * 16
 
 
 def test_rows_whose_blocks_are_not_clear_are_refused(join, tmp_path, parties):
