@@ -142,11 +142,20 @@ class ServiceAccounts:
             RecordError: the sweep or its account cannot be read.
         """
         check_charged(folder, self._settings)
+        self.check_spender(folder, submitted_by, by)
+
+    def check_spender(self, folder: Path, submitted_by: str, by: str) -> None:
+        """Refuse that somebody decides what the share of another is spent on.
+
+        Raises:
+            RefusalError: likewise.
+            RecordError: the account of the sweep cannot be read.
+        """
         spender = self.spender_of(folder, submitted_by)
         if spender is not None and spender != by:
             raise RefusalError(
-                f"Expected {spender}, in whose name {folder.name} is charged to its account, got {by}; let them go on "
-                "with it, or submit a sweep of your own",
+                f"Expected {spender}, in whose name {folder.name} is charged to its account, got {by}; leave it "
+                "to them, or submit a sweep of your own",
                 403,
             )
 

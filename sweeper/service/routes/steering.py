@@ -88,7 +88,8 @@ def routes(parts: Dependencies) -> APIRouter:
     def enqueue_configuration(request: Request, sweep: SweepId, configuration: Configuration) -> Enqueued:
         """Try a configuration next, now or when the sweep is resumed or extended."""
         try:
-            chosen = enqueue(parts.catalog.folder(sweep).path, configuration.values, by=person(request))
+            folder = parts.supervisor.check_spender(sweep, person(request))
+            chosen = enqueue(folder, configuration.values, by=person(request))
         except ArithmeticError:
             raise SpecError("Expected numbers within the range of a computer (values)") from None
         return Enqueued(**dict(state_after(parts, sweep)), values=chosen)
@@ -96,7 +97,7 @@ def routes(parts: Dependencies) -> APIRouter:
     @router.post("/sweeps/{sweep}/steer", status_code=202)
     def steer_sweep(request: Request, sweep: SweepId, region: Region) -> Steered:
         """Search within a region of the front from now on, or everywhere again; recorded with the sweep."""
-        bounds = steer(parts.catalog.folder(sweep).path, region.region, by=person(request))
+        bounds = steer(parts.supervisor.check_spender(sweep, person(request)), region.region, by=person(request))
         return Steered(**dict(state_after(parts, sweep)), region=[str(bound) for bound in bounds])
 
     @router.post("/sweeps/{sweep}/trials/{trial}/note", status_code=201)

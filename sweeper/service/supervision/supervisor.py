@@ -195,6 +195,19 @@ class Supervisor:
             note_request(folder, {"resume": True} if trials is None else {"extend": trials}, by)
             self._queue.keep(name, again.but(cause=None, failure=""))
 
+    def check_spender(self, name: str, by: str) -> Path:
+        """Return the folder of a sweep, unless another one's share of an account pays for what ``by`` asks it to train.
+
+        Raises:
+            UnknownSweepError: no such sweep, or it has not begun.
+            RefusalError: it is charged in the name of somebody else.
+            RecordError: its account cannot be read.
+        """
+        with self._lock:
+            folder, submission, _ = self._look_at(name)
+            self._accounts.check_spender(folder, "" if submission is None else submission.by, by)
+        return self._catalog.folder(name).path
+
     def delete(self, name: str) -> Path | None:
         """Delete a sweep that does not run, and return where its ledger is kept, None if nothing was spent.
 

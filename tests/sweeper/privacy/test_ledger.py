@@ -208,7 +208,7 @@ def test_the_three_answers_are_the_composition_and_say_so(path, event):
         assert answer.events == 3
         assert (
             f"epsilon {round_up(answer.epsilon)} at delta 1e-05, for the search and every model: the composition of every "
-            "training of the sweep (3)" in answer.statement
+            "trial of the sweep (3)" in answer.statement
         )
     assert answers["everything"].epsilon > rdp_epsilon(event, DELTA)
     assert answers["winner"].in_words == f"{answers['front'].statement} {GROWS}"

@@ -176,6 +176,10 @@ def test_a_sweep_goes_on_only_for_who_pays_for_it(people, launcher):
     for path, more in (("resume", {}), ("extend", {"json": {"trials": 5}})):
         answer = people("ben", "POST", f"/api/v1/sweeps/{name}/{path}", **more)
         assert is_problem(answer, 403, f"Expected ann, in whose name {name} is charged to its account, got ben")
+    for path, asked in (("enqueue", {"values": {"training.learning_rate": 0.01}}), ("steer", {"region": []})):
+        answer = people("ben", "POST", f"/api/v1/sweeps/{name}/{path}", json=asked)
+        assert is_problem(answer, 403, f"Expected ann, in whose name {name} is charged to its account, got ben")
+        assert people("ann", "POST", f"/api/v1/sweeps/{name}/{path}", json=asked).status_code == 404, "it has not begun"
     assert people("ann", "POST", f"/api/v1/sweeps/{name}/resume").status_code == 202
     people.supervisor.tick()
     assert "--spender=ann" in launcher.started[-1]
