@@ -34,7 +34,7 @@ from sweeper.errors import SweeperError
 from sweeper.federated.connection import Conversation
 from sweeper.federated.federation import Federation
 from sweeper.federated.payment import Paid, Payment
-from sweeper.federated.services import COUNTS, UPLOAD
+from sweeper.federated.services import COUNTS, READY, UPLOAD
 from sweeper.results.models.predict import Predictor, load_predictor
 
 _LABELS = "y"
@@ -76,6 +76,8 @@ def take_part(
         raise DataError(f"Expected {federation.party(name).rows} rows at most of {name!r}, got more; declare more")
     paid = _ask(federation, name, data, read, labels_N, payment)
     ends = [Conversation.to(federation, server.name, name, identity) for server in federation.servers]
+    for end in ends:
+        end.ask(READY)
     spent = paid.pay()
     match federation.protocol:
         case "curator":

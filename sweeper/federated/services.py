@@ -18,7 +18,7 @@ from clipless.federated.primitives import Words, to_words
 from clipless.federated.query import Query
 from sweeper.federated.federation import ANALYST, Federation
 
-COUNTS, UPLOAD, HELD, EVALUATE, RESULT = "counts", "upload", "held", "evaluate", "result"
+READY, COUNTS, UPLOAD, HELD, EVALUATE, RESULT = "ready", "counts", "upload", "held", "evaluate", "result"
 
 
 class ProtocolServer(ABC):
@@ -26,11 +26,14 @@ class ProtocolServer(ABC):
 
     Attributes:
         refused: why messages of a party were not taken, by its name.
+
+    A party asks whether it is `READY` to be taken before it pays for taking part.
     """
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
         self.refused: dict[str, str] = {}
+        self._joined: set[str] = set()  # parties of which it has something
 
     @abstractmethod
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
@@ -43,6 +46,16 @@ class ProtocolServer(ABC):
     def _check(self, sender: str, kind: str, of_analyst: tuple[str, ...], of_party: tuple[str, ...]) -> None:
         if kind not in (of_analyst if sender == ANALYST else of_party):
             raise FederationError(f"Expected a message that it may send, got {kind!r}", sender)
+
+    def _check_new(self, party: str) -> None:
+        """Refuse a party that could not take part any more."""
+        if party in self._joined or self._is_late:
+            raise FederationError("Expected its counts once and before the result, got them again or late", party)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether it takes no further party."""
+        return False
 
     def _result(self, words: Words, included: tuple[str, ...]) -> bytes:
         content = {"words": words.tolist(), "included": list(included), "refused": self.refused}
@@ -60,9 +73,11 @@ class CuratorService(ProtocolServer):
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
         """See `ProtocolServer.answer`."""
-        self._check(sender, kind, (RESULT,), (COUNTS,))
-        if kind == COUNTS:
-            self._take(sender, message)
+        self._check(sender, kind, (RESULT,), (READY, COUNTS))
+        if sender != ANALYST:
+            self._check_new(sender)
+            if kind == COUNTS:
+                self._take(sender, message)
             return b""
         await _patience(self._all_there.wait(), self.federation.wait_seconds)
         self._told = self._told or self._release()
@@ -70,13 +85,16 @@ class CuratorService(ProtocolServer):
 
     def _take(self, party: str, message: bytes) -> None:
         size = sum(release.query.size for release in self.federation.releases)
-        if party in self._counts or self._told is not None:
-            raise FederationError("Expected its counts once and before the result, got them again or late", party)
         if len(message) != 4 * size:
             raise FederationError(f"Expected {size} counts, got {len(message)} bytes", party)
         self._counts[party] = np.frombuffer(message, dtype=np.uint32)
+        self._joined.add(party)
         if len(self._counts) == len(self.federation.parties):
             self._all_there.set()
+
+    @property
+    def _is_late(self) -> bool:
+        return self._told is not None
 
     def _release(self) -> bytes:
         queries = [release.query for release in self.federation.releases]
@@ -106,7 +124,10 @@ class AggregationService(ProtocolServer):
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
         """See `ProtocolServer.answer`."""
-        self._check(sender, kind, (RESULT,), ROUNDS)
+        self._check(sender, kind, (RESULT,), (READY, *ROUNDS))
+        if kind == READY:
+            self._check_new(sender)
+            return b""
         if kind == RESULT:
             await self._over[ROUNDS[-1]].wait()
             self._raise_trouble()
@@ -114,6 +135,7 @@ class AggregationService(ProtocolServer):
         if kind != self._server.round:
             raise FederationError(f"Expected its message {kind!r} in its round, got it too late or too soon", sender)
         self._server.take(sender, message)
+        self._joined.add(sender)
         if not self._server.waits:
             self._close(kind)
         elif self._timer is None:
@@ -121,6 +143,10 @@ class AggregationService(ProtocolServer):
         await self._over[kind].wait()
         self._raise_trouble()
         return self._told[kind].get(sender, b"")
+
+    @property
+    def _is_late(self) -> bool:
+        return self._server.round != ROUNDS[0]
 
     def _wait(self, round_: str) -> None:
         loop = asyncio.get_running_loop()
@@ -158,9 +184,11 @@ class KeyService(ProtocolServer):
 
     async def answer(self, sender: str, kind: str, message: bytes) -> bytes:
         """See `ProtocolServer.answer`."""
-        self._check(sender, kind, (HELD, EVALUATE), (UPLOAD,))
-        if kind == UPLOAD:
-            self._take(sender, message)
+        self._check(sender, kind, (HELD, EVALUATE), (READY, UPLOAD))
+        if sender != ANALYST:
+            self._check_new(sender)
+            if kind == UPLOAD:
+                self._take(sender, message)
             return b""
         if kind == HELD:
             held = [{name: key.hex() for name, key in server.list_held().items()} for server in self._servers]
@@ -176,6 +204,7 @@ class KeyService(ProtocolServer):
             start = end
         if start != len(message):
             raise FederationError("Expected keys of every curve, got more", party)
+        self._joined.add(party)
 
     def _evaluate(self, message: bytes) -> bytes:
         try:

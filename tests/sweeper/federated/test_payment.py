@@ -11,7 +11,7 @@ from scipy import special
 
 import clipless
 from clipless.datasets import NewRows
-from clipless.errors import DataError
+from clipless.errors import DataError, FederationError
 from clipless.privacy.events import Relation
 from sweeper.account.account import Account
 from sweeper.account.blocks import (
@@ -32,7 +32,7 @@ from sweeper.federated.federation import parse_federation, read_federation
 from sweeper.federated.keys import ledger_of
 from sweeper.federated.party import ask_account, take_part
 from sweeper.federated.payment import Payment, parts_of
-from sweeper.federated.services import COUNTS
+from sweeper.federated.services import COUNTS, READY
 from sweeper.results.models.predict import load_predictor
 from sweeper.specification.addresses import parse_address
 from tests.sweeper.account.accounts import wants
@@ -248,7 +248,8 @@ def test_what_it_costs_is_on_the_disk_before_anything_of_a_row_is_sent(
     def ask(_end, kind, _message=b""):
         charged = [list(sweep.charged) for sweep in Account(address).balance().sweeps.values()]
         seen.append((kind, charged, ledger_of(key).exists()))
-        raise SweeperError("enough")
+        if kind != READY:
+            raise SweeperError("enough")
 
     monkeypatch.setattr(party.Conversation, "ask", ask)
     with pytest.raises(SweeperError, match="enough"):
@@ -256,8 +257,37 @@ def test_what_it_costs_is_on_the_disk_before_anything_of_a_row_is_sent(
             everybody.federation, "ann", everybody.identities["ann"], model, parties["ann"],
             Payment(key=key, account=address),
         )  # fmt: skip
-    assert [one[1:] for one in seen] == [([["evaluation"]], True)]
-    assert seen[0][0] == COUNTS or protocol != "curator"
+    *asked, sent = seen
+    assert {one for one, *_ in asked} == {READY}
+    assert not any(charged or ledger for _, charged, ledger in asked), "none of it is of a row"
+    assert sent[1:] == ([["evaluation"]], True)
+    assert sent[0] == COUNTS or protocol != "curator"
+
+
+@pytest.mark.parametrize("protocol", ["curator", pytest.param("function-sharing", marks=pytest.mark.long)])
+def test_a_party_that_joins_again_or_too_late_pays_nothing(start, model, parties, tmp_path, protocol):
+    everybody = start(
+        protocol,
+        parties=[{"name": name, "rows": 60} for name in ("ann", "bob")],
+        wait_seconds=0.1,
+        **{**QUIET, "epsilon": 0.3},
+    )
+    address = opened(tmp_path)
+
+    def join(name):
+        payment = Payment(key=tmp_path / f"{name}.key", account=address if name == "ann" else None)
+        return take_part(everybody.federation, name, everybody.identities[name], model, parties[name], payment)
+
+    join("ann")
+    paid = Account(address).balance()
+    with pytest.raises(FederationError, match="Party 'ann': Expected its counts once"):
+        join("ann")
+    assert Account(address).balance().sweeps == paid.sweeps
+    if protocol == "curator":
+        assert everybody.result().included == ("ann",)
+        with pytest.raises(FederationError, match="Party 'bob': Expected its counts once and before the result"):
+            join("bob")
+        assert not ledger_of(tmp_path / "bob.key").exists()
 
 
 def test_what_the_ledger_refuses_the_account_is_not_charged_for(join, tmp_path):

@@ -15,11 +15,13 @@ import pyarrow as pa
 from clipless.datasets.tables.table_file import Table, is_missing_text
 from clipless.errors import DataError
 
-_WHOLE_NUMBER = re.compile(r"([+-]?\d+)(?:\.0*)?")
+_WHOLE_NUMBER = re.compile(r"([+-]?)(\d+)(?:\.0*)?")
 # as programs write large numbers; a name such as 12e7 has neither a point nor a sign
 _EXPONENT = re.compile(r"[+-]?\d+(?:\.\d*[eE][+-]?|[eE][+-])\d+")
 _WHOLE = 2.0**53  # below, double precision holds every whole number
-_INVISIBLE = "Cf"  # category of characters that format a text, such as a byte order mark
+_INVISIBLE = ("Cf", "Cc")  # categories of characters that format a text, such as a byte order mark
+# in small letters, beside what is missing in every table
+_MISSING = frozenset(("null", "none", "nil", "n/a", "na", "#n/a", "<na>", "nat", r"\n", "?", "-", "."))
 _IS_ID: tuple[Callable[[Any], bool], ...] = (
     pa.types.is_integer,
     pa.types.is_float64,
@@ -71,7 +73,7 @@ def _id(cell: Any, where: str) -> str:
             f"several may be one; store ids as texts or whole numbers ({where})"
         )
     text = "" if cell is None else _text(cell)
-    if is_missing_text(text):
+    if is_missing_text(text) or text.lower() in _MISSING:
         return ""
     if _EXPONENT.fullmatch(text):
         raise DataError(
@@ -83,6 +85,11 @@ def _id(cell: Any, where: str) -> str:
 
 def _text(cell: Any) -> str:
     """Return an id in NFC without invisible characters, a whole number without what a type or a program adds to it."""
-    text = "".join(c for c in unicodedata.normalize("NFC", str(cell)) if unicodedata.category(c) != _INVISIBLE).strip()
+    text = "".join(c for c in str(cell) if unicodedata.category(c) not in _INVISIBLE).strip()
+    text = unicodedata.normalize("NFC", text)
     whole = _WHOLE_NUMBER.fullmatch(text)
-    return str(int(whole[1])) if whole else text
+    if whole is None:
+        return text
+    sign, digits = whole.groups()
+    number = "".join(str(unicodedata.digit(digit)) for digit in digits).lstrip("0") or "0"
+    return f"-{number}" if sign == "-" and number != "0" else number
