@@ -231,7 +231,7 @@ def chosen_by(one, name, candidates):
     return replace(one, plan=replace(one.plan, scores=scores))
 
 
-@pytest.mark.parametrize(("trials", "gap"), [(32, 0.12), (16, 0.10)])
+@pytest.mark.parametrize(("trials", "gap"), [(32, 0.12), pytest.param(16, 0.10, marks=pytest.mark.long)])
 def test_one_that_is_better_than_many_that_are_alike_is_not_drawn_to_them(trials, gap):
     rng, covered = np.random.default_rng(2), []
     for _ in range(60):
