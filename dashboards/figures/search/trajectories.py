@@ -15,8 +15,8 @@ import plotly.graph_objects as go
 from dashboards.data import SweepData, chosen_trials, finite
 from dashboards.figures._base import FigureInfo, FigureKind, Table, Topic, omitted
 from dashboards.figures._common import (
+    DASHES,
     MANY,
-    SYMBOLS,
     bar_key,
     header,
     interval_bars,
@@ -189,7 +189,7 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
             figure.add_traces(averages(averaged, colors, info.utility, size=size, theme=theme))
     if not info.stages and len(info.trajectories) <= NAMED_TRIALS:
         for i, t in enumerate(info.trajectories):
-            _draw_named(figure, info, t, theme.hue(i), SYMBOLS[i % len(SYMBOLS)], theme, place=i)
+            _draw_named(figure, info, t, theme.hue(i), theme, place=i)
     else:
         _draw_grouped(figure, info, theme)
     _draw_best(figure, info, theme)
@@ -205,16 +205,17 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _draw_named(
-    figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, symbol: str, theme: Theme, *, place: int = 0
+    figure: go.Figure, info: TrajectoriesInfo, t: Trajectory, color: str, theme: Theme, *, place: int = 0
 ) -> None:
-    """Draw a trial in a colour and with a mark of its own; the legend says how it ended."""
+    """Draw a trial in a colour and with dashes of its own; its mark and the legend say how it ended."""
     group = f"{escape(t.trial)}, {t.status.value}"
     path = paths([t], color, info.utility, group, 1.6, crowded=len(info.trajectories) > MANY)
     is_marked = not info.narrow or len(t.epochs) <= _FEW_EPOCHS  # in a column marks would be a bar
     mode = "lines+markers" if is_marked else "lines"
-    figure.add_trace(path.update(mode=mode, marker={"size": 5, "symbol": symbol, "color": color}))
+    path.update(line={"dash": DASHES[place % len(DASHES)]})
+    figure.add_trace(path.update(mode=mode, marker={"size": 4, "symbol": "circle", "color": color}))
     size = 9 - 2 * info.narrow + 2 * bool(place)  # later ends are open, around those that they would hide
-    symbol = f"{symbol}-open" if place else symbol
+    symbol = _LOOKS[t.status][0] + "-open" * bool(place)
     ends = ends_of([t], color, info.utility, group, size=size, symbol=symbol, theme=theme)
     figure.add_traces([ends, key(path, ends)])
 
@@ -227,12 +228,10 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
     crowded, last = len(info.trajectories) > MANY, len(info.stages) - 1
     for stage, stage_name in enumerate(info.stages):
         color, has_finals = theme.hue(stage), info.stages[last] == FINALS
-        shape = SYMBOLS[stage % len(SYMBOLS)]  # of each epoch: stages differ in grey too
-        mark = shape + "-open" * (has_finals and stage < last)
+        mark = "circle" + "-open" * (has_finals and stage < last)
         for status, (symbol, _) in _LOOKS.items():
             chosen = [t for t in info.trajectories if t.status is status and (t.stage or 0) == stage]
-            end = mark if has_finals else f"{shape}-open"  # ends of one noise may lie on each other
-            symbol = end if status is TrialStatus.COMPLETED else symbol
+            symbol += "-open" * (not has_finals or stage < last)  # ends of one noise may lie on each other
             group = _Group(stage_name + _ended(info, status), color, symbol, _WIDTH + _WIDER * stage, crowded)
             _draw_group(figure, info, chosen, group, theme, mark=None if crowded or info.narrow else mark)
 
@@ -252,10 +251,10 @@ def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> 
                 figure, info, chosen, _Group(group, color, symbol, width + _WIDER * adds, crowded or not adds), theme
             )
     for place, t in enumerate(rivals):
-        _draw_named(figure, info, t, theme.hue(_HUES_OF_RIVALS[place]), _LOOKS[t.status][0], theme, place=place + 1)
+        _draw_named(figure, info, t, theme.hue(_HUES_OF_RIVALS[place]), theme, place=place + 1)
     for t in info.trajectories:
         if best is not None and t.trial == best.trial:
-            _draw_named(figure, info, t, theme.ink, _LOOKS[t.status][0], theme)
+            _draw_named(figure, info, t, theme.ink, theme)
 
 
 def _rivals(info: TrajectoriesInfo) -> list[Trajectory]:
@@ -368,7 +367,7 @@ def _remarks(data: SweepData) -> str:
         )
     said += " A plus sign: a scheduler let the trial continue." if _decisions(data.decisions, goes_on=True) else ""
     if len(data.result.stages) > 1:
-        said += " Each stage of the budget has its colour and mark, a later one a wider line."
+        said += " Each stage of the budget has its colour, a later one a wider line."
     return said + intervals_in_words(data) + open_marks(data)
 
 
@@ -377,10 +376,10 @@ FIGURE: FigureKind[SweepData, TrajectoriesInfo] = FigureKind(
     heading="How the trials got there",
     summary="the way of every trial, how it ended, and plus signs where a scheduler let it continue",
     caption=(
-        "One line per trial through its epochs; the mark at the end says how the trial ended, of several stages which "
-        "one it is of. Of more than five trials of one stage those that are the best at some epsilon have colours, and "
-        "the best one stands out, with up to two whose scores lie in its interval. A star is the best point. The broad "
-        "pale steps are the best of all trials within each epsilon."
+        "One line per trial through its epochs; the mark at the end says how the trial ended: a circle is completed, "
+        "a square was stopped. Of more than five trials of one stage those that are the best at some epsilon have "
+        "colours, and the best one stands out, with up to two whose scores lie in its interval. A star is the best "
+        "point. The broad pale steps are the best of all trials within each epsilon."
     ),
     position=70,
     info=info,

@@ -258,7 +258,7 @@ def test_bad_first_epochs_do_not_stretch_the_axis_of_trajectories_and_the_captio
     assert "outside" not in remarks(make(19))
 
 
-def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_colour_mark_and_name(sweep):
+def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_colour_dash_and_name(sweep):
     whole = trajectories.info(replace(sweep, result=replace(sweep.result, stages=())))
     steps, *ways = (trace for trace in trajectories.plot(whole).data if trace.mode == "lines")
     assert (steps.name, steps.line.shape, {trace.line.shape for trace in ways}) == ("best accuracy", "hv", {None})
@@ -266,13 +266,13 @@ def test_trajectories_are_lines_below_steps_and_few_trials_are_told_apart_by_col
     best, *drawn = trajectories.plot(few).data
     paths = [trace for trace in drawn if trace.mode == "lines+markers" and trace.text]
     assert [path.line.shape for path in (best, *paths)] == ["hv", *[None] * len(paths)]
-    assert len({path.line.color for path in paths}) == len({path.marker.symbol for path in paths}) == 5
+    assert len({path.line.color for path in paths}) == len({path.line.dash for path in paths}) == 5
     keys = [trace for trace in drawn if trace.showlegend and trace.mode == "lines+markers"]
     marked = [trace for trace in drawn if trace.mode == "markers" and trace.legendgroup]
     assert [key.name for key in keys] == [f"{t.trial}, completed" for t in few.trajectories]
     assert [(end.name, end.marker.symbol) for end in marked] == [(key.name, key.marker.symbol) for key in keys]
-    ends = {key.name: key.marker.symbol.removesuffix("-open") for key in keys}  # later ones are around others
-    assert {path.name: path.marker.symbol for path in paths} == ends
+    symbols = [key.marker.symbol for key in keys]
+    assert symbols == ["circle", *["circle-open"] * 4], "all are completed, and later ones around others"
     assert {path.name: path.line.color for path in paths} == {key.name: key.line.color for key in keys}
 
 
@@ -346,12 +346,9 @@ def test_trajectories_of_stages_are_told_apart_by_colour_and_width(sweep):
     for look in ("color", "width"):
         assert len({(name.partition(",")[0], line[look]) for name, line in lines.items()}) == 3
         assert len({line[look] for line in lines.values()}) == 3
-    told = [trace for trace in trajectories.plot(trajectories.info(_completed(sweep))).data if trace.text]
-    marks = {trace.name.partition(",")[0]: trace.marker.symbol for trace in told if "lines" in trace.mode}
-    assert len({marks[stage] for stage in ("stage 1", "stage 2", "stage 3")}) == 3, "in grey, too"
-    ends = {trace.name: trace.marker.symbol for trace in told if trace.mode == "markers"}
-    found = {stage: ends[stage] for stage in ("stage 1", "stage 2", "stage 3")}
-    assert found == {stage: f"{marks[stage]}-open" for stage in found}, "one may lie on another"
+    told = [trace for trace in trajectories.plot(trajectories.info(sweep)).data if trace.text and trace.legendgroup]
+    ends = {trace.name.partition(", ")[2]: trace.marker.symbol for trace in told if trace.mode == "markers"}
+    assert (ends["completed"], ends["stopped"]) == ("circle-open", "square-open"), "in every stage"
     assert {row["stage"] for row in trajectories.rows(trajectories.info(sweep))} == {1, 2, 3}
 
 
