@@ -100,7 +100,7 @@ def terms_of(data: SweepData, shown: Compared) -> str:
 
 
 def _why_trained(data: SweepData, shown: Compared) -> Iterator[str]:
-    """Yield why they were trained, where they are not the best in each objective for all to see."""
+    """Yield why they were trained, where the best of them do not show it."""
     first = next((one for one in data.rehearsals if one.error is not None), None)
     best = max(shown.reached.values(), key=lambda one: data.direction(data.utility).sign * one[data.utility])
     starred = [shown.reached[id_] for id_, trials in (shown.trained or {}).items() if trials]

@@ -41,7 +41,7 @@ from sweeper.results.highlights import best_by_trial
 from sweeper.rounding import number_of
 
 DRAWN_TRIALS = 200
-NAMED_TRIALS = 5  # of one stage; each has a colour, a mark and a name then
+NAMED_TRIALS = 5  # of one stage; each has a colour, dashes and a name then
 _BROAD = (6.0, 4.0)  # pixels of the line of the best, which is seen beside the trials on it, on a page and in a column
 _WIDTH, _WIDER = 1.0, 0.6  # pixels of a line, and more for each later stage
 _STAR = (13, 9)  # pixels, likewise
@@ -114,6 +114,7 @@ def info(data: SweepData) -> TrajectoriesInfo:
 
 
 def _reached(data: SweepData) -> dict[str, float]:
+    """The best value of each trial."""
     known = (point for point in data.points if finite(point, "epsilon", data.utility))
     best = best_by_trial(known, Objective(data.utility, data.direction(data.utility)))
     return {trial: point.values[data.utility] for trial, point in best.items()}
@@ -172,7 +173,8 @@ def rows(info: TrajectoriesInfo) -> Table:
 def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
     """Draw the trajectories as lines, for many share their epsilons, where steps would lie on each other.
 
-    Colours are few trials, else stages of the budget, else ways to end of those that add to the line of the best.
+    Colours are few trials, else stages of the budget, else the best trials, and ways to end of others that are best
+    at some epsilon.
     """
     epsilons = [epsilon for t in info.trajectories for epsilon in t.epsilons]
     last = _PAST * max([*epsilons, *(step.epsilon for step in info.steps)], default=1.0)
@@ -237,7 +239,7 @@ def _draw_grouped(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> No
 
 
 def _draw_one_stage(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
-    """Draw the best trial apart, and those that add nothing to the line of the best paler than those that do."""
+    """Draw the best trial and its rivals apart, and those that are best at no epsilon paler than those that are."""
     crowded, best, width = len(info.trajectories) > MANY, info.best, _WIDTH - _WIDER * info.narrow
     adding, rivals = {step.trial for step in info.steps}, _rivals(info)
     named = {t.trial for t in rivals} | ({best.trial} if best else set())
