@@ -19,7 +19,8 @@ TRUSTED_MACHINE = (
     "training machine could see: timing, memory, drawn batches, gradients before the noise."
 )
 FLOATING_NOISE = (
-    "The noise is drawn in floating point; attacks on the representation of the noise (Mironov 2012) are not covered."
+    "The noise is drawn in floating point. What is released is rounded so coarsely that it differs from exact noise by "
+    "a probability below 1e-7 for a billion numbers, which delta does not include."
 )
 CHOSEN_POINT = (
     "The own epsilon of a point holds for a configuration and an epoch that were fixed in advance. A model chosen by "

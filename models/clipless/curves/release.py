@@ -14,7 +14,7 @@ from clipless.curves.tree import Change, Floats, Tree, best_tree
 from clipless.errors import AccountingError
 from clipless.privacy.discrete_noise import discrete_laplace, scale_at_least
 from clipless.privacy.events import PoissonGaussian, Relation
-from clipless.privacy.noise_grid import step_for
+from clipless.privacy.noise_grid import released_step, step_for
 from clipless.privacy.randomness import RandomSource
 
 _FINEST = 2.0**-20  # step of Gaussian noise; counts are whole numbers of it
@@ -77,8 +77,9 @@ class Gaussian:
             raise AccountingError(f"Expected 0 < noise_multiplier < inf, got {self.noise_multiplier!r}")
 
     def release(self, counts_N: Floats, change: Change, source: RandomSource) -> Floats:
-        """Return counts with noise, (N,)."""
-        return counts_N + self.noise(len(counts_N), change, source)
+        """Return counts with noise, (N,), rounded to what is released."""
+        step = float(released_step(self._std(self.kind_for(len(counts_N), change), change), _FINEST))
+        return np.rint((counts_N + self.noise(len(counts_N), change, source)) / step) * step
 
     def noise(self, leaves: int, change: Change, source: RandomSource) -> Floats:
         """Draw the noise of each count, (N,), in whole numbers of a step that follows from its deviation.
@@ -87,13 +88,17 @@ class Gaussian:
             AccountingError: noise that is not exact in whole numbers.
         """
         kind = self.kind_for(leaves, change)
-        std = self.noise_multiplier * sqrt(kind.gaussian_change(change)) * _ROUNDING
+        std = self._std(kind, change)
         step = step_for(std * kind.spreads, _FINEST, 1.0)
         if isinstance(kind, SquareRoot):
             sums = kind.spread(source.normal(leaves).numpy())
         else:
             sums = kind.path_sums([source.normal(size).numpy() for size in kind.sizes()])
         return np.floor(sums * (std / step)) * step
+
+    def _std(self, kind: Tree | SquareRoot, change: Change) -> float:
+        """The deviation of each normal number of which the noise is made."""
+        return self.noise_multiplier * sqrt(kind.gaussian_change(change)) * _ROUNDING
 
     def deviation(self, leaves: int, change: Change) -> float:
         """Largest standard deviation of the noise of a count."""

@@ -19,6 +19,7 @@ from clipless.errors import PlanError
 from clipless.guards.exact_sums import grid
 from clipless.layers import ClipGradient
 from clipless.plans.method import Schedule
+from clipless.privacy.noise_grid import released_step
 from clipless.scalars import Scalar, entry, exponential, larger, round_down, smaller
 
 # Norms and sensitivities that fall stop at this share of the planned ones: noise that underflows would hide nothing.
@@ -145,7 +146,10 @@ class ClipNorms:
         """Release the noisy count and update the norm; ``normal`` is a draw of N(0, 1)."""
         if isinstance(self._clipping, AdaptiveClipping):
             step = grid(0.5)  # halves add up exactly, and are whole numbers of steps
-            noisy = self._centred_count + round_down(self._copies * self._count_std * normal / step) * step
+            std = self._copies * self._count_std
+            released = released_step(std, step)
+            exact = self._centred_count + round_down(std * normal / step) * step
+            noisy = round_down(exact / released + 0.5) * released
             below = noisy / (self._copies * self._batch_size) + 0.5
             exponent = -self._clipping.rate * (below - self._clipping.quantile)
             factor = self.factor * exponential(smaller(exponent, 50.0))  # any more noise than that would overflow

@@ -71,8 +71,8 @@ def release_statistics(
             check_rows(len(rows))
             chosen = [whole(some, places.size) for some in places.passes(rows)]
             sum_M = torch.stack([passed.sum(take_rows(data.x, one), one >= 0) for one in chosen]).sum(dim=0)
-            sum_M += source.noise(sum_M.numel(), noise_std, grid(1.0), sum_M.device)
-            total_M = sum_M if total_M is None else total_M + sum_M
+            noisy_M = source.noisy(sum_M, noise_std, grid(1.0))
+            total_M = noisy_M if total_M is None else total_M + noisy_M
         if total_M is not None:
             layer.settle((total_M / (layer.releases * batch_size)).float(), shape)
 

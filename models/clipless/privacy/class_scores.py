@@ -315,7 +315,7 @@ def release_class_scores(
     std = noise_multiplier * form.sensitivity * (1.0 + _ROUNDING)
     step = step_for(std, _FINEST, _COARSEST)
     exact_P = _numbers(_WeightedScores.of(hits_BM, y_B, scores_B, offsets), form, population)
-    noisy_P = exact_P + source.noise(form.numbers, std, step).cpu().numpy()
+    noisy_P = source.noisy(torch.from_numpy(exact_P), std, step).numpy()
     return ClassScores.of(noisy_P, form, population, std)
 
 

@@ -92,7 +92,7 @@ def release_scores(
     std = noise_multiplier * counts_sensitivity(hits_BM.shape[1]) * (1.0 + _ROUNDING)
     step = step_for(std, _FINEST, 0.5 if offsets is None else _SHARE)
     centred_M = _centred_sums(hits_BM, offsets).cpu()
-    noisy_M = 0.5 + (centred_M + source.noise(hits_BM.shape[1], std, step)) / population
+    noisy_M = 0.5 + source.noisy(centred_M, std, step) / population
     return tuple(noisy_M.tolist())
 
 

@@ -5,10 +5,11 @@ both come from one source: on the host AES-256 in counter mode under a key from 
 logged; for another device ChaCha20 there (`clipless.privacy.keystream`), under keys of its own, so that nothing is
 copied to it during a step. Tests inject a generator of their own; a plan's card then says so.
 
-Normal samples are Box-Muller transforms of 53-bit uniforms in float64. What adds them to a sum rounds them to the grid
-of the sum, so that their last bits tell nothing of it (Mironov 2012): downwards, because then sum and noise rounded
-together are the sum and the rounded noise. Rounding to the nearest takes the even one of two that are equally near,
-which happens to doubles, and makes even outcomes of even sums likelier.
+Normal samples are Box-Muller transforms in float64, of radii from 75-bit uniforms and angles from 53-bit ones. What
+adds them to a sum rounds them to the grid of the sum, so that their last bits tell nothing of it (Mironov 2012):
+downwards, because then sum and noise rounded together are the sum and the rounded noise. Rounding to the nearest takes
+the even one of two that are equally near, which happens to doubles, and makes even outcomes of even sums likelier.
+Then the noisy sum is rounded once more, to the steps of what is released (`clipless.privacy.noise_grid`).
 """
 
 import os
@@ -23,9 +24,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clipless.privacy.keystream import Keystream, Purpose
-from clipless.privacy.noise_grid import check_steps
+from clipless.privacy.noise_grid import check_steps, released_step, round_to
 
-_MANTISSA_BITS = 53
+_MANTISSA_BITS, _SPARE_BITS = 53, 11  # of a word: in an angle or the first bits of a radius, and in its last ones
 _CACHED = 2**14  # pairs of normals that a CPU makes at once: three times as fast as passes over all of them
 
 
@@ -86,6 +87,15 @@ class RandomSource(ABC):
         check_steps(std, step)
         return (self.normal(count, device).double() * (std / step)).floor_() * step
 
+    def noisy(self, sums: Tensor, std: float, step: float) -> Tensor:
+        """Return exact sums, float64 in whole steps, with noise of deviation ``std``, rounded to what is released.
+
+        Raises:
+            AccountingError: as `noise`.
+        """
+        noise = self.noise(sums.numel(), std, step, sums.device).view_as(sums)
+        return round_to(sums + noise, released_step(std, step))
+
 
 def _threshold(probability: float) -> int:
     if not 0.0 <= probability <= 1.0:
@@ -94,8 +104,16 @@ def _threshold(probability: float) -> int:
 
 
 def _box_muller(words_2P: Tensor, normals_2P: Tensor) -> None:
-    uniform_2P = ((words_2P & (2**_MANTISSA_BITS - 1)) + 1).double().mul_(2.0**-_MANTISSA_BITS)  # in (0, 1]
-    radius_P, angle_P = uniform_2P[0].log_().mul_(-2.0).sqrt_(), uniform_2P[1].mul_(tau)
+    """Write normals made of words, all of whose bits count.
+
+    A radius is made of 53 bits and below them the spare bits of both words, 75 in all and rounded to a double. Where
+    the uniform number is small, radii made of 53 would lie further apart than what is released, and tell the sum.
+    """
+    first_2P = (words_2P & (2**_MANTISSA_BITS - 1)).double()
+    spare_2P = (words_2P >> _MANTISSA_BITS) & (2**_SPARE_BITS - 1)
+    last_P = ((spare_2P[0] << _SPARE_BITS) + spare_2P[1] + 1).double().mul_(2.0 ** (-2 * _SPARE_BITS))  # in (0, 1]
+    uniform_P = first_2P[0].add_(last_P).mul_(2.0**-_MANTISSA_BITS)  # in (0, 1]
+    radius_P, angle_P = uniform_P.log_().mul_(-2.0).sqrt_(), first_2P[1].mul_(tau * 2.0**-_MANTISSA_BITS)
     torch.mul(radius_P, angle_P.cos(), out=normals_2P[0])
     torch.mul(radius_P, angle_P.sin(), out=normals_2P[1])
 

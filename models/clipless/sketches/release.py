@@ -157,9 +157,7 @@ def release_sketch(form: SketchForm, rows: Split, event: PoissonGaussian, source
         raise DataError(f"Expected at most {_MOST_ROWS} units to make a sketch of, got {len(rows)}")
     std = noise_multiplier * STEPS * (1.0 + _ROUNDING)
     check_steps(std, 1.0)
-    sums_KM = sum_contributions(form, rows)
-    noise_KM = source.noise(sums_KM.numel(), std, 1.0).view_as(sums_KM)
-    noisy_KM = (sums_KM + noise_KM) / STEPS
+    noisy_KM = source.noisy(sum_contributions(form, rows), std, 1.0) / STEPS
     return Sketch(event=event, sums=tuple(map(tuple, noisy_KM.tolist())))
 
 

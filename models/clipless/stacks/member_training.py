@@ -22,6 +22,7 @@ from clipless.saving import architecture
 from clipless.stacks.descent import carried_names, stored_names
 from clipless.stacks.member import Member
 from clipless.training.checkpoint import TrainingState, state_to_resume
+from clipless.training.noise_scales import NoiseScales
 from clipless.training.placing import uses_features
 from clipless.training.private_training import Epoch, PrivateTraining
 from clipless.training.trainer import check_training
@@ -75,10 +76,10 @@ class MemberTraining(PrivateTraining):
         augmentation = self.member.augmentation
         return x if augmentation is None else augmentation.apply(x, self.source)
 
-    def place(self, entries: Mapping[str, Tensor], stds_D: Tensor, grids_D: Tensor) -> None:
+    def place(self, entries: Mapping[str, Tensor], scales_D: NoiseScales) -> None:
         """Move to rows of a stack's tensors, which hold the same entries; the network's parameters become views."""
         self.entries = dict(entries)
-        self.hold_noise_scales(stds_D, grids_D)
+        self.hold_noise_scales(scales_D)
         for parameter, piece in zip(self.parameters.values(), entries["weights"].split(self.sizes), strict=True):
             parameter.data = piece.view_as(parameter)
 

@@ -32,7 +32,8 @@ from clipless.stacks.gradients import StackedGradients, placement_of
 from clipless.stacks.member import Member, check_shape, shape_key
 from clipless.stacks.member_training import FixedFeatures, MemberTraining
 from clipless.stacks.outputs import StackEvaluator
-from clipless.training.private_training import Epoch, add_noise
+from clipless.training.noise_scales import NoiseScales
+from clipless.training.private_training import Epoch
 from clipless.training.trainer import check_micro_batch
 
 _USUAL_MEMBERS = 8
@@ -178,10 +179,10 @@ class RunningStack:
         self._weights_MD = entries.pop("weights")
         self._carried = entries
         self._totals_MD = torch.zeros_like(self._weights_MD, dtype=torch.float64)
-        self._stds_MD, self._grids_MD = torch.zeros_like(self._totals_MD), torch.ones_like(self._totals_MD)
+        self._noise_scales_MD = NoiseScales.like(self._totals_MD)
         for m, one in enumerate(trainings):
             own = {"weights": self._weights_MD[m], **{name: tensor[m] for name, tensor in entries.items()}}
-            one.place(own, self._stds_MD[m], self._grids_MD[m])
+            one.place(own, self._noise_scales_MD[m])
         self._totals = self._by_parameter(self._totals_MD)
         networks, weights = [one.member.model for one in trainings], self._by_parameter(self._weights_MD)
         self._network = StackedNetwork(networks, weights, first=first.first, exact=first.member.exact_norms)
@@ -295,7 +296,7 @@ class RunningStack:
             one.scale_noise(plan, resting)
         size = self._totals_MD.shape[1]
         noise_MD = torch.stack([one.source.normal(size, self.device) for one in self.trainings])
-        add_noise(self._totals_MD, noise_MD, self._stds_MD, self._grids_MD)
+        self._noise_scales_MD.add_noise(self._totals_MD, noise_MD)
         for one in self.trainings:
             one.release_count(self.device)
 

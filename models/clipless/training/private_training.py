@@ -32,6 +32,7 @@ from clipless.privacy.sampling import PoissonSampler
 from clipless.scalars import Scalar, entry, on_host
 from clipless.training.averaging import Averaging, FollowedAverages
 from clipless.training.checkpoint import TrainingState, save_state
+from clipless.training.noise_scales import NoiseScales
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +142,22 @@ class PrivateTraining(ABC):
         with self.clip_norms.lowered(self.steps), frozen(self.model, resting):
             yield self.plan.at(self.model, self.loss, resting), resting
 
-    def hold_noise_scales(self, stds_D: Tensor, grids_D: Tensor) -> None:
-        """Keep where `scale_noise` writes deviations and grids, float64."""
-        self._stds_D, self._grids_D = stds_D, grids_D
+    def hold_noise_scales(self, scales_D: NoiseScales) -> None:
+        """Keep where `scale_noise` writes."""
+        self._scales_D = scales_D
         self._scaled_for: tuple[Mapping[str, Scalar], frozenset[str]] | None = None
 
     def scale_noise(self, plan: Plan, resting: frozenset[str]) -> None:
-        """Write deviations, in steps of the grid, and grids of every entry where they have changed."""
+        """Write deviations, grids and steps of what is released of every entry where they have changed."""
         moving = not all(map(on_host, plan.sensitivities.values()))
         if not moving and self._scaled_for == (plan.sensitivities, resting):
             return
         stds = plan.noise_stds
-        pieces = zip(self._stds_D.split(self.sizes), self._grids_D.split(self.sizes), strict=True)
-        for name, (std_d, grid_d) in zip(self.parameters, pieces, strict=True):
-            step = 1.0 if name in resting else grid(plan.sensitivities[name])
-            std_d.fill_(0.0 if name in resting else stds[name] * self.copies / step)
-            grid_d.fill_(step)
+        for name, scales_d in zip(self.parameters, self._scales_D.split(self.sizes), strict=True):
+            if name in resting:
+                scales_d.fill(0.0, 1.0)
+            else:
+                scales_d.fill(stds[name] * self.copies, grid(plan.sensitivities[name]))
         self._scaled_for = None if moving else (plan.sensitivities, resting)
 
     def release_count(self, device: torch.device) -> None:
@@ -200,11 +201,3 @@ class PrivateTraining(ABC):
         self.averages.restore(state)
         self.clip_norms.factor = state.clip_factor
         self.epoch, self.steps = state.epoch, state.epoch * self.plan.steps_per_epoch
-
-
-def add_noise(totals: Tensor, noise: Tensor, stds: Tensor, grids: Tensor) -> None:
-    """Add standard normal ``noise`` to exact sums in whole steps of their grid: a rounded Gaussian mechanism.
-
-    All are float64 of one shape; ``stds`` are in steps of ``grids``.
-    """
-    totals.addcmul_((noise * stds).floor_(), grids)

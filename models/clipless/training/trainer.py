@@ -26,9 +26,10 @@ from clipless.training.augmentation import Augmentation
 from clipless.training.averaging import Averaging
 from clipless.training.batch_sums import CountedLoss, sum_gradients
 from clipless.training.checkpoint import TrainingState, state_to_resume
+from clipless.training.noise_scales import NoiseScales
 from clipless.training.optimizers import Adam, Descent, Optimizer
 from clipless.training.placing import training_places, uses_features
-from clipless.training.private_training import Epoch, PrivateTraining, add_noise
+from clipless.training.private_training import Epoch, PrivateTraining
 from clipless.training.recording import FixedSizePasses, recordable
 
 # Rows per forward pass: on a CPU, few enough for activations to stay in the allocator's pools and the caches.
@@ -194,8 +195,8 @@ class PrivateTrainer(PrivateTraining):
         self._gradient_D = torch.zeros(sum(self.sizes), dtype=torch.float64, device=data.x.device)
         pieces = zip(self.parameters.items(), self._gradient_D.split(self.sizes), strict=True)
         self._totals = {name: piece.view_as(p) for (name, p), piece in pieces}
-        self._noise_stds_D, self._grids_D = torch.zeros_like(self._gradient_D), torch.ones_like(self._gradient_D)
-        self.hold_noise_scales(self._noise_stds_D, self._grids_D)
+        self._noise_scales_D = NoiseScales.like(self._gradient_D)
+        self.hold_noise_scales(self._noise_scales_D)
         recorded = recorded and recordable(plan, data.x.device)
         self._passes = FixedSizePasses(self._sum, loss, self._places.size * copies, recorded=recorded)
         if state is not None:
@@ -275,7 +276,7 @@ class PrivateTrainer(PrivateTraining):
     def _add_noise(self, plan: Plan, resting: frozenset[str]) -> None:
         self.scale_noise(plan, resting)
         noise_D = self.source.normal(self._gradient_D.numel(), self._gradient_D.device)
-        add_noise(self._gradient_D, noise_D, self._noise_stds_D, self._grids_D)
+        self._noise_scales_D.add_noise(self._gradient_D, noise_D)
 
     def _check_gathered(self) -> None:
         """Refuse gradients that were formed where neither guard nor noise reaches them."""

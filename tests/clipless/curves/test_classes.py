@@ -48,6 +48,7 @@ def test_groups_have_what_is_expected_and_observed_in_them(silent):
     np.testing.assert_allclose(found.rate, found.predicted, atol=0.08)
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize("relation", [ADDED, REPLACED])
 @pytest.mark.parametrize("mechanism", [Laplace(1.0), Gaussian(2.0)], ids=str)
 def test_both_curves_get_noise_of_their_own_for_what_one_row_changes(relation, mechanism):

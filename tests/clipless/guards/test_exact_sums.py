@@ -2,7 +2,7 @@
 
 import itertools
 from fractions import Fraction
-from math import exp, fsum
+from math import exp, floor, fsum, log2
 
 import pytest
 import torch
@@ -36,6 +36,7 @@ from clipless.plans.clipping import AdaptiveClipping, ClipNorms
 from clipless.plans.input_statistics import _ContributionPass, release_statistics
 from clipless.plans.method import Method
 from clipless.plans.plan import make_plan
+from clipless.privacy import noise_grid
 from clipless.privacy.noisy_counts import release_scores
 from clipless.privacy.sampling import PoissonSampler
 from clipless.testing import SeededSource
@@ -599,8 +600,13 @@ def trainer_of(rows, source):
     return PrivateTrainer(network, MulticlassHinge(), data, plan, SGD(1e-3), 4, source), network, data, plan
 
 
-def test_noise_is_the_drawn_double_number_cut_to_the_grid_of_the_sums():
-    """Of every entry of every parameter, to the last bit; eight rows are divided by without rounding."""
+@pytest.mark.parametrize("steps_in_deviation", [2**6, 2**60])
+def test_noise_is_the_drawn_double_number_cut_to_the_grid_of_the_sums(monkeypatch, steps_in_deviation):
+    """Of every entry of every parameter, to the last bit; eight rows are divided by without rounding.
+
+    Noisy sums are rounded once more, to 64 to 128 steps in a deviation, or not where that is finer than the grid.
+    """
+    monkeypatch.setattr(noise_grid, "_RELEASED", steps_in_deviation)
     source = RecordingSource()
     trainer, network, data, plan = trainer_of(8, source)
     expected = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in network.named_parameters()}
@@ -611,7 +617,9 @@ def test_noise_is_the_drawn_double_number_cut_to_the_grid_of_the_sums():
     for (name, total), normal in zip(expected.items(), noise, strict=True):
         step = grid(plan.sensitivities[name])
         steps = (normal * (plan.noise_stds[name] / step)).floor()
-        assert torch.equal(8 * trainer._totals[name].flatten(), total.flatten() + steps * step)
+        released = max(2.0 ** floor(log2(plan.noise_stds[name] / steps_in_deviation)), step)
+        expected = ((total.flatten() + steps * step) / released).round() * released
+        assert torch.equal(8 * trainer._totals[name].flatten(), expected)
         assert steps.abs().min() > 0
 
 
@@ -658,3 +666,6 @@ def test_the_noise_of_an_adaptive_count_is_rounded_to_its_grid():
     norms = ClipNorms(network, clipping, steps=1, batch_size=8, count_std=100 * grid(0.5))
     norms.advance(0.807)
     assert norms.factor == exp(-0.2 * (80 * grid(0.5) / 8 + 0.5 - 0.1))
+    norms = ClipNorms(network, clipping, steps=1, batch_size=8, count_std=3.0)
+    norms.advance(0.807)
+    assert norms.factor == exp(-0.2 * (77 / 32 / 8 + 0.5 - 0.1)), "2.421 is rounded to 64 to 128 steps in a deviation"

@@ -47,6 +47,7 @@ def test_fixed_norms_release_no_count():
         assert plan_for(model, data, clipping).count_std == 0.0
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize("method", [Method.CLIPLESS, Method.LIP_DP_SGD])
 @pytest.mark.parametrize("schedule", [Schedule.LINEAR, Schedule.COSINE])
 def test_sensitivities_and_noise_follow_a_schedule(method, schedule):
@@ -116,6 +117,7 @@ def test_the_denominator_of_the_count_is_the_expected_batch_size_whatever_was_dr
     assert norms.factor == pytest.approx(min(1.0, exp(-ADAPTIVE.rate * (below - ADAPTIVE.quantile))))
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_the_norm_follows_the_noisy_count():
     """The released count is the exact one plus the plan's noise, and the norm its function alone."""
     model, data, source = network(norm=1.1), rows(60), RecordingSource()

@@ -45,6 +45,7 @@ def test_layers_rest_from_the_planned_step_on(options, optimizer):
     assert all(p.requires_grad for p in model.parameters())
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize("options", PRIVATE, ids=str)
 def test_every_step_spends_the_same_noise_multiplier(options):
     model, data, source = mlp(), rows(), RecordingSource()

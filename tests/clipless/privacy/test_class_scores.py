@@ -39,8 +39,9 @@ def release(rows, form, population, source=None, sigma=1.0, offsets=None):
 
 
 @pytest.fixture
-def released(monkeypatch):
+def released(monkeypatch, request):
     """Return a function that returns the numbers of a release as they leave, without noise."""
+    request.getfixturevalue("exact_sums")
     monkeypatch.setattr(ClassScores, "of", lambda numbers_P, *_: numbers_P)
     return release
 

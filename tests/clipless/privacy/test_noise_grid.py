@@ -1,6 +1,8 @@
 """Noise as whole numbers of steps: exact up to a deviation, and refused beyond, with the reason why."""
 
 import inspect
+from decimal import Decimal, getcontext
+from math import log, sqrt
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from clipless.curves.toeplitz import SquareRoot
 from clipless.curves.tree import Change, Tree
 from clipless.errors import AccountingError
 from clipless.privacy import noisy_counts
-from clipless.privacy.noise_grid import MOST_STEPS, check_steps, step_for
+from clipless.privacy.noise_grid import MOST_STEPS, check_steps, released_step, step_for
 from clipless.privacy.noisy_counts import counts_sensitivity, release_scores
 from clipless.privacy.randomness import RandomSource, SecureSource
 from clipless.testing import SeededSource
@@ -37,8 +39,8 @@ def released(total, std):
 
 def test_no_normal_number_leaves_the_doubles_that_hold_every_whole_number():
     largest = float(LargestSource().normal(2).abs().max())
-    assert 8.57 < largest < 8.6
-    assert 8.6 * MOST_STEPS < 2.0**53 < 8.6 * 2 * MOST_STEPS
+    assert 10.19 < largest < 10.2
+    assert 10.2 * MOST_STEPS < 2.0**53 < 10.2 * 2 * MOST_STEPS
 
 
 def test_beyond_the_limit_neighbouring_sums_leave_out_different_outcomes():
@@ -88,6 +90,60 @@ def test_a_step_is_as_fine_as_is_exact():
         step_for(2.0**49, 2.0**-42, 0.5)
 
 
+@pytest.mark.parametrize("std", [1e-3, 0.7, 1.0, 5e4])
+def test_what_is_released_has_64_to_128_steps_in_a_deviation_and_none_finer_than_the_sums(std):
+    step = released_step(std, 2.0**-30)
+    assert np.log2(step).is_integer()
+    assert 64 <= std / step < 128
+    on_device = released_step(torch.tensor(std, dtype=torch.float64), torch.tensor(2.0**-30, dtype=torch.float64))
+    assert on_device.item() == step
+    assert released_step(std, 2.0**20) == 2.0**20
+    assert released_step(0.0, 2.0**-30) == 2.0**-30
+
+
+class Rare(SeededSource):
+    """Radii made of uniform numbers below 2^-34."""
+
+    def words(self, count, device, purpose):
+        words = super().words(count, device, purpose)
+        words[: count // 2] &= ~((2**34 - 1) << 19)
+        return words
+
+
+def _misses(hits, counts, sigma, source):
+    """How far a pair of noisy counts is from one that a 75-bit uniform number makes of these counts, at most 1/2."""
+    std = Decimal(sigma * counts_sensitivity(2) * (1.0 + 2.0**-40))
+    for _ in range(60):
+        noisy = [(Decimal(s) - Decimal("0.5")) * len(hits) for s in release_scores(hits, len(hits), sigma, source)]
+        squares = sum((n - c + Decimal(2) ** -43) ** 2 for n, c in zip(noisy, counts, strict=True))
+        whole = (-squares / (2 * std**2)).exp() * 2**75
+        yield float(abs(whole - whole.to_integral_value()))
+
+
+def test_a_release_does_not_tell_the_counts_by_the_numbers_that_can_be_drawn():
+    """Small uniform numbers are few, and so are radii: on a fine grid what other counts release is impossible."""
+    getcontext().prec = 60
+    hits = torch.rand(1024, 2, generator=torch.Generator().manual_seed(0)) < 0.8
+    counts = [int(count) - len(hits) // 2 for count in hits.sum(dim=0)]
+    there, other = (np.array([*_misses(hits, [c - d for c in counts], 140.0, Rare(1))]) for d in (0, 1))
+    assert np.median(there) > 0.1, "that of the counts themselves is as far from whole as any other"
+    assert np.median(other) > 0.1
+
+
+def test_a_small_uniform_number_has_22_bits_more():
+    """The last bits of both words, which nothing else is made of."""
+
+    class Few(RandomSource):
+        secure = False
+
+        def random_bytes(self, count):
+            first, second = (torch.tensor([spare << 53]).numpy().tobytes() for spare in (3, 5))
+            return bytearray((first + second)[:count])
+
+    drawn = Few().normal(2)
+    assert drawn[0].item() == pytest.approx(sqrt(2 * (75 * log(2) - log(3 * 2**11 + 5 + 1))), rel=1e-14)
+
+
 class Noted(SeededSource):
     """Notes how the noise was asked for."""
 
@@ -116,7 +172,7 @@ class Loudest(SeededSource):
     """Normals of the largest size, one after the other of one sign."""
 
     def normal(self, count, device="cpu"):
-        return torch.full((count,), 8.58, dtype=torch.float64, device=device)
+        return torch.full((count,), 10.19, dtype=torch.float64, device=device)
 
 
 @pytest.mark.parametrize("kind", [Tree.binary(300), Tree(300), SquareRoot(300)])
@@ -127,8 +183,18 @@ def test_curves_have_noise_that_is_exact_however_it_adds_up(kind, multiplier):
     step = step_for(std * kind.spreads, 2.0**-20, 1.0)
     loudest = mechanism.noise(300, Change.ADDED, Loudest(0))
     assert np.abs(loudest).max() / step < 2.0**53
-    assert np.abs(loudest).max() >= 0.99 * 8.58 * std * kind.spreads
+    assert np.abs(loudest).max() >= 0.99 * 10.19 * std * kind.spreads
     assert (loudest / step == np.round(loudest / step)).all()
+
+
+@pytest.mark.parametrize("kind", [Tree.binary(300), SquareRoot(300)])
+def test_curves_are_released_as_coarsely_as_one_of_their_normals_asks_for(kind):
+    counts, mechanism = np.arange(300.0), Gaussian(2.0, kind)
+    step = released_step(2.0 * np.sqrt(kind.gaussian_change(Change.ADDED)) * (1.0 + 2.0**-40), 2.0**-20)
+    noisy = mechanism.release(counts, Change.ADDED, SeededSource(0))
+    exact = counts + mechanism.noise(300, Change.ADDED, SeededSource(0))
+    assert np.array_equal(noisy, np.rint(exact / step) * step)
+    assert not np.array_equal(noisy, exact)
 
 
 def test_curves_with_more_noise_than_is_exact_are_refused():

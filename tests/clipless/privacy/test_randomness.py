@@ -9,13 +9,14 @@ import os
 import pickle
 from math import sqrt
 
+import mpmath
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from clipless.privacy.keystream import Keystream, Purpose
-from clipless.privacy.randomness import RandomSource, SecureSource
+from clipless.privacy.randomness import RandomSource, SecureSource, _box_muller
 from clipless.testing import SeededSource
 
 COUNT = 400_000
@@ -110,11 +111,29 @@ def test_as_many_float64_normals_come_as_were_asked_for(count):
     assert drawn.isfinite().all()
 
 
+@pytest.mark.parametrize("smaller", [0, 20, 39])
+def test_a_computed_normal_is_off_by_no_more_than_the_guarantee_allows(smaller):
+    """Against 60 digits; of uniform numbers that are smaller by so many bits."""
+    words_2P = SecureSource().words(2 * 150, "cpu", Purpose.NOISE).view(2, 150)
+    low = 2**53 - 1
+    words_2P[0] = (words_2P[0] & ~low) | ((words_2P[0] & low) >> smaller)
+    normals_2P = torch.empty(2, 150, dtype=torch.float64)
+    _box_muller(words_2P, normals_2P)
+    with mpmath.workdps(60):
+        for first, second, cosine, sine in zip(*words_2P.tolist(), *normals_2P.tolist(), strict=True):
+            spare = [word >> 53 & 2**11 - 1 for word in (first, second)]
+            whole = ((first & low) << 22) + (spare[0] << 11) + spare[1] + 1
+            radius = mpmath.sqrt(-2 * mpmath.log(mpmath.mpf(whole) / 2**75))
+            angle = 2 * mpmath.pi * (second & low) / 2**53
+            errors = (radius * mpmath.cos(angle) - cosine, radius * mpmath.sin(angle) - sine)
+            assert max(map(abs, errors)) <= 2.0**-47
+
+
 @pytest.mark.parametrize("byte", [0x00, 0xFF, 0x80, 0x7F])
 def test_no_bytes_give_a_normal_that_is_not_finite(byte):
     drawn = ConstantSource(byte).normal(1000)
     assert drawn.isfinite().all()
-    assert drawn.abs().max() <= sqrt(2 * 53 * np.log(2)) * (1 + 1e-6)
+    assert drawn.abs().max() <= sqrt(2 * 75 * np.log(2)) * (1 + 1e-6)
 
 
 @pytest.mark.sampled(5)

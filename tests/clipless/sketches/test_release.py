@@ -103,6 +103,7 @@ def test_a_row_contributes_the_same_at_every_place(row, place):
     assert float((alone**2).sum()) <= STEPS**2
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_sums_are_those_of_counts_rows_and_squares():
     """Empty classes and constant columns included; categories have no squares."""
     form = SketchForm(classes=3, norm=3**0.5, widths=(1, 2, 1), bounded=True)

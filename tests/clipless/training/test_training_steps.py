@@ -105,6 +105,7 @@ def test_gradients_that_gather_elsewhere_during_a_step_end_training(monkeypatch)
 # Between epochs the model is in the user's hands
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_gradients_that_a_user_adds_between_epochs_do_not_enter_the_next_step():
     model, data, source = mlp(16, width=32), zeros(8), RecordingSource()
     plan = plan_for(model, data, epochs=2)
@@ -128,6 +129,7 @@ def move_there_and_back(model):
     model.double().float()
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize("act", [forget_gradients, replace_gradients, move_there_and_back])
 def test_noise_reaches_the_optimiser_whatever_a_user_did_to_the_gradients(act):
     model, data, source = mlp(16, width=32), zeros(8), RecordingSource()

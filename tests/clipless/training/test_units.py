@@ -65,6 +65,7 @@ def sums_of_steps(data, planned, options, model=None):
     return found, plan
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("size", SIZES)
@@ -111,6 +112,7 @@ def test_in_expectation_a_unit_contributes_the_mean_of_its_rows(method):
         assert (torch.stack([one[name] for one in found]).mean(dim=0) - mean).norm() <= 4.5 * spread / 20
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize("size", SIZES)
 def test_a_stacked_member_draws_units_as_a_training_alone_does(size):
     data, model = with_unit(*rows(size, seed=size)), network()
