@@ -11,7 +11,7 @@ backwards, of covariance w^2 min(s^2, s'^2): curves are flat near their end. Giv
 g_i, all is linear and Gaussian, and the posterior exact; v and w are integrated over a grid with weights proportional
 to the marginal likelihood. A score that was lucky is thereby drawn to the others (Efron and Morris 1975; for points
 that were chosen as the best, Efron 2011, "Tweedie's formula and selection bias"). One that is better is not drawn to
-many that are alike: a trial is far from the others with probability 1/4, and u_i then has a deviation of 0.1 instead of
+many that are alike: a trial is far from the others with probability 1/4, and u_i then has a deviation of 0.2 instead of
 v. Which trials are is found with the trend of the others, and the posterior is the mixture's.
 
 **The winner of a private selection** is seen alone, the best of a secret number K of candidates, of a geometric law
@@ -29,11 +29,13 @@ not show by themselves. The noise of accuracy, balanced accuracy and AUROC is es
 of each of these for the two others, what follows from it by their correlations is taken off
 (`clipless.privacy.class_scores.NoiseSlopes`), and its error added. Of a winner it is that of the score that chose it.
 
-Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored,
-a (1 - a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not. A
-share lies in [0, 1]: for the estimate the normal posterior is restricted to it, not cut off. Its interval is Wilson's
-(1927) with noise, the shares a that are not rejected: (x - a)^2 <= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1
-where nothing speaks against that; where noise does not hide that a count is whole, half a row is added on both sides.
+Intervals are for new rows of the same kind, so that they hold the sampling error of the N rows that were scored, a (1 -
+a) / N. Most of it is common to all models, which are scored on the same rows; e_i is the part that is not: 30 % where a
+is 0.8 or more. Models that have learnt nothing may err each on rows of its own, so that the luckiest of many looks
+better than chance; at a = 1/2 all of the error is a trial's own and half of it an epoch's. A share lies in [0, 1]: for
+the estimate the normal posterior is restricted to it, not cut off. Its interval is Wilson's (1927) with noise, the
+shares a that are not rejected: (x - a)^2 <= z^2 (variance + a (1 - a) / N). So it reaches 0 or 1 where nothing speaks
+against that; where noise does not hide that a count is whole, half a row is added on both sides.
 """
 
 from bisect import bisect_left
@@ -48,7 +50,7 @@ from scipy.special import ndtr, ndtri
 
 from clipless.certificates.radii import parse_radius
 from clipless.privacy.class_scores import NoiseSlopes
-from sweeper.privacy.evaluation.posteriors import OWN_SAMPLING, Floats, TrialScores, posterior, posterior_of_best
+from sweeper.privacy.evaluation.posteriors import COMMON_SAMPLING, Floats, TrialScores, posterior, posterior_of_best
 from sweeper.records import (
     Interval,
     NoisyScores,
@@ -145,7 +147,7 @@ def _estimate_all(points: Sequence[Point], trials: Mapping[str, Trial]) -> dict[
         else:
             means, variances = _without_luck(groups, name, trials, lucks)
         keys = [one.key for own in groups for one in own]
-        rows = [_curve(own, name, trials[own[0].trial]).rows / (1.0 - OWN_SAMPLING) for own in groups for _ in own]
+        rows = [_curve(own, name, trials[own[0].trial]).rows / COMMON_SAMPLING for own in groups for _ in own]
         shares = [share(*one) for one in zip(means.tolist(), variances.tolist(), rows, strict=True)]
         found[name] = dict(zip(keys, shares, strict=True))
     return found

@@ -16,8 +16,11 @@ _MEAN = 0.5
 _TREND_STDS = np.array([0.5, 0.15, 0.05])  # of m, b and c: hardly informative
 _TRIAL_STDS = (0.003, 0.01, 0.03, 0.06, 0.1, 0.2, 0.35)  # v
 _CURVE_STDS = (0.003, 0.01, 0.03, 0.08, 0.2)  # w
-OWN_SAMPLING = 0.3  # share of the sampling error that is a trial's own: models err on about the same rows
-_FAR_STD = 0.1  # of u_i of a trial that is far from the others
+COMMON_SAMPLING = 0.7  # share of the sampling error that is common to models: they err on about the same rows
+_OWN_SAMPLING = (1.0, 0.3)  # share that is a trial's own, of scores that tell nothing and of those of good models
+_EPOCH_SAMPLING = (0.5, 0.0)  # likewise, an epoch's own
+_NOTHING, _GOOD = 0.5, 0.8  # such scores
+_FAR_STD = 0.2  # of u_i of a trial that is far from the others
 _FAR_ODDS = 1.0 / 3.0  # that a trial is, before its scores are seen
 _ROUNDS = 3  # of finding those trials and the trend of the others
 _LARGE = 500.0  # of a logarithm
@@ -37,10 +40,17 @@ class TrialScores:
     rows: float  # N, or as many as a share would need for the same sampling error
 
     @property
-    def own_sampling(self) -> float:
-        """The variance of the trial's own sampling, at about the size of its scores."""
+    def own_variances(self) -> tuple[float, float]:
+        """The variances of what is an epoch's own, noise and sampling, and of sampling that is the trial's own.
+
+        They are those at about the size of its scores. Good models err on about the same rows. Those that have learnt
+        nothing err on rows of their own, other ones after each epoch, or all on the same, where they answer alike;
+        their shares add up to more than 1, so that both are covered.
+        """
         middle = round(float(np.clip(self.scores.mean(), 0.0, 1.0)), 1)
-        return OWN_SAMPLING * middle * (1.0 - middle) / self.rows
+        sampling = middle * (1.0 - middle) / self.rows
+        epoch, trial = (np.interp(middle, (_NOTHING, _GOOD), one) for one in (_EPOCH_SAMPLING, _OWN_SAMPLING))
+        return self.variance + float(epoch) * sampling, float(trial) * sampling
 
 
 def posterior(curves: Sequence[TrialScores]) -> tuple[Floats, Floats]:
@@ -60,7 +70,7 @@ def posterior(curves: Sequence[TrialScores]) -> tuple[Floats, Floats]:
 class _Alike:
     """Trials that are scored at the same moments with the same noise."""
 
-    key: tuple[tuple[float, ...], float, float]  # s, the variances of noise and of a trial's own sampling
+    key: tuple[tuple[float, ...], float, float]  # s, the variances of what is an epoch's own and a trial's own
     centred: Floats  # (T, E) scores
     places: NDArray[np.int64]  # (T, E) where each stands among all
 
@@ -69,7 +79,7 @@ def _group(curves: Sequence[TrialScores]) -> list[_Alike]:
     alike: dict[tuple[tuple[float, ...], float, float], list[tuple[Floats, NDArray[np.int64]]]] = {}
     first = 0
     for one in curves:
-        key = tuple(one.s.tolist()), one.variance, one.own_sampling
+        key = tuple(one.s.tolist()), *one.own_variances
         alike.setdefault(key, []).append((one.scores - _MEAN, np.arange(first, first + len(one.s))))
         first += len(one.s)
     return [_Alike(key, *(np.stack(each) for each in zip(*found, strict=True))) for key, found in alike.items()]
@@ -122,7 +132,7 @@ def posterior_of_best(curve: TrialScores, candidates: float) -> tuple[Floats, Fl
 
 def _at_levels(curve: TrialScores, trial_std: float, curve_std: float) -> tuple[float, Floats, Floats, Floats]:
     """Return, given both deviations, log evidence, means by level, variances, and F by level."""
-    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, curve.variance, curve.own_sampling)
+    law = _law(tuple(curve.s.tolist()), trial_std, curve_std, *curve.own_variances)
     spread = np.linalg.inv(np.diag(_TREND_STDS**-2) + law.information)
     centred = curve.scores - _MEAN
     weighed = law.inverse @ centred
