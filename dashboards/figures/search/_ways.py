@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import count, pairwise
+from math import log
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,6 +13,10 @@ from dashboards.figures._common import interval_bars, marks, reached
 from dashboards.figures._staircases import Step
 from dashboards.figures._theme import Theme
 from sweeper.records import Interval, TrialStatus
+
+_PALE = 0.3  # opacity of bars behind others
+_TOUCHING = 1e-6  # of the width of a mark: rounding of those that touch
+_PIECES = 12  # of a line between two epochs
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,16 @@ class Trajectory:
 
 
 def paths(
-    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, width: float, *, crowded: bool
+    trajectories: Sequence[Trajectory],
+    color: str,
+    utility: str,
+    group: str,
+    width: float,
+    *,
+    opacity: float,
+    bars: bool,
 ) -> go.Scatter:
-    """The ways of trials that look alike, with the intervals of noisy scores unless they are many."""
+    """The ways of trials that look alike; with ``bars`` the intervals of noisy scores, unless they are many."""
     texts: list[str] = []
     for t in trajectories:
         texts += [*(_text(t, i, utility) for i in range(len(t.epochs))), ""]
@@ -41,14 +54,28 @@ def paths(
         y=[value for t in trajectories for value in (*t.values, None)],
         mode="lines",
         line={"color": color, "width": width},
-        opacity=0.3 if crowded else 0.7,
-        error_y=None if crowded else _bars(trajectories, color),
+        opacity=opacity,
+        error_y=_bars(trajectories, color) if bars else None,
         text=texts,
         hovertemplate="%{text}<extra></extra>",
         legendgroup=group,
         showlegend=False,
         name=group,
     )
+
+
+def pale_bars(trajectories: Sequence[Trajectory], color: str, group: str, width: float) -> list[go.Scatter]:
+    """The intervals of noisy scores, broad and pale: thin ones of another trial at the same epsilons are seen on them.
+
+    Nothing where no interval is known, or they are many.
+    """
+    bars = _bars(trajectories, color)
+    if bars is None:
+        return []
+    bars |= {"thickness": width, "width": 0}
+    x, y = [x for t in trajectories for x in (*t.epsilons, None)], [y for t in trajectories for y in (*t.values, None)]
+    look = {"mode": "markers", "marker": {"opacity": 0}, "opacity": _PALE, "hoverinfo": "skip", "showlegend": False}
+    return [go.Scatter(x=x, y=y, error_y=bars, legendgroup=group, **look)]
 
 
 def _bars(trajectories: Sequence[Trajectory], color: str) -> dict[str, Any] | None:
@@ -87,7 +114,7 @@ def averages(
 
 
 def ends_of(
-    trajectories: list[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
+    trajectories: Sequence[Trajectory], color: str, utility: str, group: str, *, size: int, symbol: str, theme: Theme
 ) -> go.Scatter:
     """The marks at the ends of trials that ended alike."""
     status = trajectories[0].status
@@ -110,3 +137,38 @@ def key(path: go.Scatter, ends: go.Scatter) -> go.Scatter:
     look = {"line": path.line, "opacity": path.opacity, "legendgroup": ends.legendgroup, "name": ends.name}
     ends.update(showlegend=False)
     return go.Scatter(x=[None], y=[None], mode="lines+markers", marker=ends.marker, showlegend=True, **look)
+
+
+def side_by_side(
+    places: Sequence[tuple[float, float]],
+    taken: Iterable[tuple[float, float]],
+    factor: float,
+    height: float,
+) -> list[float]:
+    """The epsilons of marks, by epsilon and value, moved right so that none lies on another or a place that is taken.
+
+    A mark is ``height`` high, and so wide that its sides are at epsilons of this factor.
+
+    >>> side_by_side([(1.0, 0.5), (1.0, 0.505), (1.0, 0.7)], [], 1.1, 0.02)
+    [1.0, 1.1, 1.0]
+    """
+    used: list[tuple[float, float]] = list(taken)
+    found: list[float] = []
+    for epsilon, value in places:
+        near = [log(x / epsilon, factor) for x, y in used if abs(y - value) < height]
+        steps = (step for step in count() if all(abs(step - one) > 1.0 - _TOUCHING for one in near))
+        step = next(steps)
+        found.append(epsilon * factor**step)
+        used.append((found[-1], value))
+    return found
+
+
+def between(trajectories: Iterable[Trajectory]) -> list[tuple[float, float]]:
+    """Places on the ways of trials, by epsilon and value, so near each other that nothing fits between two of them."""
+    found: list[tuple[float, float]] = []
+    for t in trajectories:
+        found += zip(t.epsilons, t.values, strict=True)
+        for (x, y), (to_x, to_y) in pairwise(zip(t.epsilons, t.values, strict=True)):
+            shares = [i / _PIECES for i in range(1, _PIECES)]
+            found += [(x * (to_x / x) ** share, y + share * (to_y - y)) for share in shares]
+    return found

@@ -25,6 +25,7 @@ from dashboards.figures._common import (
     zoom,
 )
 from dashboards.figures._front_marks import FrontMarks, dominated_look, scale_of
+from dashboards.figures._inset import add_inset, crowded, find_place
 from dashboards.figures._references import Reference, draw_references, references
 from dashboards.figures._scores import (
     bars_in_words,
@@ -48,7 +49,6 @@ from dashboards.figures._tested import (
 )
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import log_ticks
-from dashboards.figures.sweep._inset import add_inset, crowded, has_room
 from sweeper.privacy.pricing import OWN
 from sweeper.records import Point
 from sweeper.results.highlights import finals_first
@@ -198,10 +198,10 @@ def _enlarge(figure: go.Figure, info: FrontInfo, theme: Theme) -> None:
     drawn = [(p.values["epsilon"], p.values[info.utility]) for p in (*info.front, *info.dominated)]
     drawn += [(one.epsilon, one.value) for one in info.tested]
     drawn += [(after.epsilon, before.value) for before, after in pairwise(info.steps)]  # where the line runs level to
-    if region is None or not has_room(figure, drawn, [line.value for line in info.lines]):
-        return
-    enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]
-    add_inset(figure, enlarged, region, info.utility, theme)
+    place = find_place(figure, drawn, [line.value for line in info.lines])
+    if region is not None and place is not None:
+        enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]
+        add_inset(figure, enlarged, region, info.utility, theme, place)
 
 
 def _span(info: FrontInfo) -> list[float] | None:

@@ -53,20 +53,27 @@ def test_only_of_many_curves_the_rise_may_be_cut(trials):
     assert many[0] > 0.6, "the first epoch of three shows nothing of many trials that later ones do not"
 
 
+def _star_and_bar(figure):
+    on_axes = [trace for trace in figure.data if trace.yaxis != "y2"]
+    (star,) = (trace for trace in on_axes if trace.marker.symbol == "star")
+    bar = on_axes[on_axes.index(star) + 1]
+    assert (bar.marker.opacity, bool(bar.error_y.array)) == (0, True)
+    return star, bar
+
+
 def test_the_best_point_has_a_bar_that_is_not_cut(trials):
     info = trajectories.info(trials(8))
     figure = trajectories.plot(_as_picture(info))
-    (star,) = (trace for trace in figure.data if trace.marker.symbol == "star")
-    (bar,) = (trace for trace in figure.data if trace.error_y.array and trace.marker.opacity == 0)
+    star, bar = _star_and_bar(figure)
     assert (bar.error_y.array[0], bar.error_y.arrayminus[0]) == pytest.approx((0.23, 0.37))
-    assert (bar.x, figure.data[-2:]) == (star.x, (star, bar)), "on the star, which hides none of it"
+    assert bar.x == star.x, "on the star, which hides none of it"
     assert star.name.replace("\N{NO-BREAK SPACE}", " ") == "t7 at its best: 87.0 % (50.0 to 110.0 %)"
     (unknown,) = (trace for trace in trajectories.plot(info).data if trace.marker.symbol == "star")
     assert (unknown.error_y.array, unknown.name) == (None, "t7 at its best")
 
 
 def test_the_best_of_few_trials_has_a_star_with_its_bar_too(trials):
-    *_, star, bar = trajectories.plot(_as_picture(trajectories.info(trials(3)))).data
+    star, bar = _star_and_bar(trajectories.plot(_as_picture(trajectories.info(trials(3)))))
     assert (star.marker.symbol, star.x, bar.x) == ("star", (3.02,), (3.02,))
     assert (star.y[0], bar.y[0], bar.error_y.array[0]) == pytest.approx((0.82, 0.82, 0.28))
     assert star.name.startswith("t2 at its best: 82.0")
@@ -116,6 +123,33 @@ def test_trials_that_add_nothing_to_the_line_are_pale(trials):
     assert lines["others"] < lines["trials that are best somewhere"]
 
 
+def test_of_stages_too_trials_that_add_nothing_are_pale_and_the_legend_names_a_stage_once(trials):
+    useless = Point(trial="w", epoch=1, values={"epsilon": 2.5, "accuracy": 0.1})
+    figure = trajectories.plot(replace(trajectories.info(trials(8, useless)), stages=("explorers", "finals")))
+    opacities = [trace.opacity for trace in figure.data if trace.name == "explorers" and trace.text and trace.x[0]]
+    assert sorted(set(opacities) - {None}) == [0.3, 0.7]
+    assert [trace.name for trace in figure.data if trace.name == "explorers" and trace.showlegend] == ["explorers"]
+
+
+def test_an_end_of_another_trial_is_seen_above_the_star_and_that_of_the_best_below_it(trials):
+    data = trajectories.plot(replace(trajectories.info(trials(8)), sure=(0.845, 0.9))).data
+    places = {trace.name: i for i, trace in enumerate(data) if trace.mode == "markers" and trace.name}
+    (star,) = (i for i, trace in enumerate(data) if trace.marker.symbol == "star")
+    assert places["t7, completed"] < star < min(places["t6, completed"], places["t5, completed"])
+    assert data[places["t6, completed"]].marker.symbol == "circle-open"
+
+
+def test_a_picture_enlarges_where_the_best_is_if_nothing_is_drawn_there(trials):
+    info = replace(trajectories.info(trials(8)), sure=(0.80, 0.88), still=True, span=(0.2, 0.9))
+    drawn = trajectories.plot(info)
+    assert drawn.layout.yaxis2.range == pytest.approx((0.72 - 0.12 * 0.16, 0.88 + 0.12 * 0.16))
+    assert any(trace.yaxis == "y2" and trace.marker.symbol == "star" for trace in drawn.data)
+    low = replace(info.trajectories[0], epsilons=(1.5, 2.0, 2.9), values=(0.4, 0.4, 0.4))
+    covered = replace(info, trajectories=(low, *info.trajectories[1:]))
+    for other in (replace(info, still=False), covered, replace(info, sure=None), replace(info, span=(0.7, 0.9))):
+        assert "yaxis2" not in trajectories.plot(other).layout.to_plotly_json()
+
+
 def test_a_column_has_thinner_lines_of_others_and_says_how_many_points_are_outside(trials):
     useless = [Point(trial=t, epoch=1, values={"epsilon": 2.5, "accuracy": 0.55}) for t in ("v", "w")]
     passed = {"goes_on": True, "epoch": 1, "reason": "ahead"}
@@ -135,7 +169,7 @@ def test_a_column_has_thinner_lines_of_others_and_says_how_many_points_are_outsi
 def test_trials_in_the_interval_of_the_best_are_named_beside_it(trials):
     info = replace(trajectories.info(trials(8)), sure=(0.845, 0.9))  # t5 to t7 reach 0.85 to 0.87
     named = [trace.name for trace in trajectories.plot(info).data if trace.showlegend and "completed" in trace.name]
-    assert named == ["t6, completed", "t5, completed", "t7, completed"]
+    assert named == ["t7, completed", "t6, completed", "t5, completed"]
     colors = {trace.name: trace.line.color for trace in trajectories.plot(info).data if trace.name in named}
     assert len(set(colors.values())) == 3
     alone = replace(info, sure=(0.865, 0.9))

@@ -1,4 +1,4 @@
-"""An inset that enlarges where most points of a front lie, in a picture that nobody can zoom."""
+"""An inset that enlarges where most points of a figure lie, in a picture that nobody can zoom."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,6 @@ from dashboards.figures._ticks import log_ticks
 
 _MANY = 20  # points, of which half lie in
 _UPPER = 0.12  # this share of the height of the axes
-_WIDE, _HIGH = (0.5, 0.97), (0.17, 0.52)  # where the inset stands, as shares of the axes
 _AROUND = 0.05  # share of the axes around it that is empty as well
 _PAD = 0.12  # share of the inset around its points
 
@@ -51,25 +50,54 @@ def crowded(points: Sequence[tuple[float, float]]) -> Region | None:
     return Region((min(epsilons), max(epsilons)), (min(values), max(values)))
 
 
-def has_room(figure: go.Figure, points: Sequence[tuple[float, float]], heights: Sequence[float]) -> bool:
-    """Return whether an inset covers none of the points, by epsilon and value, and no line at one of the heights."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where an inset stands, as shares of the width and of the height of the axes."""
+
+    wide: tuple[float, float] = (0.5, 0.97)
+    high: tuple[float, float] = (0.17, 0.52)
+
+
+def find_place(
+    figure: go.Figure,
+    points: Sequence[tuple[float, float]],
+    heights: Sequence[float] = (),
+    places: Iterable[Place] = (Place(),),
+) -> Place | None:
+    """Return the first place that covers none of the points, by epsilon and value, and no line at one of the heights.
+
+    ``None`` where none of them is empty.
+    """
     (first, last), (least, most) = figure.layout.xaxis.range, figure.layout.yaxis.range
-    left, low, high = _WIDE[0] - _AROUND, _HIGH[0] - _AROUND, _HIGH[1] + _AROUND
     at = [((log10(epsilon) - first) / (last - first), value) for epsilon, value in points if epsilon > 0]
-    places = [(x, (value - least) / (most - least)) for x, value in [*at, *((1.0, height) for height in heights)]]
-    return not any(x >= left and low <= y <= high for x, y in places)
+    drawn = [(x, (value - least) / (most - least)) for x, value in [*at, *((1.0, height) for height in heights)]]
+
+    def is_empty(place: Place) -> bool:
+        left, low, high = place.wide[0] - _AROUND, place.high[0] - _AROUND, place.high[1] + _AROUND
+        return not any(x >= left and low <= y <= high for x, y in drawn)
+
+    return next(filter(is_empty, places), None)
 
 
-def add_inset(figure: go.Figure, traces: Sequence[go.Scatter], region: Region, name: str, theme: Theme) -> None:
-    """Draw traces once more, enlarged to a region, and mark the region."""
+def add_inset(
+    figure: go.Figure,
+    traces: Sequence[go.Scatter],
+    region: Region,
+    name: str,
+    theme: Theme,
+    place: Place,
+    *,
+    bars: bool = False,
+) -> None:
+    """Draw traces once more, enlarged to a region, and mark the region; error bars only with ``bars``."""
     ticks = log_ticks(region.epsilons)
     low, high = region.values
     pad = _PAD * ((high - low) or 0.1)
     frame: dict[str, Any] = {"showline": True, "mirror": True, "linecolor": theme.muted, "tickfont": {"size": 11.5}}
     figure.update_layout(
-        xaxis2={"type": "log", "domain": _WIDE, "anchor": "y2", **ticks, **frame},
+        xaxis2={"type": "log", "domain": place.wide, "anchor": "y2", **ticks, **frame},
         yaxis2={
-            "domain": _HIGH,
+            "domain": place.high,
             "anchor": "x2",
             "range": [low - pad, high + pad],
             "nticks": 5,
@@ -78,7 +106,9 @@ def add_inset(figure: go.Figure, traces: Sequence[go.Scatter], region: Region, n
         },
     )
     for trace in traces:
-        copy = go.Scatter(trace).update(xaxis="x2", yaxis="y2", showlegend=False, cliponaxis=True, error_y=None)
+        copy = go.Scatter(trace).update(xaxis="x2", yaxis="y2", showlegend=False, cliponaxis=True)
+        if not bars:
+            copy.update(error_y=None)
         if copy.marker.showscale is not None or copy.marker.colorbar.title.text:
             copy.update(marker={"showscale": False, "colorbar": None})
         figure.add_trace(copy)
