@@ -4,9 +4,9 @@ Axes of hyperparameters have the scale and the ends that the spec declares, see 
 that a difference within the error of a score does not look as if it were much.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import ceil, floor
+from math import ceil, floor, log10
 from typing import Any
 
 from dashboards.data import SweepData, evenly, finite, varying
@@ -91,9 +91,19 @@ def _result_axis(shown: Compared, name: str, ids: Sequence[str]) -> Axis:
         low = min(low, max(0.0, high - _LEAST_HALVES * half))
         ends = Range(low=floor(100 * low) / 100, high=high)
     elif name == "epsilon" and high > low > 0.0:
-        ends = Range(low=min(low, float(f"{high / _LEAST_RATIO:.1g}")), high=high, log=True)
+        ends = Range(low=_outward(min(low, high / _LEAST_RATIO), floor), high=_outward(high, ceil), log=True)
     rehearsed = "rehearsed " if shown.trained is not None else ""
     return make_axis(name, rehearsed + short_title(name), values, ends)
+
+
+def _outward(epsilon: float, rounded: Callable[[float], int]) -> float:
+    """The end of an axis in two digits.
+
+    >>> _outward(0.3211, floor), _outward(1.917, ceil), _outward(2.0, ceil)
+    (0.32, 2.0, 2.0)
+    """
+    unit = 10.0 ** (floor(log10(epsilon)) - 1)
+    return float(f"{rounded(float(f'{epsilon / unit:.9g}')) * unit:.2g}")
 
 
 def _stage_axis(data: SweepData, ids: Sequence[str]) -> list[Axis]:

@@ -28,15 +28,16 @@ _TRAINED = (
     "thicker and end in stars."
 )
 _WIDE, _THIN = 2.6, 1.2  # pixels of the lines that stand out, and of the others
-_PALE, _CLEAR = 0.45, 0.85  # opacity of the others, from the worst to the best: it is the best that are followed
+_PALE, _CLEAR = 0.55, 0.85  # opacity of the others, from the worst to the best: it is the best that are followed
+_MUTED = 0.35  # of lines of other noise
+_COMPARABLE = 2.0  # times the epsilon of a point up to that of the best
 _PLACES = ("best", "second", "third")
 _INTERVAL_AT = 0.06  # from the axis to the bar of an interval, as a share of the way between axes
 _BESIDE = 0.09  # from the last axis to the star at the end of a line, as a share of the way between axes
-_RIM = ((-1.5, -1), (-1.5, 1), (1.5, -1), (1.5, 1), (-3, 0), (3, 0), (0, -2.5), (0, 2.5))  # pixels
 _BELOW, _ROW = 24, 20  # pixels between axes and the note below them, and for each row of a legend between
 _ROW_LETTERS, _SYMBOL_LETTERS = 150, 9  # that fit a row of it, and those that a symbol takes
-_NEXT = 0.006  # between two lines at one value, as a share of the axis
-_FEW_VALUES, _BUNDLE = 8, (0.02, 0.06)  # of an axis; between all lines at one, on axes of more values and of few
+_NEXT = 0.01  # between two lines at one value, as a share of the axis
+_FEW_VALUES, _BUNDLE = 8, (0.02, 0.14)  # of an axis; between all lines at one, on axes of more values and of few
 _BEYOND = 9  # pixels from the end of an axis to the text of its tick
 _AT_TEXT, _NEAR = 0.1, 0.03  # where texts are, as a share of the way to the axis before; a share of the axis
 _RISE = 2.0  # pixels above an axis for each letter of its name
@@ -113,16 +114,17 @@ def _draw_lines(
     figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[Axis], theme: Theme, look: Mapping[str, Any]
 ) -> None:
     """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
-    low, high = min(info.colors), max(info.colors)
+    alike = _of_like_noise(info)
+    low, high = min(info.colors[i] for i in alike), max(info.colors)
     heights = [_crossings(info, axis) for axis in axes]
     trained = is_trained(info, range(len(info.trials)))
     shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
-    by_share = sorted(range(len(shares)), key=lambda i: (trained[i], shares[i]))
+    by_share = sorted(range(len(shares)), key=lambda i: (trained[i], i in alike, shares[i]))
     wide = set(by_share[-(sum(trained) or min(len(_in_interval(info)), len(_PLACES))) :])
     order = by_share[: -len(wide) - 1 : -1]  # the best first: its line is solid, and others can be followed
     for i in by_share:
-        color = sample_colorscale(theme.colorscale(), [shares[i]])[0]
-        opacity = 1.0 if i in wide else _PALE + (_CLEAR - _PALE) * shares[i]
+        color = sample_colorscale(theme.colorscale(), [shares[i]])[0] if i in alike else theme.faint
+        opacity = 1.0 if i in wide else _PALE + (_CLEAR - _PALE) * shares[i] if i in alike else _MUTED
         trial = {"x": list(range(len(axes))), "y": [column[i] for column in heights], "showlegend": False}
         line = {"color": color, "width": _WIDE if i in wide else _THIN}
         line |= {"dash": DASHES[order.index(i) % len(DASHES)]} if i in order else {}
@@ -132,6 +134,10 @@ def _draw_lines(
             end = {"x": [len(axes) - 1 + _BESIDE], "y": [heights[-1][i]], "showlegend": False}
             figure.add_trace(go.Scatter(**end, mode="markers", marker=marker, cliponaxis=False))
     _draw_interval(figure, info, axes, theme)
+    if len(alike) < len(info.trials):
+        line = {"color": theme.faint, "width": _THIN}
+        name = f"own epsilon below half that of the best: {len(info.trials) - len(alike)} of {len(info.trials)}"
+        figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_MUTED, name=name))
     ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x in range(len(axes)):
@@ -160,6 +166,15 @@ def _draw_lines(
     figure.update_layout(showlegend=True, legend={"y": -0.05, "yanchor": "top"})
 
 
+def _of_like_noise(info: ConfigurationsInfo) -> list[int]:
+    """The lines whose own epsilon is not far below that of the best: others stopped early, or are of another stage."""
+    epsilons = next((axis.values for axis in info.axes if axis.name == "epsilon"), ())
+    if not epsilons:
+        return list(range(len(info.trials)))
+    best = epsilons[max(range(len(info.colors)), key=info.colors.__getitem__)]
+    return [i for i, epsilon in enumerate(epsilons) if _COMPARABLE * epsilon >= best]
+
+
 def _in_interval(info: ConfigurationsInfo) -> list[int]:
     """The lines whose score lies in the interval of the best one; that one alone where no interval is known."""
     best = max(info.colors)
@@ -178,7 +193,7 @@ def _draw_interval(figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[A
     bar = {**ends, "color": theme.ink, "thickness": 1.5, "width": 4}
     look = {"mode": "markers", "marker": {"opacity": 0}, "showlegend": False, "cliponaxis": False}
     figure.add_trace(go.Scatter(x=[x + _INTERVAL_AT], y=[height], error_y=bar, **look))
-    figure.add_trace(bar_key(f"{info.sure_as}: {inside} of {len(info.trials)} are in it", theme.ink))
+    figure.add_trace(bar_key(f"{info.sure_as}; the scores of {inside} of {len(info.trials)} lie in it", theme.ink))
 
 
 def _crossings(info: ConfigurationsInfo, axis: Axis) -> list[float]:
@@ -196,7 +211,7 @@ def _side_by_side(heights: Sequence[float], colors: Sequence[float]) -> list[flo
     None lies beyond the axis.
 
     >>> _side_by_side([0.0, 0.0, 0.5, 1.0, 0.5], [0.9, 0.8, 0.7, 0.6, 0.8])
-    [0.006, 0.0, 0.497, 1.0, 0.503]
+    [0.01, 0.0, 0.495, 1.0, 0.505]
     """
     groups: dict[float, list[int]] = {}
     for i, height in enumerate(heights):
@@ -219,7 +234,7 @@ def _tick_marks(axes: Sequence[Axis], theme: Theme) -> go.Scatter:
 
 
 def _tick_texts(axes: Sequence[Axis], theme: Theme, wide: Sequence[Sequence[float]]) -> list[dict[str, Any]]:
-    """The texts of ticks left of their axes, with a rim of paper, so that lines pass behind letters alone.
+    """The texts of ticks left of their axes, on paper, so that lines pass behind them.
 
     Those of ends are above and below the axis, for the best and the worst line run along its ends, and those where a
     wide line arrives are above or below it; ``wide`` are its heights at all axes.
@@ -233,9 +248,8 @@ def _tick_texts(axes: Sequence[Axis], theme: Theme, wide: Sequence[Sequence[floa
             arriving = [line[x] + _AT_TEXT * (line[x - 1] - line[x]) for line in wide if x]
             if not beyond and (near := [height for height in arriving if abs(height - y) < _NEAR]):
                 beyond = _BEYOND if near[0] <= y else -_BEYOND
-            for right, up, color in (*((*rim, theme.paper) for rim in _RIM), (0, 0, theme.ink)):
-                place = {"x": x, "y": y, "xshift": right + beside, "yshift": up + beyond}
-                notes.append({"text": escape(text), "font": {"size": 11, "color": color}, **place, **anchor})
+            look = {"font": {"size": 11, "color": theme.ink}, "bgcolor": theme.paper, "borderpad": 0}
+            notes.append({"text": escape(text), "x": x, "y": y, "xshift": beside, "yshift": beyond, **look, **anchor})
     return notes
 
 
