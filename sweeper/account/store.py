@@ -2,8 +2,9 @@
 
 Every change is one transaction that begins by locking the whole store (``BEGIN IMMEDIATE``, or the row of the store
 ``FOR UPDATE``), so that of two drivers who want the last of an account one waits, sees what the other took, and is
-refused. A killed process leaves its transaction undone. Nothing is ever updated but the head of an account, the number
-and hash of its last entry, without which the last entries could be cut off unseen.
+refused. A killed process leaves its transaction undone; PostgreSQL ends that of one which is stopped in it. Nothing is
+ever updated but the head of an account, the number and hash of its last entry, without which the last entries could be
+cut off unseen.
 """
 
 import contextlib
@@ -25,6 +26,15 @@ from sweeper.store.jsonl import alone
 
 FORMAT = 1
 BUSY_SECONDS = 60.0  # how long a process waits for others before it gives up
+_SILENT_SHARE = 0.5  # of it, after which PostgreSQL ends the transaction of a process that is stopped: others go on
+_LOCKED = "55P03"  # PostgreSQL's code of a lock that was waited for in vain
+_CREATING = 5_204_712_093  # the lock of who makes the tables, a number that nobody else is likely to lock
+_CONNECTING = {  # what an address may set otherwise: seconds until a host or a network that is gone is noticed
+    "connect_timeout": "10",
+    "keepalives_idle": "15",
+    "keepalives_interval": "15",
+    "keepalives_count": "3",
+}
 _WRITES = "sweeper_writes"
 _MOUNTS = Path("/proc/self/mountinfo")  # what is mounted, a line each; its fifth word is where
 
@@ -164,8 +174,10 @@ class AccountStore:
                 ) from error
         store = cls(address)
         with store._translate_errors(), store.engine.connect() as connection:
-            writing = connection.execution_options(**{_WRITES: True})
+            writing = store._options(connection, writes=True)
             with writing.begin():
+                if address.path is None:  # where IF NOT EXISTS is no lock
+                    writing.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATING)))
                 _tables.create_all(writing)
                 if writing.execute(sa.select(_STORE.c.row)).one_or_none() is None:
                     row = {"row": 1, "id": secrets.token_hex(16), "key": secrets.token_hex(32), "format": FORMAT}
@@ -196,11 +208,16 @@ class AccountStore:
     def _transaction(self, *, writes: bool) -> Iterator[StoreTransaction]:
         turn = self._turn() if writes else contextlib.nullcontext()
         with turn, self._translate_errors(), self.engine.connect() as connection:
-            own = connection.execution_options(**{_WRITES: writes})
-            if self._path is None and not writes:  # SQLite's are so
-                own = own.execution_options(isolation_level="REPEATABLE READ")
+            own = self._options(connection, writes=writes)
             with own.begin():
                 yield StoreTransaction(own, self.where, writes=writes)
+
+    def _options(self, connection: sa.Connection, *, writes: bool) -> sa.Connection:
+        """Isolate a transaction: one that reads sees one moment, one that writes what it has waited for."""
+        own = connection.execution_options(**{_WRITES: writes})
+        if self._path is not None:  # SQLite's are so
+            return own
+        return own.execution_options(isolation_level="READ COMMITTED" if writes else "REPEATABLE READ")
 
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         """Wait for other writers of this machine in a queue of the system; SQLite alone would poll, for seconds."""
@@ -215,6 +232,11 @@ class AccountStore:
             yield
         except SQLAlchemyError as error:
             cause = getattr(error, "orig", None) or error
+            if getattr(cause, "pgcode", None) == _LOCKED:
+                raise RecordError(
+                    f"Expected the accounts in {self.where} to be free within {BUSY_SECONDS:g} s, got a process that "
+                    "holds them; nothing was changed: end a driver that hangs, and try again"
+                ) from error
             first = str(cause).strip().partition("\n")[0]
             raise RecordError(
                 f"Cannot use the accounts in {self.where}: {first}; nothing was changed: free space, check "
@@ -226,11 +248,13 @@ def _make_engine(address: AccountAddress) -> sa.Engine:
     if address.path is None:
         url = sa.make_url(address.store).set(drivername="postgresql+psycopg2")
         try:
-            return sa.create_engine(url, poolclass=sa.NullPool)
+            engine = sa.create_engine(url.set(query={**_CONNECTING, **url.query}), poolclass=sa.NullPool)
         except ModuleNotFoundError as error:
             raise RecordError(
                 f"Expected psycopg2 for accounts in {address.store}, got none; pip install 'sweeper[stack]'"
             ) from error
+        sa.event.listen(engine, "begin", _limit)
+        return engine
     url = sa.URL.create("sqlite", database=str(address.path))
     engine = sa.create_engine(url, poolclass=sa.NullPool, connect_args={"timeout": BUSY_SECONDS})
     sa.event.listen(engine, "connect", _begin_by_hand)
@@ -248,6 +272,14 @@ def _begin_by_hand(connection: Any, _record: Any) -> None:
 def _begin(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _limit(connection: sa.Connection) -> None:
+    """Bound how long a transaction of PostgreSQL that writes waits for others, and how long it lets others wait."""
+    if connection.get_execution_options().get(_WRITES):
+        connection.exec_driver_sql(f"SET LOCAL lock_timeout = {1000 * BUSY_SECONDS:.0f}")
+        silent = 1000 * BUSY_SECONDS * _SILENT_SHARE
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {silent:.0f}")
 
 
 def _check_file(path: Path) -> None:

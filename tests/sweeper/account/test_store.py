@@ -3,11 +3,9 @@
 import itertools
 import json
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -19,14 +17,12 @@ from sweeper.account.account import Account
 from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import rounded_up
 from sweeper.account.entries import Side
-from sweeper.account.positions import NOTHING_YET
 from sweeper.account.store import AccountStore
 from sweeper.account.verify import verify_account
 from sweeper.errors import RecordError, SweeperError
 from sweeper.specification.addresses import AccountAddress, find_account, parse_address
-from tools.stack import database
 
-from .accounts import DAY, ONE, costs, make, wants, write_rows
+from .accounts import costs, make, wants, write_rows
 
 ROOT = Path(__file__).parents[3]
 KILLED, WON, REFUSED = 9, 0, 3
@@ -154,56 +150,6 @@ def test_without_the_driver_of_postgresql_the_remedy_is_named(monkeypatch):
         RecordError, match="Expected psycopg2 for accounts in postgresql://host/a, got none; pip install"
     ):
         Account(AccountAddress("postgresql://host/a", "clinic"))
-
-
-@pytest.mark.long
-@pytest.mark.postgresql
-def test_the_same_account_lives_in_postgresql_where_one_of_two_wins_too():
-    bin_, owner = database.programs(), database.owner()
-    identity = {} if owner is None else {"user": owner, "group": owner, "extra_groups": []}
-    with tempfile.TemporaryDirectory() as name:
-        folder, data = Path(name), Path(name) / "data"
-        folder.chmod(0o777)
-        data.mkdir()
-        if owner is not None:
-            shutil.chown(data, owner, owner)
-        subprocess.run(
-            [bin_ / "initdb", "--pgdata", data, "--username=me", "--auth=trust", "--no-sync", "--no-instructions"],
-            check=True, cwd="/", stdout=subprocess.DEVNULL, **identity,
-        )  # fmt: skip
-        options = ["-c", "listen_addresses=", "-c", f"unix_socket_directories={folder}", "-c", "fsync=off"]
-        with subprocess.Popen(
-            [bin_ / "postgres", "-D", data, *options], cwd="/", stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, **identity
-        ) as server:  # fmt: skip
-            try:
-                waits = [bin_ / "pg_isready", "--quiet", "--host", folder]
-                while subprocess.run(waits, check=False).returncode != 0:
-                    assert server.poll() is None
-                _spend_in_postgresql(parse_address(f"postgresql://me@/postgres?host={folder}#clinic"), folder)
-            finally:
-                server.terminate()
-
-
-def _spend_in_postgresql(address, folder):
-    account = make(address)
-    ledger = folder / "ledger.jsonl"
-    account.reserve(wants("s"))
-    write_rows(ledger, "draw")
-    account.charge(wants("s"), "t1/1", {side: rounded_up(cost) for side, cost in costs(ONE / 2, 1e-9).items()}, ledger)
-    account.settle("s", ledger)
-    account.release(wants("evaluation", costs(ONE / 9), split=None), "evaluation", ledger)
-    account.charge(wants("s", blocks={ALL_ROWS: "ab"}), "t1/1", {}, ledger)  # known: it costs nothing more
-    account.reserve(wants("selection", costs(ONE / 4)))
-    known = account.reservation_of("selection")
-    half = {side: rounded_up(cost) for side, cost in costs(ONE / 8, 1e-9).items()}
-    account.charge(known, "selection", half, ledger, NOTHING_YET)
-    assert account.balance().sweeps["selection"].position == NOTHING_YET
-    account.settle("selection", ledger)
-    code = "import sys; address = crashes.parse_address(sys.argv[1]); "
-    assert run_apart(code + "print(crashes.json.dumps(crashes.kill_holder(address)))", address)
-    assert run_apart(code + "print(crashes.race(address, 2))", address) == [[WON, REFUSED]] * 2
-    assert verify_account(address).findings == ()
-    assert Account(address, clock=lambda: DAY).balance().sweeps["s"].is_open is False
 
 
 @pytest.mark.usefixtures("account")
