@@ -50,6 +50,7 @@ class Account:
     def __init__(self, address: AccountAddress, *, clock: Callable[[], datetime.datetime] = _now) -> None:
         self.address, self._clock = address, clock
         self._chain = AccountChain(address)
+        self.terms = self._chain.terms  # see `Balance.terms`
 
     @property
     def store_id(self) -> str:
@@ -236,7 +237,7 @@ def charge_draw(account: Account, wanted: Reservation, draw: Draw, ledger: Path)
         AccountError, RecordError: it could not be charged.
     """
     position = NOTHING_YET if draw.what == SELECTION else None
-    account.charge(wanted, draw.what, draw.costs(*account.balance().terms), ledger, position)
+    account.charge(wanted, draw.what, draw.costs(*account.terms), ledger, position)
 
 
 def _refuse_rows_of_others(transaction: StoreTransaction, wanted: Reservation, address: AccountAddress) -> str | None:

@@ -26,7 +26,7 @@ class AccountChain:
         self._balance: Balance | None = None
         self.head = Head(0, "")  # the last entry that was read or written
         with self._store.read() as transaction:
-            self._look(transaction)
+            self.terms = self._look(transaction).terms  # those of the opening, which stay
             self.store_id, self.key = transaction.id, transaction.key
 
     def balance(self) -> Balance:

@@ -11,13 +11,14 @@ import contextlib
 import os
 import secrets
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from sweeper.account.entries import Bound, Entry, Link, Reserved, link
 from sweeper.errors import RecordError
@@ -25,8 +26,9 @@ from sweeper.specification.addresses import AccountAddress
 from sweeper.store.jsonl import alone
 
 FORMAT = 1
-BUSY_SECONDS = 60.0  # how long a process waits for others before it gives up
+BUSY_SECONDS = 60.0  # how long a process waits for others, or for a database that is away, before it gives up
 _SILENT_SHARE = 0.5  # of it, after which PostgreSQL ends the transaction of a process that is stopped: others go on
+_LONGEST_PAUSE = 5.0  # seconds between two tries to reach a database
 _LOCKED = "55P03"  # PostgreSQL's code of a lock that was waited for in vain
 _CREATING = 5_204_712_093  # the lock of who makes the tables, a number that nobody else is likely to lock
 _CONNECTING = {  # what an address may set otherwise: seconds until a host or a network that is gone is noticed
@@ -154,6 +156,7 @@ class AccountStore:
 
     def __init__(self, address: AccountAddress) -> None:
         self.where, self._path = address.store, address.path
+        self._was_reached = False
         if self._path is not None:
             _check_file(self._path)
         self.engine = _make_engine(address)
@@ -207,7 +210,7 @@ class AccountStore:
     @contextlib.contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[StoreTransaction]:
         turn = self._turn() if writes else contextlib.nullcontext()
-        with turn, self._translate_errors(), self.engine.connect() as connection:
+        with turn, self._translate_errors(), self._connect(waits=writes) as connection:
             own = self._options(connection, writes=writes)
             with own.begin():
                 yield StoreTransaction(own, self.where, writes=writes)
@@ -218,6 +221,21 @@ class AccountStore:
         if self._path is not None:  # SQLite's are so
             return own
         return own.execution_options(isolation_level="READ COMMITTED" if writes else "REPEATABLE READ")
+
+    def _connect(self, *, waits: bool) -> sa.Connection:
+        """Connect; who ``waits`` tries again where a database is away that was reached before: nothing is sent yet."""
+        until, pause = time.monotonic() + BUSY_SECONDS, 0.1
+        while True:
+            try:
+                connection = self.engine.connect()
+            except OperationalError:
+                if not (waits and self._was_reached and self._path is None) or time.monotonic() + pause > until:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                self._was_reached = True
+                return connection
 
     def _turn(self) -> contextlib.AbstractContextManager[None]:
         """Wait for other writers of this machine in a queue of the system; SQLite alone would poll, for seconds."""

@@ -36,8 +36,7 @@ class AccountCharges:
 
     def make_room(self, draws: Sequence[Draw]) -> str | None:
         """Hold room for releases until they are charged, or say why there is none; see `Account.make_room`."""
-        terms = self._account.balance().terms
-        return self._account.make_room(self._wanted, [draw.costs(*terms) for draw in draws])
+        return self._account.make_room(self._wanted, [draw.costs(*self._account.terms) for draw in draws])
 
     def charge(self, draw: Draw) -> None:
         """Charge a release, see `charge_draw`."""

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -170,3 +171,41 @@ def test_accounts_are_opened_at_the_same_moment_in_an_empty_database(server, nam
         list(pool.map(open_, addresses))
     with AccountStore(addresses[0]).read() as transaction:
         assert transaction.names() == tuple(one.name for one in addresses)
+
+
+def test_a_charge_waits_for_a_database_that_is_away_and_a_look_does_not(server, account, address, ledger):
+    account.reserve(wants("s"))
+    write_rows(ledger, "draw")
+    server.stop()
+    try:
+        began = time.monotonic()
+        for look in (account.balance, lambda: Account(address)):
+            with pytest.raises(RecordError, match="Cannot use the accounts in"):
+                look()
+        assert time.monotonic() - began < 1.0
+        with ThreadPoolExecutor() as pool:
+            charging = pool.submit(account.charge, wants("s"), "t1/1", HALF, ledger)
+            time.sleep(0.5)
+            assert not charging.done()
+            server.start()
+            charging.result()
+    finally:
+        if server.process.poll() is not None:
+            server.start()
+    account.charge(wants("s"), "t1/1", HALF, ledger)
+    sweep = Account(address, clock=lambda: DAY).balance().sweeps["s"]
+    assert (list(sweep.charged), sweep.drawn) == (["t1/1"], HALF)
+    assert verify_account(address).findings == ()
+
+
+def test_a_charge_does_not_wait_for_ever(server, account, ledger, monkeypatch):
+    account.reserve(wants("s"))
+    write_rows(ledger, "draw")
+    monkeypatch.setattr(store, "BUSY_SECONDS", 1.0)
+    server.stop()
+    try:
+        with pytest.raises(RecordError, match="Cannot use the accounts in"):
+            account.charge(wants("s"), "t1/1", HALF, ledger)
+    finally:
+        server.start()
+    assert account.balance().sweeps["s"].charged == {}
