@@ -8,7 +8,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from sweeper.errors import SweeperError
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 _DATABASE = "postgresql://"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_HAS_PASSWORD = re.compile(r"//[^/@]*:[^/@]*@")
+_PASSWORD = re.compile(r"//[^:/]*:.*@", re.DOTALL)  # as SQLAlchemy reads an address: it may hold a slash
+_OPTIONS = re.compile(r"(://[^?]*)\?.*", re.DOTALL)
 
 
 def check_url(url: str, what: str = "an address", option: str = "--webhook") -> str:
@@ -90,7 +91,7 @@ def parse_address(text: str) -> AccountAddress:
     if "://" in store:
         if not store.startswith(_DATABASE):
             raise SweeperError(f"Expected a file or {_DATABASE}HOST/DATABASE, got {_hide(store)!r} (account)")
-        if _HAS_PASSWORD.search(store):
+        if _has_password(store):
             raise SweeperError(
                 f"Expected no password in {_hide(store)!r}, which records repeat; put it into PGPASSWORD or ~/.pgpass "
                 "(account)"
@@ -112,5 +113,11 @@ def find_account(text: str, source: str) -> AccountAddress:
     return AccountAddress(str(beside if beside.is_file() else address.path), address.name).absolute()
 
 
+def _has_password(url: str) -> bool:
+    options = parse_qsl(url.partition("?")[2], keep_blank_values=True)
+    return bool(_PASSWORD.search(url)) or any("password" in name.lower() for name, _ in options)
+
+
 def _hide(text: str) -> str:
-    return _HAS_PASSWORD.sub("//...@", text)
+    """Return a text without what may be a password: that of a user, and every option of a database."""
+    return _OPTIONS.sub(r"\1?...", _PASSWORD.sub("//...@", text))

@@ -126,6 +126,16 @@ def test_a_store_that_is_none_or_of_another_format_is_refused(address, tmp_path)
         ("accounts.db#a b", "Expected FILE#NAME"),
         ("mysql://host/accounts#clinic", "Expected a file or postgresql://HOST/DATABASE"),
         ("postgresql://me:secret@host/accounts#clinic", "Expected no password in 'postgresql://...@host/accounts'"),
+        ("postgresql://me:se/secret@host/a#clinic", "Expected no password in 'postgresql://...@host/a'"),
+        ("postgresql://me:a@secret@host/a#clinic", "Expected no password in 'postgresql://...@host/a'"),
+        ("postgresql://h/a?user=me&password=secret#clinic", "Expected no password in 'postgresql://h/a?...'"),
+        ("postgresql://h/a?sslpassword=secret#clinic", "Expected no password in 'postgresql://h/a?...'"),
+        ("postgresql://h/a?p%61ssword=secret&user=me#clinic", "Expected no password in 'postgresql://h/a?...'"),
+        ("postgresql://h/a?password=secret", "Expected FILE#NAME"),
+        (
+            "mysql://host/a?password=secret#clinic",
+            "Expected a file or postgresql://HOST/DATABASE, got 'mysql://host/a?",
+        ),
     ],
 )
 def test_an_address_that_is_none_is_refused_and_no_password_is_repeated(text, sentence):
@@ -133,6 +143,14 @@ def test_an_address_that_is_none_is_refused_and_no_password_is_repeated(text, se
         parse_address(text)
     assert sentence in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "store",
+    ["postgresql://me@[::1]:5432/a", "postgresql://me@h/a?host=/tmp&passfile=x", "postgresql://h:5432/a", "a?b:c@d"],
+)
+def test_what_is_no_password_is_let_through(store):
+    assert parse_address(f"{store}#clinic").store == store
 
 
 def test_a_relative_file_lies_beside_the_spec_and_a_database_nowhere(tmp_path):
