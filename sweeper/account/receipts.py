@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sweeper.account.store import AccountStore
 from sweeper.adapters import dump, read
 from sweeper.errors import AccountError
 from sweeper.specification.addresses import AccountAddress, parse_address
@@ -116,7 +117,11 @@ def follow_account(known: Receipt, account: "Account", folder: Path) -> Receipt:
 
 
 def _is_moved(old: AccountAddress, new: AccountAddress) -> bool:
-    """Whether the file of a store may be that of another address: a copy, beside which the old one is, is not."""
-    if old.name != new.name or old.path is None or new.path is None or not old.path.is_absolute():
+    """Whether a store may be that of another address: a copy, beside which the old one is, is not."""
+    if old.name != new.name:
+        return False
+    if old.path is None and new.path is None:
+        return AccountStore(new).is_reached_at(old) is not False
+    if old.path is None or new.path is None or not old.path.is_absolute():
         return False
     return not old.path.exists() or old.path.samefile(new.path)

@@ -207,6 +207,25 @@ class AccountStore:
         with self._transaction(writes=True) as transaction:
             yield transaction
 
+    def is_reached_at(self, address: AccountAddress) -> bool | None:
+        """Whether another address leads to this database of PostgreSQL; ``None`` where no database is reached there.
+
+        Guarantees:
+            A copy is another one, whatever it holds: no lock that is taken here is met there.
+
+        Raises:
+            RecordError: this store cannot be read.
+        """
+        number = secrets.randbits(62)
+        with self._translate_errors(), self.engine.connect() as here:
+            here.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+            try:
+                other = _make_engine(address).connect()
+            except OperationalError:
+                return None
+            with other as there:
+                return not there.scalar(sa.select(sa.func.pg_try_advisory_xact_lock(number)))
+
     @contextlib.contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[StoreTransaction]:
         turn = self._turn() if writes else contextlib.nullcontext()

@@ -19,15 +19,17 @@ from sweeper.account.blocks import ALL_ROWS
 from sweeper.account.cost import rounded_up
 from sweeper.account.entries import Side
 from sweeper.account.positions import NOTHING_YET
+from sweeper.account.receipts import make_receipt, read_receipt
 from sweeper.account.rules import reserve_entries
 from sweeper.account.store import AccountStore
-from sweeper.account.verify import verify_account
+from sweeper.account.verify import settle_folder, verify_account
 from sweeper.errors import AccountError, RecordError
 from sweeper.specification.addresses import parse_address
 from tools.stack import database
 
 from .accounts import DAY, ONE, costs, make, wants, write_rows
 from .test_store import REFUSED, WON, run_apart
+from .test_verify import begin, train
 
 pytestmark = pytest.mark.postgresql
 
@@ -209,3 +211,33 @@ def test_a_charge_does_not_wait_for_ever(server, account, ledger, monkeypatch):
     finally:
         server.start()
     assert account.balance().sweeps["s"].charged == {}
+
+
+def test_a_store_that_was_moved_or_is_spelled_otherwise_is_followed_and_a_copy_is_not(server, name, tmp_path):
+    account = make(server.address(name))
+    (folder := tmp_path / "sweep").mkdir()
+    sweep = begin(account, folder)
+    train(account, folder, sweep, "t1")
+    spelled = server.address(name, "&application_name=x")
+    assert make_receipt(folder, Account(spelled)).account == str(spelled)
+    server.ask(f"CREATE DATABASE {name}_copy TEMPLATE {name}")
+    copy = server.address(f"{name}_copy")
+    for refused in (lambda: make_receipt(folder, Account(copy)), lambda: settle_folder(folder, copy)):
+        with pytest.raises(AccountError, match=r"Expected account .* as before, got .*_copy"):
+            refused()
+    assert read_receipt(folder).account == str(spelled)
+    server.ask(f"CREATE DATABASE {name}_old TEMPLATE {name}")
+    account.reserve(wants("other", costs(1e-3)))
+    read_receipt(folder).seen(account).write(folder)
+    server.ask(f"ALTER DATABASE {name} RENAME TO {name}_new")
+    with pytest.raises(AccountError, match="the store was restored from a backup"):
+        settle_folder(folder, server.address(f"{name}_old"))
+    other = server.address(f"{name}_old", account="other")
+    make(other)
+    with pytest.raises(AccountError, match=r"Expected account .* as before, got .*#other"):
+        settle_folder(folder, other)
+    new = server.address(f"{name}_new")
+    assert settle_folder(folder, new) == new
+    assert read_receipt(folder).account == str(new)
+    assert not Account(new).balance().sweeps[sweep].is_open
+    assert verify_account(new, [folder]).findings == ()
