@@ -17,6 +17,7 @@ from sweeper.account.rules import (
     Reservation,
     charge_entries,
     find_refusal,
+    note_entries,
     release_entries,
     reserve_entries,
     room_entries,
@@ -112,9 +113,10 @@ class Account:
             if known is not None and ledger is not None:
                 check_position(known.position, ledger, known.title)
             refused = self._refusal(transaction, balance, wanted)
-            if refused is not None:
-                raise AccountError(refused)
-            entries += reserve_entries(balance, wanted, self._at())
+            enter = reserve_entries if refused is None else note_entries
+            entries += enter(balance, wanted, self._at())
+        if refused is not None:
+            raise AccountError(refused)
 
     def charge(
         self, wanted: Reservation, what: str, costs: Costs, ledger: Path, position: Position | None = None

@@ -168,11 +168,28 @@ def reserve_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[
     """Yield what an account enters for a request that it does not refuse; nothing if the sweep has it already."""
     missing = missing_sides(balance, wanted)
     for block, digest in wanted.blocks.items():
-        if block not in balance.digests or (wanted.units.get(block) and block not in balance.units.known):
+        if block not in balance.digests:
             yield Bound(block=block, digest=digest, units=wanted.units.get(block), at=at)
+    yield from _late_units(balance, wanted, at)
     known = balance.sweeps.get(wanted.sweep)
     if missing or known is None or not known.is_open:
         yield _reserved(wanted, missing, at)
+
+
+def note_entries(balance: Balance, wanted: Reservation, at: str) -> Iterator[Entry]:
+    """Yield what an account enters for a request that it refuses, although it has these rows: their units, if need be.
+
+    No sweep could read a block that is closed or spent, to note the units that an earlier version has not.
+    """
+    if _refuse_description(balance, wanted) is None and _refuse_rows(balance, wanted) is None:
+        yield from _late_units(balance, wanted, at)
+
+
+def _late_units(balance: Balance, wanted: Reservation, at: str) -> Iterator[Bound]:
+    """Yield the units of blocks that are bound to their rows, where an earlier version has not noted them."""
+    for block, units in wanted.units.items():
+        if units and block in balance.digests and block not in balance.units.known:
+            yield Bound(block=block, digest=wanted.blocks[block], units=units, at=at)
 
 
 def room_refusal(balance: Balance, wanted: Reservation, draws: Iterable[Costs], today: datetime.date) -> str | None:
@@ -309,7 +326,8 @@ def _refuse_units(balance: Balance, wanted: Reservation) -> str | None:
     if unknown and not wanted.blocks.keys() <= balance.digests.keys():
         return (
             f"Expected no new block of account {name!r} before the units of block {unknown[0]!r} are noted, which an "
-            f"earlier version has not done; read that block once more ({_key(wanted, 'data', 'blocks')})"
+            f"earlier version has not done; run a sweep on that block ({_key(wanted, 'data', 'blocks')}), which notes "
+            "them even if it is refused"
         )
     for block, units in wanted.units.items():
         other = balance.units.find_other(block, units)

@@ -26,6 +26,7 @@ from sweeper.account.entries import Bound, Charged, Opened, Position, Settled, S
 from sweeper.account.owner import close_account, give_shares, open_account, raise_account
 from sweeper.account.rules import find_refusal, reserve_entries, share_of_room
 from sweeper.account.summary import further_sweeps, room_of, summarise
+from sweeper.account.verify import verify_account
 from sweeper.errors import AccountError, RecordError
 
 from .accounts import DAY, ONE, OTHER_SPLIT, RELATION, SPLIT, costs, make, wants, write_rows
@@ -432,20 +433,25 @@ def test_a_unit_that_comes_again_in_another_block_has_no_second_budget(address):
 KNOWN = "2:" + "00" * 8
 
 
-@pytest.mark.parametrize("older", [None, "00" * 8])  # the hashes of ids that were spelled otherwise
-def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_is_read(address, older):
-    account = make(address, unit="who")
-    january = {"unit": "who", "blocks": {"january": "j"}}
+def reserve_as_before(account, older, **january):
+    """Reserve as an earlier version has."""
     with account._chain.change() as (_, balance, entries):
         entries += (
             replace(entry, units=older) if isinstance(entry, Bound) else entry
             for entry in reserve_entries(balance, wants("old", **january, units={"january": KNOWN}), "then")
         )
+
+
+@pytest.mark.parametrize("older", [None, "00" * 8])  # the hashes of ids that were spelled otherwise
+def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_is_read(address, older):
+    account = make(address, unit="who")
+    january = {"unit": "who", "blocks": {"january": "j"}}
+    reserve_as_before(account, older, **january)
     february = {"unit": "who", "blocks": {"february": "f"}, "units": {"february": KNOWN}}
     with pytest.raises(
         AccountError,
         match=r"Expected no new block of account 'clinic' before the units of block 'january' are noted, which an "
-        r"earlier version has not done; read that block once more \(data\.blocks\)",
+        r"earlier version has not done; run a sweep on that block \(data\.blocks\), which notes them even if it is ref",
     ):
         account.reserve(wants("s", **february))
     account.reserve(wants("t", **january, units={"january": KNOWN}))
@@ -454,6 +460,39 @@ def test_units_of_a_block_of_an_earlier_version_are_noted_before_another_block_i
     again = Bound(block="january", digest="j", units="2:" + "11" * 8, at="now")
     with pytest.raises(RecordError, match="Expected rows for block 'january' once"):
         Account(address).balance().take(again)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_units_of_a_block_that_is_closed_or_spent_are_noted_by_a_sweep_that_is_refused(address, is_closed):
+    account = make(address, unit="who")
+    january = {"unit": "who", "blocks": {"january": "j"}}
+    reserve_as_before(account, "00" * 8, **january)
+    if is_closed:
+        close_account(address, because="retired", by="owner", at=DAY, block="january")
+    amount = {"of": costs() if is_closed else costs(100.0)}
+    refused = "block 'january' of account 'clinic' is closed" if is_closed else "Expected a sweep that account"
+    units = {"units": {"january": KNOWN}}
+    with pytest.raises(AccountError, match="Expected the rows that block 'january'"):
+        account.reserve(wants("others", unit="who", blocks={"january": "o"}, **units, **amount))
+    assert not account.balance().units.known
+    both = {"blocks": {"january": "j", "february": "f"}, "units": {"january": KNOWN, "february": "2:" + "11" * 8}}
+    with pytest.raises(AccountError, match=refused):
+        account.reserve(wants("both", unit="who", **both, **amount))
+    balance = Account(address).balance()
+    assert (balance.units.known, set(balance.digests), set(balance.sweeps)) == ({"january"}, {"january"}, {"old"})
+    february = {"unit": "who", "blocks": {"february": "f"}}
+    with pytest.raises(AccountError, match="got one of block 'january' in block 'february' too"):
+        account.reserve(wants("s", **february, units={"february": KNOWN}))
+    account.reserve(wants("s", **february, units={"february": "2:" + "11" * 8}))
+    assert verify_account(address).findings == ()
+
+
+def test_a_block_that_is_closed_is_no_way_around_its_units(address):
+    account = make(address, unit="who")
+    reserve_as_before(account, "00" * 8, unit="who", blocks={"january": "j"})
+    close_account(address, because="retired", by="owner", at=DAY, block="january")
+    with pytest.raises(AccountError, match="before the units of block 'january' are noted"):
+        account.reserve(wants("s", unit="who", blocks={"february": "f"}, units={"february": KNOWN}))
 
 
 def test_several_may_ask_before_any_of_them_reserves(account):
