@@ -13,7 +13,7 @@ from plotly.colors import sample_colorscale
 
 from dashboards.data import SweepData
 from dashboards.figures._base import FigureKind, Table
-from dashboards.figures._common import DASHES, bar_key, color_bar, label, new_figure
+from dashboards.figures._common import DASHES, bar_key, color_bar, color_ends, label, new_figure
 from dashboards.figures._comparable import mark, more_height, name_stars, symbols, write_below
 from dashboards.figures._theme import LIGHT, Theme
 from dashboards.figures._ticks import break_name
@@ -63,10 +63,14 @@ def plot(info: ConfigurationsInfo, theme: Theme = LIGHT) -> go.Figure:
     figure = new_figure(info, theme, empty=not axes, height=460, margin=margin)
     if not axes:
         return figure
+    name, (low, high) = f"{'rehearsed ' * bool(info.trained)}{label(info.color_name)}", _color_ends(info)
+    within = "; one colour within the interval of the best" * (high < max(info.colors))
     look = {
         "colorscale": theme.colorscale(),
         "showscale": True,
-        "colorbar": color_bar(f"{'rehearsed ' * bool(info.trained)}{label(info.color_name)}", info.colors),
+        "cmin": low,
+        "cmax": high,
+        "colorbar": color_bar(name + within, (low, high)),
     }
     if info.still:
         _draw_lines(figure, info, axes, theme, look)
@@ -114,12 +118,11 @@ def _draw_lines(
     figure: go.Figure, info: ConfigurationsInfo, axes: Sequence[Axis], theme: Theme, look: Mapping[str, Any]
 ) -> None:
     """Draw what `plotly.graph_objects.Parcoords` would, with lines that a picture shows: its own are hairs there."""
-    alike = _of_like_noise(info)
-    low, high = min(info.colors[i] for i in alike), max(info.colors)
+    alike, (low, high) = _of_like_noise(info), _color_ends(info)
     heights = [_crossings(info, axis) for axis in axes]
     trained = is_trained(info, range(len(info.trials)))
-    shares = [(value - low) / ((high - low) or 1.0) for value in info.colors]
-    by_share = sorted(range(len(shares)), key=lambda i: (trained[i], i in alike, shares[i]))
+    shares = [min((value - low) / (high - low), 1.0) for value in info.colors]
+    by_share = sorted(range(len(shares)), key=lambda i: (trained[i], i in alike, info.colors[i]))
     wide = set(by_share[-(sum(trained) or min(len(_in_interval(info)), len(_PLACES))) :])
     order = by_share[: -len(wide) - 1 : -1]  # the best first: its line is solid, and others can be followed
     for i in by_share:
@@ -138,7 +141,7 @@ def _draw_lines(
         line = {"color": theme.faint, "width": _THIN}
         name = f"own epsilon below half that of the best: {len(info.trials) - len(alike)} of {len(info.trials)}"
         figure.add_trace(go.Scatter(x=[None], y=[None], mode="lines", line=line, opacity=_MUTED, name=name))
-    ends = {"color": [low, high], "cmin": low, "cmax": high, "opacity": 0, **look}
+    ends = {"color": [low, high], "opacity": 0, **look}
     figure.add_trace(go.Scatter(x=[0, 0], y=[0, 0], mode="markers", marker=ends, showlegend=False))
     for x in range(len(axes)):
         figure.add_shape(type="line", x0=x, x1=x, y0=0, y1=1, line={"color": theme.muted, "width": 1.2})
@@ -173,6 +176,18 @@ def _of_like_noise(info: ConfigurationsInfo) -> list[int]:
         return list(range(len(info.trials)))
     best = epsilons[max(range(len(info.colors)), key=info.colors.__getitem__)]
     return [i for i, epsilon in enumerate(epsilons) if _COMPARABLE * epsilon >= best]
+
+
+def _color_ends(info: ConfigurationsInfo) -> tuple[float, float]:
+    """The ends of the colours of like noise: those within the interval of the best have one, and others differ by more.
+
+    They span as much below the interval as it has itself, so that small differences there look small.
+    """
+    low, high = min(info.colors[i] for i in _of_like_noise(info)), max(info.colors)
+    if info.sure is not None and low < info.sure[0] < high:
+        low, high = min(low, 2 * info.sure[0] - info.sure[1]), info.sure[0]
+    ends = color_ends([low, high])
+    return ends["cmin"], ends["cmax"]
 
 
 def _in_interval(info: ConfigurationsInfo) -> list[int]:

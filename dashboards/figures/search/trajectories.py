@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
+from math import log10
 
 import plotly.graph_objects as go
 
@@ -65,7 +66,8 @@ _FEW_EPOCHS, _FEW_AVERAGES = 12, 12
 _CLEAR, _PALE = 0.7, 0.3  # opacity of lines
 _BARS = 3  # pixels of the intervals of the second trial, and more of each other one, below thin ones of the best
 _AXES = ((880, 400), (300, 200))  # pixels of the axes of a picture, about; of a column
-_PLACES = (  # of an inset
+_AS_WIDE = 0.85  # of its region, an inset, which is higher
+_PLACES = (
     Place((0.42, 0.97), (0.13, 0.6)),
     Place(),
     Place((0.6, 0.97), (0.12, 0.45)),
@@ -140,12 +142,15 @@ def plot(info: TrajectoriesInfo, theme: Theme = LIGHT) -> go.Figure:
 
 
 def _enlarge(figure: go.Figure, info: TrajectoriesInfo, theme: Theme) -> None:
-    """Add an inset around the interval of the best, if there is room for it."""
+    """Add an inset around the interval of the best, if there is room for one that is about as wide as the region."""
     region = best_region(info)
     if region is None:
         return
     steps = [(after.epsilon, before.value) for before, after in pairwise(info.steps)]
-    place = find_place(figure, [*between(info.trajectories), *steps], places=_PLACES)
+    (first, last), (start, end) = figure.layout.xaxis.range, region.epsilons
+    least = _AS_WIDE * log10(end / start) / (last - first)
+    places = [place for place in _PLACES if place.wide[1] - place.wide[0] >= least]
+    place = find_place(figure, [*between(info.trajectories), *steps], places=places)
     if place is not None:
         enlarged = [trace for trace in figure.data if trace.x and trace.x[0] is not None]
         add_inset(figure, enlarged, region, info.utility, theme, place, bars=True)
@@ -283,8 +288,7 @@ def _draw_group(
     if group.pale:
         ends.update(opacity=_PALE + 0.3 * (not info.stages))
         _move_apart(figure, info, ends, size)
-    entry = [key(path, ends)] if is_key else []
-    figure.add_traces([path, ends.update(showlegend=False), *entry])
+    figure.add_traces([path, ends.update(showlegend=False), *([key(path, ends)] if is_key else [])])
 
 
 def _move_apart(figure: go.Figure, info: TrajectoriesInfo, ends: go.Scatter, size: float) -> None:
@@ -296,7 +300,8 @@ def _move_apart(figure: go.Figure, info: TrajectoriesInfo, ends: go.Scatter, siz
     taken = [
         (t.epsilons[i], t.values[i]) for t in info.trajectories for i, epoch in enumerate(t.epochs) if epoch in t.passed
     ]
-    ends.update(x=side_by_side([*zip(ends.x, ends.y, strict=True)], taken, factor, height))
+    x = side_by_side([*zip(ends.x, ends.y, strict=True)], taken, factor, height)
+    ends.update(x=x, name=ends.name + ", ends side by side" * (x != [*ends.x]))
 
 
 def _star(info: TrajectoriesInfo, best: Point, interval: Interval | None, theme: Theme) -> go.Scatter:

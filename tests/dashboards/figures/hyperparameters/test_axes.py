@@ -212,6 +212,12 @@ def test_lines_of_other_noise_than_the_best_are_grey_and_counted(small):
     assert "own epsilon below half that of the best: 2 of 4" in [trace.name for trace in drawn]
     (scale,) = (trace.marker.color for trace in drawn if trace.marker.showscale)
     assert scale == (0.6, 0.9), "colours are for those that can be compared"
+    drawn = configurations.plot(replace(configurations.info(data), still=True, sure=(0.85, 0.92))).data
+    (shown,) = (trace.marker for trace in drawn if trace.marker.showscale)
+    assert shown.color == pytest.approx((0.6, 0.85)), "and of those within the interval none is better"
+    assert shown.colorbar.title.text == "accuracy; one colour within the interval of the best"
+    near = configurations.plot(replace(configurations.info(data), still=True, sure=(0.7, 1.0))).data
+    assert next(t.marker.color for t in near if t.marker.showscale) == pytest.approx((0.4, 0.7)), "not enlarged"
 
 
 def test_lines_through_one_of_few_values_lie_side_by_side_the_best_at_the_top(with_configs):

@@ -102,7 +102,7 @@ def test_the_legend_says_how_trials_ended_only_where_some_ended_otherwise(trials
     assert [*legends(some, stages=("explorers",))] == [["explorers"], ["explorers, completed", "explorers, stopped"]]
     adds = "trials that are best somewhere"
     ends = [f"{name}, {way}" for name in ("others", adds) for way in ("completed", "stopped")]
-    assert [*legends(some)] == [["others", adds, "t7, completed"], [*ends, "t7, completed"]]
+    assert [*legends(some)] == [["others, ends side by side", adds, "t7, completed"], [*ends, "t7, completed"]]
 
 
 def test_the_interval_of_the_best_is_that_of_its_score_among_so_many_rows(trials):
