@@ -26,6 +26,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from clipless import row_independence
+from clipless.privacy import noise_grid
 
 from .caretaker import take_care
 
@@ -132,6 +133,12 @@ def _cannot_run(reason: str) -> None:
     if os.environ.get(NO_SKIP):
         pytest.fail(f"{reason} ({NO_SKIP} is set, so this test may not be skipped)", pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture
+def exact_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums are released as fine as they are added, so that tests see them behind their noise."""
+    monkeypatch.setattr(noise_grid, "_RELEASED", 2.0**60)
 
 
 @pytest.fixture(scope="session")

@@ -6,15 +6,8 @@ from sklearn.datasets import load_digits
 
 from clipless import TauCCE, zoo
 from clipless.datasets import Split
-from clipless.privacy import noise_grid
 
 from .factories import seeded
-
-
-@pytest.fixture
-def exact_sums(monkeypatch):
-    """Sums are released as fine as they are added, so that tests without noise see them."""
-    monkeypatch.setattr(noise_grid, "_RELEASED", 2.0**60)
 
 
 @pytest.fixture(scope="session")

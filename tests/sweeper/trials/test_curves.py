@@ -144,6 +144,7 @@ def test_a_row_more_or_another_moves_all_curves_together_by_no_more_than_the_eve
     assert worst > 0.2 * (moved / SIGMA) ** 2
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_every_curve_is_its_counts_with_noise_of_its_own(monkeypatch, model, data):
     noise = make_score_noise(make_spec(CONTENT), data)
     certified, positives, negatives = exact_counts(monkeypatch, model, data.test, noise, data)

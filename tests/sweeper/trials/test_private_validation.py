@@ -78,6 +78,7 @@ def all_bytes(path):
 # --- a trial
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_every_score_of_an_epoch_is_its_count_with_the_declared_noise(digits):
     spec, source = make_spec(CONTENT), RecordingSource(3)
     run = make_run(digits, spec, source=source)
@@ -442,13 +443,16 @@ def test_exact_scores_are_in_nothing_that_a_sweep_leaves_behind(digits, tmp_path
     kinds = {"points.jsonl", "ledger.jsonl", "decisions.jsonl", "front.json", "front.html", "front.csv", "mlflow.db"}
     assert kinds <= {file.name for file in written}
     shown = b"".join(written.values())
+    noisy = {
+        value for point in folder.points().values() for value in (*point.values.values(), *(point.test or {}).values())
+    }
     for point in points:
         assert repr(point.values["accuracy"]).encode() in shown  # a noisy score is found where it is looked for
         model = clipless.load(folder.path / point.model)
         for rows in (digits.validation, digits.test):
             for name, truth in exact(model, rows, digits.metadata.input_gain).items():
-                if float(Fraction(truth).limit_denominator(10)) == truth:
-                    continue  # such as 1/3, also the average of Ray's three reports on whether a trial is done
+                if float(Fraction(truth).limit_denominator(10)) == truth or truth in noisy:
+                    continue  # such as 1/3, also the average of Ray's three reports on whether a trial is done; or luck
                 for trace in traces(truth):
                     assert trace not in said
                     for file, content in written.items():

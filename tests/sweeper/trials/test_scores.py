@@ -58,6 +58,7 @@ def test_a_row_answers_for_itself(model, split):
     assert torch.equal(answers_of_rows(Outputs.of(model, fewer), fewer, NAMES, 1.0), whole[1:])
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_one_release_is_one_noisy_vector_of_the_declared_rows(model, split):
     source = RecordingSource(4)
     released = release(model, split, None, noise=NOISE, multiplier=2.0, population=60, input_gain=1.0, source=source)
@@ -104,6 +105,7 @@ def test_private_rows_without_noise_are_not_scored():
         scorer(declared(Evaluation.PRIVATE), ["0.1"], None)
 
 
+@pytest.mark.usefixtures("exact_sums")
 @pytest.mark.parametrize(("test", "population"), [(False, 60), (True, 30)])
 def test_private_rows_are_scored_with_the_noise_of_their_split(model, split, monkeypatch, test, population):
     monkeypatch.setattr(clipless, "evaluate", lambda *_, **__: pytest.fail("scored exactly"))
@@ -193,6 +195,7 @@ def test_a_row_without_a_decision_counts_for_no_class(model, split, monkeypatch)
 SIZES = (1, 2, 8, 9, 30, 10)
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_the_rows_of_a_unit_share_the_weight_of_one_in_paid_scores_as_in_free_ones(model, split):
     units = Split(split.x, split.y, torch.tensor([0, *SIZES]).cumsum(0))
     source = RecordingSource(4, scale=0.0)
@@ -264,6 +267,7 @@ def test_scores_by_class_weigh_units_alike(model, split):
     assert found["accuracy"] == pytest.approx(free["accuracy"], abs=1e-4)
 
 
+@pytest.mark.usefixtures("exact_sums")
 def test_shares_beside_scores_by_class_have_the_noise_of_the_whole_release(model, split):
     loud, quiet = (quietly(model, split, BY_CLASS, scale=scale) for scale in (1.0, 0.0))
     source = RecordingSource(4)
