@@ -130,7 +130,9 @@ def clock(seconds: float) -> str:
 
 
 def _zeros(data: Dataset) -> Dataset:
-    return replace(data, train=_empty(data.train), validation=_empty(data.validation), test=_empty(data.test))
+    train, validation, test = map(_empty, (data.train, data.validation, data.test))
+    # a block and a hash are of a row, and here each unit has one row
+    return replace(data, train=train, validation=validation, test=test, blocks=None, hashes=None)
 
 
 def _bytes(split: Split) -> int:

@@ -1,18 +1,26 @@
 """Checking a spec from Python."""
 
+import datetime
+import json
 from dataclasses import replace
 
 import pytest
 
 import clipless
 import sweeper
+import sweeper.account.store as store_module
+from clipless.privacy.events import Relation
+from sweeper.account.owner import open_account
 from sweeper.cli.check_tables import render_check
+from sweeper.cli.commands.specs import check
 from sweeper.errors import SweeperError
 from sweeper.planning.make import make_sweep_plan
 from sweeper.planning.preview import find_lack_of_signal, find_loose_bounds
 from sweeper.privacy.baselines import Baselines
+from sweeper.specification.addresses import parse_address
 from sweeper.specification.spec import Spec
 from tests.factories import small_content
+from tests.sweeper.account.accounts import begin_quickly
 
 
 def test_a_checked_spec_shows_its_price_and_its_first_configuration():
@@ -108,6 +116,30 @@ columns: {age: {low: 0, high: 120, missing: 0}, ward: {categories: [a, b]}}
     assert found.unchecked in " ".join(repr(found).split())
     plain = 'target: {column: readmitted, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}, ward: {drop: true}}\n'
     assert _check_own_table(tmp_path, plain).unchecked == ""
+
+
+def test_a_table_in_blocks_of_people_with_several_rows_is_measured_and_quoted(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(store_module, "_begin_by_hand", begin_quickly)
+    visits = [f"{20 + i % 60},{'yes' if i % 3 else 'no'},p{i // 3},m{i // 300}\n" for i in range(600)]
+    (tmp_path / "visits.csv").write_text(f"age,readmitted,who,month\n{''.join(visits)}")
+    ranges = 'source: s\ntarget: {column: readmitted, classes: ["no", "yes"]}\ncolumns: {age: {low: 0, high: 120}}\n'
+    (tmp_path / "ranges.yaml").write_text(ranges)
+    address, terms = f"{tmp_path}/acc.db#c", {"unit": "who", "relation": Relation.ADD_OR_REMOVE_ONE}
+    at = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
+    open_account(parse_address(address), **terms, epsilon=9.0, delta=1e-4, by="owner", at=at)
+    privacy = {"epsilon": 3.0, "delta": 1e-4, "score_noise": 3.0, "account": address}
+    content = small_content(privacy=privacy, training={"batch_size": 32})
+    content["data"] = {"path": str(tmp_path / "visits.csv"), "ranges": str(tmp_path / "ranges.yaml")}
+    content["data"] |= {"unit": "who", "block": "month", "blocks": ["m0"], "evaluation": "private"}
+    content |= {"search": {"objectives": ["epsilon", "accuracy"], "trials": 1}}
+    found = sweeper.check(content)
+    assert len(found.data.train.y) == len(found.data.blocks.train) > len(found.data.train)
+    assert found.estimate.trial_seconds > 0
+    (tmp_path / "spec.yaml").write_text(json.dumps(content))
+    check(tmp_path / "spec.yaml")
+    said = capsys.readouterr().out
+    assert "Account c: the sweep would take" in said
+    assert "Estimated on rows of zeros" in said
 
 
 def test_an_earlier_sweep_that_is_not_there_is_refused_with_the_near_one(tmp_path):
