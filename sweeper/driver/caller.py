@@ -5,7 +5,7 @@ driver starts no trial that nobody has proposed; everything else, above all the 
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
@@ -18,6 +18,7 @@ from sweeper.privacy.pricing import Price
 from sweeper.records import Point, Scalar, Trial, TrialStatus
 from sweeper.results.display import lines_in_html, point_in_words
 from sweeper.results.highlights import best
+from sweeper.rounding import number_of
 from sweeper.search.optuna_search import Search
 from sweeper.store.requests import check_configuration, enqueue
 
@@ -169,25 +170,36 @@ class TrialCaller:
         with self._changed:
             return [self._results[trial] for trial in sorted(self._results)]
 
-    def propose(self, configuration: Mapping[str, object]) -> Proposal:
-        """Ask for a configuration, or for a trial of an earlier run that was asked for it and has not ended.
+    def propose(self, configurations: Iterable[Mapping[str, object]]) -> list[Proposal]:
+        """Ask for configurations, or for trials of an earlier run that were asked for them and have not ended.
 
         Raises:
             SpecError: not values of the sweep's open hyperparameters.
-            TrialError: no trial is left, or the sweep has ended; nothing is charged.
+            TrialError: too few trials are left, or the sweep has ended.
+
+        Guarantees:
+            All are asked for, or none and nothing is charged.
         """
-        chosen = check_configuration(self.folder, configuration)
+        chosen = [check_configuration(self.folder, one) for one in configurations]
         with self._changed:
-            found = next((trial for trial, asked in self._unclaimed.items() if chosen.items() <= asked.items()), None)
-            proposal = Proposal(chosen, found)
-            if found is not None:
-                del self._unclaimed[found]
-            elif chosen in self._early:
-                self._early.remove(chosen)
-            else:
-                self._ask(chosen)
-            self._proposals.append(proposal)
-        return proposal
+            unclaimed, early = dict(self._unclaimed), list(self._early)
+            proposals, new = [], []
+            for one in chosen:
+                found = next((trial for trial, asked in unclaimed.items() if one.items() <= asked.items()), None)
+                if found is not None:
+                    del unclaimed[found]
+                elif one in early:
+                    early.remove(one)
+                else:
+                    new.append(one)
+                proposals.append(Proposal(one, found))
+            self._check_room(len(new))
+            self._unclaimed, self._early = unclaimed, early
+            self._left -= len(new)
+            for one in new:
+                enqueue(self.folder, one)
+            self._proposals += proposals
+        return proposals
 
     def wait_for(self, proposal: Proposal) -> TrainedTrial:
         """Wait until the trial of a proposal has ended, and return what it has shown.
@@ -220,13 +232,17 @@ class TrialCaller:
         self._has_begun = True
         self._changed.notify_all()
 
-    def _ask(self, chosen: Mapping[str, Scalar]) -> None:
-        if self._is_over or self.is_closed or self._left < 1:
-            is_full = not self.is_closed and self._left < 1
-            state = f"all {self._trials} trials of its plan are taken" if is_full else "it has ended"
-            raise TrialError(f"Expected room for another trial in {self.folder}, but {state}; nothing was charged")
-        self._left -= 1
-        enqueue(self.folder, chosen)
+    def _check_room(self, trials: int) -> None:
+        if not trials or not (self._is_over or self.is_closed or self._left < trials):
+            return
+        wanted = "another trial" if trials == 1 else f"{trials} trials"
+        if self.is_closed or self._left >= trials:
+            state = "it has ended"
+        elif self._left:
+            state = f"{number_of(self._left, 'trial')} of its plan {'is' if self._left == 1 else 'are'} left"
+        else:
+            state = f"all {self._trials} trials of its plan are taken"
+        raise TrialError(f"Expected room for {wanted} in {self.folder}, but {state}; nothing was charged")
 
 
 class _CalledQueue(TrialQueue):

@@ -76,9 +76,9 @@ class Session:
     def train_all(self, configurations: Iterable[Mapping[str, object]]) -> list[TrainedTrial]:
         """Train configurations, as many at a time as there are places, and return what each has shown, in order.
 
-        Args, raises: as `train`; where one fails, ``trained`` has the others.
+        Args, raises: as `train`. Where one is refused, none is trained; where one fails, ``trained`` has the others.
         """
-        proposals = [self._caller.propose(one) for one in configurations]
+        proposals = self._caller.propose(configurations)
         found: list[TrainedTrial] = []
         failed: TrialError | None = None
         for proposal in proposals:

@@ -52,6 +52,10 @@ def test_a_caller_proposes_and_the_plan_holds(options):
         assert first._repr_html_().startswith("<p><b>t0001, epoch 1")
         with pytest.raises(SpecError, match=r"within .* \(training.learning_rate in the configuration\)$"):
             session.train({RATE: 5.0})
+        with pytest.raises(SpecError, match=r"within .* \(training.learning_rate in the configuration\)$"):
+            session.train_all([{RATE: 0.02}, {RATE: 5.0}])
+        with pytest.raises(TrialError, match=r"room for 3 trials in .*, but 2 trials of its plan are left; nothing"):
+            session.train_all([{RATE: 0.02}, {}, {}])
         assert session.left == 2
         second, final = session.train_all([{}, {RATE: 0.05}])
         assert (second.stage, final.stage) == (1, 2)
@@ -90,7 +94,7 @@ def test_a_caller_who_proposes_no_further_trial_may_do_so_for_what_it_saw(option
 def test_a_session_goes_on_where_it_was_ended(options):
     session = sweeper.open(CONTENT, options)
     session.train({RATE: 0.05})
-    session._caller.propose({RATE: 0.02})
+    session._caller.propose([{RATE: 0.02}])
     session.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     assert session.sweep.manifest().status.value == "stopped"
     with sweeper.open(session.sweep.directory) as again:
@@ -150,7 +154,7 @@ from tests.sweeper.driver.test_session import CONTENT, RATE
 
 session = sweeper.open(CONTENT, sweeper.Options(out=Path(sys.argv[1])))
 session.train({RATE: 0.05})
-session._caller.propose({RATE: 0.02})
+session._caller.propose([{RATE: 0.02}])
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
